@@ -1,0 +1,97 @@
+/* internal.cuh -- what every .cu of the library includes first: the public
+ * header, the CUDA runtime (or, under g++, the SIMT runtime that stands in for
+ * it), and the few macros by which a launcher checks and reports. */
+#ifndef WEFT_INTERNAL_CUH
+#define WEFT_INTERNAL_CUH
+#include <cuda_runtime.h> // under g++ this is kernels/simt/cuda_runtime.h
+
+#include "weft.h"
+
+#ifdef __CUDACC__
+#define WEFT_TARGET WEFT_CUDA
+#else
+#define WEFT_TARGET WEFT_CPU
+#endif
+
+#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Note a printf-style message for weft_last_error() and return `status`. */
+int weft_fail(int status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same for a failed CUDA call, with the status that fits `error`. */
+int weft_cuda_fail(cudaError_t error, const char *what);
+
+/* Add `count` lines to the table that weft_rungs() returns. */
+void weft_register_rungs(const struct weft_rung *lines, int count);
+
+/* WEFT_OK if `rung` is one of `lines` and runs on this target and device. */
+int weft_check_rung(const struct weft_rung *lines, int count, int rung);
+
+#ifdef __cplusplus
+}
+#endif
+
+static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
+    return (cudaStream_t)stream;
+}
+
+/* An op's lines of the rung table, beside its launcher:
+ *
+ *     WEFT_RUNGS({"relu", "reference", ...}, {"relu", "naive", ...});
+ *
+ * defines `rungs[]`, in the order that `rung` indexes, and registers it. */
+#define WEFT_RUNGS(...)                                                        \
+    static const struct weft_rung rungs[] = {__VA_ARGS__};                     \
+    __attribute__((constructor)) static void register_rungs(void) {            \
+        weft_register_rungs(rungs, COUNT_OF(rungs));                           \
+    }
+
+/* The first line of a launcher: refuse a rung that cannot run here. */
+#define WEFT_CHECK_RUNG(rung)                                                  \
+    do {                                                                       \
+        int status_ = weft_check_rung(rungs, COUNT_OF(rungs), rung);           \
+        if (status_) return status_;                                           \
+    } while (0)
+
+/* Refuse bad arguments: WEFT_REQUIRE(n > 0, "relu: n = %d, want > 0", n). */
+#define WEFT_REQUIRE(condition, ...)                                           \
+    do {                                                                       \
+        if (!(condition)) return weft_fail(WEFT_EINVAL, __VA_ARGS__);          \
+    } while (0)
+
+/* Pass on the status of another weft function. */
+#define WEFT_TRY(call)                                                         \
+    do {                                                                       \
+        int status_ = (call);                                                  \
+        if (status_) return status_;                                           \
+    } while (0)
+
+/* Pass on the failure of a CUDA call. */
+#define WEFT_CUDA_TRY(call)                                                    \
+    do {                                                                       \
+        cudaError_t error_ = (call);                                           \
+        if (error_ != cudaSuccess) return weft_cuda_fail(error_, #call);       \
+    } while (0)
+
+/* After <<<>>>: pass on a launch that failed. */
+#define WEFT_LAUNCHED(kernel)                                                  \
+    do {                                                                       \
+        cudaError_t error_ = cudaGetLastError();                               \
+        if (error_ != cudaSuccess) return weft_cuda_fail(error_, #kernel);     \
+    } while (0)
+
+/* The plain C rungs (kernels/reference/) exist in the CPU build only; on the
+ * GPU weft_check_rung() has refused the rung before this is reached. */
+#ifdef __CUDACC__
+#define WEFT_REFERENCE(call) weft_fail(WEFT_EINVAL, "no reference rung here")
+#else
+#define WEFT_REFERENCE(call) (call)
+#endif
+
+#endif

@@ -1,0 +1,57 @@
+/* cnn.h -- what a rung of the CNN trainer implements.
+ *
+ * cnn.cu owns what is common to all rungs: checks, data sets, the order of
+ * the images, losses, timing. A rung owns weights, gradients and scratch
+ * memory, in any layout it likes, and runs steps. All pointers are to memory
+ * of the rung's target unless they are said to be on the host; work is queued
+ * on `stream`. Functions return a status as in weft.h. */
+#ifndef WEFT_CNN_H
+#define WEFT_CNN_H
+#include "../weft.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a step notes that a section has ended; NULL: nobody asks. */
+struct cnn_marks;
+
+/* Note the end of section `name` (a string constant; see weft_section). */
+void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
+
+struct cnn_impl {
+    /* *state receives the rung's own context: all memory is taken here. */
+    int (*create)(void **state, const struct weft_cnn_config *config,
+                  weft_stream stream);
+    void (*destroy)(void *state);
+
+    /* One training step on the images order[0..batch) of the data set
+     * (images (count,height,width), labels (count)): *loss receives the mean
+     * loss before the update. */
+    int (*step)(void *state, float *loss, const uint8_t *images,
+                const uint8_t *labels, const int32_t *order, int batch,
+                float lr, struct cnn_marks *marks, weft_stream stream);
+
+    /* logits (count,classes) of the images order[0..count), as one batch. */
+    int (*forward)(void *state, float *logits, const uint8_t *images,
+                   const int32_t *order, int count, weft_stream stream);
+
+    /* Parameter `index` or its gradient (kind: weft_cnn_kind) to the host
+     * array `out`, a weight from the host array `in`; PyTorch's layout. */
+    int (*get)(void *state, int kind, int index, float *out,
+               weft_stream stream);
+    int (*set)(void *state, int index, const float *in, weft_stream stream);
+
+    /* Bytes that `state` holds on its target. */
+    size_t (*bytes)(const void *state);
+};
+
+/* Floats in parameter `index` of a model of this shape. */
+size_t cnn_param_count(const struct weft_cnn_config *config, int index);
+
+extern const struct cnn_impl cnn_reference; /* kernels/reference/cnn.c */
+extern const struct cnn_impl cnn_naive;     /* kernels/mnist/naive.cu */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
