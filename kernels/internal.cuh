@@ -6,6 +6,9 @@
 #include <cuda_runtime.h> // under g++ this is kernels/simt/cuda_runtime.h
 
 #include "weft.h"
+#ifndef __CUDACC__
+#include "simt/simt_runtime.h"
+#endif
 
 #ifdef __CUDACC__
 #define WEFT_TARGET WEFT_CUDA
@@ -52,12 +55,23 @@ static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
         weft_register_rungs(rungs, COUNT_OF(rungs));                           \
     }
 
-/* The first line of a launcher: refuse a rung that cannot run here. */
+#ifdef __CUDACC__
+struct weft_watch {};
+#else
+/* Ctrl-C ends a long call on the CPU: while one lives, weft_interrupted() and
+ * every running launch hear it, and the caller's own handler runs too. */
+struct weft_watch {
+    weft_watch() { simt_watch_begin(); }
+    ~weft_watch() { simt_watch_end(); }
+};
+#endif
+
+/* The first line of a launcher: refuse a rung that cannot run here, and listen
+ * for Ctrl-C until the launcher returns. */
 #define WEFT_CHECK_RUNG(rung)                                                  \
-    do {                                                                       \
-        int status_ = weft_check_rung(rungs, COUNT_OF(rungs), rung);           \
-        if (status_) return status_;                                           \
-    } while (0)
+    struct weft_watch watch_;                                                  \
+    (void)watch_;                                                              \
+    WEFT_TRY(weft_check_rung(rungs, COUNT_OF(rungs), rung))
 
 /* Refuse bad arguments: WEFT_REQUIRE(n > 0, "relu: n = %d, want > 0", n). */
 #define WEFT_REQUIRE(condition, ...)                                           \

@@ -1,0 +1,152 @@
+/* common.cu -- what every library of the lab shares: the last error, the table
+ * of rungs, and the few calls that concern a whole device. Each op's library
+ * has its own copy, so nothing here may need to be unique in a process. */
+#include "internal.cuh"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#ifndef __CUDACC__
+#include <omp.h>
+
+#include "reference/reference.h"
+#include "simt/simt_runtime.h"
+#endif
+
+/* ---- errors --------------------------------------------------------------- */
+
+static __thread char last_error[512];
+
+const char *weft_last_error(void) { return last_error; }
+
+int weft_fail(int status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(last_error, sizeof last_error, format, args);
+    va_end(args);
+    return status;
+}
+
+/* Errors after which the context is gone and every further call fails. */
+static int context_is_lost(cudaError_t error) {
+    switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable: return 1;
+    default: return 0;
+    }
+}
+
+int weft_cuda_fail(cudaError_t error, const char *what) {
+#ifndef __CUDACC__
+    if (simt_interrupted()) return weft_fail(WEFT_EINTR, "%s: Ctrl-C", what);
+#endif
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); // not sticky: the next call starts clean
+        return weft_fail(WEFT_ENOMEM, "%s: out of memory", what);
+    }
+    if (context_is_lost(error))
+        return weft_fail(WEFT_ELOST, "%s: %s; restart the notebook's kernel",
+                         what, cudaGetErrorString(error));
+    return weft_fail(WEFT_ECUDA, "%s: %s", what, cudaGetErrorString(error));
+}
+
+/* ---- the table of rungs --------------------------------------------------- */
+
+enum { MAX_RUNGS = 512 };
+static struct weft_rung table[MAX_RUNGS];
+static int table_size;
+
+void weft_register_rungs(const struct weft_rung *lines, int count) {
+    // Runs before main, in link order; a table that overflowed would lose
+    // rungs silently, so the tests compare it with the sources.
+    for (int i = 0; i < count && table_size < MAX_RUNGS; i++)
+        table[table_size++] = lines[i];
+}
+
+const struct weft_rung *weft_rungs(int *count) {
+    *count = table_size;
+    return table;
+}
+
+#ifdef __CUDACC__
+/* Compute capability times 10 of the current device, asked for once each. */
+static int device_sm(int *sm) {
+    static int known[64];
+    int device, major, minor;
+    WEFT_CUDA_TRY(cudaGetDevice(&device));
+    if (device >= COUNT_OF(known) || !known[device]) {
+        WEFT_CUDA_TRY(cudaDeviceGetAttribute(
+            &major, cudaDevAttrComputeCapabilityMajor, device));
+        WEFT_CUDA_TRY(cudaDeviceGetAttribute(
+            &minor, cudaDevAttrComputeCapabilityMinor, device));
+        *sm = major * 10 + minor;
+        if (device < COUNT_OF(known)) known[device] = *sm;
+    } else {
+        *sm = known[device];
+    }
+    return WEFT_OK;
+}
+#endif
+
+int weft_check_rung(const struct weft_rung *lines, int count, int rung) {
+    WEFT_REQUIRE(rung >= 0 && rung < count, "%s has rungs 0 to %d, not %d",
+                 lines[0].op, count - 1, rung);
+    const struct weft_rung *r = &lines[rung];
+    WEFT_REQUIRE(r->targets & WEFT_TARGET,
+                 "%s rung '%s' does not run on this target (%s)", r->op,
+                 r->rung, WEFT_TARGET == WEFT_CPU ? "cpu" : "cuda");
+#ifdef __CUDACC__
+    int sm = 0;
+    if (r->sm) {
+        WEFT_TRY(device_sm(&sm));
+        WEFT_REQUIRE(sm >= r->sm,
+                     "%s rung '%s' needs compute capability %d.%d, this GPU "
+                     "has %d.%d",
+                     r->op, r->rung, r->sm / 10, r->sm % 10, sm / 10, sm % 10);
+    }
+#endif
+    return WEFT_OK;
+}
+
+/* ---- the device ----------------------------------------------------------- */
+
+int weft_sync(weft_stream stream) {
+    WEFT_CUDA_TRY(cudaStreamSynchronize(weft_cuda_stream(stream)));
+    return WEFT_OK;
+}
+
+#ifdef __CUDACC__
+int weft_set_device(int device) {
+    WEFT_CUDA_TRY(cudaSetDevice(device));
+    return WEFT_OK;
+}
+
+int weft_set_threads(int threads) {
+    (void)threads;
+    return WEFT_OK;
+}
+
+#else
+int weft_set_device(int device) {
+    WEFT_REQUIRE(device == 0, "device %d: the CPU build has only 0", device);
+    return WEFT_OK;
+}
+
+int weft_set_threads(int threads) {
+    WEFT_REQUIRE(threads >= 0 && threads <= 1024, "threads = %d, want 0 to 1024",
+                 threads);
+    simt_set_threads(threads);
+    omp_set_num_threads(simt_threads());
+    return WEFT_OK;
+}
+
+int weft_interrupted(void) { return simt_interrupted(); }
+#endif

@@ -1,0 +1,298 @@
+"""kernels/ -> lib/libweft_*.so, one library per op and target.
+
+A library is made when an op is first used: its sources are compiled to objects
+(cached by the hash of text, headers, flags and compiler) and linked under a
+name that holds the hash of them all. So new code always has a new name, which
+matters because opening a shared library's path twice runs the old code, and
+overwriting one that is open kills the process.
+
+    cpu   .cu through rewrite.py and g++ with kernels/simt, .c through g++
+    cuda  .cu through nvcc, as machine code for the GPU that is here
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cache
+from .rewrite import rewrite
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "kernels"
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
+
+
+class BuildError(RuntimeError):
+    """The library could not be built; the message holds the compiler's own."""
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """What a library is built for. `march` and `fibers` concern the CPU only.
+
+    march:  what -march gets for the plain C rungs: native, x86-64-v3, ...
+    fibers: how the SIMT runtime switches threads: asm or ucontext
+    """
+
+    target: str  # "cpu" or "cuda"
+    march: str = "native"
+    fibers: str = "asm"
+    sm: str = ""  # cuda: the compute capability, as nvcc spells it
+
+    @staticmethod
+    def here(target: str) -> Flavour:
+        """This machine's; WEFT_MARCH and WEFT_FIBERS override."""
+        if target == "cuda":
+            return Flavour("cuda", sm=_live_sm())
+        march = os.environ.get("WEFT_MARCH", "native")
+        return Flavour("cpu", march, os.environ.get("WEFT_FIBERS", "asm"))
+
+
+def ops() -> list[str]:
+    """Every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it."""
+    files = {path.stem for path in KERNELS.glob("*.cu")} - {"common"}
+    folders = {path.parent.name for path in KERNELS.glob("*/*.cu")}
+    return sorted(files | folders)
+
+
+def sources(op: str, target: str) -> list[Path]:
+    """The files that make up an op's library, those of the ops it calls included.
+
+    A file that calls weft_<other>() needs that op; one that names
+    <stem>_reference needs kernels/reference/<stem>.c and <stem>_*.c.
+    """
+    found: list[Path] = []
+    todo = [KERNELS / "common.cu", *_cuda_sources(op)]
+    if len(todo) == 1:
+        raise BuildError(f"no op '{op}' in {KERNELS}; there are {', '.join(ops())}")
+    while todo:
+        path = todo.pop()
+        if path in found:
+            continue
+        found.append(path)
+        text = path.read_text()
+        for name in re.findall(r"\bweft_(\w+?)(?:_backward)?\s*\(", text):
+            todo += _cuda_sources(name)
+        if target == "cpu":
+            for stem in re.findall(r"\b(\w+?)_reference(?:_backward)?\b", text):
+                todo += _reference_sources(stem)
+    return sorted(found)
+
+
+def library(op: str, flavour: Flavour) -> Path:
+    """The path of the op's library, built if it is not there yet.
+
+    Raises BuildError: no compiler (the message says what to install), or the
+    compiler's own diagnostics.
+    """
+    runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
+    return _link(op, sources(op, flavour.target), flavour, runtime)
+
+
+def simt_runtime(flavour: Flavour) -> Path:
+    """The path of the SIMT runtime that every CPU library is linked with."""
+    return _link("simt", sorted((KERNELS / "simt").glob("*.cpp")), flavour, [])
+
+
+def build_all(target: str) -> list[Path]:
+    """Build every op for `target`; returns the libraries' paths."""
+    flavour = Flavour.here(target)
+    return [library(op, flavour) for op in ops()]
+
+
+def compile_check(source: Path, sm: str) -> None:
+    """Compile one .cu with nvcc for `sm`, keeping nothing; BuildError if it fails."""
+    _object(source, Flavour("cuda", sm=sm))
+
+
+def nvcc() -> str | None:
+    """The path of nvcc: on PATH, in CUDA_HOME, or in pip's wheels; or None."""
+    if found := shutil.which("nvcc"):
+        return found
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+
+        return find_nvidia_binary_utility("nvcc")
+    except ImportError:
+        return None
+
+
+def gxx() -> str | None:
+    """The path of the C++ compiler for the CPU target (CXX overrides), or None."""
+    return shutil.which(os.environ.get("CXX", "g++"))
+
+
+# ---- sources ---------------------------------------------------------------
+
+
+def _cuda_sources(op: str) -> list[Path]:
+    path = KERNELS / f"{op}.cu"
+    return [path] if path.exists() else sorted((KERNELS / op).glob("*.cu"))
+
+
+def _reference_sources(stem: str) -> list[Path]:
+    main = KERNELS / "reference" / f"{stem}.c"
+    parts = sorted((KERNELS / "reference").glob(f"{stem}_*.c"))
+    return [main, *parts] if main.exists() else []
+
+
+# ---- compiling -------------------------------------------------------------
+
+
+def _command(source: Path, flavour: Flavour) -> list[str]:
+    """The compiler call for one source, without its input and output."""
+    include = [f"-I{KERNELS}"]
+    if flavour.target == "cuda":
+        arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
+        host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
+        return [
+            *[_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
+            *["-Werror", "all-warnings", "-Xcompiler", host],
+        ]
+    include += [f"-I{KERNELS / 'simt'}"]
+    common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
+    if source.suffix == ".c":
+        march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
+        return [_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
+    fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
+    # Kernels are compiled for any machine and without fused multiply-adds:
+    # what they compute must not depend on where they are compiled.
+    plain = ["-O2", "-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", *fibers]
+    return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
+
+
+def _object(source: Path, flavour: Flavour) -> Path:
+    """Compile one source to an object in the cache, unless it is there."""
+    command = _command(source, flavour)
+    digest = _hash(_compiler_version(command[0]), *command, source.read_text(), _heads())
+    target = cache.folder("objects") / f"{source.stem}-{digest}.o"
+    if target.exists():
+        os.utime(target)  # used now: prune() takes the oldest first
+        return target
+    if flavour.target == "cpu" and source.suffix == ".cu":
+        _run([*command, "-"], target, rewrite(source.read_text(), str(source)))
+    else:
+        _run([*command, str(source)], target)
+    return target
+
+
+def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
+    """Compile `files`, two at a time per core, and link them to a library."""
+    objects_key = [_command(f, flavour) for f in files]
+    texts = [f.read_text() for f in files]
+    version = _compiler_version(objects_key[0][0])
+    digest = _hash(version, repr(objects_key), *texts, _heads(), *map(str, needs))
+    file = f"libweft_{flavour.target}_{name}_{digest}.so"
+    for directory in _library_folders():
+        if (directory / file).exists():
+            return directory / file
+    directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
+    _say(f"building {name} for {flavour.target} ({len(files)} files)")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(lambda f: str(_object(f, flavour)), files))
+    if flavour.target == "cuda":
+        link = [_tool("nvcc"), "-shared", *objects]
+    else:
+        # Found beside the library itself, also after the checkout has moved.
+        paths = ["$ORIGIN", *{str(need.parent) for need in needs}]
+        link = [_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
+        link += [f"-Wl,-soname,{file}", *[f"-Wl,-rpath,{path}" for path in paths]]
+        link += [*map(str, needs), "-lm"]
+    _run(link, directory / file)
+    _prune(directory, f"libweft_{flavour.target}_{name}_*.so")
+    cache.prune()
+    return directory / file
+
+
+def _run(command: list[str], output: Path, stdin: str | None = None) -> None:
+    """Run a compiler whose result is `output`, which appears whole or not at all."""
+    handle, beside = tempfile.mkstemp(dir=output.parent, suffix=output.suffix)
+    os.close(handle)
+    try:
+        done = subprocess.run(
+            [*command, "-o", beside], input=stdin, text=True, capture_output=True
+        )
+        if done.returncode:
+            raise BuildError((done.stderr or done.stdout).strip())
+        os.chmod(beside, 0o755)
+        os.replace(beside, output)
+    finally:
+        Path(beside).unlink(missing_ok=True)
+
+
+def _library_folders() -> list[Path]:
+    """lib/ of the checkout and, where that is not writable, the cache."""
+    here = ROOT / "lib"
+    return [here] if os.access(here, os.W_OK) else [here, cache.folder("lib")]
+
+
+def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
+    """Delete all but the newest libraries of a name; open ones live on unseen."""
+    newest_first = sorted(directory.glob(pattern), key=lambda p: -p.stat().st_mtime)
+    for path in newest_first[keep:]:
+        path.unlink(missing_ok=True)
+
+
+# ---- tools -----------------------------------------------------------------
+
+_CURES = {
+    "g++": "no C++ compiler: install one (Debian, Ubuntu: apt install g++)",
+    "nvcc": "no nvcc: install the CUDA Toolkit, or pip install nvidia-cuda-nvcc",
+}
+
+
+def _tool(name: str) -> str:
+    found = gxx() if name == "g++" else nvcc()
+    if not found:
+        raise BuildError(_CURES[name])
+    return found
+
+
+@functools.cache
+def _compiler_version(compiler: str) -> str:
+    done = subprocess.run([compiler, "--version"], text=True, capture_output=True)
+    native = subprocess.run(["uname", "-m"], text=True, capture_output=True).stdout
+    return done.stdout + native + _cpu_flags()
+
+
+@functools.cache
+def _cpu_flags() -> str:
+    """What -march=native depends on, so that a shared checkout stays right."""
+    try:
+        return re.search(r"flags\s*:.*", Path("/proc/cpuinfo").read_text()).group()
+    except (OSError, AttributeError):
+        return ""
+
+
+def _live_sm() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise BuildError("no CUDA GPU here: the CUDA build needs one to build for")
+    major, minor = torch.cuda.get_device_capability()
+    # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
+    return f"{major}{minor}" + ("a" if major >= 9 else "")
+
+
+def _heads() -> str:
+    paths = [p for p in KERNELS.rglob("*.*h") if p.suffix in (".h", ".cuh")]
+    return "".join(p.read_text() for p in sorted(paths))
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _say(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr, flush=True)

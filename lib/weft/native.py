@@ -1,0 +1,192 @@
+"""The compiled kernels, callable from Python.
+
+kernels/weft.h is the only declaration of the C side: cffi parses it below.
+A library is opened per op and target, built first if need be (build.py).
+
+    matmul = native.library("matmul", "cpu")
+    matmul.call("weft_matmul", rung, c, a, b, m, n, k, ffi.NULL, ffi.NULL)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from cffi import FFI
+
+from . import build
+
+
+class KernelError(RuntimeError):
+    """A C function of the lab failed; the message is weft_last_error()."""
+
+
+class ArgumentError(KernelError, ValueError):
+    """An argument makes no sense; nothing was launched."""
+
+
+class OutOfMemory(KernelError, MemoryError):
+    """There was not enough memory on the target."""
+
+
+class DeviceLost(KernelError):
+    """A kernel faulted and took the CUDA context with it: restart the kernel."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One line of the table of implementations, as weft.h defines it."""
+
+    op: str
+    name: str
+    idea: str
+    precision: str
+    targets: tuple[str, ...]  # of "cpu", "cuda"
+    sm: int  # least compute capability times 10; 0: any
+    index: int  # what the C functions take
+
+
+def _parse_header() -> FFI:
+    parsed = FFI()
+    header = (build.KERNELS / "weft.h").read_text()
+    parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
+    return parsed
+
+
+ffi = _parse_header()
+NULL = ffi.NULL
+_open: dict[tuple[str, str], Library] = {}
+_kept: list[Any] = []  # never closed: somebody may still hold a pointer into one
+_lost = ""  # why the CUDA context is gone, once it is
+_threads = 0
+
+
+class Library:
+    """One op's library on one target."""
+
+    def __init__(self, op: str, target: str):
+        self.op, self.target = op, target
+        self.path = build.library(op, build.Flavour.here(target))
+        self.ffi = ffi
+        self.C = ffi.dlopen(str(self.path))
+        _kept.append(self.C)
+        self.rungs = self._read_rungs()
+        if _threads:
+            self.call("weft_set_threads", _threads)
+
+    def call(self, function: str, *args: Any) -> None:
+        """Call a C function that returns a status; raise if it failed.
+
+        Raises ArgumentError, OutOfMemory, DeviceLost, KeyboardInterrupt (the
+        call was ended by Ctrl-C) or KernelError. After DeviceLost every further
+        call on the GPU is refused.
+        """
+        if _lost and self.target == "cuda":
+            raise DeviceLost(_lost)
+        status = getattr(self.C, function)(*args)
+        if status:
+            self._fail(status)
+
+    def rung(self, name: str | None = None) -> Rung:
+        """The rung called `name`; None: the fastest that runs on this target.
+
+        The table of an op lists its rungs from slow to fast within a target,
+        the reference rung first, which is the fastest on the CPU.
+        """
+        here = [r for r in self.rungs if self.target in r.targets]
+        if name is None:
+            first = [r for r in here if r.name == "reference"]
+            return first[0] if first else self._fastest(here)
+        for rung in here:
+            if rung.name == name:
+                return rung
+        known = ", ".join(r.name for r in here)
+        elsewhere = [r for r in self.rungs if r.name == name]
+        why = f" (it runs on {', '.join(elsewhere[0].targets)})" if elsewhere else ""
+        raise ArgumentError(
+            f"{self.op} has no rung '{name}' on {self.target}{why}; it has {known}"
+        )
+
+    def _fastest(self, rungs: list[Rung]) -> Rung:
+        sm = 10 * torch.cuda.get_device_capability()[0] if rungs else 0
+        return [r for r in rungs if r.sm <= sm and r.precision == "fp32"][-1]
+
+    def _read_rungs(self) -> list[Rung]:
+        count = ffi.new("int *")
+        table = self.C.weft_rungs(count)
+        mine = [
+            row
+            for row in ffi.unpack(table, count[0])
+            if ffi.string(row.op).decode() == self.op
+        ]
+        return [_rung(row, index) for index, row in enumerate(mine)]
+
+    def _fail(self, status: int) -> None:
+        global _lost
+        message = ffi.string(self.C.weft_last_error()).decode()
+        if status == self.C.WEFT_EINTR:
+            raise KeyboardInterrupt(message)
+        kind = {
+            self.C.WEFT_EINVAL: ArgumentError,
+            self.C.WEFT_ENOMEM: OutOfMemory,
+            self.C.WEFT_ELOST: DeviceLost,
+        }.get(status, KernelError)
+        if kind is DeviceLost:
+            _lost = message
+        raise kind(message)
+
+
+def library(op: str, target: str) -> Library:
+    """The op's library on "cpu" or "cuda", built and opened on first use."""
+    key = (op, target)
+    if key not in _open:
+        _open[key] = Library(op, target)
+    return _open[key]
+
+
+def reload() -> None:
+    """Forget the open libraries: the next call builds what has changed.
+
+    Objects that hold memory of an old library (a Cnn) go on using it.
+    """
+    global ffi
+    ffi = _parse_header()
+    _open.clear()
+
+
+def rungs(op: str, target: str = "cpu") -> list[Rung]:
+    """Every rung of `op`, in the order of the table, also those of other targets."""
+    return library(op, target).rungs
+
+
+def set_threads(threads: int) -> None:
+    """Use `threads` threads on the CPU target; 0: one per available core."""
+    global _threads
+    _threads = threads
+    for lib in _open.values():
+        lib.call("weft_set_threads", threads)
+
+
+def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:
+    """The tensor's address as a C pointer; None is NULL."""
+    return NULL if tensor is None else ffi.cast(ctype, tensor.data_ptr())
+
+
+def stream_of(device: torch.device) -> Any:
+    """torch's current stream on `device`, as weft.h wants it."""
+    if device.type != "cuda":
+        return NULL
+    return ffi.cast("weft_stream", torch.cuda.current_stream(device).cuda_stream)
+
+
+def _rung(row: Any, index: int) -> Rung:
+    def text(field: Any) -> str:
+        return ffi.string(field).decode()
+
+    names = {1: "cpu", 2: "cuda"}
+    targets = tuple(name for bit, name in names.items() if row.targets & bit)
+    return Rung(
+        *[text(row.op), text(row.rung), text(row.idea), text(row.precision)],
+        *[targets, row.sm, index],
+    )
