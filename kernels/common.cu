@@ -134,6 +134,11 @@ int weft_set_threads(int threads) {
     return WEFT_OK;
 }
 
+int weft_set_order(int order) {
+    (void)order;
+    return WEFT_OK;
+}
+
 #else
 int weft_set_device(int device) {
     WEFT_REQUIRE(device == 0, "device %d: the CPU build has only 0", device);
@@ -145,6 +150,12 @@ int weft_set_threads(int threads) {
                  threads);
     simt_set_threads(threads);
     omp_set_num_threads(simt_threads());
+    return WEFT_OK;
+}
+
+int weft_set_order(int order) {
+    WEFT_REQUIRE(order >= 0 && order <= 2, "order = %d, want 0, 1 or 2", order);
+    simt_set_order(order);
     return WEFT_OK;
 }
 

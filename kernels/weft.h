@@ -52,6 +52,11 @@ int weft_set_device(int device);
 /* CPU build: use `threads` threads, 0 for one per available core. */
 int weft_set_threads(int threads);
 
+/* CPU build: between two barriers the threads of a block run one after another,
+ * 0 forward (the default), 1 in reverse, 2 shuffled. A kernel that lacks a
+ * barrier gives itself away in one of them. Holds for the whole process. */
+int weft_set_order(int order);
+
 enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };
 
 /* One implementation of an op. The table of all of them is the only list:

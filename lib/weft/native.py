@@ -9,6 +9,8 @@ A library is opened per op and target, built first if need be (build.py).
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,10 +91,10 @@ class Library:
             self._fail(status)
 
     def rung(self, name: str | None = None) -> Rung:
-        """The rung called `name`; None: the fastest that runs on this target.
+        """The rung called `name`; None: the fastest in fp32 that runs here.
 
-        The table of an op lists its rungs from slow to fast within a target,
-        the reference rung first, which is the fastest on the CPU.
+        On the CPU that is the reference rung, in plain C. On a GPU it is the last
+        one of the table, which lists an op's rungs from slow to fast.
         """
         here = [r for r in self.rungs if self.target in r.targets]
         if name is None:
@@ -109,7 +111,8 @@ class Library:
         )
 
     def _fastest(self, rungs: list[Rung]) -> Rung:
-        sm = 10 * torch.cuda.get_device_capability()[0] if rungs else 0
+        major, minor = torch.cuda.get_device_capability()
+        sm = 10 * major + minor
         return [r for r in rungs if r.sm <= sm and r.precision == "fp32"][-1]
 
     def _read_rungs(self) -> list[Rung]:
@@ -178,6 +181,16 @@ def stream_of(device: torch.device) -> Any:
     if device.type != "cuda":
         return NULL
     return ffi.cast("weft_stream", torch.cuda.current_stream(device).cuda_stream)
+
+
+@contextlib.contextmanager
+def on_device(device: torch.device) -> Iterator[None]:
+    """Make a CUDA device current for the calls inside; the CPU needs nothing."""
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            yield
+    else:
+        yield
 
 
 def _rung(row: Any, index: int) -> Rung:

@@ -1,0 +1,40 @@
+"""Weft: a GPU kernel lab. `import weft` gives the ops and the ways to run them."""
+
+from .check import Mismatch, check
+from .native import (
+    ArgumentError,
+    DeviceLost,
+    KernelError,
+    OutOfMemory,
+    reload,
+    rungs,
+    set_threads,
+)
+from .ops import (
+    batchnorm2d,
+    conv2d,
+    cross_entropy,
+    linear,
+    matmul,
+    maxpool2d,
+    relu,
+)
+
+__all__ = [
+    "ArgumentError",
+    "DeviceLost",
+    "KernelError",
+    "Mismatch",
+    "OutOfMemory",
+    "batchnorm2d",
+    "check",
+    "conv2d",
+    "cross_entropy",
+    "linear",
+    "matmul",
+    "maxpool2d",
+    "relu",
+    "reload",
+    "rungs",
+    "set_threads",
+]
