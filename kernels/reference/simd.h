@@ -1,0 +1,97 @@
+/* simd.h -- vectors as wide as this machine's registers, for the plain C rungs.
+ *
+ * GCC's vector extensions make one source serve AVX-512, AVX2, SSE and Arm: a
+ * vfloat is added, multiplied and compared like a float, lane by lane. Its
+ * width is chosen here, at compile time, from what -march allows. It must not
+ * be wider than a register: 512-bit vectors built for AVX2 spill in every
+ * inner loop and run at a fiftieth of the speed. */
+#ifndef WEFT_SIMD_H
+#define WEFT_SIMD_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* VLEN: floats in a vector. VREGS: vector registers the compiler may use; the
+ * accumulators of a blocked loop, its operands included, must fit in them. */
+#if defined(__AVX512F__)
+enum { VLEN = 16, VREGS = 32 };
+#elif defined(__AVX__)
+enum { VLEN = 8, VREGS = 16 };
+#elif defined(__aarch64__)
+enum { VLEN = 4, VREGS = 32 };
+#else
+enum { VLEN = 4, VREGS = 16 };
+#endif
+
+/* aligned(4): they may be loaded from any float array. */
+typedef float vfloat
+    __attribute__((vector_size(4 * VLEN), aligned(4), may_alias));
+typedef int32_t vint
+    __attribute__((vector_size(4 * VLEN), aligned(4), may_alias));
+typedef uint8_t vbyte __attribute__((vector_size(VLEN), aligned(1), may_alias));
+
+#define SIMD_INLINE static inline __attribute__((always_inline, unused))
+
+SIMD_INLINE vfloat vload(const float *p) {
+    return *(const vfloat *)p;
+}
+
+SIMD_INLINE void vstore(float *p, vfloat v) {
+    *(vfloat *)p = v;
+}
+
+SIMD_INLINE vfloat vsplat(float x) {
+    return x - (vfloat){0}; // x - 0 is x, also where x is -0
+}
+
+/* The lanes 0, 1, 2, ... */
+SIMD_INLINE vint viota(void) {
+    vint lanes;
+    for (int i = 0; i < VLEN; i++) lanes[i] = i;
+    return lanes;
+}
+
+/* Lane by lane a where `mask` is -1 (as comparisons give it), b where it is 0.
+ * In C, unlike C++, vectors know no ?:. Compilers make one blend of this. */
+SIMD_INLINE vfloat vselect(vint mask, vfloat a, vfloat b) {
+    return (vfloat)(((vint)a & mask) | ((vint)b & ~mask));
+}
+
+SIMD_INLINE vint vselect_int(vint mask, vint a, vint b) {
+    return (a & mask) | (b & ~mask);
+}
+
+SIMD_INLINE vfloat vmax(vfloat a, vfloat b) {
+    return vselect(a > b, a, b);
+}
+
+SIMD_INLINE float vsum(vfloat v) {
+    float sum = 0.0f;
+    for (int i = 0; i < VLEN; i++) sum += v[i];
+    return sum;
+}
+
+/* acc (rows, 2 vectors) += a (rows,k) @ b (k, 2 vectors): the inner loop of
+ * every product in the plain C rungs. Element (r,i) of a lies at
+ * a[r * a_row + i * a_k], row i of b at b + i * b_k.
+ *
+ * Each b vector is loaded once for `rows` multiply-adds and each element of a
+ * broadcast once for two, so the loop is bound by arithmetic as soon as it has
+ * enough independent sums to hide their latency: at least 8. It runs at full
+ * speed only where rows, a_row, a_k and b_k are constants at the call: the
+ * loop over rows then vanishes, acc lives in registers and every address is a
+ * base plus a constant. 2 * rows + 3 must not exceed VREGS. */
+SIMD_INLINE void tile_fma(int rows, vfloat (*acc)[2], const float *a,
+                          ptrdiff_t a_row, ptrdiff_t a_k, const float *b,
+                          ptrdiff_t b_k, int k) {
+    for (int i = 0; i < k; i++) {
+        const vfloat b0 = vload(b + i * b_k), b1 = vload(b + i * b_k + VLEN);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const vfloat s = vsplat(a[r * a_row + i * a_k]);
+            acc[r][0] += s * b0;
+            acc[r][1] += s * b1;
+        }
+    }
+}
+
+#endif
