@@ -1,0 +1,77 @@
+/* reference.h -- the plain C rung of every op: C for one CPU, no CUDA in it.
+ *
+ * <op>_reference() takes what weft_<op>() takes, less the rung and the stream,
+ * and means the same (weft.h). The launcher in <op>.cu has checked the
+ * arguments. Functions return a status; they may use every thread that OpenMP
+ * gives, allocate what they free again, and end early on Ctrl-C. */
+#ifndef WEFT_REFERENCE_H
+#define WEFT_REFERENCE_H
+#include "../weft.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* From common.cu, for .c files, which cannot include internal.cuh: note a
+ * message for weft_last_error() and return `status`. */
+int weft_fail(int status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Whether Ctrl-C has been pressed since the launcher was entered. Cheap: one
+ * load. Loops that can take long ask once per outermost block of work. */
+int weft_interrupted(void);
+
+int matmul_reference(float *c, const float *a, const float *b, int m, int n,
+                     int k, const struct weft_matmul_options *options);
+
+int conv2d_reference(float *y, const float *x, const float *weight,
+                     const float *bias, int n, int ic, int h, int w, int oc,
+                     int kh, int kw, const struct weft_conv2d_options *options);
+
+int conv2d_reference_backward(float *dx, float *dweight, float *dbias,
+                              const float *dy, const float *x,
+                              const float *weight, int n, int ic, int h, int w,
+                              int oc, int kh, int kw,
+                              const struct weft_conv2d_options *options);
+
+int batchnorm2d_reference(float *y, float *mean, float *rstd, const float *x,
+                          const float *weight, const float *bias, int n, int c,
+                          int h, int w, float eps);
+
+int batchnorm2d_reference_backward(float *dx, float *dweight, float *dbias,
+                                   const float *dy, const float *x,
+                                   const float *weight, const float *mean,
+                                   const float *rstd, int n, int c, int h,
+                                   int w);
+
+int relu_reference(float *y, const float *x, size_t count);
+
+int relu_reference_backward(float *dx, const float *dy, const float *y,
+                            size_t count);
+
+int maxpool2d_reference(float *y, int32_t *argmax, const float *x, int n, int c,
+                        int h, int w, int kh, int kw);
+
+int maxpool2d_reference_backward(float *dx, const float *dy,
+                                 const int32_t *argmax, int n, int c, int h,
+                                 int w, int kh, int kw);
+
+int linear_reference(float *y, const float *x, const float *weight,
+                     const float *bias, int n, int in, int out);
+
+int linear_reference_backward(float *dx, float *dweight, float *dbias,
+                              const float *dy, const float *x,
+                              const float *weight, int n, int in, int out);
+
+int cross_entropy_reference(float *loss, float *prob, const float *logits,
+                            const int64_t *target, int n, int classes);
+
+int cross_entropy_reference_backward(float *dlogits, const float *dloss,
+                                     const float *prob, const int64_t *target,
+                                     int n, int classes);
+
+int sgd_reference(float *param, const float *grad, size_t count, float lr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
