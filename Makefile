@@ -1,0 +1,40 @@
+# make          environment and libraries        make lab        the notebooks
+# make mnist    train, compare with PyTorch      make test       the suite
+# make format   ruff and clang-format            make test-slow  what takes minutes
+#
+# PYTHON=...    another interpreter, whose packages are kept
+# PIP_ARGS=...  for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
+#               --extra-index-url https://pypi.org/simple: torch without CUDA
+# ARGS=...      for the program: make mnist ARGS="--epochs 1", make test ARGS="-k conv"
+
+# Makes the environment ready, then runs python in it.
+RUN := $(or $(PYTHON),python3) lib/weft/environment.py
+export PYTHON PIP_ARGS
+
+all:
+	@$(RUN) -m weft build
+
+env:
+	@$(RUN)
+
+mnist:
+	@$(RUN) -m weft mnist --compare --plot mnist.svg --json mnist.json $(ARGS)
+
+lab:
+	@$(RUN) -m jupyterlab --notebook-dir . notebooks/00_start_here.ipynb $(ARGS)
+
+test:
+	@$(RUN) -m pytest -n auto -m "not slow" $(ARGS)
+
+test-slow:
+	@$(RUN) -m pytest -m slow $(ARGS)
+
+format:
+	@$(RUN) -m ruff format lib tests utils.py
+	@$(RUN) -m ruff check --fix lib tests utils.py
+	@.venv/bin/clang-format -i $$(git ls-files 'kernels/*.h' 'kernels/*.c*')
+
+clean:
+	rm -rf lib/libweft_*.so build *.egg-info mnist.svg mnist.json
+
+.PHONY: all env mnist lab test test-slow format clean

@@ -1,0 +1,163 @@
+"""Make the Python that the lab runs in ready, then run it. Needs only python3.
+
+    python3 lib/weft/environment.py -m weft doctor
+
+Which Python: the one PYTHON names, else that of an active conda or virtual
+environment, else the notebook machine's own (Colab, Kaggle), else .venv, which
+is made. The packages come from environment.yml. In .venv they get exactly the
+versions listed; elsewhere what is installed stays, torch above all, and only
+what is missing is added. PIP_ARGS is passed to pip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / ".venv"
+PYTHONS = ((3, 11), (3, 13))  # from, to
+
+
+class Missing(Exception):
+    """Something must be installed first; the message says what, in a sentence."""
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        python, ours = choose()
+        prepare(python, ours)
+    except Missing as missing:
+        print(f"weft: {missing}", file=sys.stderr)
+        return 1
+    if not arguments:
+        return 0
+    sys.stdout.flush()
+    os.execv(python, [python, *arguments])
+
+
+def choose() -> tuple[str, bool]:
+    """The interpreter to use, and whether it is our own .venv."""
+    if named := os.environ.get("PYTHON"):
+        found = shutil.which(named)
+        if not found:
+            raise Missing(f"PYTHON={named} is no program on this machine.")
+        return found, False
+    prefix = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    if prefix and Path(prefix) != VENV and (Path(prefix) / "bin/python").exists():
+        return f"{prefix}/bin/python", False
+    if "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
+        return sys.executable, False
+    return str(VENV / "bin" / "python"), True
+
+
+def prepare(python: str, ours: bool) -> None:
+    """Install what is missing, unless the last time left nothing to do."""
+    for tool in ("g++",):
+        if not shutil.which(os.environ.get("CXX", tool)):
+            raise Missing("there is no C++ compiler; on Debian or Ubuntu: apt install g++")
+    if ours and not (VENV / "bin" / "python").exists():
+        make_venv()
+    wanted = requirements()
+    stamp = Path(prefix_of(python)) / ".weft-ready"
+    key = hashlib.sha256(f"{ROOT}{wanted}".encode()).hexdigest()
+    if stamp.exists() and stamp.read_text() == key:
+        return
+    install(python, wanted if ours else missing(python, wanted))
+    try:
+        stamp.write_text(key)
+    except OSError:
+        pass  # an environment nobody may write to: look again next time
+
+
+def requirements() -> list[str]:
+    """The lines under `- pip:` in environment.yml, as pip takes them."""
+    text = (ROOT / "environment.yml").read_text().split("- pip:")[1]
+    return [line.strip()[2:] for line in text.splitlines() if line.strip()[:2] == "- "]
+
+
+def missing(python: str, wanted: list[str]) -> list[str]:
+    """Those of `wanted` that the interpreter lacks, whatever their version.
+
+    A version that is pinned for .venv is not forced on somebody's environment:
+    what is there stays, and what is not there comes as listed.
+    """
+    names = [re.split(r"[ =<>!~]", line)[0] for line in wanted]
+    script = (
+        "import sys, importlib.metadata as m\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: print(m.version(name))\n"
+        "    except m.PackageNotFoundError: print('-')\n"
+    )
+    versions = run([python, "-c", script, *names]).split()
+    found = dict(zip(names, versions))
+    if found["torch"] != "-" and version(found["torch"]) < (2, 6):
+        raise Missing(
+            f"{python} has torch {found['torch']}, the lab needs 2.6 or later: "
+            f"upgrade it, or leave the environment and let make build .venv."
+        )
+    return [line for name, line in zip(names, wanted) if found[name] == "-"]
+
+
+def install(python: str, packages: list[str]) -> None:
+    """pip install the packages, and weft itself in place."""
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+    extra = shlex.split(os.environ.get("PIP_ARGS", ""))
+    if packages:
+        print(f"weft: installing {', '.join(packages)}", file=sys.stderr)
+        pip_run([*pip, *extra, *(p.replace(" ", "") for p in packages)])
+    pip_run([*pip, *extra, "--no-deps", "-e", str(ROOT)])
+
+
+def make_venv() -> None:
+    base = base_python()
+    try:
+        run([base, "-c", "import ensurepip, venv"])
+    except subprocess.CalledProcessError:
+        raise Missing(
+            "python3 has no venv module; on Debian or Ubuntu: apt install python3-venv"
+        ) from None
+    print(f"weft: making {VENV}", file=sys.stderr)
+    run([base, "-m", "venv", str(VENV)])
+
+
+def base_python() -> str:
+    """An interpreter of a version that the lab runs on."""
+    low, high = PYTHONS
+    names = [f"python3.{minor}" for minor in range(high[1], low[1] - 1, -1)]
+    for name in [sys.executable, *filter(None, map(shutil.which, names))]:
+        found = run([name, "-c", "import sys; print(*sys.version_info[:2])"]).split()
+        if low <= tuple(map(int, found)) <= high:
+            return name
+    have = ".".join(map(str, sys.version_info[:2]))
+    raise Missing(
+        f"python3 is {have}, the lab needs 3.{low[1]} to 3.{high[1]}: install one of "
+        f"them, or name it: make PYTHON=/path/to/python"
+    )
+
+
+def prefix_of(python: str) -> str:
+    return run([python, "-c", "import sys; print(sys.prefix)"]).strip()
+
+
+def version(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", text)[:2])
+
+
+def run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, text=True, capture_output=True).stdout
+
+
+def pip_run(command: list[str]) -> None:
+    if subprocess.run(command).returncode:
+        raise Missing("pip could not install the packages; its own words are above.")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
