@@ -33,8 +33,8 @@ __all__ = [
     "linear",
     "matmul",
     "maxpool2d",
-    "relu",
     "reload",
+    "relu",
     "rungs",
     "set_threads",
 ]

@@ -96,8 +96,13 @@ def library(op: str, flavour: Flavour) -> Path:
     Raises BuildError: no compiler (the message says what to install), or the
     compiler's own diagnostics.
     """
+    return library_of(op, sources(op, flavour.target), flavour)
+
+
+def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
+    """The path of a library made of these source files; common.cu among them."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
-    return _link(op, sources(op, flavour.target), flavour, runtime)
+    return _link(name, files, flavour, runtime)
 
 
 def simt_runtime(flavour: Flavour) -> Path:
@@ -175,7 +180,9 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
 def _object(source: Path, flavour: Flavour) -> Path:
     """Compile one source to an object in the cache, unless it is there."""
     command = _command(source, flavour)
-    digest = _hash(_compiler_version(command[0]), *command, source.read_text(), _heads())
+    digest = _hash(
+        _compiler_version(command[0]), *command, source.read_text(), _heads()
+    )
     target = cache.folder("objects") / f"{source.stem}-{digest}.o"
     if target.exists():
         os.utime(target)  # used now: prune() takes the oldest first

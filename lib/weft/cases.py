@@ -164,7 +164,9 @@ def _conv2d(generator) -> Iterator[Case]:
         x = _random(generator, n, ic, h, w)
         weight = _random(generator, oc, ic, kh, kw)
         bias = _random(generator, oc) if index % 3 != 2 else None
-        dy = _random(generator, n, oc, h + 2 * padding - kh + 1, w + 2 * padding - kw + 1)
+        dy = _random(
+            generator, n, oc, h + 2 * padding - kh + 1, w + 2 * padding - kw + 1
+        )
         title = f"n={n} ic={ic} h={h} w={w} oc={oc} kh={kh} kw={kw} padding={padding}"
 
         def conv(x, weight, bias, padding=padding):
@@ -333,7 +335,9 @@ def _relu(generator) -> Iterator[Case]:
             lib.call("weft_relu", rung, p["y"], p["x"], count, stream)
 
         def backward(lib, rung, p, stream, count=count):
-            lib.call("weft_relu_backward", rung, p["dx"], p["dy"], p["y"], count, stream)
+            lib.call(
+                "weft_relu_backward", rung, p["dx"], p["dy"], p["y"], count, stream
+            )
 
         title = f"count={count}"
         yield Case("relu", title, {"x": x}, {"y": Answer(y.double())}, forward)
@@ -362,7 +366,9 @@ def _maxpool2d(generator) -> Iterator[Case]:
         dx = torch.zeros(n, c, h * w).scatter_(2, flat.flatten(2), dy.flatten(2))
 
         def forward(lib, rung, p, stream, sizes=sizes):
-            lib.call("weft_maxpool2d", rung, p["y"], p["argmax"], p["x"], *sizes, stream)
+            lib.call(
+                "weft_maxpool2d", rung, p["y"], p["argmax"], p["x"], *sizes, stream
+            )
 
         def backward(lib, rung, p, stream, sizes=sizes):
             lib.call("weft_maxpool2d_backward", rung, p["dx"], p["dy"], p["argmax"],

@@ -11,6 +11,7 @@ what is missing is added. PIP_ARGS is passed to pip.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -61,7 +62,9 @@ def prepare(python: str, ours: bool) -> None:
     """Install what is missing, unless the last time left nothing to do."""
     for tool in ("g++",):
         if not shutil.which(os.environ.get("CXX", tool)):
-            raise Missing("there is no C++ compiler; on Debian or Ubuntu: apt install g++")
+            raise Missing(
+                "there is no C++ compiler; on Debian or Ubuntu: apt install g++"
+            )
     if ours and not (VENV / "bin" / "python").exists():
         make_venv()
     wanted = requirements()
@@ -70,10 +73,9 @@ def prepare(python: str, ours: bool) -> None:
     if stamp.exists() and stamp.read_text() == key:
         return
     install(python, wanted if ours else missing(python, wanted))
-    try:
+    # In an environment nobody may write to: look again next time.
+    with contextlib.suppress(OSError):
         stamp.write_text(key)
-    except OSError:
-        pass  # an environment nobody may write to: look again next time
 
 
 def requirements() -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,11 +66,14 @@ _threads = 0
 
 
 class Library:
-    """One op's library on one target."""
+    """One op's library on one target.
 
-    def __init__(self, op: str, target: str):
+    path: an already built one, instead of that of the checkout's sources.
+    """
+
+    def __init__(self, op: str, target: str, path: Path | None = None):
         self.op, self.target = op, target
-        self.path = build.library(op, build.Flavour.here(target))
+        self.path = path or build.library(op, build.Flavour.here(target))
         self.ffi = ffi
         self.C = ffi.dlopen(str(self.path))
         _kept.append(self.C)

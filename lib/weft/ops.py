@@ -379,7 +379,9 @@ def _as_tensor(op: str, name: str, array: Array) -> torch.Tensor:
         try:
             return torch.from_numpy(array)
         except TypeError:
-            raise ArgumentError(f"{op}: {name} is {array.dtype}, want float32") from None
+            raise ArgumentError(
+                f"{op}: {name} is {array.dtype}, want float32"
+            ) from None
     if hasattr(array, "__cuda_array_interface__"):
         return torch.as_tensor(array, device="cuda")
     if hasattr(array, "__dlpack__"):

@@ -1,0 +1,217 @@
+"""What this machine has, what runs on it, and the cure for what does not.
+
+python -m weft doctor
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from . import build, cache
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `cure` is empty where nothing is wrong."""
+
+    name: str
+    value: str
+    cure: str = ""
+    needed: bool = False  # without it the lab does not run at all
+
+
+def examine() -> list[Finding]:
+    """Look at everything; nothing here raises, whatever the machine lacks."""
+    looks: list[Callable[[], list[Finding]]] = [
+        *[_python, _processor, _compiler, _packages, _gpu, _toolkit, _places, _rungs],
+    ]
+    findings = []
+    for look in looks:
+        try:
+            findings += look()
+        except Exception as error:  # a doctor who faints helps nobody
+            name = look.__name__.strip("_")
+            findings.append(Finding(name, f"could not look: {error}"))
+    return findings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft doctor`."""
+    parser.add_argument("--json", metavar="PATH", help="write the findings there")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the findings; exit status 1 if something needed is missing."""
+    findings = examine()
+    width = max(len(f.name) for f in findings)
+    for f in findings:
+        mark = "ok " if not f.cure else "NO " if f.needed else " - "
+        print(f"{mark} {f.name:<{width}}  {f.value}")
+        if f.cure:
+            print(f"    {'':<{width}}  cure: {f.cure}")
+    if args.json:
+        from .bench import machine
+
+        text = {"machine": machine(), "findings": [asdict(f) for f in findings]}
+
+        Path(args.json).write_text(json.dumps(text, indent=1) + "\n")
+    return int(any(f.cure and f.needed for f in findings))
+
+
+def cpu_name() -> str:
+    """The processor's own name, or the architecture where it has none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def vectors() -> str:
+    """The widest vectors that the plain C rungs use here."""
+    flags = build._cpu_flags().split()
+    for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("sse2", "SSE2")):
+        if flag in flags:
+            return name
+    return "plain"
+
+
+# ---- looks -------------------------------------------------------------------
+
+
+def _python() -> list[Finding]:
+    return [Finding("Python", f"{platform.python_version()} ({platform.platform()})")]
+
+
+def _processor() -> list[Finding]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    value = f"{cpu_name()}, {cores()} cores, {vectors()}, {memory:.0f} GiB"
+    return [Finding("CPU", value)]
+
+
+def _compiler() -> list[Finding]:
+    found = build.gxx()
+    if not found:
+        cure = "apt install g++ (Debian, Ubuntu), or set CXX"
+        return [Finding("C++ compiler", "none", cure, needed=True)]
+    done = subprocess.run([found, "--version"], text=True, capture_output=True)
+    return [Finding("C++ compiler", done.stdout.splitlines()[0])]
+
+
+_NEEDED = {"torch", "numpy", "cffi", "platformdirs", "matplotlib", "tqdm"}
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    for name in ("torch", "numpy", "numba", "cffi", "matplotlib", "tqdm",
+                 "platformdirs", "jupyterlab", "anywidget"):  # fmt: skip
+        try:
+            findings.append(Finding(name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            needed = name in _NEEDED
+            findings.append(Finding(name, "none", f"pip install {name}", needed))
+    return findings
+
+
+def _gpu() -> list[Finding]:
+    import torch
+
+    if torch.cuda.is_available():
+        return [_one_gpu(index) for index in range(torch.cuda.device_count())]
+    smi = shutil.which("nvidia-smi")
+    if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.strip():
+        cure = f"this torch ({torch.__version__}) cannot use the GPU: pip install torch"
+        return [Finding("GPU", "there is one, but torch does not see it", cure)]
+    if Path("/dev/nvidia0").exists():
+        return [Finding("GPU", "no driver answers", "install NVIDIA's driver")]
+    return [
+        Finding("GPU", "none: kernels run on the CPU target, GPU results are shown")
+    ]
+
+
+def _one_gpu(index: int) -> Finding:
+    import torch
+
+    gpu = torch.cuda.get_device_properties(index)
+    value = (
+        f"{gpu.name}, compute capability {gpu.major}.{gpu.minor}, "
+        f"{gpu.total_memory / 2**30:.0f} GiB, {gpu.multi_processor_count} SMs, "
+        f"driver {driver()}"
+    )
+    if (gpu.major, gpu.minor) < (7, 5):
+        return Finding(f"GPU {index}", value, "the kernels need 7.5 or later")
+    return Finding(f"GPU {index}", value)
+
+
+def driver() -> str:
+    """The NVIDIA driver's version, or "none"."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, text=True, capture_output=True, timeout=20)
+        return done.stdout.splitlines()[0].strip()
+    except (OSError, IndexError, subprocess.TimeoutExpired):
+        return "none"
+
+
+def toolkit() -> str:
+    """The release of nvcc, or "none"."""
+    found = build.nvcc()
+    if not found:
+        return "none"
+    done = subprocess.run([found, "--version"], text=True, capture_output=True)
+    release = [part for part in done.stdout.split(",") if "release" in part]
+    return release[0].split()[-1] if release else "unknown"
+
+
+def _toolkit() -> list[Finding]:
+    import torch
+
+    found = build.nvcc()
+    if found:
+        return [Finding("CUDA Toolkit", f"{toolkit()} ({found})")]
+    if not torch.cuda.is_available():
+        return [Finding("CUDA Toolkit", "none, and none needed without a GPU")]
+    cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
+    return [Finding("CUDA Toolkit", "no nvcc: the GPU cannot be used", cure)]
+
+
+def _places() -> list[Finding]:
+    where = f"{cache.folder()}, {cache.size() / 2**20:.0f} MiB"
+    return [Finding("cache", where), Finding("checkout", str(build.ROOT))]
+
+
+def _rungs() -> list[Finding]:
+    """Build every op for every target there is, and list its rungs."""
+    import torch
+
+    from . import native
+
+    findings = []
+    for target in ["cpu"] + ["cuda"] * (torch.cuda.is_available()):
+        for op in build.ops():
+            try:
+                lib = native.library(op, target)
+            except build.BuildError as error:
+                first = str(error).splitlines()[0]
+                findings.append(Finding(f"{op} on {target}", first, "see above"))
+                continue
+            names = ", ".join(r.name for r in lib.rungs if target in r.targets)
+            findings.append(Finding(f"{op} on {target}", names))
+    return findings

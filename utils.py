@@ -1,0 +1,89 @@
+"""What a lesson calls: `from utils import *` in its first cell.
+
+Thin over the weft package; everything here works from any folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+import numpy as np
+import torch
+import weft
+from weft.build import ROOT
+
+__all__ = ["ROOT", "cdiv", "np", "show", "source", "torch", "weft"]
+
+
+def cdiv(a: int, b: int) -> int:
+    """a / b rounded up: how many blocks of b threads cover a elements."""
+    return -(-a // b)
+
+
+def source(path: str, name: str | None = None) -> str:
+    """The text of a file of the lab, or of one function in it.
+
+    path: from the top of the checkout, e.g. "kernels/relu.cu". name: a C, CUDA
+    or Python function; its comment or decorators come along. Raises ValueError
+    with the functions there are if `name` is not one of them.
+    """
+    text = (ROOT / path).read_text()
+    if name is None:
+        return text
+    lines = text.splitlines()
+    starts = [i for i, line in enumerate(lines) if _defines(line, name)]
+    if not starts:
+        known = sorted(set(re.findall(r"^(?:static |def ).*?(\w+)\(", text, re.M)))
+        raise ValueError(f"{path} has no function '{name}'; it has {', '.join(known)}")
+    first = last = starts[0]
+    while first > 0 and re.match(r"\s*(/\*| \*|//|#|@|template)", lines[first - 1]):
+        first -= 1
+    indent = len(lines[last]) - len(lines[last].lstrip())
+    closes = "}" if not path.endswith(".py") else None
+    while last + 1 < len(lines) and not _ends(lines[last + 1], indent, closes):
+        last += 1
+    if closes:
+        last += 1  # the brace itself
+    return "\n".join(lines[first : last + 1]).rstrip() + "\n"
+
+
+def show(path: str, name: str | None = None, against: str | None = None) -> None:
+    """Show a file of the lab, or one function in it, in colour.
+
+    against: another function of that file, or another path; what is shown is
+    then the difference from it.
+    """
+    text, language = source(path, name), "python" if path.endswith(".py") else "cuda"
+    if against:
+        other = source(against) if "/" in against else source(path, against)
+        text, language = _diff(other, text, against, name or path), "diff"
+    try:
+        from IPython import get_ipython
+        from IPython.display import Code, display
+    except ImportError:
+        get_ipython = None
+    if get_ipython and get_ipython():
+        display(Code(text, language=language))
+    else:
+        print(text)
+
+
+def _defines(line: str, name: str) -> bool:
+    if line.rstrip().endswith(";"):
+        return False  # a declaration or a call
+    pattern = rf"(def |class )?.*\b{re.escape(name)}\s*\("
+    return bool(re.match(pattern, line)) and not re.match(r"\s*(/\*|\*|//|#)", line)
+
+
+def _ends(line: str, indent: int, closes: str | None) -> bool:
+    if closes:
+        return line.startswith(" " * indent + closes)
+    return bool(line.strip()) and len(line) - len(line.lstrip()) <= indent
+
+
+def _diff(old: str, new: str, old_name: str, new_name: str) -> str:
+    lines = difflib.unified_diff(
+        old.splitlines(), new.splitlines(), old_name, new_name, lineterm=""
+    )
+    return "\n".join(lines)
