@@ -19,7 +19,8 @@ struct cnn_marks;
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
 
 struct cnn_impl {
-    /* *state receives the rung's own context: all memory is taken here. */
+    /* *state receives the rung's own context: all memory is taken here. After a
+     * failure it is NULL or what destroy() takes. */
     int (*create)(void **state, const struct weft_cnn_config *config,
                   weft_stream stream);
     void (*destroy)(void *state);
@@ -47,6 +48,24 @@ struct cnn_impl {
 
 /* Floats in parameter `index` of a model of this shape. */
 size_t cnn_param_count(const struct weft_cnn_config *config, int index);
+
+/* Memory on the target that is taken piece by piece and freed at once. */
+enum { CNN_PIECES = 64 };
+struct cnn_memory {
+    void *pieces[CNN_PIECES];
+    int count;
+    size_t bytes;
+};
+
+/* Take `count` elements of `size` bytes into *pointer (a void ** in effect),
+ * every byte 0xff: read before it is written, a float is then a NaN. If there
+ * is no room the message names `what` and how much was asked; what `memory`
+ * has taken before stays with it. */
+int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
+             size_t size, const char *what, weft_stream stream);
+
+/* Free all that was taken. */
+void cnn_release(struct cnn_memory *memory);
 
 extern const struct cnn_impl cnn_reference; /* kernels/reference/cnn.c */
 extern const struct cnn_impl cnn_naive;     /* kernels/mnist/naive.cu */

@@ -1,0 +1,388 @@
+/* naive.cu -- the CNN, rung "naive": every layer is one op's naive rung.
+ *
+ * Idea:    the ops' public launchers, one after the other, as the lesson
+ *          derives them: each layer reads its input from memory and writes its
+ *          output there, forward and backward.
+ * Limit:   about forty launches for a step, and nothing stays in registers or
+ *          shared memory between two of them. The later rungs attack both.
+ * Lesson:  notebooks/15_mnist.ipynb
+ */
+#include "../internal.cuh"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cnn.h"
+
+enum { THREADS = 256 };
+
+/* Rows of a block's entries in the table of parameters; see weft.h. */
+enum { CONV_WEIGHT, CONV_BIAS, BN_WEIGHT, BN_BIAS, BLOCK_PARAMS };
+enum { FC1_WEIGHT = 8, FC1_BIAS, FC2_WEIGHT, FC2_BIAS };
+
+static const struct weft_conv2d_options same_size = {1}; /* padding */
+
+/* Convolution, batch norm, ReLU and pool, with what the backward pass needs. */
+struct block {
+    int ic, oc, h, w; /* of the convolution */
+    float *conv, *bn, *relu, *pool;
+    float *mean, *rstd;
+    int32_t *argmax;
+};
+
+struct naive {
+    struct weft_cnn_config config;
+    struct cnn_memory memory;
+    struct { /* the index of each op's rung "naive" */
+        int conv2d, batchnorm2d, relu, maxpool2d, linear, cross_entropy, sgd;
+    } rung;
+    /* All parameters one after the other, their gradients likewise: parameter
+     * i starts at offset[i]. */
+    float *params, *grads;
+    size_t offset[WEFT_CNN_PARAMS + 1];
+
+    float *x; /* the batch, normalised */
+    int64_t *target;
+    struct block blocks[2];
+    int features; /* what one image is after the second pool */
+    float *fc1, *relu3, *logits, *prob;
+    /* Going backward, each layer makes dx from dy. No more than these two are
+     * alive at a time, so two arrays take turns for all layers. */
+    float *dy, *dx;
+};
+
+static float *param(const struct naive *n, int index) {
+    return n->params + n->offset[index];
+}
+
+static float *grad(const struct naive *n, int index) {
+    return n->grads + n->offset[index];
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* The index of rung "naive" among the rungs of `op`. */
+static int find_rung(int *index, const char *op) {
+    int count, seen = 0;
+    const struct weft_rung *table = weft_rungs(&count);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(table[i].op, op)) continue;
+        *index = seen++;
+        if (!strcmp(table[i].rung, "naive")) return WEFT_OK;
+    }
+    return weft_fail(WEFT_EINVAL, "mnist: %s has no rung 'naive' among its %d",
+                     op, seen);
+}
+
+static int find_rungs(struct naive *n) {
+    WEFT_TRY(find_rung(&n->rung.conv2d, "conv2d"));
+    WEFT_TRY(find_rung(&n->rung.batchnorm2d, "batchnorm2d"));
+    WEFT_TRY(find_rung(&n->rung.relu, "relu"));
+    WEFT_TRY(find_rung(&n->rung.maxpool2d, "maxpool2d"));
+    WEFT_TRY(find_rung(&n->rung.linear, "linear"));
+    WEFT_TRY(find_rung(&n->rung.cross_entropy, "cross_entropy"));
+    return find_rung(&n->rung.sgd, "sgd");
+}
+
+#define TAKE(field, count)                                                    \
+    WEFT_TRY(cnn_take(&n->memory, &(field), (count), sizeof *(field), #field, \
+                      stream))
+
+static int take_block(struct naive *n, struct block *b, weft_stream stream) {
+    const size_t channels = (size_t)n->config.max_batch * b->oc;
+    const size_t before = channels * b->h * b->w; // the pool
+    const size_t after = channels * (b->h / 2) * (b->w / 2);
+    TAKE(b->conv, before);
+    TAKE(b->bn, before);
+    TAKE(b->relu, before);
+    TAKE(b->pool, after);
+    TAKE(b->argmax, after);
+    TAKE(b->mean, b->oc);
+    TAKE(b->rstd, b->oc);
+    return WEFT_OK;
+}
+
+/* The most elements that the output of any layer has. */
+static size_t widest(const struct naive *n) {
+    const struct weft_cnn_config *c = &n->config;
+    size_t most = c->hidden > c->classes ? c->hidden : c->classes;
+    for (int i = 0; i < 2; i++) {
+        const struct block *b = &n->blocks[i];
+        const size_t count = (size_t)b->oc * b->h * b->w;
+        if (count > most) most = count;
+    }
+    return most * c->max_batch;
+}
+
+static int take_all(struct naive *n, weft_stream stream) {
+    const struct weft_cnn_config *c = &n->config;
+    const size_t batch = c->max_batch;
+    const size_t count = n->offset[WEFT_CNN_PARAMS];
+    TAKE(n->params, count);
+    TAKE(n->grads, count);
+    TAKE(n->x, batch * c->height * c->width);
+    TAKE(n->target, batch);
+    for (int i = 0; i < 2; i++) WEFT_TRY(take_block(n, &n->blocks[i], stream));
+    TAKE(n->fc1, batch * c->hidden);
+    TAKE(n->relu3, batch * c->hidden);
+    TAKE(n->logits, batch * c->classes);
+    TAKE(n->prob, batch * c->classes);
+    TAKE(n->dy, widest(n));
+    TAKE(n->dx, widest(n));
+    for (int i = 0; i < 2; i++)
+        WEFT_CUDA_TRY(cudaMemsetAsync(i ? n->grads : n->params, 0,
+                                      count * sizeof *n->params,
+                                      weft_cuda_stream(stream)));
+    return WEFT_OK;
+}
+
+static void set_sizes(struct naive *n, const struct weft_cnn_config *c) {
+    struct block *b = n->blocks;
+    n->config = *c;
+    b[0].ic = 1;
+    b[0].oc = b[1].ic = c->channels1;
+    b[1].oc = c->channels2;
+    for (int i = 0; i < 2; i++) {
+        b[i].h = c->height >> i; // after the first pool half of it
+        b[i].w = c->width >> i;
+    }
+    n->features = c->channels2 * (c->height / 4) * (c->width / 4);
+    for (int i = 0; i < WEFT_CNN_PARAMS; i++)
+        n->offset[i + 1] = n->offset[i] + cnn_param_count(c, i);
+}
+
+static void naive_destroy(void *state) {
+    struct naive *n = (struct naive *)state;
+    cnn_release(&n->memory);
+    free(n);
+}
+
+static int naive_create(void **state, const struct weft_cnn_config *config,
+                        weft_stream stream) {
+    struct naive *n = (struct naive *)calloc(1, sizeof *n);
+    if (!n)
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *n);
+    *state = n; // whoever called frees it, also after a failure
+    set_sizes(n, config);
+    WEFT_TRY(find_rungs(n));
+    return take_all(n, stream);
+}
+
+static size_t naive_bytes(const void *state) {
+    return ((const struct naive *)state)->memory.bytes;
+}
+
+static int naive_get(void *state, int kind, int index, float *out,
+                     weft_stream stream) {
+    struct naive *n = (struct naive *)state;
+    const float *from =
+        kind == WEFT_CNN_WEIGHT ? param(n, index) : grad(n, index);
+    const size_t bytes =
+        (n->offset[index + 1] - n->offset[index]) * sizeof *out;
+    WEFT_CUDA_TRY(cudaMemcpyAsync(out, from, bytes, cudaMemcpyDeviceToHost,
+                                  weft_cuda_stream(stream)));
+    return WEFT_OK;
+}
+
+static int naive_set(void *state, int index, const float *in,
+                     weft_stream stream) {
+    struct naive *n = (struct naive *)state;
+    const size_t bytes = (n->offset[index + 1] - n->offset[index]) * sizeof *in;
+    WEFT_CUDA_TRY(cudaMemcpyAsync(param(n, index), in, bytes,
+                                  cudaMemcpyHostToDevice,
+                                  weft_cuda_stream(stream)));
+    return WEFT_OK;
+}
+
+/* ---- the batch ----------------------------------------------------------- */
+
+/* x (batch,pixels) = (p / 255 - mean) / std of the images order[0..batch), one
+ * thread per pixel; target (batch) = their labels, unless labels is NULL. */
+static __global__ void gather(float *x, int64_t *target, const uint8_t *images,
+                              const uint8_t *labels, const int32_t *order,
+                              int batch, int pixels, float mean, float std) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= batch * pixels) return;
+    const int image = order[i / pixels], pixel = i % pixels;
+    const uint8_t p = images[(size_t)image * pixels + pixel];
+    x[i] = (p / 255.0f - mean) / std;
+    if (labels && pixel == 0) target[i / pixels] = labels[image];
+}
+
+static int load(struct naive *n, const uint8_t *images, const uint8_t *labels,
+                const int32_t *order, int batch, weft_stream stream) {
+    const struct weft_cnn_config *c = &n->config;
+    const int pixels = c->height * c->width;
+    // In size_t: the last block may reach past what an int can count.
+    const size_t blocks = CEIL_DIV((size_t)batch * pixels, THREADS);
+    gather<<<(unsigned)blocks, THREADS, 0, weft_cuda_stream(stream)>>>(
+        n->x, n->target, images, labels, order, batch, pixels, c->mean, c->std);
+    WEFT_LAUNCHED(gather);
+    return WEFT_OK;
+}
+
+/* ---- forward ------------------------------------------------------------- */
+
+/* Queue a layer and, once it is queued, note the end of its section. */
+#define LAYER(section, call)              \
+    do {                                  \
+        WEFT_TRY(call);                   \
+        cnn_mark(marks, section, stream); \
+    } while (0)
+
+static int block_forward(struct naive *n, int which, const float *x, int batch,
+                         struct cnn_marks *marks, weft_stream stream) {
+    static const char *const sections[2][4] = {
+        {"forward.conv1", "forward.bn1", "forward.relu1", "forward.pool1"},
+        {"forward.conv2", "forward.bn2", "forward.relu2", "forward.pool2"}};
+    const char *const *section = sections[which];
+    const struct block *b = &n->blocks[which];
+    const int first = which * BLOCK_PARAMS;
+    const size_t count = (size_t)batch * b->oc * b->h * b->w;
+
+    LAYER(section[0],
+          weft_conv2d(n->rung.conv2d, b->conv, x, param(n, first + CONV_WEIGHT),
+                      param(n, first + CONV_BIAS), batch, b->ic, b->h, b->w,
+                      b->oc, 3, 3, &same_size, stream));
+    LAYER(section[1],
+          weft_batchnorm2d(n->rung.batchnorm2d, b->bn, b->mean, b->rstd,
+                           b->conv, param(n, first + BN_WEIGHT),
+                           param(n, first + BN_BIAS), batch, b->oc, b->h, b->w,
+                           n->config.eps, stream));
+    LAYER(section[2], weft_relu(n->rung.relu, b->relu, b->bn, count, stream));
+    LAYER(section[3],
+          weft_maxpool2d(n->rung.maxpool2d, b->pool, b->argmax, b->relu, batch,
+                         b->oc, b->h, b->w, 2, 2, stream));
+    return WEFT_OK;
+}
+
+/* logits (batch,classes) of the batch in n->x. */
+static int forward(struct naive *n, float *logits, int batch,
+                   struct cnn_marks *marks, weft_stream stream) {
+    const struct weft_cnn_config *c = &n->config;
+    const struct block *b = n->blocks;
+    WEFT_TRY(block_forward(n, 0, n->x, batch, marks, stream));
+    WEFT_TRY(block_forward(n, 1, b[0].pool, batch, marks, stream));
+    LAYER("forward.fc1", weft_linear(n->rung.linear, n->fc1, b[1].pool,
+                                     param(n, FC1_WEIGHT), param(n, FC1_BIAS),
+                                     batch, n->features, c->hidden, stream));
+    LAYER("forward.relu3", weft_relu(n->rung.relu, n->relu3, n->fc1,
+                                     (size_t)batch * c->hidden, stream));
+    LAYER("forward.fc2", weft_linear(n->rung.linear, logits, n->relu3,
+                                     param(n, FC2_WEIGHT), param(n, FC2_BIAS),
+                                     batch, c->hidden, c->classes, stream));
+    return WEFT_OK;
+}
+
+/* ---- backward ------------------------------------------------------------ */
+
+/* A layer's dx is the dy of the layer before it. */
+static void turn(struct naive *n) {
+    float *made = n->dx;
+    n->dx = n->dy;
+    n->dy = made;
+}
+
+static int block_backward(struct naive *n, int which, const float *x, int batch,
+                          struct cnn_marks *marks, weft_stream stream) {
+    static const char *const sections[2][4] = {
+        {"backward.pool1", "backward.relu1", "backward.bn1", "backward.conv1"},
+        {"backward.pool2", "backward.relu2", "backward.bn2", "backward.conv2"}};
+    const char *const *section = sections[which];
+    const struct block *b = &n->blocks[which];
+    const int first = which * BLOCK_PARAMS;
+    const size_t count = (size_t)batch * b->oc * b->h * b->w;
+
+    LAYER(section[0],
+          weft_maxpool2d_backward(n->rung.maxpool2d, n->dx, n->dy, b->argmax,
+                                  batch, b->oc, b->h, b->w, 2, 2, stream));
+    turn(n);
+    LAYER(section[1], weft_relu_backward(n->rung.relu, n->dx, n->dy, b->relu,
+                                         count, stream));
+    turn(n);
+    LAYER(section[2], weft_batchnorm2d_backward(
+                          n->rung.batchnorm2d, n->dx,
+                          grad(n, first + BN_WEIGHT), grad(n, first + BN_BIAS),
+                          n->dy, b->conv, param(n, first + BN_WEIGHT), b->mean,
+                          b->rstd, batch, b->oc, b->h, b->w, stream));
+    turn(n);
+    // Nobody asks how the loss changes with the images: no dx at the end.
+    LAYER(section[3],
+          weft_conv2d_backward(n->rung.conv2d, which ? n->dx : NULL,
+                               grad(n, first + CONV_WEIGHT),
+                               grad(n, first + CONV_BIAS), n->dy, x,
+                               param(n, first + CONV_WEIGHT), batch, b->ic,
+                               b->h, b->w, b->oc, 3, 3, &same_size, stream));
+    turn(n);
+    return WEFT_OK;
+}
+
+/* All gradients, from the softmax in n->prob. */
+static int backward(struct naive *n, int batch, struct cnn_marks *marks,
+                    weft_stream stream) {
+    const struct weft_cnn_config *c = &n->config;
+    const struct block *b = n->blocks;
+    LAYER("backward.loss", weft_cross_entropy_backward(
+                               n->rung.cross_entropy, n->dy, NULL, n->prob,
+                               n->target, batch, c->classes, stream));
+    LAYER("backward.fc2",
+          weft_linear_backward(n->rung.linear, n->dx, grad(n, FC2_WEIGHT),
+                               grad(n, FC2_BIAS), n->dy, n->relu3,
+                               param(n, FC2_WEIGHT), batch, c->hidden,
+                               c->classes, stream));
+    turn(n);
+    LAYER("backward.relu3",
+          weft_relu_backward(n->rung.relu, n->dx, n->dy, n->relu3,
+                             (size_t)batch * c->hidden, stream));
+    turn(n);
+    LAYER("backward.fc1",
+          weft_linear_backward(n->rung.linear, n->dx, grad(n, FC1_WEIGHT),
+                               grad(n, FC1_BIAS), n->dy, b[1].pool,
+                               param(n, FC1_WEIGHT), batch, n->features,
+                               c->hidden, stream));
+    turn(n);
+    WEFT_TRY(block_backward(n, 1, b[0].pool, batch, marks, stream));
+    return block_backward(n, 0, n->x, batch, marks, stream);
+}
+
+/* ---- a step -------------------------------------------------------------- */
+
+static int zero(struct naive *n, weft_stream stream) {
+    // Our ops overwrite their outputs and would not need it. PyTorch's add to
+    // the gradients, so its loop zeroes them; so does this one, that the two
+    // are compared like for like. Before the pass, not after the update: the
+    // gradients of the last step can then be read.
+    WEFT_CUDA_TRY(cudaMemsetAsync(n->grads, 0,
+                                  n->offset[WEFT_CNN_PARAMS] * sizeof *n->grads,
+                                  weft_cuda_stream(stream)));
+    return WEFT_OK;
+}
+
+static int naive_step(void *state, float *loss, const uint8_t *images,
+                      const uint8_t *labels, const int32_t *order, int batch,
+                      float lr, struct cnn_marks *marks, weft_stream stream) {
+    struct naive *n = (struct naive *)state;
+    LAYER("batch", load(n, images, labels, order, batch, stream));
+    LAYER("zero", zero(n, stream));
+    WEFT_TRY(forward(n, n->logits, batch, marks, stream));
+    LAYER("forward.loss",
+          weft_cross_entropy(n->rung.cross_entropy, loss, n->prob, n->logits,
+                             n->target, batch, n->config.classes, stream));
+    WEFT_TRY(backward(n, batch, marks, stream));
+    // The parameters lie in one array, so one launch updates them all.
+    LAYER("update", weft_sgd(n->rung.sgd, n->params, n->grads,
+                             n->offset[WEFT_CNN_PARAMS], lr, stream));
+    return WEFT_OK;
+}
+
+static int naive_forward(void *state, float *logits, const uint8_t *images,
+                         const int32_t *order, int count, weft_stream stream) {
+    struct naive *n = (struct naive *)state;
+    WEFT_TRY(load(n, images, NULL, order, count, stream));
+    return forward(n, logits, count, NULL, stream);
+}
+
+const struct cnn_impl cnn_naive = {
+    naive_create, naive_destroy, naive_step,  naive_forward,
+    naive_get,    naive_set,     naive_bytes,
+};
