@@ -23,10 +23,10 @@ mnist:
 lab:
 	@$(RUN) -m jupyterlab --notebook-dir . notebooks/00_start_here.ipynb $(ARGS)
 
-test:
+test: all
 	@$(RUN) -m pytest -n auto -m "not slow" $(ARGS)
 
-test-slow:
+test-slow: all
 	@$(RUN) -m pytest -m slow $(ARGS)
 
 format:

@@ -1,0 +1,28 @@
+"""What more than one test needs: the targets that are here, and the zoo."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from weft import build, native
+
+TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
+ZOO = Path(__file__).parent / "zoo"
+
+
+@pytest.fixture(params=TARGETS)
+def target(request) -> str:
+    """Each target that this machine has: "cpu", and "cuda" with a GPU."""
+    return request.param
+
+
+@pytest.fixture
+def device(target) -> torch.device:
+    return torch.device(target)
+
+
+def zoo_library(op: str, target: str) -> native.Library:
+    """tests/zoo/<op>.cu as a library: wrong kernels, one fault a rung."""
+    files = [build.KERNELS / "common.cu", ZOO / f"{op}.cu"]
+    path = build.library_of(f"zoo_{op}", files, build.Flavour.here(target))
+    return native.Library(op, target, path)

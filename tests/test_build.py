@@ -1,0 +1,174 @@
+"""Libraries are built from their sources, always the new ones, for every target."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from weft import build, cache, native
+
+CU = sorted(build.KERNELS.rglob("*.cu"))
+needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
+
+
+def run_python(script: str, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        text=True,
+        capture_output=True,
+        timeout=300,
+        env={**os.environ, **env},
+    )
+
+
+@needs_nvcc
+@pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
+def test_nvcc_accepts_every_cu_without_a_warning(path):
+    build.compile_check(path, "90a")
+
+
+@needs_nvcc
+@pytest.mark.slow
+@pytest.mark.parametrize("sm", build.CHECK_SMS)
+@pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
+def test_nvcc_accepts_every_cu_for_every_architecture(path, sm):
+    build.compile_check(path, sm)
+
+
+@pytest.mark.parametrize("op", build.ops())
+def test_a_library_exports_what_the_header_declares_and_nothing_else(op):
+    path = build.library(op, build.Flavour.here("cpu"))
+    done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
+    exported = set(re.findall(r" T (\w+)", done.stdout.decode()))
+    header = (build.KERNELS / "weft.h").read_text()
+    declared = set(re.findall(r"\b(weft_\w+)\s*\(", header))
+    assert exported - declared == set()
+    assert "weft_last_error" in exported
+
+
+@pytest.mark.parametrize("op", build.ops())
+def test_the_rung_table_is_the_one_in_the_source(op):
+    """No line of the table is lost between the source and Python."""
+    text = "".join(p.read_text() for p in build.sources(op, "cpu"))
+    lines = re.findall(rf'\{{"{op}",\s*"(\w+)"', text)
+    assert [rung.name for rung in native.rungs(op)] == lines
+    for rung in native.rungs(op):
+        assert rung.idea and rung.precision == "fp32" and rung.targets
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the checkout that a test may change."""
+    for name in ("kernels", "lib/weft"):
+        ignore = shutil.ignore_patterns("data", "__pycache__")
+        shutil.copytree(build.ROOT / name, tmp_path / name, ignore=ignore)
+    return tmp_path
+
+
+def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
+    script = f"""
+        import pathlib, torch, weft
+        source = pathlib.Path({str(checkout)!r}) / "kernels/relu.cu"
+        x = torch.tensor([-1.0, 2.0])
+        for _ in range(5):
+            print(weft.relu(x, rung="naive").tolist())
+            text = source.read_text()
+            was = "fmaxf" if False else None
+            source.write_text(text + f"/* {{factor}} */\\n")
+            new = text.replace("y[i] = ", "y[i] = 2.0f * ", 1)
+            assert new != text, "relu.cu does not store with y[i] ="
+            source.write_text(new)
+            weft.reload()
+        print(weft.relu(x, rung="naive").tolist())
+    """
+    done = run_python(script, PYTHONPATH=f"{checkout}/lib")
+    values = re.findall(r"\[-?0.0, ([\d.]+)\]", done.stdout)
+    assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], done.stderr
+
+
+def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
+    script = """
+        import torch, weft
+        print(weft.relu(torch.tensor([-1.0, 2.0]), rung="naive").tolist())
+    """
+    first = run_python(script, PYTHONPATH=f"{checkout}/lib")
+    again = run_python(script, PYTHONPATH=f"{checkout}/lib")
+    (checkout / "kernels/internal.cuh").open("a").write("/* newer */\n")
+    newer = run_python(script, PYTHONPATH=f"{checkout}/lib")
+    assert first.stdout == again.stdout == newer.stdout == "[0.0, 2.0]\n"
+    assert "building relu for cpu" in first.stderr
+    assert again.stderr == ""
+    assert "building relu for cpu" in newer.stderr
+
+
+def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
+    script = f"""
+        import os, torch
+        real = os.access
+        lib = {str(checkout / "lib")!r}
+        os.access = lambda p, mode: str(p) != lib and real(p, mode)
+        import weft
+        print(weft.relu(torch.tensor([-1.0, 2.0])).tolist())
+    """
+    cache_dir = str(tmp_path / "cache")
+    done = run_python(script, PYTHONPATH=f"{checkout}/lib", WEFT_CACHE=cache_dir)
+    assert done.stdout == "[0.0, 2.0]\n", done.stderr
+    assert not list((checkout / "lib").glob("*.so"))
+
+
+def test_a_missing_compiler_is_one_sentence(checkout):
+    script = "import torch, weft\nweft.relu(torch.ones(2))"
+    done = run_python(
+        script,
+        PYTHONPATH=f"{checkout}/lib",
+        CXX="no-such-compiler",
+        WEFT_CACHE=str(checkout / "cache"),
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert "no C++ compiler: install one" in last
+
+
+def test_a_compilers_error_names_the_file_and_the_line(checkout):
+    (checkout / "kernels/relu.cu").open("a").write("int broken(void) { return x; }\n")
+    script = "import torch, weft\nweft.relu(torch.ones(2))"
+    done = run_python(
+        script, PYTHONPATH=f"{checkout}/lib", WEFT_CACHE=str(checkout / "cache")
+    )
+    line = len((checkout / "kernels/relu.cu").read_text().splitlines())
+    assert re.search(rf"relu\.cu:{line}:.*error", done.stderr), done.stderr
+
+
+def test_an_unknown_op_is_refused_with_those_there_are():
+    with pytest.raises(build.BuildError, match="no op 'matmull'.*conv2d"):
+        build.library("matmull", build.Flavour.here("cpu"))
+
+
+def test_the_cache_stays_under_its_limit_oldest_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    for age, name in enumerate("abc"):
+        (tmp_path / name).write_bytes(bytes(1000))
+        os.utime(tmp_path / name, (age, age))
+    cache.prune(limit=2500)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "c"]
+    assert cache.clear() == 2000
+    assert cache.size() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("march", "fibers"),
+    [("x86-64-v3", "asm"), ("x86-64", "asm"), ("native", "ucontext")],
+)
+def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
+    script = """
+        from weft import cases, check
+        for op in cases.OPS:
+            for verdict in check.check(op, target="cpu"):
+                print(verdict)
+    """
+    done = run_python(script, WEFT_MARCH=march, WEFT_FIBERS=fibers)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("rung='reference'") == 8

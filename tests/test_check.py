@@ -1,0 +1,95 @@
+"""Every rung is right, and the checker refuses every wrong kernel of the zoo."""
+
+import re
+
+import pytest
+import torch
+from conftest import TARGETS, ZOO, zoo_library
+from weft import build, cases, check, native
+
+RUNGS = [
+    (op, rung.name, target)
+    for target in TARGETS
+    for op in cases.OPS
+    for rung in native.library(op, target).rungs
+    if target in rung.targets
+]
+
+
+@pytest.mark.parametrize(("op", "rung", "target"), RUNGS)
+def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
+    (verdict,) = check.check(op, rung, target)
+    assert verdict.runs >= len(list(cases.cases(op)))
+    assert 0 <= verdict.worst <= 1
+
+
+def test_every_op_has_cases_and_every_case_an_op():
+    assert set(cases.OPS) == set(build.ops()) - {"mnist"}
+
+
+@pytest.mark.parametrize("op", cases.OPS)
+def test_every_op_has_a_plain_c_and_a_naive_rung(op):
+    rungs = {rung.name: rung.targets for rung in native.rungs(op)}
+    assert rungs["reference"] == ("cpu",)
+    assert rungs["naive"] == ("cpu", "cuda")
+
+
+ANIMALS = [
+    (path.stem, name)
+    for path in sorted(ZOO.glob("*.cu"))
+    for name in re.findall(rf'\{{"{path.stem}", "(\w+)"', path.read_text())
+]
+
+
+@pytest.mark.parametrize(("op", "animal"), ANIMALS)
+def test_the_zoo_of_wrong_kernels_is_refused(op, animal, target):
+    lib = zoo_library(op, target)
+    rung = lib.rung(animal)
+    if animal == "right":  # proves that the others are refused for their fault
+        assert check.check_rung(lib, rung).worst <= 1
+    else:
+        with pytest.raises(check.Mismatch, match=rf"{op} '{animal}' on {target}"):
+            check.check_rung(lib, rung)
+
+
+def test_the_message_names_the_element_and_the_numbers(target):
+    lib = zoo_library("matmul", target)
+    with pytest.raises(check.Mismatch, match=r"c\[0, 0\] is 0, want -?\d.*within"):
+        check.check_rung(lib, lib.rung("all_zeros"))
+
+
+def test_a_write_past_the_end_is_reported_with_its_distance(target):
+    lib = zoo_library("matmul", target)
+    with pytest.raises(check.Mismatch, match=r"c\[\d+\] was written: .*past its end"):
+        check.check_rung(lib, lib.rung("missing_guard"))
+
+
+def test_an_overwritten_input_is_reported(target):
+    lib = zoo_library("matmul", target)
+    with pytest.raises(check.Mismatch, match=r"input a was overwritten at element"):
+        check.check_rung(lib, lib.rung("input_overwritten"))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1.001])
+def test_compare_refuses_nan_infinity_and_a_thousandth(wrong):
+    answer = cases.Answer(torch.ones(3, dtype=torch.float64), 1e-6)
+    with pytest.raises(check.Mismatch, match="1 of 3 elements"):
+        check.compare("y", torch.tensor([1.0, wrong, 1.0]), answer)
+
+
+def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
+    """Forward order alone lets the missing second barrier pass; all three do not."""
+    lib = zoo_library("matmul", "cpu")
+    rung = lib.rung("missing_second_barrier")
+    refused = []
+    for number in check.ORDERS.values():
+        lib.call("weft_set_order", number)
+        try:
+            for case in cases.cases("matmul"):
+                check.run_case(lib, rung.index, case, torch.device("cpu"))
+            refused.append(False)
+        except check.Mismatch:
+            refused.append(True)
+        finally:
+            lib.call("weft_set_order", 0)
+    assert any(refused)
