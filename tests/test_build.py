@@ -76,8 +76,6 @@ def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
         for _ in range(5):
             print(weft.relu(x, rung="naive").tolist())
             text = source.read_text()
-            was = "fmaxf" if False else None
-            source.write_text(text + f"/* {{factor}} */\\n")
             new = text.replace("y[i] = ", "y[i] = 2.0f * ", 1)
             assert new != text, "relu.cu does not store with y[i] ="
             source.write_text(new)

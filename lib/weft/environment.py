@@ -80,7 +80,7 @@ def prepare(python: str, ours: bool) -> None:
 
 def requirements() -> list[str]:
     """The lines under `- pip:` in environment.yml, as pip takes them."""
-    text = (ROOT / "environment.yml").read_text().split("- pip:")[1]
+    text = (ROOT / "environment.yml").read_text().split("  - pip:\n")[1]
     return [line.strip()[2:] for line in text.splitlines() if line.strip()[:2] == "- "]
 
 
