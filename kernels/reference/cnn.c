@@ -1,0 +1,245 @@
+/* cnn.c -- the plain C rung of the trainer: what a machine without a GPU
+ * trains with.
+ *
+ * A step is a handful of passes over the batch, each one parallel loop over
+ * images (or over rows of fc1's weight), cut where a sum over the whole batch
+ * is needed before anyone can go on:
+ *
+ *     gather | moments | conv1 bn1 relu1 pool1 | conv2, statistics, pool2 |
+ *     bn2 relu2 | fc1 relu3 | fc2 | loss | back through fc2 | fc1 | sums of
+ *     bn2 | back through pool2, bn2, conv2, pool1, relu1, bn1, conv1 | update
+ *
+ * Four things make it fast, each explained in its file:
+ *
+ *   1. Products run in registers: cnn_conv2.c and cnn_linear.c on tile_fma()
+ *      of simd.h, in a layout (cnn_model.h) that makes all strides constants.
+ *   2. Layers are fused where an image is still in the nearest cache.
+ *   3. Algebra removes work: batch norm 1 never sees conv1's output
+ *      (cnn_batch.c, cnn_conv1.c); pool 2 picks its winners before batch
+ *      norm 2 (cnn_conv2.c); a bias before a batch norm is kept as a parameter
+ *      but takes no part, its gradient being 0 exactly.
+ *   4. The linear layers' update happens where their gradient arises.
+ *
+ * Threads share the images in fixed parts and their sums are added in fixed
+ * order: the same number of threads gives the same bits. All memory is taken
+ * by create() in one piece.
+ */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cnn_model.h"
+#include "reference.h"
+
+enum { ALIGN = 64 };
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* Hand out the next `count` items of `size` bytes from `base`; with base NULL
+ * only count the bytes. */
+static void *take(struct cnn_model *m, char *base, size_t count, size_t size) {
+    char *p = base ? base + m->bytes : NULL;
+    m->bytes += (count * size + ALIGN - 1) / ALIGN * ALIGN;
+    return p;
+}
+
+static float *floats(struct cnn_model *m, char *base, size_t count) {
+    return take(m, base, count, sizeof(float));
+}
+
+static double *doubles(struct cnn_model *m, char *base, size_t count) {
+    return take(m, base, count, sizeof(double));
+}
+
+static void lay_out_worker(struct cnn_model *m, struct cnn_worker *worker,
+                           char *base, size_t slack) {
+    const size_t c1 = m->size[1], c2 = m->size[5];
+    struct cnn_worker w;
+    w.moments = doubles(m, base, (TAPS + 1) * TAPS);
+    w.sums1 = doubles(m, base, (TAPS + 1) * c1);
+    w.sums2 = doubles(m, base, 2 * c2);
+    w.dweight2 = floats(m, base, m->size[4]);
+    w.dy2 = floats(m, base, c2 * (m->h1 + 2) * (m->w1 + 2) + slack);
+    w.dx1 = floats(m, base, c1 * m->h1 * m->w1);
+    if (base) *worker = w;
+}
+
+/* Set every pointer of the model, or with base NULL count m->bytes. What must
+ * start as zero comes first: see create(). */
+static size_t lay_out(struct cnn_model *m, char *base) {
+    const size_t n = m->images, c1 = m->size[1], c2 = m->size[5];
+    const size_t in = (size_t)m->blocks_in * BLOCK * n;
+    // Register tiles and vectors may read, never use, this far past an image.
+    const size_t slack = 16 * BLOCK;
+    m->bytes = 0;
+    for (int i = 0; i < WEFT_CNN_PARAMS; i++) {
+        m->weight[i] = floats(m, base, m->size[i]);
+        m->gradient[i] = floats(m, base, m->size[i]);
+    }
+    m->flipped2 = floats(m, base, m->size[4]);
+    m->x0 = floats(m, base, n * (m->h0 + 2) * (m->w0 + 2) + slack);
+    m->x1 = floats(m, base, n * cnn_x1_size(m) + slack);
+    m->worker = take(m, base, m->threads, sizeof *m->worker);
+    for (int t = 0; t < m->threads; t++)
+        lay_out_worker(m, m->worker + t, base, slack);
+    const size_t zeroed = m->bytes;
+    m->arg1 = take(m, base, n * c1 * m->h1 * m->w1, 1);
+    m->arg2 = take(m, base, n * c2 * m->h2 * m->w2, 1);
+    m->y2 = floats(m, base, n * cnn_y2_size(m));
+    m->top2 = floats(m, base, in);
+    m->x2 = floats(m, base, in);
+    m->dx2 = floats(m, base, in);
+    m->hidden = floats(m, base, n * m->size[9]);
+    m->dhidden = floats(m, base, n * m->size[9]);
+    m->dhidden_t = floats(m, base, n * m->size[9]);
+    m->logits = floats(m, base, n * m->size[11]);
+    m->dlogits_t = floats(m, base, n * m->size[11]);
+    m->loss = floats(m, base, n);
+    m->folded1 = floats(m, base, (TAPS + 1) * c1);
+    m->scale1 = floats(m, base, c1);
+    m->scale2 = floats(m, base, c2);
+    m->shift2 = floats(m, base, c2);
+    m->moments = doubles(m, base, (TAPS + 1) * TAPS);
+    m->mean1 = doubles(m, base, c1);
+    m->rstd1 = doubles(m, base, c1);
+    m->mean2 = doubles(m, base, c2);
+    m->rstd2 = doubles(m, base, c2);
+    return zeroed;
+}
+
+static int blocks(int channels) {
+    return (channels + BLOCK - 1) / BLOCK;
+}
+
+static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
+    m->config = *c;
+    m->h0 = c->height, m->h1 = m->h0 / 2, m->h2 = m->h1 / 2;
+    m->w0 = c->width, m->w1 = m->w0 / 2, m->w2 = m->w1 / 2;
+    m->blocks1 = blocks(c->channels1);
+    m->blocks2 = blocks(c->channels2);
+    m->blocks_in = m->blocks2 * m->h2 * m->w2;
+    m->blocks_hidden = blocks(c->hidden);
+    m->blocks_out = blocks(c->classes);
+    m->images = blocks(c->max_batch) * BLOCK;
+    // Threads may be turned up later, but never beyond the cores.
+    m->threads = omp_get_num_procs();
+    if (m->threads < omp_get_max_threads()) m->threads = omp_get_max_threads();
+    cnn_param_sizes(m);
+}
+
+/* ---- what cnn.h asks for ------------------------------------------------- */
+
+static void destroy(void *state) {
+    struct cnn_model *m = state;
+    if (m) free(m->memory);
+    free(m);
+}
+
+static int create(void **state, const struct weft_cnn_config *config,
+                  weft_stream stream) {
+    (void)stream;
+    struct cnn_model *m = calloc(1, sizeof *m);
+    if (!m) return weft_fail(WEFT_ENOMEM, "cnn: out of memory");
+    set_sizes(m, config);
+    lay_out(m, NULL);
+    m->memory = aligned_alloc(ALIGN, m->bytes);
+    if (!m->memory) {
+        const size_t bytes = m->bytes;
+        destroy(m);
+        return weft_fail(WEFT_ENOMEM,
+                         "cnn: %zu bytes asked for a batch of %d images", bytes,
+                         config->max_batch);
+    }
+#ifdef WEFT_POISON // NaNs show whoever reads what nobody wrote
+    memset(m->memory, 0xff, m->bytes);
+#endif
+    memset(m->memory, 0, lay_out(m, NULL));
+    lay_out(m, m->memory);
+    *state = m;
+    return WEFT_OK;
+}
+
+/* Forward to the logits. */
+static void forward_pass(struct cnn_model *m, const uint8_t *images,
+                         const int32_t *order, int n, struct cnn_marks *marks,
+                         weft_stream stream) {
+    const int threads = omp_get_max_threads();
+    m->team = threads < m->threads ? threads : m->threads;
+    cnn_gather(m, images, order, n);
+    cnn_mark(marks, "batch", stream);
+    cnn_patch_moments(m, n);
+    cnn_conv1_forward(m, n);
+    cnn_mark(marks, "forward.conv1+bn1+relu1+pool1", stream);
+    cnn_conv2_forward(m, n);
+    cnn_mark(marks, "forward.conv2+pool2", stream);
+    cnn_bn2_forward(m, n);
+    cnn_mark(marks, "forward.bn2+relu2", stream);
+    cnn_fc1_forward(m, n);
+    cnn_mark(marks, "forward.fc1+relu3", stream);
+    cnn_fc2_forward(m, n);
+    cnn_mark(marks, "forward.fc2", stream);
+}
+
+static int step(void *state, float *loss, const uint8_t *images,
+                const uint8_t *labels, const int32_t *order, int batch,
+                float lr, struct cnn_marks *marks, weft_stream stream) {
+    struct cnn_model *m = state;
+    forward_pass(m, images, order, batch, marks, stream);
+    *loss = cnn_loss(m, labels, order, batch);
+    cnn_mark(marks, "forward.loss", stream);
+    cnn_fc2_backward(m, batch, lr);
+    cnn_mark(marks, "backward.fc2+relu3", stream);
+    cnn_fc1_backward(m, batch, lr);
+    cnn_mark(marks, "backward.fc1", stream);
+    cnn_bn2_backward(m, batch);
+    cnn_mark(marks, "backward.relu2+bn2", stream);
+    cnn_conv2_backward(m, batch);
+    cnn_conv1_gradients(m, batch);
+    cnn_mark(marks, "backward.pool2+conv2+pool1+relu1+bn1+conv1", stream);
+    cnn_update(m, lr);
+    cnn_mark(marks, "update", stream);
+    return WEFT_OK;
+}
+
+static int forward(void *state, float *logits, const uint8_t *images,
+                   const int32_t *order, int count, weft_stream stream) {
+    struct cnn_model *m = state;
+    const int classes = m->config.classes;
+    forward_pass(m, images, order, count, NULL, stream);
+    for (int i = 0; i < count; i++)
+        for (int c = 0; c < classes; c++)
+            logits[(size_t)i * classes + c] =
+                m->logits[((size_t)c / BLOCK * m->images + i) * BLOCK +
+                          c % BLOCK];
+    return WEFT_OK;
+}
+
+static int get(void *state, int kind, int index, float *out,
+               weft_stream stream) {
+    (void)stream;
+    const struct cnn_model *m = state;
+    const float *from =
+        kind == WEFT_CNN_GRADIENT ? m->gradient[index] : m->weight[index];
+    const size_t count = cnn_param_count(&m->config, index);
+    for (size_t i = 0; i < count; i++)
+        out[i] = from[cnn_param_offset(m, index, i)];
+    return WEFT_OK;
+}
+
+static int set(void *state, int index, const float *in, weft_stream stream) {
+    (void)stream;
+    struct cnn_model *m = state;
+    const size_t count = cnn_param_count(&m->config, index);
+    for (size_t i = 0; i < count; i++)
+        m->weight[index][cnn_param_offset(m, index, i)] = in[i];
+    if (index == 4) cnn_flip_weight2(m);
+    return WEFT_OK;
+}
+
+static size_t bytes(const void *state) {
+    const struct cnn_model *m = state;
+    return m->bytes + sizeof *m;
+}
+
+const struct cnn_impl cnn_reference = {create, destroy, step, forward,
+                                       get,    set,     bytes};

@@ -1,0 +1,170 @@
+/* cnn_conv1.c -- conv1, batch norm 1, ReLU and pool 1, forward and backward.
+ *
+ * Forward: batch norm's statistics are known beforehand (cnn_batch.c), so
+ * scale = gamma / sqrt(var + eps) goes into the weights and the shift into the
+ * start of the sum: a convolution then yields batch norm's output. The four
+ * outputs of a pooling window stay in registers, and only their maximum is
+ * stored, with the winner's number for the way back.
+ *
+ * Backward: let g be the gradient that arrives at the pool's output where ReLU
+ * let it through. It goes to the winners alone, so with p the winner's patch
+ *
+ *     s = sum g p (nine numbers a channel)        dbeta = sum g
+ *     dgamma = sum g xhat = rstd (w . s - mean dbeta)
+ *
+ * and batch norm's gradient, scale (g - dbeta / M - xhat dgamma / M) with M
+ * pixels in the batch, summed over all pixels times their patches, is
+ *
+ *     dw = scale (s - dbeta / M sum p - dgamma / M sum xhat p)
+ *     sum xhat p = rstd ((sum p p') w - mean sum p)
+ *
+ * where the sums of p and p p' are the moments again. The gradient of conv1's
+ * output, four times the size of all else here, never exists.
+ */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "cnn_model.h"
+
+/* Batch norm's statistics of every channel, and the folded weights:
+ * folded1 [block][TAPS + 1][BLOCK], row TAPS being the shift. */
+static void fold(struct cnn_model *m, int n) {
+    const double count = (double)n * m->h0 * m->w0;
+    const double *sum = m->moments + TAPS * TAPS;
+    for (int c = 0; c < m->blocks1 * BLOCK; c++) {
+        const float *w = m->weight[0] + c / BLOCK * TAPS * BLOCK + c % BLOCK;
+        double mean = 0, var = 0;
+        for (int t = 0; t < TAPS; t++) mean += w[t * BLOCK] * sum[t] / count;
+        for (int t = 0; t < TAPS; t++)
+            for (int u = 0; u < TAPS; u++) {
+                const double cov = m->moments[t * TAPS + u] / count -
+                                   sum[t] / count * (sum[u] / count);
+                var += w[t * BLOCK] * cov * w[u * BLOCK];
+            }
+        const double rstd = 1 / sqrt(fmax(var, 0) + m->config.eps);
+        const double scale = m->weight[2][c] * rstd;
+        float *to = m->folded1 + c / BLOCK * (TAPS + 1) * BLOCK + c % BLOCK;
+        for (int t = 0; t < TAPS; t++) to[t * BLOCK] = w[t * BLOCK] * scale;
+        to[TAPS * BLOCK] = m->weight[3][c] - mean * scale;
+        m->mean1[c] = mean;
+        m->rstd1[c] = rstd;
+        m->scale1[c] = scale;
+    }
+}
+
+/* One row of `count` pooling windows, VLEN channels: nine weights and four
+ * sums are 13 registers, so they fit everywhere. x points at the patch of the
+ * first window's first pixel. */
+static void forward_row(float *top, uint8_t *arg, const float *x, int pitch,
+                        const float *folded, int count) {
+    vfloat w[TAPS];
+    for (int t = 0; t < TAPS; t++) w[t] = vload(folded + t * BLOCK);
+    const vfloat shift = vload(folded + TAPS * BLOCK);
+    for (int j = 0; j < count; j++, x += 2, top += BLOCK, arg += BLOCK) {
+        vfloat z[4] = {shift, shift, shift, shift}, largest;
+#pragma GCC unroll 9
+        for (int t = 0; t < TAPS; t++)
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++)
+                z[i] += w[t] * x[(i / 2 + t / 3) * pitch + i % 2 + t % 3];
+        vint winner = cnn_winner(&largest, z);
+        winner = vselect_int(largest <= 0.0f, (vint){0} + DEAD, winner);
+        *(vbyte *)arg = __builtin_convertvector(winner, vbyte);
+        vstore(top, cnn_relu(largest));
+    }
+}
+
+void cnn_conv1_forward(struct cnn_model *m, int n) {
+    const int pitch0 = m->w0 + 2, pitch1 = m->w1 + 2;
+    fold(m, n);
+#pragma omp parallel for schedule(static) num_threads(m->team)
+    for (int i = 0; i < n; i++)
+        for (int b = 0; b < m->blocks1; b++) {
+            const float *folded = m->folded1 + b * (TAPS + 1) * BLOCK;
+            const float *x = m->x0 + (size_t)i * (m->h0 + 2) * pitch0;
+            float *top = m->x1 + i * cnn_x1_size(m) +
+                         ((size_t)b * (m->h1 + 2) * pitch1 + pitch1 + 1) * BLOCK;
+            uint8_t *arg = m->arg1 + ((size_t)i * m->blocks1 + b) * m->h1 *
+                                         m->w1 * BLOCK;
+            for (int y = 0; y < m->h1; y++)
+                for (int v = 0; v < BLOCK; v += VLEN)
+                    forward_row(top + (size_t)y * pitch1 * BLOCK + v,
+                                arg + (size_t)y * m->w1 * BLOCK + v,
+                                x + 2 * y * pitch0, pitch0, folded + v, m->w1);
+        }
+}
+
+/* sum (TAPS + 1, BLOCK): row t += sum over the image's windows of g p[t], row
+ * TAPS += sum of g, for VLEN channels. A window whose output ReLU cut off has
+ * the winner DEAD, which is none of the four. */
+static void backward_image(double *sum, ptrdiff_t sum_row, const float *dx,
+                           const uint8_t *arg, const float *x0, int pitch,
+                           int h, int w) {
+    vfloat s[TAPS + 1];
+    for (int t = 0; t <= TAPS; t++) s[t] = (vfloat){0};
+    for (int y = 0; y < h; y++) {
+        const float *x = x0 + 2 * y * pitch;
+        for (int j = 0; j < w; j++, x += 2, dx += BLOCK, arg += BLOCK) {
+            const vint winner =
+                __builtin_convertvector(*(const vbyte *)arg, vint);
+            const vfloat g = vload(dx);
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++) {
+                const vfloat mine = vselect(winner == i, g, (vfloat){0});
+                s[TAPS] += mine;
+#pragma GCC unroll 9
+                for (int t = 0; t < TAPS; t++)
+                    s[t] += mine * x[(i / 2 + t / 3) * pitch + i % 2 + t % 3];
+            }
+        }
+    }
+    for (int t = 0; t <= TAPS; t++)
+        for (int c = 0; c < VLEN; c++) sum[t * sum_row + c] += s[t][c];
+}
+
+/* Add image i's share, from its gradient worker->dx1, to worker->sums1. */
+void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
+    const size_t block = (size_t)m->h1 * m->w1 * BLOCK;
+    for (int c = 0; c < m->blocks1 * BLOCK; c += VLEN) {
+        const size_t at = c / BLOCK * block + c % BLOCK;
+        backward_image(worker->sums1 + c, m->blocks1 * BLOCK,
+                       worker->dx1 + at,
+                       m->arg1 + i * m->blocks1 * block + at,
+                       m->x0 + (size_t)i * (m->h0 + 2) * (m->w0 + 2),
+                       m->w0 + 2, m->h1, m->w1);
+    }
+}
+
+/* The gradients of conv1 and batch norm 1 from all workers' sums. That of
+ * conv1's bias is 0 exactly: batch norm takes it out with the mean. */
+void cnn_conv1_gradients(struct cnn_model *m, int n) {
+    const double count = (double)n * m->h0 * m->w0;
+    const double *sum = m->moments + TAPS * TAPS;
+    const int channels = m->blocks1 * BLOCK;
+    for (int c = 0; c < channels; c++) {
+        const size_t at = c / BLOCK * TAPS * BLOCK + c % BLOCK;
+        const float *w = m->weight[0] + at;
+        const double mean = m->mean1[c], rstd = m->rstd1[c];
+        double s[TAPS + 1] = {0};
+        for (int k = 0; k < m->team; k++)
+            for (int t = 0; t <= TAPS; t++)
+                s[t] += m->worker[k].sums1[t * channels + c];
+        const double dbeta = s[TAPS];
+        double dgamma = -mean * dbeta;
+        for (int t = 0; t < TAPS; t++) dgamma += w[t * BLOCK] * s[t];
+        dgamma *= rstd;
+        for (int t = 0; t < TAPS; t++) {
+            double xhat_p = -mean * sum[t];
+            for (int u = 0; u < TAPS; u++)
+                xhat_p += m->moments[t * TAPS + u] * w[u * BLOCK];
+            xhat_p *= rstd;
+            m->gradient[0][at + t * BLOCK] =
+                m->scale1[c] *
+                (s[t] - (dbeta * sum[t] + dgamma * xhat_p) / count);
+        }
+        m->gradient[1][c] = 0;
+        m->gradient[2][c] = dgamma;
+        m->gradient[3][c] = dbeta;
+    }
+}

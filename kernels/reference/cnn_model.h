@@ -1,0 +1,124 @@
+/* cnn_model.h -- what the files of the trainer's plain C rung share: the sizes,
+ * the memory and the passes of one step. cnn.c says how they work together. */
+#ifndef WEFT_CNN_MODEL_H
+#define WEFT_CNN_MODEL_H
+#include "../mnist/cnn.h"
+#include "simd.h"
+
+/* Channels, features and images are handled in blocks of two vectors: the
+ * width of the register tile of tile_fma(). An array "[blocks][pixel][BLOCK]"
+ * has its channels padded with zeros to whole blocks, so that every stride of
+ * an inner loop is BLOCK or 1, known to the compiler, and no loop over
+ * channels has a remainder. */
+enum { BLOCK = 2 * VLEN, TAPS = 9 };
+
+/* The register tile of the linear layers: LINEAR_ROWS divides BLOCK. */
+enum { LINEAR_ROWS = VREGS == 32 ? 8 : 4 };
+
+/* What one thread adds up by itself; summed over the threads in their order,
+ * so that a run with as many threads gives the same bits. */
+struct cnn_worker {
+    double *moments; /* see cnn_patch_moments() */
+    double *sums1;   /* [TAPS + 1][blocks1 * BLOCK], see cnn_conv1_backward() */
+    double *sums2;   /* [2][blocks2 * BLOCK]: of y and y^2, or dbeta, dgamma */
+    float *dweight2; /* like weight of conv2 */
+    float *dy2;      /* one image's [blocks2][h1 + 2][w1 + 2][BLOCK] */
+    float *dx1;      /* one image's [blocks1][h1][w1][BLOCK] */
+};
+
+struct cnn_model {
+    struct weft_cnn_config config;
+    int h0, w0, h1, w1, h2, w2; /* of the input, after each pooling */
+    int blocks1, blocks2;       /* of the channels of conv1 and conv2 */
+    int blocks_in;              /* of fc1's inputs: blocks2 * h2 * w2 */
+    int blocks_hidden, blocks_out;
+    int images;  /* max_batch rounded up to whole blocks */
+    int threads; /* as many as there are workers; team: in this step */
+    int team;
+
+    /* Parameters and gradients in this rung's layouts (cnn_params.c). */
+    float *weight[WEFT_CNN_PARAMS], *gradient[WEFT_CNN_PARAMS];
+    size_t size[WEFT_CNN_PARAMS];
+
+    float *x0;     /* [n][h0 + 2][w0 + 2]: pixels with a border of zeros */
+    float *x1;     /* [n][blocks1][h1 + 2][w1 + 2][BLOCK], with a border */
+    uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, DEAD */
+    float *y2;     /* [n][blocks2][h1][w1][BLOCK]: conv2 without its bias */
+    float *top2;   /* [n][blocks2][h2][w2][BLOCK]: y2 at the pool's winners */
+    uint8_t *arg2; /* the same shape: which of the four won */
+    float *x2;     /* [blocks_in][images][BLOCK]: input of fc1 */
+    float *dx2;    /* the same shape */
+    float *hidden, *dhidden;   /* [blocks_hidden][images][BLOCK] */
+    float *logits;             /* [blocks_out][images][BLOCK], then gradient */
+    float *dhidden_t;          /* [images / BLOCK][hidden][BLOCK images] */
+    float *dlogits_t;          /* [images / BLOCK][classes][BLOCK images] */
+    float *loss;               /* [images] */
+    float *flipped2;           /* conv2's weight as its data gradient wants */
+    float *folded1;            /* [blocks1][TAPS + 1][BLOCK] */
+    float *scale1, *scale2;    /* gamma / sqrt(var + eps) */
+    float *shift2;             /* beta - mean * scale */
+    double *moments;           /* of this batch's patches */
+    double *mean1, *rstd1;     /* of conv1's output without its bias */
+    double *mean2, *rstd2;     /* of y2 */
+    struct cnn_worker *worker; /* [threads] */
+    void *memory;              /* all of the above in one piece */
+    size_t bytes;
+};
+
+enum { DEAD = 4 }; /* arg1 where ReLU let nothing through: no winner */
+
+/* cnn_params.c: padded sizes, and element `i` of PyTorch's parameter. */
+void cnn_param_sizes(struct cnn_model *m);
+size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i);
+void cnn_flip_weight2(struct cnn_model *m);
+void cnn_update(struct cnn_model *m, float lr);
+
+/* cnn_batch.c: the batch and the statistics of its patches. */
+void cnn_gather(struct cnn_model *m, const uint8_t *images,
+                const int32_t *order, int n);
+void cnn_patch_moments(struct cnn_model *m, int n);
+
+/* cnn_conv1.c, cnn_conv2.c: the convolutions with what follows them. */
+void cnn_conv1_forward(struct cnn_model *m, int n);
+void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i);
+void cnn_conv1_gradients(struct cnn_model *m, int n);
+void cnn_conv2_forward(struct cnn_model *m, int n);
+void cnn_bn2_forward(struct cnn_model *m, int n);
+void cnn_bn2_backward(struct cnn_model *m, int n);
+void cnn_conv2_backward(struct cnn_model *m, int n);
+
+/* cnn_linear.c: the linear layers and the loss. */
+void cnn_fc1_forward(struct cnn_model *m, int n);
+void cnn_fc2_forward(struct cnn_model *m, int n);
+float cnn_loss(struct cnn_model *m, const uint8_t *labels,
+               const int32_t *order, int n);
+void cnn_fc2_backward(struct cnn_model *m, int n, float lr);
+void cnn_fc1_backward(struct cnn_model *m, int n, float lr);
+
+/* Floats in one image of x1 and of y2. */
+static inline size_t cnn_x1_size(const struct cnn_model *m) {
+    return (size_t)m->blocks1 * (m->h1 + 2) * (m->w1 + 2) * BLOCK;
+}
+static inline size_t cnn_y2_size(const struct cnn_model *m) {
+    return (size_t)m->blocks2 * m->h1 * m->w1 * BLOCK;
+}
+
+/* The largest of the four vectors of a pooling window to *top; returns which
+ * it was, the first of equals as in PyTorch. */
+SIMD_INLINE vint cnn_winner(vfloat *top, const vfloat z[4]) {
+    vint winner = {0};
+    *top = z[0];
+    for (int i = 1; i < 4; i++) {
+        const vint better = z[i] > *top;
+        *top = vselect(better, z[i], *top);
+        winner = vselect_int(better, (vint){0} + i, winner);
+    }
+    return winner;
+}
+
+/* max(x, 0); a NaN stays a NaN, so that a diverged training shows. */
+SIMD_INLINE vfloat cnn_relu(vfloat x) {
+    return vselect(x <= 0.0f, (vfloat){0}, x);
+}
+
+#endif
