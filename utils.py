@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 import torch
+
 import weft
 from weft.build import ROOT
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from weft import build, native
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]

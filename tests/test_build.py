@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+
 from weft import build, cache, native
 
 CU = sorted(build.KERNELS.rglob("*.cu"))

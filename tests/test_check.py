@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from conftest import TARGETS, ZOO, zoo_library
+
 from weft import build, cases, check, native
 
 RUNGS = [

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+
 import weft
 from weft import native
 from weft.cases import sum_bound

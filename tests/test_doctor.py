@@ -1,0 +1,56 @@
+"""The doctor looks at everything, faints at nothing, and gives a cure."""
+
+import json
+
+import torch
+
+from weft import build, doctor
+
+
+def by_name(findings):
+    return {f.name: f for f in findings}
+
+
+def test_it_names_what_is_here_and_every_op():
+    found = by_name(doctor.examine())
+    assert str(doctor.cores()) in found["CPU"].value
+    assert found["torch"].value == torch.__version__.split("+")[0] or (
+        torch.__version__.startswith(found["torch"].value.split("+")[0])
+    )
+    for op in build.ops():
+        assert "reference" in found[f"{op} on cpu"].value
+    assert not any(f.needed and f.cure for f in found.values())
+
+
+def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):
+    monkeypatch.setattr(build, "gxx", lambda: None)
+    compiler = by_name(doctor._compiler())["C++ compiler"]
+    assert compiler.needed and "apt install g++" in compiler.cure
+
+
+def test_a_gpu_without_nvcc_has_its_cure(monkeypatch):
+    monkeypatch.setattr(build, "nvcc", lambda: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert "CUDA Toolkit" in doctor._toolkit()[0].cure
+
+
+def test_a_look_that_fails_is_a_finding_not_a_trace(monkeypatch):
+    def _gpu():
+        raise OSError("the driver is asleep")
+
+    monkeypatch.setattr(doctor, "_gpu", _gpu)
+    assert "the driver is asleep" in by_name(doctor.examine())["gpu"].value
+
+
+def test_json_holds_every_finding(tmp_path, capsys):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    doctor.add_arguments(parser)
+    path = tmp_path / "doctor.json"
+    assert doctor.main(parser.parse_args(["--json", str(path)])) == 0
+    written = json.loads(path.read_text())
+    printed = capsys.readouterr().out
+    assert written["machine"]["cores"] == doctor.cores()
+    for finding in written["findings"]:
+        assert finding["name"] in printed

@@ -1,0 +1,106 @@
+"""`make` says what is missing in one sentence, and respects what is there."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft import environment
+from weft.build import ROOT
+
+SCRIPT = ROOT / "lib/weft/environment.py"
+
+
+def run(*arguments, **env):
+    clean = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHON")}
+    return subprocess.run(
+        [sys.executable, SCRIPT, *arguments],
+        text=True,
+        capture_output=True,
+        env={**clean, **env},
+    )
+
+
+@pytest.fixture
+def fake_python(tmp_path):
+    """A program that answers `-c script` as a python would that lacks something."""
+
+    def make(body: str) -> str:
+        path = tmp_path / "bin" / "python3"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(path.stat().st_mode | stat.S_IEXEC)
+        return str(path)
+
+    return make
+
+
+def test_a_missing_compiler_is_one_sentence():
+    done = run(CXX="no-such-compiler")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "apt install g++" in done.stderr
+
+
+def test_a_python_that_is_not_there_is_one_sentence():
+    done = run(PYTHON="/no/such/python")
+    assert done.returncode == 1
+    assert (
+        done.stderr == "weft: PYTHON=/no/such/python is no program on this machine.\n"
+    )
+
+
+def test_a_missing_venv_module_is_one_sentence(fake_python, monkeypatch):
+    python = fake_python('case "$2" in *ensurepip*) exit 1;; *) echo 3 12;; esac')
+    monkeypatch.setattr(environment.sys, "executable", python)
+    with pytest.raises(environment.Missing, match="apt install python3-venv"):
+        environment.make_venv()
+
+
+def test_a_python_that_is_too_old_is_one_sentence(fake_python, monkeypatch):
+    monkeypatch.setattr(environment.sys, "executable", fake_python("echo 3 9"))
+    monkeypatch.setattr(environment.shutil, "which", lambda name: None)
+    with pytest.raises(environment.Missing, match=r"the lab needs 3\.11 to 3\.13"):
+        environment.base_python()
+
+
+def test_a_torch_that_is_too_old_is_one_sentence(fake_python):
+    count = len(environment.requirements())
+    python = fake_python(f"for i in $(seq {count}); do echo 2.4.1; done")
+    with pytest.raises(environment.Missing, match=r"has torch 2\.4\.1.*needs 2\.6"):
+        environment.missing(python, environment.requirements())
+
+
+def test_an_active_environment_keeps_its_torch_and_gets_only_what_lacks(fake_python):
+    wanted = environment.requirements()
+    versions = ["-" if "anywidget" in line else "2.7.0" for line in wanted]
+    python = fake_python("; ".join(f"echo {v}" for v in versions))
+    (only,) = environment.missing(python, wanted)
+    assert only.startswith("anywidget")
+
+
+def test_an_active_environment_is_preferred_to_our_own(monkeypatch, fake_python):
+    python = fake_python("true")
+    prefix = Path(python).parents[1]
+    os.symlink(python, prefix / "bin" / "python")
+    for name in ("PYTHON", "CONDA_PREFIX", "COLAB_RELEASE_TAG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VIRTUAL_ENV", str(prefix))
+    assert environment.choose() == (f"{prefix}/bin/python", False)
+    monkeypatch.delenv("VIRTUAL_ENV")
+    assert environment.choose() == (str(environment.VENV / "bin/python"), True)
+
+
+def test_the_package_list_is_the_pip_part_of_environment_yml():
+    wanted = environment.requirements()
+    assert "torch ==2.13.0" in wanted
+    assert not any("conda-forge" in line for line in wanted)
+    assert len(wanted) == len(set(wanted)) > 8
+
+
+def test_arguments_reach_the_python_that_was_prepared():
+    done = run("-c", "import sys; print(sys.argv[1])", "hello", PYTHON=sys.executable)
+    assert done.stdout == "hello\n"

@@ -1,0 +1,40 @@
+"""What lessons call: sources shown from their files, whole or by function."""
+
+import pytest
+
+import utils
+
+
+def test_cdiv_rounds_up():
+    assert [utils.cdiv(n, 4) for n in (0, 1, 4, 5, 8)] == [0, 1, 1, 2, 2]
+
+
+def test_source_gives_one_c_function_with_its_comment():
+    text = utils.source("kernels/common.cu", "weft_fail")
+    assert text.startswith("int weft_fail(")
+    assert text.rstrip().endswith("}")
+    assert text.count("\nint ") == 0
+    kernel = utils.source("kernels/relu.cu", "relu_naive")
+    assert "__global__" in kernel and kernel.startswith("/*")
+
+
+def test_source_gives_one_python_function():
+    text = utils.source("utils.py", "cdiv")
+    assert text.startswith("def cdiv(") and "return" in text
+    assert "def source" not in text
+
+
+def test_an_unknown_function_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="no function 'nope'; it has .*weft_fail"):
+        utils.source("kernels/common.cu", "nope")
+
+
+def test_show_prints_outside_a_notebook(capsys):
+    utils.show("utils.py", "cdiv")
+    assert "def cdiv" in capsys.readouterr().out
+
+
+def test_show_prints_a_difference(capsys):
+    utils.show("utils.py", "cdiv", against="show")
+    out = capsys.readouterr().out
+    assert "--- show" in out and "+def cdiv" in out and "-def show" in out
