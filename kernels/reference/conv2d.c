@@ -1,0 +1,367 @@
+/* conv2d.c -- convolution and its gradients in plain C, as matrix products.
+ *
+ * Let column q stand for one output pixel (image, row, col) and row
+ * k = (c, r, s) for one position of the filter. The matrix "cols" has in
+ * (k,q) the input pixel that filter position k sees from output pixel q. Then
+ *
+ *     y (oc,q)        = weight (oc,k) @ cols (k,q)         plus bias
+ *     dweight (oc,k)  = dy (oc,q) @ cols (k,q)^T
+ *     dx              = the convolution of dy with the filters turned by 180
+ *                       degrees, inputs and outputs exchanged
+ *
+ * cols would be kh * kw times as large as x, so it is never made as a whole:
+ * each thread builds DEPTH x COLS of it in its own L2 cache, where the inner
+ * loop (gemm.h) reads it `oc` times. Columns are counted through all images,
+ * so that small images waste nothing. Every sum is built in the same order
+ * however many threads there are. */
+#include <limits.h>
+#include <omp.h>
+
+#include "gemm.h"
+#include "reference.h"
+
+enum {
+    DEPTH = 256,              // rows of cols at a time
+    COLS = 192,               // and columns: 208 KiB with the slack
+    COLS_ROW = COLS + VLEN,   // a row's last vector may run past its end
+    CELLS = 32                // parts the weight gradient is made in, at least
+};
+
+struct conv {
+    int n, ic, h, w, oc, kh, kw;
+    int pad_y, pad_x; // may be negative: the input's edge is never seen
+    int oh, ow;       // of the output
+    int k;            // ic * kh * kw
+    int depth;        // of a block of k: at most DEPTH, all of one depth
+    size_t plane;     // oh * ow
+    size_t columns;   // n * plane
+};
+
+static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
+                              int kw, int pad_y, int pad_x) {
+    // A 1x1 filter looks at pixels, not at rows: make an image one long row.
+    if (kh == 1 && kw == 1 && !pad_y && !pad_x && (size_t)h * w <= INT_MAX) {
+        w *= h;
+        h = 1;
+    }
+    struct conv s = {.n = n, .ic = ic, .h = h, .w = w, .oc = oc, .kh = kh,
+                     .kw = kw, .pad_y = pad_y, .pad_x = pad_x,
+                     .oh = h + 2 * pad_y - kh + 1,
+                     .ow = w + 2 * pad_x - kw + 1, .k = ic * kh * kw};
+    s.depth = ceil_div(s.k, ceil_div(s.k, DEPTH));
+    s.plane = (size_t)s.oh * s.ow;
+    s.columns = s.n * s.plane;
+    return s;
+}
+
+/* ---- columns -------------------------------------------------------------- */
+
+/* Neighbouring columns that come from one output row: column `at` and the
+ * next len - 1 are pixels (row,col), (row,col+1), ... of an image. */
+struct run {
+    size_t image;
+    int row, col, len, at;
+};
+
+/* Columns [q,q+count) as runs; returns how many, at most count. */
+static int find_runs(struct run *runs, const struct conv *s, size_t q,
+                     int count) {
+    int found = 0;
+    size_t image = q / s->plane;
+    int row = (int)(q % s->plane / s->ow), col = (int)(q % s->plane % s->ow);
+    for (int at = 0; at < count; found++) {
+        const int len = min_int(s->ow - col, count - at);
+        runs[found] = (struct run){image, row, col, len, at};
+        at += len;
+        col = 0;
+        if (++row == s->oh) {
+            row = 0;
+            image++;
+        }
+    }
+    return found;
+}
+
+/* to[0..len) = the pixels from column `first` on of an input row of w pixels,
+ * with zeros beside it. Writes whole vectors, so up to VLEN - 1 more, and
+ * reads them as long as they end before `end`, the end of the array. */
+static inline void copy_row(float *to, const float *row, int w, int first,
+                            int len, const float *end) {
+    const int low = min_int(first < 0 ? -first : 0, len);
+    const int high = first + len > w ? (first < w ? w - first : 0) : len;
+    const float *from = row + first;
+    for (int j = 0; j < low; j++) to[j] = 0.0f;
+    int j = low;
+    if (high > low && from + high + VLEN <= end)
+        for (; j < high; j += VLEN) vstore(to + j, vload(from + j));
+    else
+        for (; j < high; j++) to[j] = from[j];
+    for (j = high > low ? high : low; j < len; j++) to[j] = 0.0f;
+}
+
+/* Rows [k0,k1) of cols, COLS_ROW apart, for the columns in `runs`. */
+static void gather(float *cols, const struct run *runs, int count,
+                   const struct conv *s, const float *x, int k0, int k1) {
+    const float *end = x + (size_t)s->n * s->ic * s->h * s->w;
+    for (int k = k0; k < k1;) {
+        const int left = k % s->kw, right = min_int(s->kw, left + k1 - k);
+        const int r = k / s->kw % s->kh, c = k / s->kw / s->kh;
+        // Runs in order: what one writes past its end the next overwrites.
+        for (int i = 0; i < count; i++) {
+            const struct run *run = &runs[i];
+            float *to = cols + (ptrdiff_t)(k - k0) * COLS_ROW + run->at;
+            const int y = run->row + r - s->pad_y;
+            const int w = y < 0 || y >= s->h ? 0 : s->w; // 0: all padding
+            const float *row =
+                x + ((run->image * s->ic + c) * s->h + (w ? y : 0)) * s->w;
+            for (int j = left; j < right; j++, to += COLS_ROW)
+                copy_row(to, row, w, run->col + j - s->pad_x, run->len, end);
+        }
+        k += right - left;
+    }
+}
+
+/* ---- forward -------------------------------------------------------------- */
+
+/* The filters as panels: block after block of k, in each tile after tile. */
+static void pack_filters(float *panels, const float *weight,
+                         const struct conv *s, int rows) {
+    const int tiles = ceil_div(s->oc, rows);
+#pragma omp parallel for schedule(static)
+    for (int k0 = 0; k0 < s->k; k0 += s->depth)
+        for (int i = 0; i < tiles; i++) {
+            const size_t panel = (size_t)(k0 / s->depth) * tiles + i;
+            pack_panel(panels + panel * panel_size(rows, s->depth), rows,
+                       weight + (size_t)i * rows * s->k + k0, s->k, 1,
+                       min_int(rows, s->oc - i * rows),
+                       min_int(s->depth, s->k - k0));
+        }
+}
+
+/* Put `cols` columns of a tile, from column q on, into y from filter o on;
+ * the first block of k brings the bias with it, later ones are added. */
+static void store_columns(float *y, const float *tile, const float *bias,
+                          const struct conv *s, size_t q, int cols, int o,
+                          int rows, int first) {
+    while (cols > 0) { // one image after the other
+        const size_t image = q / s->plane, at = q % s->plane;
+        const int len = (int)(s->plane - at < (size_t)cols ? s->plane - at
+                                                           : (size_t)cols);
+        for (int i = 0; i < rows; i++) {
+            float *restrict to = y + (image * s->oc + o + i) * s->plane + at;
+            const float *restrict from = tile + i * TILE_COLS;
+            const float start = bias ? bias[o + i] : 0.0f;
+            if (first)
+                for (int j = 0; j < len; j++) to[j] = start + from[j];
+            else
+                for (int j = 0; j < len; j++) to[j] += from[j];
+        }
+        q += len;
+        tile += len;
+        cols -= len;
+    }
+}
+
+/* All filters at columns [q,q+count). */
+static void forward_columns(float *y, const float *x, const float *panels,
+                            const float *bias, const struct conv *s, int rows,
+                            float *cols, size_t q, int count) {
+    float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
+    struct run runs[COLS];
+    const int found = find_runs(runs, s, q, count);
+    for (int k0 = 0; k0 < s->k; k0 += s->depth) {
+        const int k = min_int(s->depth, s->k - k0);
+        gather(cols, runs, found, s, x, k0, k0 + k);
+        // Filters outside: a panel of theirs stays in L1 for all columns.
+        for (int o = 0; o < s->oc; o += rows, panels += panel_size(rows, s->depth))
+            for (int j = 0; j < count; j += TILE_COLS) {
+                tile_product(rows, tile, panels, 0, cols + j, COLS_ROW, k);
+                store_columns(y, tile, bias, s, q + j,
+                              min_int(TILE_COLS, count - j), o,
+                              min_int(rows, s->oc - o), k0 == 0);
+            }
+    }
+}
+
+/* y = x convolved with weight, plus bias, with any padding, even negative. */
+static int forward(float *y, const float *x, const float *weight,
+                   const float *bias, const struct conv *s) {
+    const int rows = tile_rows(s->oc);
+    const size_t filters = (size_t)ceil_div(s->k, s->depth) *
+                           ceil_div(s->oc, rows) * panel_size(rows, s->depth);
+    const size_t own = (size_t)s->depth * COLS_ROW;
+    const size_t wanted = filters + omp_get_max_threads() * own;
+    float *scratch = alloc_floats(wanted);
+    if (!scratch)
+        return weft_fail(WEFT_ENOMEM, "conv2d: no %zu bytes for packed filters",
+                         wanted * sizeof(float));
+    float *panels = scratch + omp_get_max_threads() * own;
+    pack_filters(panels, weight, s, rows);
+    int interrupted = 0;
+#pragma omp parallel for schedule(dynamic) reduction(| : interrupted)
+    for (size_t q = 0; q < s->columns; q += COLS) {
+        if (interrupted || (interrupted = weft_interrupted())) continue;
+        const size_t left = s->columns - q;
+        forward_columns(y, x, panels, bias, s, rows,
+                        scratch + omp_get_thread_num() * own, q,
+                        left < COLS ? (int)left : COLS);
+    }
+    free(scratch);
+    return interrupted ? weft_fail(WEFT_EINTR, "conv2d: Ctrl-C") : WEFT_OK;
+}
+
+int conv2d_reference(float *y, const float *x, const float *weight,
+                     const float *bias, int n, int ic, int h, int w, int oc,
+                     int kh, int kw,
+                     const struct weft_conv2d_options *options) {
+    const int pad = options ? options->padding : 0;
+    const struct conv s = conv_shape(n, ic, h, w, oc, kh, kw, pad, pad);
+    return forward(y, x, weight, bias, &s);
+}
+
+/* ---- gradients ------------------------------------------------------------ */
+
+/* dx: every input pixel collects from the outputs that saw it, so filter
+ * position (r,s) looks the other way, and what was kh - 1 - padding rows
+ * outside of y is now the padding. */
+static int backward_input(float *dx, const float *dy, const float *weight,
+                          const struct conv *s) {
+    const size_t area = (size_t)s->kh * s->kw, count = area * s->ic * s->oc;
+    float *turned = alloc_floats(count);
+    if (!turned)
+        return weft_fail(WEFT_ENOMEM, "conv2d: no %zu bytes for turned filters",
+                         count * sizeof(float));
+#pragma omp parallel for schedule(static)
+    for (int c = 0; c < s->ic; c++)
+        for (int o = 0; o < s->oc; o++) {
+            const float *from = weight + ((size_t)o * s->ic + c) * area;
+            float *to = turned + ((size_t)c * s->oc + o) * area;
+            for (size_t i = 0; i < area; i++) to[i] = from[area - 1 - i];
+        }
+    const struct conv back =
+        conv_shape(s->n, s->oc, s->oh, s->ow, s->ic, s->kh, s->kw,
+                   s->kh - 1 - s->pad_y, s->kw - 1 - s->pad_x);
+    const int status = forward(dx, dy, turned, NULL, &back);
+    free(turned);
+    return status;
+}
+
+/* dy at columns [q,q+count) of the filters from o on, as a panel. */
+static void pack_gradient(float *panel, const float *dy, const struct conv *s,
+                          size_t q, int count, int o) {
+    for (int done = 0, len; done < count; done += len) {
+        const size_t image = (q + done) / s->plane, at = (q + done) % s->plane;
+        const size_t left = s->plane - at;
+        len = left < (size_t)(count - done) ? (int)left : count - done;
+        pack_panel(panel + done * TILE_COLS, TILE_COLS,
+                   dy + (image * s->oc + o) * s->plane + at, s->plane, 1,
+                   min_int(TILE_COLS, s->oc - o), len);
+    }
+}
+
+/* sum (k, width) += cols (k,q) @ dy (oc,q)^T for k in [k0,k0+k) and columns
+ * [q,q+count); `panel` holds one panel of dy. */
+static void add_products(float *sum, int width, const float *dy, const float *x,
+                         const struct conv *s, float *cols, float *panel,
+                         int k0, int k, size_t q, int count) {
+    float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
+    const int rows = tile_rows(k);
+    struct run runs[COLS];
+    gather(cols, runs, find_runs(runs, s, q, count), s, x, k0, k0 + k);
+    for (int o = 0; o < s->oc; o += TILE_COLS) {
+        pack_gradient(panel, dy, s, q, count, o);
+        for (int i = 0; i < k; i += rows) {
+            tile_product(rows, tile, cols + (ptrdiff_t)i * COLS_ROW, COLS_ROW,
+                         panel, TILE_COLS, count);
+            for (int r = 0; r < min_int(rows, k - i); r++) {
+                float *to = sum + (size_t)(k0 + i + r) * width + o;
+                for (int j = 0; j < TILE_COLS; j += VLEN)
+                    vstore(to + j,
+                           vload(to + j) + vload(tile + r * TILE_COLS + j));
+            }
+        }
+    }
+}
+
+/* dweight. The batch is cut into parts with a sum of their own, so that there
+ * is work for all threads when the filters are few; the number of parts
+ * depends on the shape alone, and so does the result. */
+static int backward_filters(float *dweight, const float *dy, const float *x,
+                            const struct conv *s) {
+    const size_t chunks = (s->columns + COLS - 1) / COLS;
+    const int blocks = ceil_div(s->k, s->depth);
+    const size_t most = CELLS / min_int(blocks, CELLS);
+    const int parts = (int)(chunks < most ? chunks : most);
+    const int width = ceil_div(s->oc, TILE_COLS) * TILE_COLS;
+    const size_t sum = (size_t)s->k * width;
+    // TILE_ROWS more: the last tile of a block may look past its end.
+    const size_t cols = (size_t)(s->depth + TILE_ROWS) * COLS_ROW;
+    const size_t own = cols + panel_size(TILE_COLS, COLS);
+    const size_t wanted = parts * sum + omp_get_max_threads() * own;
+    float *sums = alloc_floats(wanted);
+    if (!sums)
+        return weft_fail(WEFT_ENOMEM, "conv2d: no %zu bytes for partial sums",
+                         wanted * sizeof(float));
+    int interrupted = 0;
+#pragma omp parallel
+    {
+        float *scratch = sums + parts * sum + omp_get_thread_num() * own;
+        memset(scratch, 0, own * sizeof(float));
+#pragma omp for schedule(dynamic) collapse(2) reduction(| : interrupted)
+        for (int part = 0; part < parts; part++)
+            for (int block = 0; block < blocks; block++) {
+                const int k0 = block * s->depth;
+                const int k = min_int(s->depth, s->k - k0);
+                float *to = sums + part * sum;
+                memset(to + (size_t)k0 * width, 0,
+                       (size_t)k * width * sizeof(float));
+                for (size_t i = chunks * part / parts;
+                     i < chunks * (part + 1) / parts; i++) {
+                    if (interrupted || (interrupted = weft_interrupted()))
+                        break;
+                    const size_t left = s->columns - i * COLS;
+                    add_products(to, width, dy, x, s, scratch, scratch + cols,
+                                 k0, k, i * COLS,
+                                 left < COLS ? (int)left : COLS);
+                }
+            }
+#pragma omp for schedule(static)
+        for (int o = 0; o < s->oc; o++)
+            for (int k = 0; k < s->k; k++) {
+                float total = 0.0f;
+                for (int part = 0; part < parts; part++)
+                    total += sums[part * sum + (size_t)k * width + o];
+                dweight[(size_t)o * s->k + k] = total;
+            }
+    }
+    free(sums);
+    return interrupted ? weft_fail(WEFT_EINTR, "conv2d: Ctrl-C") : WEFT_OK;
+}
+
+/* dbias: the sum of each filter's dy, in double. */
+static void backward_bias(float *dbias, const float *dy, const struct conv *s) {
+#pragma omp parallel for schedule(static)
+    for (int o = 0; o < s->oc; o++) {
+        double sum = 0.0;
+        for (int image = 0; image < s->n; image++) {
+            const float *row = dy + ((size_t)image * s->oc + o) * s->plane;
+#pragma omp simd reduction(+ : sum)
+            for (size_t i = 0; i < s->plane; i++) sum += row[i];
+        }
+        dbias[o] = (float)sum;
+    }
+}
+
+int conv2d_reference_backward(float *dx, float *dweight, float *dbias,
+                              const float *dy, const float *x,
+                              const float *weight, int n, int ic, int h, int w,
+                              int oc, int kh, int kw,
+                              const struct weft_conv2d_options *options) {
+    const int pad = options ? options->padding : 0;
+    const struct conv s = conv_shape(n, ic, h, w, oc, kh, kw, pad, pad);
+    int status = WEFT_OK;
+    if (dbias) backward_bias(dbias, dy, &s);
+    if (dweight) status = backward_filters(dweight, dy, x, &s);
+    if (!status && dx) status = backward_input(dx, dy, weight, &s);
+    return status;
+}

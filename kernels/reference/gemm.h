@@ -1,0 +1,149 @@
+/* gemm.h -- what matrix products and convolutions in plain C have in common:
+ * packing, and the product of two packed panels.
+ *
+ *            b_s: k rows of TILE_COLS floats, one row after the other
+ *            +----+
+ *   a_s      | || |    A tile of the result, rows x TILE_COLS, stays in
+ *  +------+  +----+    registers over the whole of k: each step loads one row
+ *  | ==== |  |tile|    of b_s (two vectors) and broadcasts one column of a_s.
+ *  +------+  +----+
+ *
+ * A panel is a strip of a matrix copied so that the inner loop reads it
+ * straight ahead: element (i,p), i across the strip and p along k, lies at
+ * panel[p * width + i]. That costs one pass over the matrix and buys loads
+ * without a stride, whatever the matrix's own layout. */
+#ifndef WEFT_GEMM_H
+#define WEFT_GEMM_H
+#include <stdlib.h>
+#include <string.h>
+
+#include "simd.h"
+
+/* A full tile fills the registers: 2 * 14 sums + 2 of b + 1 of a = 31 of 32. */
+enum { TILE_ROWS = VREGS == 32 ? 14 : 6, TILE_COLS = 2 * VLEN };
+
+SIMD_INLINE int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+
+SIMD_INLINE int ceil_div(int a, int b) {
+    return a / b + (a % b != 0);
+}
+
+/* Rows of the tiles that cover `count` rows: as few tiles as possible, all of
+ * one height, since a tile costs the same whether its last rows count or not.
+ * 64 rows are 5 tiles of 13, not 4 of 14 and one of 8. */
+SIMD_INLINE int tile_rows(int count) {
+    return ceil_div(count, ceil_div(count, TILE_ROWS));
+}
+
+/* Transpose a square of VLEN x VLEN floats: with bit s of row and lane swapped
+ * for s = 1, 2, 4, ... every element ends where row and lane are exchanged. */
+SIMD_INLINE void vtranspose(vfloat v[VLEN]) {
+    const vint lane = viota();
+#pragma GCC unroll 4
+    for (int s = 1; s < VLEN; s *= 2) {
+        const vint swapped = (lane & s) != 0;
+        const vint low = vselect_int(swapped, lane + (VLEN - s), lane);
+        const vint high = vselect_int(swapped, lane + VLEN, lane + s);
+#pragma GCC unroll 16
+        for (int i = 0; i < VLEN; i++) {
+            if (i & s) continue;
+            const vfloat a = v[i], b = v[i + s];
+            v[i] = __builtin_shuffle(a, b, low);
+            v[i + s] = __builtin_shuffle(a, b, high);
+        }
+    }
+}
+
+/* Floats that pack_panel() may touch of a panel of `k` rows. */
+SIMD_INLINE size_t panel_size(int width, int k) {
+    return (size_t)width * k + VLEN;
+}
+
+/* Element (i,p) of the strip lies at src[i * across + p * along]; it goes to
+ * panel[p * width + i]. There are `count` of the `width` i; the rest become
+ * zeros, which add nothing. One of the two strides should be 1. */
+static inline __attribute__((unused)) void
+pack_panel(float *panel, int width, const float *src, size_t across,
+           size_t along, int count, int k) {
+    int p0 = 0;
+    if (along == 1) {
+        // Rows become columns: a square at a time, in registers. A store may
+        // run past the end of its row, so the last squares go first and what
+        // they spilled is then overwritten.
+        for (; p0 + VLEN <= k; p0 += VLEN)
+            for (int i0 = (width - 1) / VLEN * VLEN; i0 >= 0; i0 -= VLEN) {
+                vfloat v[VLEN];
+                for (int i = 0; i < VLEN; i++)
+                    v[i] = i0 + i < count ? vload(src + (i0 + i) * across + p0)
+                                          : (vfloat){0};
+                vtranspose(v);
+                for (int p = 0; p < VLEN; p++)
+                    vstore(panel + (size_t)(p0 + p) * width + i0, v[p]);
+            }
+    } else if (across == 1 && count == TILE_COLS && width == TILE_COLS) {
+        for (; p0 < k; p0++) {
+            const float *row = src + p0 * along;
+            vstore(panel + (size_t)p0 * TILE_COLS, vload(row));
+            vstore(panel + (size_t)p0 * TILE_COLS + VLEN, vload(row + VLEN));
+        }
+    }
+    for (; p0 < k; p0++)
+        for (int i = 0; i < width; i++)
+            panel[(size_t)p0 * width + i] =
+                i < count ? src[i * across + p0 * along] : 0.0f;
+}
+
+/* tile (rows,TILE_COLS) = a (rows,k) @ b (k,TILE_COLS); see tile_fma(). */
+SIMD_INLINE void tile_fixed(int rows, float *tile, const float *a,
+                            ptrdiff_t a_row, ptrdiff_t a_k, const float *b,
+                            ptrdiff_t b_k, int k) {
+    vfloat acc[TILE_ROWS][2];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = (vfloat){0};
+    tile_fma(rows, acc, a, a_row, a_k, b, b_k, k);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        vstore(tile + r * TILE_COLS, acc[r][0]);
+        vstore(tile + r * TILE_COLS + VLEN, acc[r][1]);
+    }
+}
+
+/* The same for a number of rows that is known only when it runs: one copy of
+ * the loop for each. a_row 0 stands for a packed panel: (1, rows). */
+SIMD_INLINE void tile_product(int rows, float *tile, const float *a,
+                              ptrdiff_t a_row, const float *b, ptrdiff_t b_k,
+                              int k) {
+#define TILE_CASE(ROWS)                                                        \
+    case ROWS:                                                                 \
+        tile_fixed(ROWS, tile, a, a_row ? a_row : 1, a_row ? 1 : ROWS, b, b_k, \
+                   k);                                                         \
+        break
+    switch (rows) {
+        TILE_CASE(1);
+        TILE_CASE(2);
+        TILE_CASE(3);
+        TILE_CASE(4);
+        TILE_CASE(5);
+        TILE_CASE(6);
+#if defined(__AVX512F__) || defined(__aarch64__) // VREGS == 32
+        TILE_CASE(7);
+        TILE_CASE(8);
+        TILE_CASE(9);
+        TILE_CASE(10);
+        TILE_CASE(11);
+        TILE_CASE(12);
+        TILE_CASE(13);
+        TILE_CASE(14);
+#endif
+    }
+#undef TILE_CASE
+}
+
+/* `count` floats that start on a cache line, or NULL; free() them. */
+SIMD_INLINE float *alloc_floats(size_t count) {
+    return (float *)aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64);
+}
+
+#endif
