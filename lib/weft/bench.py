@@ -1,0 +1,325 @@
+"""Timing, and the one JSON in which every measurement of the lab is written.
+
+    {"machine": {device, cpu, cores, driver, toolkit, torch, date, commit},
+     "rows": [{op, impl, rung, precision, target, device, timer, us, us_low,
+               us_high, us_mean, ...}]}
+
+us is the median over samples, us_low and us_high the 20th and 80th percentile.
+vs_<peer> is the peer's time over ours in the same run: above 1 we are faster.
+What cannot be measured is null.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+BAND = (20, 80)  # percentiles
+STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
+
+# What `python -m weft bench WHAT` knows: a module with rows() -> list of rows.
+BENCHMARKS = {"simt": "weft.bench_simt"}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long one call takes, in microseconds, and how that was found out."""
+
+    median: float
+    low: float
+    high: float
+    mean: float
+    timer: str
+    samples: int
+
+    def row(self) -> dict[str, Any]:
+        """The keys of a row of results."""
+        return {
+            **{"timer": self.timer, "us": self.median},
+            **{"us_low": self.low, "us_high": self.high, "us_mean": self.mean},
+        }
+
+
+class Timer(Protocol):
+    """A clock with a name: how long `call` takes, in microseconds."""
+
+    name: str
+
+    def measure(self, call: Callable[[], object]) -> float: ...
+
+
+class CpuTimer:
+    """The host's clock. It ends when the call returns: not for queued work."""
+
+    name = "perf_counter_ns"
+
+    def measure(self, call: Callable[[], object]) -> float:
+        start = time.perf_counter_ns()
+        call()
+        return (time.perf_counter_ns() - start) / 1e3
+
+
+class CudaTimer:
+    """CUDA events on torch's current stream, around what `call` queues there."""
+
+    name = "CUDA events"
+
+    def __init__(self, device: torch.device):
+        self.device = device
+
+    def measure(self, call: Callable[[], object]) -> float:
+        with torch.cuda.device(self.device):
+            start = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+        return start.elapsed_time(end) * 1e3
+
+
+def timer_for(device: torch.device | str) -> Timer:
+    """The timer that fits what runs on `device`."""
+    device = torch.device(device)
+    return CudaTimer(device) if device.type == "cuda" else CpuTimer()
+
+
+def summarize(samples: Iterable[float], timer: str) -> Timing:
+    """The Timing of samples in microseconds; ValueError if there are none."""
+    values = np.asarray(list(samples), dtype=float)
+    if not values.size:
+        raise ValueError("no samples to summarize")
+    low, high = np.percentile(values, BAND)
+    return Timing(
+        *map(float, (np.median(values), low, high, values.mean())),
+        timer,
+        values.size,
+    )
+
+
+def time_call(
+    call: Callable[[], object],
+    device: torch.device | str = "cpu",
+    samples: int = 30,
+    calls: int = 1,
+    warmup: int = 3,
+) -> Timing:
+    """Time `call`: `samples` times the mean of `calls` calls in a row."""
+    if samples < 1 or calls < 1 or warmup < 0:
+        raise ValueError(f"samples={samples}, calls={calls}, warmup={warmup}")
+    timer = timer_for(device)
+
+    def block() -> None:
+        for _ in range(calls):
+            call()
+
+    for _ in range(warmup):
+        timer.measure(block)
+    times = [timer.measure(block) / calls for _ in range(samples)]
+    return summarize(times, timer.name)
+
+
+def interleave(
+    blocks: dict[str, Callable[[int], object]],
+    device: torch.device | str,
+    iterations: int = 100,
+    block: int = 5,
+    tick: Callable[[], object] = lambda: None,
+) -> dict[str, Timing]:
+    """Time several contenders side by side, so that all see the same machine.
+
+    blocks[name](n) runs n iterations of one contender. In each round every
+    contender runs `block` iterations as one sample, after a pause in which the
+    others' threads fall asleep and one iteration that is not timed. The mean is
+    then that of `iterations` iterations (rounded up to whole blocks). `tick` is
+    called after each sample.
+    """
+    if iterations < 1 or block < 1:
+        raise ValueError(f"iterations={iterations}, block={block}: want at least 1")
+    timer = timer_for(device)
+    samples: dict[str, list[float]] = {name: [] for name in blocks}
+    for _ in range(-(-iterations // block)):
+        for name, run in blocks.items():
+            time.sleep(0.01)
+            run(1)
+            samples[name].append(timer.measure(lambda run=run: run(block)) / block)
+            tick()
+    return {name: summarize(times, timer.name) for name, times in samples.items()}
+
+
+# ---- what was measured where -------------------------------------------------
+
+
+def device_name(device: torch.device | str = "cpu") -> str:
+    """The full name of the GPU, or of the CPU."""
+    from .doctor import cpu_name
+
+    device = torch.device(device)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+
+
+def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """The machine, as every JSON file has it; what is not there is null."""
+    from . import doctor
+
+    return {
+        "device": device_name(device),
+        "cpu": doctor.cpu_name(),
+        "cores": doctor.cores(),
+        "driver": _known(doctor.driver()),
+        "toolkit": _known(doctor.toolkit()),
+        "torch": torch.__version__,
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+    }
+
+
+def commit() -> str | None:
+    """The checkout's commit, "+" behind it if files differ; None outside git."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
+            **{"cwd": ROOT, "text": True, "capture_output": True},
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def write_json(
+    path: str | Path,
+    rows: list[dict[str, Any]],
+    device: torch.device | str = "cpu",
+    **more: Any,
+) -> None:
+    """Write machine, rows and `more` to `path`: whole, or not at all."""
+    path = Path(path)
+    text = json.dumps({"machine": machine(device), "rows": rows, **more}, default=_plain)
+    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".json")
+    with os.fdopen(handle, "w") as file:
+        file.write(_one_row_per_line(json.loads(text)))
+    os.chmod(beside, 0o644)
+    os.replace(beside, path)
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """What write_json() wrote; ValueError naming the file if it is not that."""
+    try:
+        results = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} holds no results: {error}")
+    if not isinstance(results, dict) or not {"machine", "rows"} <= results.keys():
+        raise ValueError(f"{path} holds no results: 'machine' and 'rows' are missing")
+    return results
+
+
+def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
+    """The rows' columns as aligned text; a missing value is a dash."""
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells)]
+    words = [all(isinstance(r.get(c), str | None) for r in rows) for c in columns]
+    lines = []
+    for line in [columns, *cells]:
+        # Words are read from the left, numbers compared from the right.
+        aligned = [
+            cell.ljust(width) if word else cell.rjust(width)
+            for cell, width, word in zip(line, widths, words)
+        ]
+        lines.append("  ".join(aligned).rstrip())
+    return "\n".join(lines)
+
+
+# ---- python -m weft bench ----------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft bench`."""
+    from .bench_ops import PROBLEMS
+
+    parser.add_argument("what", choices=[*sorted(BENCHMARKS), *sorted(PROBLEMS)])
+    parser.add_argument("--json", metavar="PATH", help="write the rows there")
+    ops = parser.add_argument_group("for an op")
+    ops.add_argument("--sizes", type=_numbers, default=(), help="e.g. 256,1024")
+    ops.add_argument("--rungs", type=_words, default=(), help="e.g. reference,naive")
+    ops.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run a benchmark, print its rows and write them."""
+    if args.what in BENCHMARKS:
+        rows = importlib.import_module(BENCHMARKS[args.what]).rows()
+    else:
+        from . import bench_ops
+
+        rows = bench_ops.rows(args.what, args.device, args.sizes, args.rungs)
+    keys = dict.fromkeys(key for row in rows for key in row)
+    # What is the same in every row stands above the table, once.
+    same = [k for k in keys if len(rows) > 1 and len({str(r.get(k)) for r in rows}) == 1]
+    print(", ".join(f"{key} {_cell(rows[0][key])}" for key in same))
+    print(table(rows, [key for key in keys if key not in same]))
+    if args.json:
+        write_json(args.json, rows, args.device)
+    return 0
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _known(text: str) -> str | None:
+    return None if text == "none" else text
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, as json knows them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not for JSON")
+
+
+def _one_row_per_line(results: dict[str, Any]) -> str:
+    """JSON that a diff can read: one line per row, short numbers."""
+    results = _rounded(results)
+    parts = []
+    for key, value in results.items():
+        if key == "rows":
+            rows = ",\n  ".join(json.dumps(row) for row in value)
+            parts.append(f'"rows": [\n  {rows}\n ]')
+        else:
+            parts.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{" + ",\n ".join(parts) + "}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        # JSON knows neither NaN nor infinity.
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    return str(value)

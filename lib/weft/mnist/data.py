@@ -1,0 +1,99 @@
+"""MNIST from the files beside the package, verified before anybody trains on it."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "mnist"
+MEAN, STD = 0.1307, 0.3081  # of the training set's pixels, as fractions of 255
+FILES = {"train": "train", "test": "t10k"}
+IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # IDX: uint8 in 3 dimensions, in 1
+
+
+class DataError(ValueError):
+    """A data file is missing, damaged or not what its name says."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """images (n,28,28) uint8, 0 the background; labels (n) uint8, 0 to 9.
+
+    Both are read-only: every user of a process shares them.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def first(self, count: int | None) -> Split:
+        """The first `count` images; None: all. DataError if there are fewer."""
+        if count is None:
+            return self
+        if not 1 <= count <= len(self):
+            raise DataError(f"{count} images asked for; there are 1 to {len(self)}")
+        return Split(self.images[:count], self.labels[:count])
+
+
+@functools.cache
+def load(split: str, folder: Path = FOLDER) -> Split:
+    """The "train" (60,000) or "test" (10,000) split.
+
+    Raises DataError with the file's name, and both hashes where they differ.
+    """
+    if split not in FILES:
+        raise DataError(f"no split '{split}'; there are {', '.join(FILES)}")
+    images = _idx(folder, f"{FILES[split]}-images-idx3-ubyte", IMAGES_MAGIC)
+    labels = _idx(folder, f"{FILES[split]}-labels-idx1-ubyte", LABELS_MAGIC)
+    if len(images) != len(labels):
+        raise DataError(f"{split}: {len(images)} images but {len(labels)} labels")
+    return Split(images, labels)
+
+
+def raw(folder: Path, name: str) -> bytes:
+    """The bytes of folder/name.gz, unpacked and equal to their known hash."""
+    path = folder / f"{name}.gz"
+    expected = _hashes(folder).get(name)
+    if expected is None:
+        raise DataError(f"{folder / 'SHA256SUMS.raw'} has no line for {name}")
+    try:
+        data = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error or type(error).__name__}")
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected:
+        raise DataError(
+            f"{path} is damaged: unpacked it has {len(data)} bytes with SHA-256 "
+            f"{found}; expected {expected}"
+        )
+    return data
+
+
+def _idx(folder: Path, name: str, magic: int) -> np.ndarray:
+    """The array in an IDX file: big-endian magic number, lengths, bytes."""
+    data = raw(folder, name)
+    found = int.from_bytes(data[:4], "big")
+    if found != magic:
+        raise DataError(f"{folder / name} has magic number {found}, not {magic}")
+    dims = magic & 0xFF
+    shape = np.frombuffer(data, ">u4", dims, 4).astype(int)
+    if len(data) != 4 + 4 * dims + shape.prod():
+        raise DataError(f"{folder / name} has {len(data)} bytes for shape {shape}")
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * dims).reshape(shape)
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    path = folder / "SHA256SUMS.raw"
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}")
+    return {name: digest for digest, name in (line.split() for line in lines if line)}

@@ -1,0 +1,325 @@
+"""The pictures of a run: matplotlib figures drawn from rows of results.
+
+    plot_steps(rows)      time per step, ours and PyTorch's
+    plot_training(rows)   loss and test accuracy, ours over PyTorch's
+    plot_parts(rows)      a step by its parts
+    plot_layers(rows)     a step by its layers
+    plot_run(rows)        the first two side by side: mnist.svg
+
+`committed` takes results read from JSON (bench.read_json) that were measured
+elsewhere: they appear as hollow, dashed marks with their device and date.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..bench import STATISTIC, machine
+from ..style import INK, OPPONENT, OURS, hollow, outlined, style
+
+Row = dict[str, Any]
+PARTS = ("batch", "forward", "backward", "update", "zero")
+INCH = 72  # points of an SVG
+
+
+def plot_steps(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
+    """Bars of the time per step, PyTorch's best as a line."""
+    with style():
+        elsewhere = _elsewhere(committed)
+        figure = _figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
+        _draw_steps(figure.subplots(), rows, elsewhere)
+        _caption(figure, rows)
+        return figure
+
+
+def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
+    """Loss of every step (mean of the last `smooth`) and accuracy of every epoch."""
+    with style():
+        figure = _figure(620, 420)
+        _draw_training(figure.subplots(2, 1, height_ratios=(3, 2)), rows, smooth)
+        _caption(figure, rows)
+        return figure
+
+
+def plot_parts(rows: Sequence[Row]) -> Figure:
+    """Microseconds of batch, forward, backward, update and zero, side by side."""
+    with style():
+        shown = _best_of_each(rows, "parts_us")
+        figure = _figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
+        groups = {
+            part: [row["parts_us"][part] if row["parts_us"] else None for row in shown]
+            for part in PARTS
+        }
+        _draw_groups(figure.subplots(), groups, shown)
+        _caption(figure, shown)
+        return figure
+
+
+def plot_layers(rows: Sequence[Row]) -> Figure:
+    """Microseconds of every layer, in groups as coarse as the coarser side's."""
+    with style():
+        shown = _best_of_each(rows, "layers_us")
+        groups = layer_groups([row["layers_us"] for row in shown])
+        figure = _figure(760, 110 + 22 * sum(map(len, groups.values())))
+        _draw_groups(figure.subplots(), groups, shown)
+        _caption(figure, shown)
+        return figure
+
+
+def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
+    """Time per step on the left, loss and accuracy on the right."""
+    with style():
+        elsewhere = _elsewhere(committed)
+        figure = _figure(920, 430)
+        left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
+        for part in (left, right):
+            part.set_facecolor("none")
+        _draw_steps(left.subplots(), rows, elsewhere)
+        _draw_training(right.subplots(2, 1, height_ratios=(3, 2)), rows, smooth=50)
+        _caption(figure, rows)
+        return figure
+
+
+def label(row: Row) -> str:
+    """What stands beside a row's mark: "weft reference", "eager channels-last"."""
+    if row["impl"] == "weft":
+        return f"weft {row['rung']}"
+    layout = row.get("layout") or ""
+    return f"{row['rung']} {'NCHW' if layout == 'nchw' else layout.replace('_', '-')}"
+
+
+def layer_groups(
+    sides: Sequence[dict[str, float]],
+) -> dict[str, list[float | None]]:
+    """Sections of several steps, joined until all sides have the same ones.
+
+    A section is "forward.conv1+bn1" or the like. {"forward.conv1+bn1": 5} and
+    {"forward.conv1": 3, "forward.bn1": 4} give {"forward.conv1+bn1": [5, 7]}. A
+    side that has nothing in a group gets None.
+    """
+    groups: list[set[str]] = []
+    for name in (name for side in sides for name in side):
+        joined = set(_layers(name))
+        for group in [g for g in groups if g & joined]:
+            joined |= group
+            groups.remove(group)
+        groups.append(joined)
+    found = {}
+    for name in (name for side in sides for name in side):
+        group = next(g for g in groups if g & set(_layers(name)))
+        if group in groups:
+            title = _title(group, sides)
+            found[title] = [_sum(side, group) for side in sides]
+    return found
+
+
+# ---- drawing -------------------------------------------------------------------
+
+
+def _draw_steps(axes: Axes, rows: Sequence[Row], elsewhere: Sequence[Row]) -> None:
+    shown = [*elsewhere, *rows]
+    unit, scale = _unit(max(row["us"] for row in shown))
+    peers = [row for row in rows if row["impl"] == "torch"]
+    best = min(peers, key=lambda row: row["us"], default=None)
+    for place, row in enumerate(shown):
+        colour = OURS if row["impl"] == "weft" else OPPONENT
+        there = place < len(elsewhere)
+        kind = hollow(colour) if there else outlined(colour)
+        axes.barh(place, row["us"] / scale, height=0.62, **kind)
+        if not there:
+            ends = [row["us_low"] / scale, row["us_high"] / scale]
+            axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
+        ratio = row.get("vs_torch_best") if there else best and best["us"] / row["us"]
+        text = _short(row["us"] / scale) + f" {unit}"
+        text += f" · {ratio:.2f}×" if ratio else ""
+        edge = max(row["us"], row["us_high"]) / scale
+        axes.annotate(text, (edge, place), (6, 0), **_BESIDE)
+    names = [_name(row, place < len(elsewhere)) for place, row in enumerate(shown)]
+    axes.set_yticks(range(len(shown)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    longest = max(row["us_high"] for row in shown) / scale
+    axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
+    axes.set_ylim(len(shown) - 0.4, -1.1 if best else -0.6)
+    batch, precision = rows[0]["batch"], rows[0]["precision"]
+    axes.set_xlabel(f"{unit} per step, batch {batch}, {precision} (left is better)")
+    if best:
+        x = best["us"] / scale
+        axes.axvline(x, color=OPPONENT, lw=1.6, zorder=0.5)
+        side = {"ha": "left"} if x < 0.6 * longest else {"ha": "right"}
+        text = f" PyTorch's best: {label(best)} "
+        axes.text(x, -0.75, text, color=OPPONENT, va="center", **side)
+
+
+def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> None:
+    loss, accuracy = axes
+    trained = [row for row in rows if row.get("losses")]
+    for row in trained:
+        ours = row["impl"] == "weft"
+        # Ours lies over PyTorch's, so that one is broad and this one thin.
+        look = {"color": OURS, "lw": 1.4, "zorder": 3} if ours else {
+            **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
+        }  # fmt: skip
+        mark = {"marker": "o"} if ours else {"marker": "D", "fillstyle": "none"}
+        name = label(row) if ours else f"PyTorch {label(row)}"
+        means = _smooth(np.array(row["losses"]), smooth)
+        steps = np.arange(len(row["losses"]) - len(means), len(row["losses"])) + 1
+        per_epoch = len(row["losses"]) / row["epochs"]
+        loss.plot(steps / per_epoch, means, label=name, **look)
+        epochs = np.arange(1, len(row["test_accuracies"]) + 1)
+        values = 100 * np.array(row["test_accuracies"])
+        accuracy.plot(epochs, values, **look, **mark, ls="--" if ours else "-")
+    loss.set_ylabel(f"loss, mean of {smooth} steps")
+    accuracy.set_ylabel("test, % right")
+    accuracy.set_xlabel("epochs")
+    if not trained:
+        loss.text(0.5, 0.5, "nothing was trained", ha="center", transform=loss.transAxes)
+        return
+    loss.set_yscale("log")
+    loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    loss.yaxis.set_minor_formatter(lambda value, _: "")
+    loss.legend(loc="upper right")
+    for part in (loss, accuracy):
+        part.set_xlim(0, 1.16 * trained[0]["epochs"])
+        part.set_xticks(range(trained[0]["epochs"] + 1))
+    _label_ends(accuracy, trained)
+
+
+def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
+    """Write the last accuracies beside their marks, the higher one above."""
+    last = sorted(trained, key=lambda row: -row["test_accuracy"])
+    for place, row in enumerate(last):
+        value = 100 * row["test_accuracy"]
+        up = 0 if len(last) == 1 else 7 if place == 0 else -7
+        accuracy.annotate(
+            f"{value:.2f}",
+            (row["epochs"], value),
+            (8, up),
+            **{**_BESIDE, "color": OURS if row["impl"] == "weft" else OPPONENT},
+        )
+    accuracy.margins(y=0.35)
+
+
+def _draw_groups(
+    axes: Axes, groups: dict[str, list[float | None]], rows: Sequence[Row]
+) -> None:
+    """Bars side by side: one group per entry, one bar in it per row."""
+    largest = max(us for values in groups.values() for us in values if us)
+    unit, scale = _unit(largest)
+    thick = 0.8 / max(1, len(rows))
+    for number, row in enumerate(rows):
+        colour = OURS if row["impl"] == "weft" else OPPONENT
+        kind = outlined(colour) | ({} if row["impl"] == "weft" else {"hatch": "///"})
+        name = label(row) if row["impl"] == "weft" else f"PyTorch {label(row)}"
+        values = [group[number] for group in groups.values()]
+        places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
+        widths = [(us or 0) / scale for us in values]
+        axes.barh(places, widths, height=0.9 * thick, label=name, **kind)
+        for place, us in zip(places, values):
+            text = "–" if us is None else f"{_short(us / scale)} {unit}"
+            axes.annotate(text, ((us or 0) / scale, place), (5, 0), **_BESIDE)
+    axes.set_yticks(range(len(groups)), [_fold(name) for name in groups])
+    axes.set_xlim(0, 1.2 * largest / scale)
+    axes.set_ylim(len(groups) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel(f"{unit} per step, batch {rows[0]['batch']} (left is better)")
+    axes.legend(loc="best")
+
+
+_BESIDE: dict[str, Any] = {
+    **{"textcoords": "offset points", "va": "center", "ha": "left"},
+    "annotation_clip": False,
+}
+
+
+def _figure(width: float, height: float) -> Figure:
+    """A figure of that many SVG points, which no notebook shows twice."""
+    return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
+
+
+def _caption(figure: Figure, rows: Sequence[Row]) -> None:
+    """Device, precision, timer, statistic and date below everything."""
+    row, here = rows[0], machine()
+    threads = f", {row['threads']} threads" if row["target"] == "cpu" else ""
+    text = (
+        f"{row['device']}{threads} · {row['precision']} · PyTorch {here['torch']} · "
+        f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
+    )
+    columns = int(figure.get_figwidth() * INCH / 5.9)
+    figure.supxlabel(
+        textwrap.fill(text, columns),
+        **{"x": 0.008, "ha": "left", "fontsize": 11, "color": INK},
+    )
+
+
+# ---- numbers and names -----------------------------------------------------------
+
+
+def _elsewhere(committed: Iterable[Row]) -> list[Row]:
+    """Our rows of committed results, each with where and when it was measured."""
+    return [
+        row | {"measured": f"{row['device']}, {results['machine']['date']}"}
+        for results in committed
+        for row in results["rows"]
+        if row["impl"] == "weft"
+    ]
+
+
+def _best_of_each(rows: Sequence[Row], key: str) -> list[Row]:
+    """The rows that have `key`: every one of ours, of PyTorch's the fastest."""
+    have = [row for row in rows if row.get(key)]
+    peers = [row for row in have if row["impl"] == "torch"]
+    best = min(peers, key=lambda row: row["us"], default=None)
+    return [row for row in have if row["impl"] == "weft" or row is best]
+
+
+def _name(row: Row, elsewhere: bool) -> str:
+    if elsewhere:
+        return f"{label(row)}\n{_fold(row['measured'], 24)}"
+    return label(row)
+
+
+def _layers(section: str) -> list[str]:
+    """ "forward.conv1+bn1" -> ["forward.conv1", "forward.bn1"]"""
+    direction, _, names = section.partition(".")
+    return [f"{direction}.{name}" for name in names.split("+")]
+
+
+def _title(group: set[str], sides: Sequence[dict[str, float]]) -> str:
+    """The group's layers in the order in which some side runs them."""
+    order = [layer for side in sides for name in side for layer in _layers(name)]
+    names = [layer for layer in dict.fromkeys(order) if layer in group]
+    direction = names[0].partition(".")[0]
+    return f"{direction}." + "+".join(name.partition(".")[2] for name in names)
+
+
+def _sum(side: dict[str, float], group: set[str]) -> float | None:
+    times = [us for name, us in side.items() if group & set(_layers(name))]
+    return sum(times) if times else None
+
+
+def _fold(text: str, width: int = 30) -> str:
+    """Long names in lines of about `width`, broken at their pluses too."""
+    return textwrap.fill(text.replace("+", " + "), width).replace(" + ", "+")
+
+
+def _unit(largest_us: float) -> tuple[str, float]:
+    return ("ms", 1e3) if largest_us >= 10_000 else ("µs", 1.0)
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _smooth(values: np.ndarray, over: int) -> np.ndarray:
+    """The mean of each value and those before it, `over` in all."""
+    over = min(over, len(values))
+    return np.convolve(values, np.ones(over) / over, "valid")

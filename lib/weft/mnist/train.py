@@ -1,0 +1,344 @@
+"""The main job: train the CNN with our kernels and, if asked, race PyTorch.
+
+    result = run(Config(compare=True))
+    result.rows            what results.json holds, one row per contender
+
+Every contender starts from the same weights and takes the images in the same
+order. First all are timed side by side, from the first weights; then ours and
+the fastest eager twin are trained for all epochs, one after the other.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from .. import bench, native
+from ..native import ArgumentError
+from . import data
+from .cnn import Cnn
+from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights, precision
+
+PARTS = ("batch", "forward", "backward", "update", "zero")
+BLOCK = 5  # steps in a sample of the time per step
+SLOW = " (it may compile for a minute)"
+SYNC_STEPS = 64  # steps of a twin between two looks at its losses and at Ctrl-C
+
+
+@dataclass(frozen=True)
+class Config:
+    """What `python -m weft mnist` takes; the defaults are the lesson's."""
+
+    rung: str | None = None  # None: the fastest in fp32 that runs there
+    device: str = "cpu"
+    epochs: int = 3
+    batch: int = 64
+    lr: float = 0.1
+    seed: int = 0
+    threads: int = 0  # of the CPU, on both sides; 0: every core
+    compare: bool = False
+    iterations: int = 100  # steps timed per contender
+    limit: int | None = None  # train on the first images only
+    load: str | Path | None = None  # begin with these weights
+    save: str | Path | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 0), ("batch", 1), ("iterations", 1)):
+            if getattr(self, name) < least:
+                raise ArgumentError(
+                    f"{name}={getattr(self, name)}: want at least {least}"
+                )
+        if not 0 <= self.lr < float("inf"):
+            raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
+        if self.threads < 0 or self.seed < 0:
+            raise ArgumentError(
+                f"threads={self.threads}, seed={self.seed}: want at least 0"
+            )
+
+
+@dataclass
+class Result:
+    """rows as in results.json; the trained model; what could not be run, and why."""
+
+    config: Config
+    cnn: Cnn
+    rows: list[dict[str, Any]]
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+def run(config: Config) -> Result:
+    """Time and train; see the module. Ctrl-C leaves what was trained in --save."""
+    train, test = data.load("train").first(config.limit), data.load("test")
+    if config.batch > len(train):
+        raise ArgumentError(
+            f"a batch of {config.batch} of {len(train)} training images"
+        )
+    threads = config.threads or _cores()
+    native.set_threads(config.threads)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        race = _Race(config, train, test)
+        with native.on_device(race.device):
+            return race.run()
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Race:
+    """One run: our model, the twins, and what is measured of them."""
+
+    def __init__(self, config: Config, train: data.Split, test: data.Split):
+        self.config, self.train, self.test = config, train, test
+        room = max(config.batch, 1000)
+        self.cnn = Cnn(config.rung, config.device, max_batch=room)
+        self.device = self.cnn.device
+        self.cnn.data(train, test)
+        if config.load:
+            self.cnn.load(config.load)
+        else:
+            self.cnn.set_weights(initial_weights(config.seed))
+        self.start = self.cnn.weights
+        self.absent: dict[str, str] = {}
+
+    def run(self) -> Result:
+        with precision(self.cnn.rung.precision):
+            twins = self.make_twins() if self.config.compare else {}
+            rows = self.time(twins)
+            eager = [name for name in twins if name.startswith("eager")]
+            best = min(eager, key=lambda name: rows[name]["us"], default=None)
+            rows["weft"] |= self.train_ours()
+            if best:
+                rows[best] |= self.train_twin(twins[best])
+        _add_ratios(rows)
+        return Result(self.config, self.cnn, list(rows.values()), self.absent)
+
+    # ---- twins ------------------------------------------------------------------
+
+    def make_twins(self) -> dict[str, TwinTrainer]:
+        """Every twin that runs here; why the others do not goes to `absent`."""
+        torch.compiler.reset()  # what was compiled for an earlier run's twins
+        twins, self.peaks = {}, {}
+        for rung in RUNGS[self.device.type]:
+            for layout in LAYOUTS:
+                name = f"{rung} {layout}"
+                self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
+                try:
+                    twins[name] = self.make_twin(name, rung, layout)
+                except Exception as error:  # torch.compile fails in many ways
+                    first = str(error).strip().splitlines() or [type(error).__name__]
+                    self.absent[f"torch {name}"] = first[0]
+        return twins
+
+    def make_twin(self, name: str, rung: str, layout: str) -> TwinTrainer:
+        cuda = self.device.type == "cuda"
+        if cuda:
+            torch.cuda.synchronize(self.device)
+            held = torch.cuda.memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+        options = {"device": self.device, "rung": rung, "layout": layout}
+        options |= {"batch": self.config.batch, "lr": self.config.lr}
+        twin = TwinTrainer(self.start, self.train, **options)
+        if cuda:
+            peak = torch.cuda.max_memory_allocated(self.device)
+            self.peaks[name] = peak - held
+        return twin
+
+    # ---- time -------------------------------------------------------------------
+
+    def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
+        """A row for ours ("weft") and each twin, with the time per step."""
+        order = self.order(self.config.epochs)  # an epoch that nobody trains on
+        batch = self.config.batch
+        whole = order[: len(order) // batch * batch]
+        contenders = {"weft": self.our_block(whole)}
+        for name, twin in twins.items():
+            contenders[name] = _twin_block(twin, twin.order(whole))
+        iterations = self.config.iterations
+        samples = len(contenders) * -(-iterations // BLOCK)
+        with self.bar("timing steps", samples, " samples") as bar:
+            timings = bench.interleave(
+                contenders, self.device, iterations, BLOCK, bar.update
+            )
+        rows = {"weft": self.row("weft", self.cnn.rung.name, timings["weft"])}
+        rows["weft"] |= {"layout": "nchw", "peak_bytes": self.cnn.bytes}
+        rows["weft"] |= self.sections(
+            lambda index: self.cnn.profile(index, self.config.lr), whole, "ours"
+        )
+        for name, twin in twins.items():
+            row = rows[name] = self.row("torch", twin.rung, timings[name])
+            row |= {"layout": twin.layout, "peak_bytes": self.peaks.get(name)}
+            # Inside a compiled or captured step nothing can be told apart.
+            row |= {"parts_us": None, "parts_mean_us": None, "layers_us": None}
+            if twin.rung == "eager":
+                profile, indices = twin.profile, twin.order(whole)
+                row |= self.sections(profile, indices, f"PyTorch {name}")
+        self.cnn.losses()  # those of the timed steps
+        self.cnn.set_weights(self.start)
+        return rows
+
+    def our_block(self, order: np.ndarray) -> Callable[[int], None]:
+        """Train on n batches of `order`, which starts anew at its end."""
+        batch, lr = self.config.batch, self.config.lr
+
+        def run(steps: int) -> None:
+            self.cnn.train(np.resize(order, steps * batch), batch, lr)
+
+        return run
+
+    def sections(
+        self, profile: Callable[[Any], dict[str, float]], order: Any, who: str
+    ) -> dict[str, Any]:
+        """parts_us (medians), parts_mean_us and layers_us of many profiled steps."""
+        batch, steps, warmup = self.config.batch, [], 3
+        total = self.config.iterations + warmup
+        with self.bar(f"timing sections, {who}", total, " steps") as bar:
+            for number in range(total):
+                first = number % (len(order) // batch) * batch
+                steps.append(profile(order[first : first + batch]))
+                bar.update()
+        steps = steps[warmup:]
+        parts = [_parts(step) for step in steps]
+        return {
+            "parts_us": _over(np.median, parts),
+            "parts_mean_us": _over(np.mean, parts),
+            "layers_us": {
+                name: us
+                for name, us in _over(np.median, steps).items()
+                if name.startswith(("forward.", "backward."))
+            },
+        }
+
+    def row(self, impl: str, rung: str, timing: bench.Timing) -> dict[str, Any]:
+        """The keys that every row has; what training adds is null until then."""
+        return {
+            **{"op": "mnist", "impl": impl, "rung": rung},
+            **{"precision": self.cnn.rung.precision, "target": self.device.type},
+            **{"device": bench.device_name(self.device)},
+            **timing.row(),
+            **{"batch": self.config.batch, "epochs": self.config.epochs},
+            **{"lr": self.config.lr, "seed": self.config.seed},
+            **{"threads": torch.get_num_threads(), "images": len(self.train)},
+            **{"epoch_s": None, "test_accuracy": None, "test_accuracies": None},
+            **{"losses": None},
+        }
+
+    # ---- train ------------------------------------------------------------------
+
+    def train_ours(self) -> dict[str, Any]:
+        def epoch(order: np.ndarray) -> Iterator[np.ndarray]:
+            return self.cnn.chunks(order, self.config.batch, self.config.lr)
+
+        try:
+            name = f"weft {self.cnn.rung.name}"
+            return self.train_epochs(name, epoch, self.cnn.evaluate)
+        finally:  # also after Ctrl-C: the weights are those of the last step
+            if self.config.save:
+                self.cnn.save(self.config.save)
+
+    def train_twin(self, twin: TwinTrainer) -> dict[str, Any]:
+        twin.set_weights(self.start)
+
+        def epoch(order: np.ndarray) -> Iterator[np.ndarray]:
+            for part in twin.order(order).split(SYNC_STEPS * twin.batch):
+                yield torch.stack(twin.train(part)).cpu().numpy()
+
+        name = f"PyTorch {twin.rung} {twin.layout}"
+        return self.train_epochs(name, epoch, lambda: twin.evaluate(self.test))
+
+    def train_epochs(
+        self,
+        name: str,
+        epoch: Callable[[np.ndarray], Iterator[np.ndarray]],
+        evaluate: Callable[[], float],
+    ) -> dict[str, Any]:
+        """Train for all epochs with progress; returns what a row gets from it."""
+        losses: list[np.ndarray] = []
+        seconds, accuracies = [], []
+        for number in range(self.config.epochs):
+            order = self.order(number)
+            title = f"{name}, epoch {number + 1}/{self.config.epochs}"
+            with self.bar(title, len(order), " images") as bar:
+                start = time.perf_counter()
+                for part in epoch(order):
+                    losses.append(part)
+                    bar.set_postfix(loss=f"{part.mean():.3f}", refresh=False)
+                    bar.update(min(len(part) * self.config.batch, bar.total - bar.n))
+                seconds.append(time.perf_counter() - start)
+                accuracies.append(evaluate())
+                bar.set_postfix(accuracy=f"{100 * accuracies[-1]:.2f} %")
+        return {
+            "epoch_s": float(np.mean(seconds)) if seconds else None,
+            "test_accuracy": accuracies[-1] if accuracies else evaluate(),
+            "test_accuracies": accuracies,
+            "losses": np.concatenate(losses).tolist() if losses else [],
+        }
+
+    def order(self, epoch: int) -> np.ndarray:
+        return epoch_order(self.config.seed, epoch, len(self.train))
+
+    def bar(self, title: str, total: int, unit: str) -> Any:
+        hidden = not self.config.progress
+        return tqdm(
+            **{"total": total, "desc": title, "unit": unit, "unit_scale": True},
+            **{"mininterval": 0.3, "disable": hidden, "dynamic_ncols": True},
+        )
+
+    def say(self, line: str) -> None:
+        """What is going on while there is no bar."""
+        if self.config.progress:
+            tqdm.write(f"weft: {line}", file=sys.stderr)
+
+
+def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]:
+    """Run n steps, whatever they return."""
+    parts = order.split(twin.batch)
+
+    def run(steps: int) -> None:
+        for number in range(steps):
+            twin.step(parts[number % len(parts)])
+
+    return run
+
+
+def _parts(sections: dict[str, float]) -> dict[str, float | None]:
+    """Sections summed to PARTS; None where a step has no such section."""
+    parts: dict[str, float | None] = dict.fromkeys(PARTS)
+    for name, us in sections.items():
+        part = name.partition(".")[0]
+        parts[part] = (parts[part] or 0.0) + us
+    return parts
+
+
+def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
+    """The statistic of each key over the steps; None stays None."""
+    return {
+        name: None if value is None else float(statistic([step[name] for step in steps]))
+        for name, value in steps[0].items()
+    }
+
+
+def _add_ratios(rows: dict[str, dict[str, Any]]) -> None:
+    """vs_torch_eager and vs_torch_best: their time over ours, null without them."""
+    torch_rows = [row for row in rows.values() if row["impl"] == "torch"]
+    eager = [row for row in torch_rows if row["rung"] == "eager"]
+    for key, peers in (("vs_torch_eager", eager), ("vs_torch_best", torch_rows)):
+        times = [row["us"] for row in peers]
+        for row in rows.values():
+            ours = row["impl"] == "weft" and times
+            row[key] = min(times) / row["us"] if ours else None
+
+
+def _cores() -> int:
+    from ..doctor import cores
+
+    return cores()

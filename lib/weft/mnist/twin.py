@@ -1,0 +1,300 @@
+"""The same CNN in PyTorch: what ours is checked against and raced with.
+
+A twin has a rung (how its step runs) and a layout (of its images in memory):
+
+    eager          one kernel after the other, as PyTorch dispatches them
+    compile        forward and backward through torch.compile
+    graph          the eager step captured in one CUDA graph     (GPU only)
+    compile+graph  the compiled step captured in one CUDA graph  (GPU only)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ..native import ArgumentError
+from .data import MEAN, STD, Split
+
+RUNGS = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph", "compile+graph")}  # fmt: skip
+LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
+EVALUATION_BATCH = 1000
+LAYERS = (
+    *("conv1", "bn1", "relu1", "pool1"),
+    *("conv2", "bn2", "relu2", "pool2"),
+    *("fc1", "relu3", "fc2"),
+)
+
+
+class Twin(nn.Module):
+    """The model: x (n,1,h,w) -> logits (n,classes)."""
+
+    def __init__(
+        self,
+        channels: tuple[int, int] = (32, 64),
+        hidden: int = 128,
+        classes: int = 10,
+        height: int = 28,
+        width: int = 28,
+        eps: float = 1e-5,
+    ):
+        super().__init__()
+        c1, c2 = channels
+        self.conv1 = nn.Conv2d(1, c1, 3, padding=1)
+        self.bn1 = nn.BatchNorm2d(c1, eps=eps, track_running_stats=False)
+        self.conv2 = nn.Conv2d(c1, c2, 3, padding=1)
+        self.bn2 = nn.BatchNorm2d(c2, eps=eps, track_running_stats=False)
+        self.fc1 = nn.Linear(c2 * (height // 4) * (width // 4), hidden)
+        self.fc2 = nn.Linear(hidden, classes)
+
+    def layer(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """The output of one of LAYERS."""
+        if name.startswith("relu"):
+            return F.relu(x)
+        if name.startswith("pool"):
+            return F.max_pool2d(x, 2)
+        return getattr(self, name)(x.flatten(1) if name == "fc1" else x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for name in LAYERS:
+            x = self.layer(name, x)
+        return x
+
+
+def initial_weights(seed: int, **model: Any) -> dict[str, np.ndarray]:
+    """PyTorch's own first weights of a Twin(**model), the same for every side."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return {
+            name: value.detach().numpy().copy()
+            for name, value in Twin(**model).named_parameters()
+        }
+
+
+def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
+    """The order (count, int32) in which epoch `epoch` takes the images."""
+    return np.random.default_rng([seed, epoch]).permutation(count).astype(np.int32)
+
+
+@contextlib.contextmanager
+def precision(name: str) -> Iterator[None]:
+    """Let torch multiply in "fp32" or "tf32", and restore what was set before."""
+    if name not in ("fp32", "3xtf32", "tf32"):
+        raise ArgumentError(f"no PyTorch twin in {name}; there are fp32 and tf32")
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [backend.allow_tf32 for backend in backends]
+    benchmark = torch.backends.cudnn.benchmark
+    try:
+        torch.backends.cudnn.benchmark = True
+        for backend in backends:
+            backend.allow_tf32 = name == "tf32"
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = benchmark
+        for backend, value in zip(backends, before):
+            backend.allow_tf32 = value
+
+
+class TwinTrainer:
+    """A Twin with its data set on the device and a step of one kind.
+
+    train.images (count,h,w) and labels are uint8; the step gathers and
+    normalises its batch on the device, as ours does. Construction compiles and
+    captures, so it may take a minute. Use it inside precision().
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, np.ndarray],
+        train: Split,
+        *,
+        rung: str = "eager",
+        layout: str = "nchw",
+        device: str | torch.device = "cpu",
+        batch: int = 64,
+        lr: float = 0.1,
+        **model: Any,
+    ):
+        self.device = torch.device(device)
+        if rung not in RUNGS[self.device.type] or layout not in LAYOUTS:
+            raise ArgumentError(f"no twin {rung}, {layout} on {self.device.type}")
+        self.rung, self.layout, self.batch, self.lr = rung, layout, batch, lr
+        self.images = torch.from_numpy(_writable(train.images)).to(self.device)
+        self.labels = torch.from_numpy(_writable(train.labels)).to(self.device)
+        self.model = Twin(**model).to(self.device)
+        self.model.to(memory_format=LAYOUTS[layout])
+        self.set_weights(weights)
+        # fused: one kernel for all parameters, the fastest that torch has.
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr, fused=True)
+        self._loss = self._forward
+        if "compile" in rung:
+            self._loss = torch.compile(self._forward, dynamic=False)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._prepare()
+        self.set_weights(weights)
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Copy parameters in, in place."""
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(torch.from_numpy(weights[name]))
+
+    def train(self, order: torch.Tensor) -> list[torch.Tensor]:
+        """Train on the images `order` (int64, on the device) in batches, queued.
+
+        Returns each step's loss before its update, still on the device.
+        """
+        parts = order.split(self.batch)
+        if self._graph is None:
+            return [self._step(index) for index in parts]
+        return [self.step(index).clone() for index in parts]
+
+    def step(self, index: torch.Tensor) -> torch.Tensor:
+        """One step on the images `index`; returns the loss, on the device.
+
+        A captured step's loss is overwritten by the next one.
+        """
+        if self._graph is None or len(index) != self.batch:
+            return self._step(index)
+        self._index.copy_(index)
+        self._graph.replay()
+        return self._captured
+
+    def order(self, order: np.ndarray) -> torch.Tensor:
+        """An order of images as step() and train() take it."""
+        return torch.from_numpy(order.astype(np.int64)).to(self.device)
+
+    @torch.no_grad()
+    def predict(self, test: Split) -> np.ndarray:
+        """The class of every image, in batches of 1000.
+
+        Batch norm takes the statistics of each batch.
+        """
+        images = torch.from_numpy(_writable(test.images)).to(self.device)
+        parts = [
+            self.model(self._normalise(part)).argmax(dim=1).cpu().numpy()
+            for part in images.split(EVALUATION_BATCH)
+        ]
+        return np.concatenate(parts)
+
+    def evaluate(self, test: Split) -> float:
+        """The share of a set that predict() gets right, 0 to 1."""
+        return float((self.predict(test) == test.labels).mean())
+
+    def profile(self, index: torch.Tensor) -> dict[str, float]:
+        """One eager step, section by section; microseconds, named as in Cnn.profile.
+
+        "forward.loss" and "backward.loss" are cross entropy's. The marks between
+        the sections cost a little, so their sum is more than a step.
+        """
+        marks = _Marks(self.device)
+        x, target = self._batch(index)
+        marks.note("batch")
+        outputs: list[torch.Tensor] = []
+        for name in LAYERS:
+            x = self.model.layer(name, x)
+            outputs.append(x)
+            marks.note(f"forward.{name}")
+        loss = F.cross_entropy(x, target)
+        marks.note("forward.loss")
+        # A layer's backward has ended when the gradient of its input is there.
+        for output, behind in zip(outputs, (*LAYERS[1:], "loss")):
+            output.register_hook(
+                lambda _, behind=behind: marks.note(f"backward.{behind}")
+            )
+        loss.backward()
+        marks.note(f"backward.{LAYERS[0]}")
+        self.optimizer.step()
+        marks.note("update")
+        self.optimizer.zero_grad(set_to_none=True)
+        marks.note("zero")
+        return marks.read()
+
+    # ---- one step -------------------------------------------------------------
+
+    def _normalise(self, images: torch.Tensor) -> torch.Tensor:
+        x = images.unsqueeze(1).float()
+        return x.mul_(1 / (255 * STD)).sub_(MEAN / STD)
+
+    def _batch(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self._normalise(self.images[index])
+        return x.contiguous(memory_format=LAYOUTS[self.layout]), self.labels[index].long()
+
+    def _forward(self, index: torch.Tensor) -> torch.Tensor:
+        x, target = self._batch(index)
+        return F.cross_entropy(self.model(x), target)
+
+    def _step(self, index: torch.Tensor) -> torch.Tensor:
+        # A partial batch goes through the eager step: it would be compiled anew.
+        forward = self._loss if len(index) == self.batch else self._forward
+        loss = forward(index)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def _prepare(self) -> None:
+        """Run a few steps, so that all is compiled, and capture the last kind."""
+        index = torch.arange(self.batch, device=self.device) % len(self.images)
+        if "graph" not in self.rung:
+            for _ in range(3):
+                self._step(index)
+            return
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            for _ in range(5):
+                self._step(index)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self._index = index
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._captured = self._step(index)
+        self._graph = graph
+
+
+class _Marks:
+    """Notes when sections end, by events on a GPU and by the clock elsewhere."""
+
+    def __init__(self, device: torch.device):
+        self.device, self.names = device, []
+        self.now: Callable[[], Any] = _clock
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+            # Backward runs in a thread of its own, whose current stream may differ.
+            self.stream = torch.cuda.current_stream(device)
+            self.now = self._event
+        self.times = [self.now()]
+
+    def note(self, name: str) -> None:
+        self.names.append(name)
+        self.times.append(self.now())
+
+    def read(self) -> dict[str, float]:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            spans = [a.elapsed_time(b) * 1e3 for a, b in zip(self.times, self.times[1:])]
+        else:
+            spans = [b - a for a, b in zip(self.times, self.times[1:])]
+        return dict(zip(self.names, spans))
+
+    def _event(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self.stream)
+        return event
+
+
+def _clock() -> float:
+    return time.perf_counter_ns() / 1e3
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    """The array itself where torch can share it without a warning, else a copy."""
+    return array if array.flags.writeable else array.copy()

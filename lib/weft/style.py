@@ -1,0 +1,97 @@
+"""One look for every chart: Okabe and Ito's colours, text as text, no ground.
+
+Text and grey lines have the colour INK in matplotlib and `currentColor` in the
+SVG that svg() and save() give, so one picture serves light and dark pages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+OURS = READ = "#0072B2"  # blue
+WRITTEN = "#E69F00"  # orange
+SHARED = "#009E73"  # green
+THREAD = "#CC79A7"  # purple
+OPPONENT = FAULT = "#D55E00"  # vermilion
+INK = "#767676"  # grey enough for light and for dark where SVG is not possible
+WIDTH = 920  # pixels of an SVG at most
+
+RULES = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "weft",  # equal pictures are equal files
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "axes.labelsize": 11,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
+    "legend.fontsize": 11,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.25,
+    "lines.linewidth": 1.6,
+    "hatch.linewidth": 0.6,
+    **{f"{name}color": INK for name in ("text.", "axes.label", "xtick.", "ytick.")},
+    **{"axes.edgecolor": INK, "grid.color": INK, "legend.labelcolor": INK},
+}
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Draw in the lab's style inside; outside, matplotlib is as it was."""
+    with mpl.rc_context(RULES):
+        yield
+
+
+def faint(colour: str) -> tuple[float, float, float, float]:
+    """The colour at a quarter of its strength: how a mark is filled."""
+    return (*mpl.colors.to_rgb(colour), 0.25)
+
+
+def outlined(colour: str) -> dict[str, Any]:
+    """Keywords of a bar or patch: filled at a quarter, outlined in full."""
+    return {"facecolor": faint(colour), "edgecolor": colour, "linewidth": 1.4}
+
+
+def hollow(colour: str) -> dict[str, Any]:
+    """Keywords of what was measured elsewhere: a dashed outline, no filling."""
+    return {
+        **{"facecolor": "none", "edgecolor": colour},
+        **{"linewidth": 1.2, "linestyle": "--"},
+    }
+
+
+def svg(figure: mpl.figure.Figure) -> str:
+    """The figure as SVG text, its ink in the colour of the page's own text."""
+    with style():
+        out = io.StringIO()
+        # 72 SVG points an inch; no date, so that equal pictures are equal files.
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    text = re.sub(INK, "currentColor", out.getvalue(), flags=re.IGNORECASE)
+    # A stand-alone file is read on white unless its page says otherwise.
+    return text.replace("<svg ", '<svg color="#444444" ', 1)
+
+
+def save(figure: mpl.figure.Figure, path: str | Path) -> None:
+    """Write the figure: .svg as svg() has it, any other format as it is."""
+    path = Path(path)
+    if path.suffix.lower() != ".svg":
+        with style():
+            figure.savefig(path, dpi=150)
+        return
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(svg(figure), encoding="utf-8")
+    os.replace(beside, path)

@@ -1,0 +1,69 @@
+"""The data set is MNIST, whole and unchanged, or it is refused."""
+
+import gzip
+import shutil
+
+import numpy as np
+import pytest
+from weft.mnist import data
+
+
+def test_both_splits_are_mnist():
+    train, test = data.load("train"), data.load("test")
+    assert train.images.shape == (60000, 28, 28) and train.images.dtype == np.uint8
+    assert test.images.shape == (10000, 28, 28) and test.labels.dtype == np.uint8
+    assert list(train.labels[:10]) == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert set(test.labels) == set(range(10))
+
+
+def test_mean_and_std_are_the_training_sets():
+    pixels = data.load("train").images / 255.0
+    assert abs(pixels.mean() - data.MEAN) < 5e-5
+    assert abs(pixels.std() - data.STD) < 5e-5
+
+
+def test_attribution_stands_beside_the_data():
+    text = (data.FOLDER / "ATTRIBUTION.txt").read_text()
+    for word in ("LeCun", "Cortes", "Burges", "CC BY-SA 3.0"):
+        assert word in text
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A folder with the test split, to be damaged."""
+    for path in data.FOLDER.glob("t10k-*"):
+        shutil.copy(path, tmp_path)
+    shutil.copy(data.FOLDER / "SHA256SUMS.raw", tmp_path)
+    return tmp_path
+
+
+def test_one_flipped_bit_is_refused_with_both_hashes(copy):
+    path = copy / "t10k-labels-idx1-ubyte.gz"
+    content = bytearray(gzip.decompress(path.read_bytes()))
+    content[-1] ^= 1
+    path.write_bytes(gzip.compress(bytes(content)))
+    with pytest.raises(data.DataError, match="damaged") as error:
+        data.load("test", copy)
+    assert str(path) in str(error.value)
+    assert len([w for w in str(error.value).split() if len(w.strip(";")) == 64]) == 2
+
+
+def test_truncated_file_is_refused(copy):
+    path = copy / "t10k-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:100_000])
+    with pytest.raises(data.DataError, match="t10k-images-idx3-ubyte.gz cannot be"):
+        data.load("test", copy)
+
+
+def test_missing_file_is_refused(copy):
+    (copy / "t10k-images-idx3-ubyte.gz").unlink()
+    with pytest.raises(data.DataError, match="No such file"):
+        data.load("test", copy)
+
+
+def test_unknown_split_and_too_many_images():
+    with pytest.raises(data.DataError, match="no split 'valid'"):
+        data.load("valid")
+    with pytest.raises(data.DataError, match="60001 images"):
+        data.load("train").first(60001)
+    assert len(data.load("test").first(7)) == 7
