@@ -52,15 +52,16 @@ static double *doubles(struct cnn_model *m, char *base, size_t count) {
 }
 
 static void lay_out_worker(struct cnn_model *m, struct cnn_worker *worker,
-                           char *base, size_t slack) {
+                           char *base) {
     const size_t c1 = m->size[1], c2 = m->size[5];
     struct cnn_worker w;
     w.moments = doubles(m, base, (TAPS + 1) * TAPS);
     w.sums1 = doubles(m, base, (TAPS + 1) * c1);
     w.sums2 = doubles(m, base, 2 * c2);
-    w.dweight2 = floats(m, base, m->size[4]);
-    w.dy2 = floats(m, base, c2 * (m->h1 + 2) * (m->w1 + 2) + slack);
-    w.dx1 = floats(m, base, c1 * m->h1 * m->w1);
+    w.du2 = floats(m, base, m->size[4] / TAPS * POSITIONS);
+    w.v2 = floats(m, base, c1 * POSITIONS * m->room);
+    w.products2 = floats(m, base, c2 * POSITIONS * m->room);
+    w.dx1 = floats(m, base, cnn_x1_size(m));
     if (base) *worker = w;
 }
 
@@ -69,19 +70,20 @@ static void lay_out_worker(struct cnn_model *m, struct cnn_worker *worker,
 static size_t lay_out(struct cnn_model *m, char *base) {
     const size_t n = m->images, c1 = m->size[1], c2 = m->size[5];
     const size_t in = (size_t)m->blocks_in * BLOCK * n;
-    // Register tiles and vectors may read, never use, this far past an image.
-    const size_t slack = 16 * BLOCK;
+    // A vector may reach this far past the last image, with lanes unused.
+    const size_t slack = VLEN;
     m->bytes = 0;
     for (int i = 0; i < WEFT_CNN_PARAMS; i++) {
         m->weight[i] = floats(m, base, m->size[i]);
         m->gradient[i] = floats(m, base, m->size[i]);
     }
-    m->flipped2 = floats(m, base, m->size[4]);
+    m->u2 = floats(m, base, m->size[4] / TAPS * POSITIONS);
+    m->u2_t = floats(m, base, m->size[4] / TAPS * POSITIONS);
     m->x0 = floats(m, base, n * (m->h0 + 2) * (m->w0 + 2) + slack);
-    m->x1 = floats(m, base, n * cnn_x1_size(m) + slack);
+    m->x1 = floats(m, base, n * cnn_x1_size(m));
     m->worker = take(m, base, m->threads, sizeof *m->worker);
     for (int t = 0; t < m->threads; t++)
-        lay_out_worker(m, m->worker + t, base, slack);
+        lay_out_worker(m, m->worker + t, base);
     const size_t zeroed = m->bytes;
     m->arg1 = take(m, base, n * c1 * m->h1 * m->w1, 1);
     m->arg2 = take(m, base, n * c2 * m->h2 * m->w2, 1);
@@ -115,6 +117,9 @@ static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
     m->config = *c;
     m->h0 = c->height, m->h1 = m->h0 / 2, m->h2 = m->h1 / 2;
     m->w0 = c->width, m->w1 = m->w0 / 2, m->w2 = m->w1 / 2;
+    m->tiles_h = (m->h1 + 1) / 2, m->hp = 2 * m->tiles_h + 2;
+    m->tiles_w = (m->w1 + 1) / 2, m->wp = 2 * m->tiles_w + 2;
+    m->room = (m->tiles_h * m->tiles_w + CNN_TILES - 1) / CNN_TILES * CNN_TILES;
     m->blocks1 = blocks(c->channels1);
     m->blocks2 = blocks(c->channels2);
     m->blocks_in = m->blocks2 * m->h2 * m->w2;
@@ -172,7 +177,7 @@ static void forward_pass(struct cnn_model *m, const uint8_t *images,
     cnn_mark(marks, "forward.conv1+bn1+relu1+pool1", stream);
     cnn_conv2_forward(m, n);
     cnn_mark(marks, "forward.conv2+pool2", stream);
-    cnn_bn2_forward(m, n);
+    cnn_norm2_forward(m, n);
     cnn_mark(marks, "forward.bn2+relu2", stream);
     cnn_fc1_forward(m, n);
     cnn_mark(marks, "forward.fc1+relu3", stream);
@@ -191,7 +196,7 @@ static int step(void *state, float *loss, const uint8_t *images,
     cnn_mark(marks, "backward.fc2+relu3", stream);
     cnn_fc1_backward(m, batch, lr);
     cnn_mark(marks, "backward.fc1", stream);
-    cnn_bn2_backward(m, batch);
+    cnn_norm2_backward(m, batch);
     cnn_mark(marks, "backward.relu2+bn2", stream);
     cnn_conv2_backward(m, batch);
     cnn_conv1_gradients(m, batch);
@@ -232,7 +237,7 @@ static int set(void *state, int index, const float *in, weft_stream stream) {
     const size_t count = cnn_param_count(&m->config, index);
     for (size_t i = 0; i < count; i++)
         m->weight[index][cnn_param_offset(m, index, i)] = in[i];
-    if (index == 4) cnn_flip_weight2(m);
+    if (index == 4) cnn_transform_weight2(m);
     return WEFT_OK;
 }
 

@@ -42,7 +42,8 @@ static void fold(struct cnn_model *m, int n) {
                                    sum[t] / count * (sum[u] / count);
                 var += w[t * BLOCK] * cov * w[u * BLOCK];
             }
-        const double rstd = 1 / sqrt(fmax(var, 0) + m->config.eps);
+        // fmax() would turn a NaN into 0
+        const double rstd = 1 / sqrt((var < 0 ? 0 : var) + m->config.eps);
         const double scale = m->weight[2][c] * rstd;
         float *to = m->folded1 + c / BLOCK * (TAPS + 1) * BLOCK + c % BLOCK;
         for (int t = 0; t < TAPS; t++) to[t * BLOCK] = w[t * BLOCK] * scale;
@@ -76,7 +77,7 @@ static void forward_row(float *top, uint8_t *arg, const float *x, int pitch,
 }
 
 void cnn_conv1_forward(struct cnn_model *m, int n) {
-    const int pitch0 = m->w0 + 2, pitch1 = m->w1 + 2;
+    const int pitch0 = m->w0 + 2, pitch1 = m->wp;
     fold(m, n);
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int i = 0; i < n; i++)
@@ -84,7 +85,7 @@ void cnn_conv1_forward(struct cnn_model *m, int n) {
             const float *folded = m->folded1 + b * (TAPS + 1) * BLOCK;
             const float *x = m->x0 + (size_t)i * (m->h0 + 2) * pitch0;
             float *top = m->x1 + i * cnn_x1_size(m) +
-                         ((size_t)b * (m->h1 + 2) * pitch1 + pitch1 + 1) * BLOCK;
+                         ((size_t)b * m->hp * pitch1 + pitch1 + 1) * BLOCK;
             uint8_t *arg = m->arg1 + ((size_t)i * m->blocks1 + b) * m->h1 *
                                          m->w1 * BLOCK;
             for (int y = 0; y < m->h1; y++)
@@ -99,16 +100,16 @@ void cnn_conv1_forward(struct cnn_model *m, int n) {
  * TAPS += sum of g, for VLEN channels. A window whose output ReLU cut off has
  * the winner DEAD, which is none of the four. */
 static void backward_image(double *sum, ptrdiff_t sum_row, const float *dx,
-                           const uint8_t *arg, const float *x0, int pitch,
-                           int h, int w) {
+                           ptrdiff_t dx_row, const uint8_t *arg,
+                           const float *x0, int pitch, int h, int w) {
     vfloat s[TAPS + 1];
     for (int t = 0; t <= TAPS; t++) s[t] = (vfloat){0};
     for (int y = 0; y < h; y++) {
         const float *x = x0 + 2 * y * pitch;
-        for (int j = 0; j < w; j++, x += 2, dx += BLOCK, arg += BLOCK) {
+        for (int j = 0; j < w; j++, x += 2, arg += BLOCK) {
             const vint winner =
                 __builtin_convertvector(*(const vbyte *)arg, vint);
-            const vfloat g = vload(dx);
+            const vfloat g = vload(dx + y * dx_row + j * BLOCK);
 #pragma GCC unroll 4
             for (int i = 0; i < 4; i++) {
                 const vfloat mine = vselect(winner == i, g, (vfloat){0});
@@ -125,12 +126,13 @@ static void backward_image(double *sum, ptrdiff_t sum_row, const float *dx,
 
 /* Add image i's share, from its gradient worker->dx1, to worker->sums1. */
 void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
-    const size_t block = (size_t)m->h1 * m->w1 * BLOCK;
+    const size_t windows = (size_t)m->h1 * m->w1 * BLOCK;
+    const ptrdiff_t row = (ptrdiff_t)m->wp * BLOCK;
     for (int c = 0; c < m->blocks1 * BLOCK; c += VLEN) {
-        const size_t at = c / BLOCK * block + c % BLOCK;
+        const int b = c / BLOCK, v = c % BLOCK;
         backward_image(worker->sums1 + c, m->blocks1 * BLOCK,
-                       worker->dx1 + at,
-                       m->arg1 + i * m->blocks1 * block + at,
+                       worker->dx1 + (b * m->hp + 1) * row + BLOCK + v, row,
+                       m->arg1 + ((size_t)i * m->blocks1 + b) * windows + v,
                        m->x0 + (size_t)i * (m->h0 + 2) * (m->w0 + 2),
                        m->w0 + 2, m->h1, m->w1);
     }

@@ -3,6 +3,7 @@
 #ifndef WEFT_CNN_MODEL_H
 #define WEFT_CNN_MODEL_H
 #include "../mnist/cnn.h"
+#include "cnn_winograd.h"
 #include "simd.h"
 
 /* Channels, features and images are handled in blocks of two vectors: the
@@ -12,8 +13,9 @@
  * channels has a remainder. */
 enum { BLOCK = 2 * VLEN, TAPS = 9 };
 
-/* The register tile of the linear layers: LINEAR_ROWS divides BLOCK. */
-enum { LINEAR_ROWS = VREGS == 32 ? 8 : 4 };
+/* Rows of the register tiles, 2 * rows sums each. The linear layers' must
+ * divide BLOCK; conv2's are chosen for 49 Winograd tiles an image. */
+enum { LINEAR_ROWS = VREGS == 32 ? 8 : 4, CNN_TILES = VREGS == 32 ? 10 : 5 };
 
 /* What one thread adds up by itself; summed over the threads in their order,
  * so that a run with as many threads gives the same bits. */
@@ -21,14 +23,19 @@ struct cnn_worker {
     double *moments; /* see cnn_patch_moments() */
     double *sums1;   /* [TAPS + 1][blocks1 * BLOCK], see cnn_conv1_backward() */
     double *sums2;   /* [2][blocks2 * BLOCK]: of y and y^2, or dbeta, dgamma */
-    float *dweight2; /* like weight of conv2 */
-    float *dy2;      /* one image's [blocks2][h1 + 2][w1 + 2][BLOCK] */
-    float *dx1;      /* one image's [blocks1][h1][w1][BLOCK] */
+    float *du2;      /* like u2: gradient of conv2's weight */
+    /* Of one image, while it is worked on: */
+    float *v2;        /* [blocks1][POSITIONS][room][BLOCK]: x1's tiles */
+    float *products2; /* [blocks2][POSITIONS][room][BLOCK]: y2's tiles */
+    float *dx1;       /* like an image of x1 */
 };
 
 struct cnn_model {
     struct weft_cnn_config config;
     int h0, w0, h1, w1, h2, w2; /* of the input, after each pooling */
+    int tiles_h, tiles_w;       /* Winograd tiles, 2x2 outputs each, of y2 */
+    int room;                   /* tiles an image, rounded up to CNN_TILES */
+    int hp, wp;                 /* of x1 with its border, as the tiles reach */
     int blocks1, blocks2;       /* of the channels of conv1 and conv2 */
     int blocks_in;              /* of fc1's inputs: blocks2 * h2 * w2 */
     int blocks_hidden, blocks_out;
@@ -41,9 +48,9 @@ struct cnn_model {
     size_t size[WEFT_CNN_PARAMS];
 
     float *x0;     /* [n][h0 + 2][w0 + 2]: pixels with a border of zeros */
-    float *x1;     /* [n][blocks1][h1 + 2][w1 + 2][BLOCK], with a border */
+    float *x1;     /* [n][blocks1][hp][wp][BLOCK], with a border of zeros */
     uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, DEAD */
-    float *y2;     /* [n][blocks2][h1][w1][BLOCK]: conv2 without its bias */
+    float *y2;     /* [n][blocks2][tile][4][BLOCK]: conv2 without its bias */
     float *top2;   /* [n][blocks2][h2][w2][BLOCK]: y2 at the pool's winners */
     uint8_t *arg2; /* the same shape: which of the four won */
     float *x2;     /* [blocks_in][images][BLOCK]: input of fc1 */
@@ -53,7 +60,7 @@ struct cnn_model {
     float *dhidden_t;          /* [images / BLOCK][hidden][BLOCK images] */
     float *dlogits_t;          /* [images / BLOCK][classes][BLOCK images] */
     float *loss;               /* [images] */
-    float *flipped2;           /* conv2's weight as its data gradient wants */
+    float *u2, *u2_t;          /* conv2's weight in Winograd's form */
     float *folded1;            /* [blocks1][TAPS + 1][BLOCK] */
     float *scale1, *scale2;    /* gamma / sqrt(var + eps) */
     float *shift2;             /* beta - mean * scale */
@@ -70,7 +77,7 @@ enum { DEAD = 4 }; /* arg1 where ReLU let nothing through: no winner */
 /* cnn_params.c: padded sizes, and element `i` of PyTorch's parameter. */
 void cnn_param_sizes(struct cnn_model *m);
 size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i);
-void cnn_flip_weight2(struct cnn_model *m);
+void cnn_transform_weight2(struct cnn_model *m);
 void cnn_update(struct cnn_model *m, float lr);
 
 /* cnn_batch.c: the batch and the statistics of its patches. */
@@ -83,9 +90,11 @@ void cnn_conv1_forward(struct cnn_model *m, int n);
 void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i);
 void cnn_conv1_gradients(struct cnn_model *m, int n);
 void cnn_conv2_forward(struct cnn_model *m, int n);
-void cnn_bn2_forward(struct cnn_model *m, int n);
-void cnn_bn2_backward(struct cnn_model *m, int n);
 void cnn_conv2_backward(struct cnn_model *m, int n);
+
+/* cnn_norm2.c: batch norm 2 and ReLU 2. */
+void cnn_norm2_forward(struct cnn_model *m, int n);
+void cnn_norm2_backward(struct cnn_model *m, int n);
 
 /* cnn_linear.c: the linear layers and the loss. */
 void cnn_fc1_forward(struct cnn_model *m, int n);
@@ -97,10 +106,10 @@ void cnn_fc1_backward(struct cnn_model *m, int n, float lr);
 
 /* Floats in one image of x1 and of y2. */
 static inline size_t cnn_x1_size(const struct cnn_model *m) {
-    return (size_t)m->blocks1 * (m->h1 + 2) * (m->w1 + 2) * BLOCK;
+    return (size_t)m->blocks1 * m->hp * m->wp * BLOCK;
 }
 static inline size_t cnn_y2_size(const struct cnn_model *m) {
-    return (size_t)m->blocks2 * m->h1 * m->w1 * BLOCK;
+    return (size_t)m->blocks2 * m->tiles_h * m->tiles_w * 4 * BLOCK;
 }
 
 /* The largest of the four vectors of a pooling window to *top; returns which
@@ -119,6 +128,13 @@ SIMD_INLINE vint cnn_winner(vfloat *top, const vfloat z[4]) {
 /* max(x, 0); a NaN stays a NaN, so that a diverged training shows. */
 SIMD_INLINE vfloat cnn_relu(vfloat x) {
     return vselect(x <= 0.0f, (vfloat){0}, x);
+}
+
+/* The gradient of pool 2's output, image i, block k of fc1's inputs, VLEN
+ * channels from v on: dx2 where ReLU 2 let the value through, else 0. */
+SIMD_INLINE vfloat cnn_alive2(const struct cnn_model *m, int i, int k, int v) {
+    const size_t at = ((size_t)k * m->images + i) * BLOCK + v;
+    return vselect(vload(m->x2 + at) > 0.0f, vload(m->dx2 + at), (vfloat){0});
 }
 
 #endif

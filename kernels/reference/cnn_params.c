@@ -65,50 +65,68 @@ size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
     return row * BLOCK + o % BLOCK;
 }
 
-/* One tap of one pair of blocks of conv2's weight, (in, out), to where the
- * data gradient wants it: (out, in), and the taps from last to first, since
- * going back a pixel meets them the other way round. */
-static void flip_tap(struct cnn_model *m, int o, int b, int tap) {
-    const size_t pair = (size_t)o * m->blocks1 + b;
-    const size_t flipped = (size_t)b * m->blocks2 + o;
-    const float *from = m->weight[4] + (pair * TAPS + tap) * BLOCK * BLOCK;
-    float *to =
-        m->flipped2 + (flipped * TAPS + TAPS - 1 - tap) * BLOCK * BLOCK;
-    for (int j = 0; j < BLOCK; j++)
-        for (int i = 0; i < BLOCK; i++) to[j * BLOCK + i] = from[i * BLOCK + j];
+/* Row `c` (one input channel) of one pair of blocks of conv2's weight, in
+ * Winograd's form, to u2 (blocks2, positions, blocks1, BLOCK in, BLOCK out)
+ * and u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK in). */
+static void transform_row(struct cnn_model *m, int o, int b, int c) {
+    const size_t size = (size_t)BLOCK * BLOCK;
+    const float *from =
+        m->weight[4] + (o * m->blocks1 + b) * TAPS * size + c * BLOCK;
+    for (int v = 0; v < BLOCK; v += VLEN) {
+        vfloat g[TAPS], u[POSITIONS];
+        for (int t = 0; t < TAPS; t++) g[t] = vload(from + t * size + v);
+        winograd_weight(u, g);
+        for (int p = 0; p < POSITIONS; p++) {
+            float *to = m->u2 +
+                        ((o * POSITIONS + p) * m->blocks1 + b) * size +
+                        c * BLOCK + v;
+            float *to_t = m->u2_t +
+                          ((b * POSITIONS + p) * m->blocks2 + o) * size +
+                          v * BLOCK + c;
+            vstore(to, u[p]);
+            for (int l = 0; l < VLEN; l++) to_t[l * BLOCK] = u[p][l];
+        }
+    }
 }
 
-/* Bring flipped2 up to date with conv2's weight. */
-void cnn_flip_weight2(struct cnn_model *m) {
+/* Bring Winograd's form up to date with conv2's weight. */
+void cnn_transform_weight2(struct cnn_model *m) {
     for (int o = 0; o < m->blocks2; o++)
         for (int b = 0; b < m->blocks1; b++)
-            for (int tap = 0; tap < TAPS; tap++) flip_tap(m, o, b, tap);
+            for (int c = 0; c < BLOCK; c++) transform_row(m, o, b, c);
 }
 
-/* Add up the workers' gradients of conv2's weight and update it, tap by tap. */
-static void update_weight2(struct cnn_model *m, float lr) {
-#pragma omp parallel for collapse(2) schedule(static) num_threads(m->team)
-    for (int pair = 0; pair < m->blocks2 * m->blocks1; pair++)
-        for (int tap = 0; tap < TAPS; tap++) {
-            const size_t size = (size_t)BLOCK * BLOCK;
-            const size_t at = ((size_t)pair * TAPS + tap) * size;
-            float *weight = m->weight[4] + at, *gradient = m->gradient[4] + at;
-            for (size_t i = 0; i < size; i++)
-                gradient[i] = m->worker[0].dweight2[at + i];
+/* The same row of conv2's gradient: from the sum over the workers. */
+static void gradient_row(struct cnn_model *m, int o, int b, int c) {
+    const size_t size = (size_t)BLOCK * BLOCK;
+    float *to = m->gradient[4] + (o * m->blocks1 + b) * TAPS * size + c * BLOCK;
+    for (int v = 0; v < BLOCK; v += VLEN) {
+        vfloat g[TAPS], du[POSITIONS];
+        for (int p = 0; p < POSITIONS; p++) {
+            const size_t at = ((o * POSITIONS + p) * m->blocks1 + b) * size +
+                              c * BLOCK + v;
+            du[p] = vload(m->worker[0].du2 + at);
             for (int t = 1; t < m->team; t++)
-                for (size_t i = 0; i < size; i++)
-                    gradient[i] += m->worker[t].dweight2[at + i];
-            for (size_t i = 0; i < size; i++) weight[i] -= lr * gradient[i];
-            flip_tap(m, pair / m->blocks1, pair % m->blocks1, tap);
+                du[p] += vload(m->worker[t].du2 + at);
         }
+        winograd_weight_back(g, du);
+        for (int t = 0; t < TAPS; t++) vstore(to + t * size + v, g[t]);
+    }
+}
+
+static void descend(struct cnn_model *m, int index, float lr) {
+    for (size_t i = 0; i < m->size[index]; i++)
+        m->weight[index][i] -= lr * m->gradient[index][i];
 }
 
 /* Parameters of the convolutions and norms -= lr * gradient. The linear layers
  * were updated where their gradients arose. */
 void cnn_update(struct cnn_model *m, float lr) {
-    update_weight2(m, lr);
-    for (int p = 0; p < 8; p++)
-        if (p != 4)
-            for (size_t i = 0; i < m->size[p]; i++)
-                m->weight[p][i] -= lr * m->gradient[p][i];
+    const int rows = m->blocks2 * m->blocks1 * BLOCK;
+#pragma omp parallel for schedule(static) num_threads(m->team)
+    for (int r = 0; r < rows; r++)
+        gradient_row(m, r / BLOCK / m->blocks1, r / BLOCK % m->blocks1,
+                     r % BLOCK);
+    for (int index = 0; index < 8; index++) descend(m, index, lr);
+    cnn_transform_weight2(m);
 }
