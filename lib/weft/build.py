@@ -174,6 +174,8 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     # Kernels are compiled for any machine and without fused multiply-adds:
     # what they compute must not depend on where they are compiled.
     plain = ["-O2", "-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", *fibers]
+    # The rewritten text comes through a pipe, which has no folder of its own.
+    plain += ["-iquote", str(source.parent)]
     return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
 
 
