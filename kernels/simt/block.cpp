@@ -1,0 +1,372 @@
+/* block.cpp -- one block on one CPU thread: promotion to fibers, the ends of
+ * threads, meetings of warps, and threads that wait for ever. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "runtime.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum {
+    SHARED_BYTES = 512 << 10, // the limits of runtime.h, and room to notice
+    SPINS_PER_YIELD = 8,      // a compare-and-swap may fail a few times
+    CHECK_EVERY = 64          // turns in vain between two looks at Ctrl-C
+};
+
+static Worker *worker_of(Block *block) { return static_cast<Worker *>(block); }
+
+/* ---- a worker's memory --------------------------------------------------------- */
+
+static char *map(size_t bytes) {
+    // Only pages that are touched take memory.
+    void *memory = mmap(0, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? 0 : (char *)memory;
+}
+
+Worker *create_worker() {
+    void *memory = 0;
+    if (posix_memalign(&memory, alignof(Worker), sizeof(Worker))) return 0;
+    Worker *worker = new (memory) Worker();
+    char *slots = map((size_t)(MAX_THREADS + 1) * SIMT_STACK);
+    worker->shared = map(SHARED_BYTES);
+    if (!slots || !worker->shared) return 0; // no launch: what leaks is virtual
+    const uintptr_t mask = SIMT_STACK - 1;
+    worker->slots = (char *)(((uintptr_t)slots + mask) & ~mask);
+    worker->identity_order = -1; // not filled yet
+    create_contexts(worker);
+    return worker;
+}
+
+/* Give the first `count` slots their guard pages. Each splits a mapping in two,
+ * and Linux allows a process 65530 mappings: past that, on a machine of more
+ * than thirty cores, the remaining slots go without. */
+static void guard(Worker *worker, int count) {
+    const long page = sysconf(_SC_PAGESIZE);
+    for (; worker->guarded < count; worker->guarded++) {
+        char *low = worker->slots + (size_t)worker->guarded * SIMT_STACK;
+        if (page > SIMT_STACK / 4 || mprotect(low, page, PROT_NONE)) {
+            worker->guarded = MAX_THREADS;
+            return;
+        }
+    }
+}
+
+/* ---- faults ---------------------------------------------------------------------- */
+
+void note_fault(Job *job, cudaError_t error, const char *format, ...) {
+    if (job->failed.exchange(true)) return;
+    job->fault.error = error;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(job->fault.text, sizeof job->fault.text, format, args);
+    va_end(args);
+}
+
+/* Leave the block for good; its threads never go on. */
+[[noreturn]] static void abandon(Worker *worker) {
+    switch_fiber(here(), &worker->main);
+    __builtin_unreachable();
+}
+
+[[noreturn]] static void abandon_interrupted(Worker *worker) {
+    note_fault(worker->job, cudaErrorLaunchTimeout, "%s: interrupted",
+               worker->job->kernel);
+    abandon(worker);
+}
+
+/* ---- the threads of a block ------------------------------------------------------ */
+
+/* Take `self`, whose thread has ended, out of all it belonged to. */
+static void finish(Worker *worker, Fiber *self) {
+    Warp *warp = self->warp;
+    warp->live &= ~(1u << self->thread.linear % WARP);
+    worker->live--;
+    self->next->prev = self->prev;
+    self->prev->next = self->next;
+    if (worker->arrived && worker->arrived == worker->live)
+        open_barrier(worker);
+    // It may have been the one that others of its warp were waiting for.
+    for (unsigned left = warp->waiting; left; left &= left - 1) {
+        const int lane = __builtin_ctz(left);
+        const unsigned group = warp->mask[lane] & warp->live;
+        if (warp->waiting >> lane & 1 && !(group & ~warp->waiting))
+            complete(warp, group | 1u << lane, warp->meeting[lane]);
+    }
+}
+
+/* Put `self` in the place of `other` in the ring. */
+static void take_place(Fiber *self, Fiber *other) {
+    const bool alone = other->next == other;
+    self->thread = other->thread;
+    self->warp = other->warp;
+    self->next = alone ? self : other->next;
+    self->prev = alone ? self : other->prev;
+    self->next->prev = self->prev->next = self;
+}
+
+/* Where every fiber begins. */
+static void fiber_main() {
+    Fiber *self = here();
+    Worker *worker = worker_of(self->block);
+    for (;;) {
+        worker->body(worker->closure);
+        if (!worker->promoted) abandon(worker); // the loop has run them all
+        finish(worker, self);
+        if (!worker->live) abandon(worker);
+        Fiber *next = self->next;
+        if (next->resume) {
+            switch_fiber(self, next);
+            __builtin_unreachable();
+        }
+        take_place(self, next); // not begun: run it right here, no switch
+    }
+}
+
+void start(Fiber *fiber) { prepare_fiber(fiber, fiber_main); }
+
+void promote(Fiber *self) {
+    Worker *worker = worker_of(self->block);
+    const int first = worker->running, threads = worker->threads;
+    guard(worker, threads);
+    worker->promoted = true;
+    worker->live = threads - first;
+    worker->arrived = 0;
+    worker->votes[worker->epoch & 1] = 0;
+    worker->vain = 0;
+    for (int i = 0; i * WARP < threads; i++) {
+        Warp *warp = &worker->warps[i];
+        warp->live = warp->waiting = warp->asking = 0;
+    }
+    Fiber *last = self;
+    for (int i = first; i < threads; i++) {
+        Fiber *fiber = i == first ? self : worker->fiber(i);
+        const Thread thread = worker->order[i];
+        fiber->thread = thread;
+        fiber->block = worker;
+        fiber->warp = &worker->warps[thread.linear / WARP];
+        fiber->warp->live |= 1u << thread.linear % WARP;
+        if (i != first) fiber->resume = 0;
+        fiber->prev = last;
+        last->next = fiber;
+        last = fiber;
+    }
+    last->next = self;
+    self->prev = last;
+}
+
+/* ---- waiting ------------------------------------------------------------------------ */
+
+void complete(Warp *warp, unsigned group, Meeting meeting) {
+    unsigned ballot = 0;
+    if (meeting == BALLOT)
+        for (unsigned left = group; left; left &= left - 1) {
+            const int lane = __builtin_ctz(left);
+            ballot |= (unsigned)(warp->in[lane] & 1) << lane;
+        }
+    for (unsigned left = group; left; left &= left - 1) {
+        const int lane = __builtin_ctz(left), from = warp->source[lane];
+        // A lane that is not here offers nothing: keep one's own value.
+        const bool there = group >> from & 1;
+        warp->out[lane] =
+            meeting == BALLOT ? ballot : warp->in[there ? from : lane];
+    }
+    warp->waiting &= ~group;
+    worker_of(here()->block)->meetings++;
+}
+
+/* A number that changes whenever a thread of the block can go on. */
+static uint64_t progress(const Worker *worker) {
+    return (uint64_t)worker->epoch << 32 ^ (uint64_t)worker->meetings << 11 ^
+           (uint64_t)worker->live;
+}
+
+void in_vain(Fiber *self) {
+    Worker *worker = worker_of(self->block);
+    if (worker->seen != progress(worker)) {
+        worker->seen = progress(worker);
+        worker->vain = 0;
+    }
+    if (++worker->vain % CHECK_EVERY == 0 && interrupt_seen.load())
+        abandon_interrupted(worker);
+    // Two rounds in which everybody waits and nothing changes: nothing will.
+    if (worker->vain < 2u * worker->live + 2) return;
+    note_fault(worker->job, cudaErrorLaunchTimeout,
+               "%s: deadlock in block (%u,%u,%u): of %d threads left, %d wait "
+               "at a barrier and the others for lanes that do not come",
+               worker->job->kernel, worker->index.x, worker->index.y,
+               worker->index.z, worker->live, worker->arrived);
+    abandon(worker);
+}
+
+void spin(Fiber *self) {
+    Worker *worker = worker_of(self->block);
+    if (++worker->spins % SPINS_PER_YIELD) return;
+    if (interrupt_seen.load(std::memory_order_relaxed))
+        abandon_interrupted(worker);
+    if (worker->spins % (SPINS_PER_YIELD * CHECK_EVERY) == 0)
+        sched_yield(); // what it waits for may be another worker's to do
+    if (!worker->promoted) promote(self);
+    worker->vain = 0; // not asleep: this thread may end the wait of others
+    if (self->next != self) pass(self);
+}
+
+unsigned active_lanes(Fiber *self) {
+    // Those lanes of the warp are together that come to this very call before
+    // they wait for anything else: after one round of the ring they are here.
+    Warp *warp = self->warp;
+    const unsigned lane = self->thread.linear % WARP, bit = 1u << lane;
+    const uint64_t site = (uint64_t)__builtin_return_address(0);
+    warp->in[lane] = site;
+    warp->asking |= bit;
+    if (self->next != self) pass(self);
+    if (!(warp->asking & bit)) return (unsigned)warp->out[lane];
+    unsigned group = 0;
+    for (unsigned left = warp->asking; left; left &= left - 1) {
+        const unsigned other = __builtin_ctz(left);
+        if (warp->in[other] == site) group |= 1u << other;
+    }
+    for (unsigned left = group; left; left &= left - 1)
+        warp->out[__builtin_ctz(left)] = group;
+    warp->asking &= ~group;
+    return group;
+}
+
+/* ---- shared memory ---------------------------------------------------------------- */
+
+unsigned place_shared(Block *block, SharedSite *site, size_t size,
+                      size_t align) {
+    static std::atomic_flag busy = ATOMIC_FLAG_INIT;
+    Worker *worker = worker_of(block);
+    Job *job = worker->job;
+    while (busy.test_and_set(std::memory_order_acquire)) sched_yield();
+    if (site->launch != job->number) { // nobody was faster
+        align = align < 16 ? 16 : align;
+        unsigned offset = (job->shared_used + align - 1) / align * align;
+        site->offset = offset;
+        job->shared_used = offset + (unsigned)size;
+        __atomic_store_n(&site->launch, job->number, __ATOMIC_RELEASE);
+    }
+    busy.clear(std::memory_order_release);
+    const size_t used = job->shared_used - job->dynamic_shared;
+    if (used > STATIC_SHARED + 128) {
+        note_fault(job, cudaErrorLaunchOutOfResources,
+                   "%s: %zu bytes of static __shared__ arrays, at most %d",
+                   job->kernel, used, STATIC_SHARED);
+        abandon(worker);
+    }
+    return site->offset;
+}
+
+/* ---- running blocks ---------------------------------------------------------------- */
+
+static uint64_t random_next(uint64_t *state) {
+    // splitmix64 (Steele, Lea, Flood 2014): any seed will do
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Fill identity[]: the threads of a block in forward or reverse order. */
+static void fill_identity(Worker *worker, dim3 dim, int order) {
+    const unsigned threads = dim.x * dim.y * dim.z;
+    for (unsigned i = 0; i < threads; i++) {
+        Thread *thread =
+            &worker->identity[order == SIMT_REVERSE ? threads - 1 - i : i];
+        thread->linear = i;
+        thread->index = {i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y};
+    }
+    worker->identity_dim = dim;
+    worker->identity_order = order;
+}
+
+static void shuffle(Worker *worker, uint64_t seed) {
+    const int threads = worker->threads;
+    memcpy(worker->turns, worker->identity, threads * sizeof(Thread));
+    for (int i = threads - 1; i > 0; i--) {
+        const int j = (int)(random_next(&seed) % (uint64_t)(i + 1));
+        const Thread thread = worker->turns[i];
+        worker->turns[i] = worker->turns[j];
+        worker->turns[j] = thread;
+    }
+}
+
+/* The block that is run as number `k`. */
+static uint64_t block_at(const Job *job, uint64_t k) {
+    if (job->order == SIMT_FORWARD) return k;
+    if (job->order == SIMT_REVERSE) return job->blocks - 1 - k;
+    // Multiplying by a prime that does not divide their number permutes them.
+    const uint64_t primes[] = {2654435761u, 2147483647u, 1000000007u};
+    int i = 0;
+    while (i < 2 && job->blocks % primes[i] == 0) i++;
+    return (uint64_t)(((unsigned __int128)k * primes[i] + (unsigned)job->order) %
+                      job->blocks);
+}
+
+static void run_block(Worker *worker, const Job *job, uint64_t k) {
+    const uint64_t at = block_at(job, k);
+    const uint64_t row = at / job->grid.x;
+    worker->index = {(unsigned)(at % job->grid.x),
+                     (unsigned)(row % job->grid.y),
+                     (unsigned)(row / job->grid.y)};
+    worker->order = worker->identity;
+    if (job->order >= SIMT_SHUFFLED) {
+        shuffle(worker, at * 1000003 + (uint64_t)job->order);
+        worker->order = worker->turns;
+    }
+    worker->promoted = false;
+    worker->running = 0;
+    Fiber *first = worker->fiber(0);
+    first->thread = worker->order[0];
+    first->block = worker;
+    start(first);
+    switch_fiber(&worker->main, first);
+}
+
+static void begin_job(Worker *worker, Job *job) {
+    const dim3 dim = job->block, had = worker->identity_dim;
+    const int order = job->order == SIMT_REVERSE ? SIMT_REVERSE : SIMT_FORWARD;
+    worker->job = job;
+    worker->block_dim = dim;
+    worker->grid_dim = job->grid;
+    worker->threads = (int)(dim.x * dim.y * dim.z);
+    worker->launch = job->number;
+    worker->body = job->body;
+    worker->closure = job->closure;
+    if (!worker->guarded) guard(worker, 1);
+    if (dim.x != had.x || dim.y != had.y || dim.z != had.z ||
+        order != worker->identity_order)
+        fill_identity(worker, dim, order);
+}
+
+void run_blocks(Worker *worker, Job *job) {
+    begin_job(worker, job);
+    for (;;) {
+        uint64_t k = job->next.fetch_add(job->chunk);
+        uint64_t end = k + job->chunk;
+        if (end > job->blocks) end = job->blocks;
+        for (; k < end; k++) {
+            if (interrupt_seen.load(std::memory_order_relaxed))
+                note_fault(job, cudaErrorLaunchTimeout, "%s: interrupted",
+                           job->kernel);
+            if (job->failed.load(std::memory_order_relaxed)) return;
+            run_block(worker, job, k);
+        }
+        if (end == job->blocks) return;
+    }
+}
+
+} // namespace
+} // namespace simt

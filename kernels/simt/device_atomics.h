@@ -1,0 +1,133 @@
+/* device_atomics.h -- atomics on global and shared memory, for the types that
+ * CUDA has them for. Each returns the old value. Blocks run on several CPU
+ * threads at once, so they are real atomics; relaxed, as in CUDA. */
+#ifndef SIMT_DEVICE_ATOMICS_H
+#define SIMT_DEVICE_ATOMICS_H
+#include "engine.h"
+
+namespace simt {
+
+/* Note an atomic that changed nothing: a thread that spins must let the others
+ * of its block run, or it would wait for ever. */
+SIMT_INLINE void fruitless() { spin(here()); }
+
+template <class T> struct Bits; /* the integer that holds a T */
+template <> struct Bits<float> {
+    typedef uint32_t type;
+};
+template <> struct Bits<double> {
+    typedef uint64_t type;
+};
+
+template <class T> SIMT_INLINE T add_float(T *address, T value) {
+    typedef typename Bits<T>::type U;
+    U *bits = (U *)address, seen = __atomic_load_n(bits, __ATOMIC_RELAXED), next;
+    T old, sum;
+    do {
+        memcpy(&old, &seen, sizeof old);
+        sum = old + value;
+        memcpy(&next, &sum, sizeof sum);
+    } while (!__atomic_compare_exchange_n(bits, &seen, next, true,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return old;
+}
+
+/* Replace *address by next(old). */
+template <class T, class Next> SIMT_INLINE T update(T *address, Next next) {
+    T old = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(address, &old, next(old), true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
+
+/* Adding 0 and the like is how one reads a flag that others set. */
+template <class T> SIMT_INLINE T added(T old, bool nothing) {
+    if (SIMT_UNLIKELY(nothing)) fruitless();
+    return old;
+}
+
+} // namespace simt
+
+#define SIMT_ATOMICS(T)                                                        \
+    SIMT_INLINE T atomicAdd(T *address, T value) {                             \
+        T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);          \
+        return simt::added(old, value == 0);                                   \
+    }                                                                          \
+    SIMT_INLINE T atomicAnd(T *address, T value) {                             \
+        T old = __atomic_fetch_and(address, value, __ATOMIC_RELAXED);          \
+        return simt::added(old, value == (T)-1);                               \
+    }                                                                          \
+    SIMT_INLINE T atomicOr(T *address, T value) {                              \
+        T old = __atomic_fetch_or(address, value, __ATOMIC_RELAXED);           \
+        return simt::added(old, value == 0);                                   \
+    }                                                                          \
+    SIMT_INLINE T atomicXor(T *address, T value) {                             \
+        T old = __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);          \
+        return simt::added(old, value == 0);                                   \
+    }                                                                          \
+    SIMT_INLINE T atomicExch(T *address, T value) {                            \
+        T old = __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);         \
+        return simt::added(old, old == value);                                 \
+    }                                                                          \
+    SIMT_INLINE T atomicCAS(T *address, T compare, T value) {                  \
+        T old = compare;                                                       \
+        bool done = __atomic_compare_exchange_n(                               \
+            address, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
+        return simt::added(old, !done);                                        \
+    }
+
+#define SIMT_MIN_MAX(T)                                                        \
+    SIMT_INLINE T atomicMin(T *address, T value) {                             \
+        return simt::update(address,                                           \
+                            [=](T old) { return old < value ? old : value; }); \
+    }                                                                          \
+    SIMT_INLINE T atomicMax(T *address, T value) {                             \
+        return simt::update(address,                                           \
+                            [=](T old) { return old > value ? old : value; }); \
+    }
+
+SIMT_ATOMICS(int)
+SIMT_ATOMICS(unsigned)
+SIMT_ATOMICS(unsigned long long)
+SIMT_MIN_MAX(int)
+SIMT_MIN_MAX(unsigned)
+SIMT_MIN_MAX(unsigned long long)
+SIMT_MIN_MAX(long long)
+#undef SIMT_ATOMICS
+#undef SIMT_MIN_MAX
+
+SIMT_INLINE float atomicAdd(float *address, float value) {
+    return simt::add_float(address, value);
+}
+SIMT_INLINE double atomicAdd(double *address, double value) {
+    return simt::add_float(address, value);
+}
+SIMT_INLINE int atomicSub(int *address, int value) {
+    return simt::added(__atomic_fetch_sub(address, value, __ATOMIC_RELAXED),
+                       value == 0);
+}
+SIMT_INLINE unsigned atomicSub(unsigned *address, unsigned value) {
+    return simt::added(__atomic_fetch_sub(address, value, __ATOMIC_RELAXED),
+                       value == 0);
+}
+SIMT_INLINE float atomicExch(float *address, float value) {
+    int bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = atomicExch((int *)address, bits);
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+/* Count up to `limit` and start over at 0; count down from it likewise. */
+SIMT_INLINE unsigned atomicInc(unsigned *address, unsigned limit) {
+    return simt::update(
+        address, [=](unsigned old) { return old >= limit ? 0 : old + 1; });
+}
+SIMT_INLINE unsigned atomicDec(unsigned *address, unsigned limit) {
+    return simt::update(address, [=](unsigned old) {
+        return old == 0 || old > limit ? limit : old - 1;
+    });
+}
+
+#endif

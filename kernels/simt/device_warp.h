@@ -1,0 +1,86 @@
+/* device_warp.h -- what the 32 lanes of a warp do together: shuffles, votes.
+ *
+ * `mask` names the lanes that take part; lanes whose threads have ended are
+ * not waited for. The rules about sources out of range are those of the PTX
+ * instruction shfl.sync: such a lane keeps its own value. */
+#ifndef SIMT_DEVICE_WARP_H
+#define SIMT_DEVICE_WARP_H
+#include "engine.h"
+
+namespace simt {
+
+SIMT_INLINE unsigned lane() { return here()->thread.linear % WARP; }
+
+template <class T>
+SIMT_INLINE T shuffle(unsigned mask, T value, unsigned source) {
+    static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = meet(mask, SHUFFLE, bits, source);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The last lane of this lane's segment of `width` lanes. */
+SIMT_INLINE unsigned last_lane(int width) {
+    return lane() | ((unsigned)width - 1);
+}
+
+} // namespace simt
+
+/* The value of lane `source`, counted within the segment of `width` lanes. */
+template <class T>
+SIMT_INLINE T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+    const unsigned inside = (unsigned)width - 1;
+    return simt::shuffle(mask, value,
+                         (simt::lane() & ~inside) | (source & inside));
+}
+
+/* The value of the lane `delta` below. */
+template <class T>
+SIMT_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta,
+                             int width = 32) {
+    const unsigned lane = simt::lane();
+    const bool in = (lane & ((unsigned)width - 1)) >= delta;
+    return simt::shuffle(mask, value, in ? lane - delta : lane);
+}
+
+/* The value of the lane `delta` above. */
+template <class T>
+SIMT_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta,
+                               int width = 32) {
+    const unsigned lane = simt::lane();
+    const bool in = delta < 32 && lane + delta <= simt::last_lane(width);
+    return simt::shuffle(mask, value, in ? lane + delta : lane);
+}
+
+/* The value of the lane whose number differs in the bits of `flip`. */
+template <class T>
+SIMT_INLINE T __shfl_xor_sync(unsigned mask, T value, int flip,
+                              int width = 32) {
+    const unsigned lane = simt::lane(), source = lane ^ (unsigned)flip;
+    const bool in = source <= simt::last_lane(width);
+    return simt::shuffle(mask, value, in ? source : lane);
+}
+
+/* Bit i is set if lane i takes part and its predicate is not 0. */
+SIMT_INLINE unsigned __ballot_sync(unsigned mask, int predicate) {
+    return (unsigned)simt::meet(mask, simt::BALLOT, predicate != 0, 0);
+}
+SIMT_INLINE int __any_sync(unsigned mask, int predicate) {
+    return __ballot_sync(mask, predicate) != 0;
+}
+SIMT_INLINE int __all_sync(unsigned mask, int predicate) {
+    return __ballot_sync(mask, !predicate) == 0;
+}
+
+SIMT_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
+    simt::meet(mask, simt::SYNC, 0, simt::lane());
+}
+
+/* The lanes that are at this very call together. */
+SIMT_INLINE unsigned __activemask() {
+    return simt::active_lanes(simt::promoted());
+}
+
+#endif

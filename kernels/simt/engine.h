@@ -1,0 +1,222 @@
+/* engine.h -- how a block of CUDA threads runs on one CPU thread.
+ *
+ * A block begins as a plain loop: one fiber calls the kernel for thread 0, 1,
+ * 2, ... to its end, at about 2 ns per thread. The first thread that meets a
+ * barrier, a warp primitive or a spin promotes the block: it keeps the fiber
+ * it runs on, and every thread after it gets one of its own. (Those before it
+ * have finished, and finished threads leave the barrier, as on a GPU.) From
+ * then on the unfinished threads form a ring, and waiting means passing the
+ * CPU to the next one in the ring.
+ *
+ * Launches call into the runtime once; what happens per thread and per barrier
+ * is inlined into the kernel from here. */
+#ifndef SIMT_ENGINE_H
+#define SIMT_ENGINE_H
+#include "fiber.h"
+
+typedef struct CUstream_st *cudaStream_t;
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum { MAX_THREADS = 1024, WARP = 32 };
+
+/* How the lanes of a warp meet: see meet(). */
+enum Meeting : unsigned char { SYNC, SHUFFLE, BALLOT };
+
+/* Lane i offers in[i] and receives out[i] when those it waits for are there. */
+struct Warp {
+    unsigned live;    /* lanes whose threads have not finished */
+    unsigned waiting; /* lanes that wait in meet() */
+    unsigned asking;  /* lanes that wait in __activemask() */
+    unsigned mask[WARP];
+    Meeting meeting[WARP];
+    unsigned char source[WARP];
+    uint64_t in[WARP], out[WARP];
+};
+
+/* What the threads of the running block share; a worker has one. */
+struct Block {
+    uint3 index;
+    dim3 block_dim, grid_dim;
+    bool promoted;
+    int threads, running;  /* in the direct loop: how many, which one */
+    const Thread *order;   /* the threads in the order of their turns */
+    int live, arrived;     /* unfinished threads; those at the barrier */
+    unsigned epoch;        /* barriers passed by this block */
+    int votes[2];          /* of __syncthreads_count() in odd, even epochs */
+    char *shared;          /* dynamic shared memory, then the static arrays */
+    unsigned launch;       /* the launch's number, never 0 */
+    void (*body)(void *);
+    void *closure;
+};
+
+/* A __global__ function: one object of its own in each. */
+struct Kernel {
+    const char *name;
+    int max_dynamic_shared; /* cudaFuncSetAttribute()'s; 0: the default */
+};
+
+/* Where a static __shared__ declaration lies, valid for one launch. */
+struct SharedSite {
+    unsigned launch, offset;
+};
+
+/* What stood between <<< and >>>. It lies on a stack of its thread's until the
+ * kernel that is called next takes it, so that the call itself is an ordinary
+ * one: arguments are evaluated once and converted to the parameters' types. */
+struct Launch {
+    dim3 grid, block;
+    size_t shared;
+    Launch *outer;
+    bool taken;
+    Launch(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = 0);
+    Launch(const Launch &) = delete;
+    ~Launch();
+};
+
+#pragma GCC visibility push(default)
+void launch_push(Launch *launch);
+void launch_pop(Launch *launch);
+/* True if only the kernel's identity was asked for: it returns at once. */
+bool asked(Kernel *kernel);
+/* Run body(closure) for every thread of the launch on top of the stack. */
+void run(Kernel *kernel, void (*body)(void *), void *closure);
+
+void promote(Fiber *self);
+void start(Fiber *fiber);
+void complete(Warp *warp, unsigned group, Meeting meeting);
+/* Called each time a waiting thread got its turn in vain. */
+void in_vain(Fiber *self);
+/* The same for one that spins; it may go on by itself. */
+void spin(Fiber *self);
+unsigned active_lanes(Fiber *self);
+unsigned place_shared(Block *block, SharedSite *site, size_t size,
+                      size_t align);
+#pragma GCC visibility pop
+
+inline Launch::Launch(dim3 grid, dim3 block, size_t shared, cudaStream_t)
+    : grid(grid), block(block), shared(shared), outer(0), taken(false) {
+    launch_push(this);
+}
+inline Launch::~Launch() { launch_pop(this); }
+
+/* ---- running threads -------------------------------------------------------- */
+
+/* Run one thread on a fiber of its own, or all of them in a loop. */
+template <class Body> void run_threads(void *closure) {
+    const Body &body = *(const Body *)closure;
+    Fiber *self = here();
+    Block *block = self->block;
+    for (;;) {
+        Body mine = body; // parameters are the thread's own: it may change them
+        mine();
+        // Promoted on the way, or long before: the others are not ours to run.
+        if (block->promoted || ++block->running == block->threads) return;
+        self->thread = block->order[block->running];
+    }
+}
+
+/* What a kernel's body is wrapped in: see rewrite.py. */
+template <class Body> SIMT_INLINE void launch(Kernel *kernel, Body body) {
+    run(kernel, run_threads<Body>, &body);
+}
+
+/* Let the next thread in the ring run; returns when our turn comes again. */
+SIMT_INLINE void pass(Fiber *self) {
+    Fiber *next = self->next;
+    if (SIMT_UNLIKELY(!next->resume)) start(next);
+    switch_fiber(self, next);
+}
+
+/* The running thread, with its block promoted so that it may wait. */
+SIMT_INLINE Fiber *promoted() {
+    Fiber *self = here();
+    if (SIMT_UNLIKELY(!self->block->promoted)) promote(self);
+    return self;
+}
+
+/* ---- meeting ------------------------------------------------------------------ */
+
+SIMT_INLINE void open_barrier(Block *block) {
+    block->arrived = 0;
+    block->epoch++;
+    block->votes[block->epoch & 1] = 0; // read by all, or they were not here
+}
+
+/* __syncthreads(). Returns the sum of the threads' votes. */
+SIMT_INLINE int barrier(int vote = 0) {
+    Fiber *self = promoted();
+    Block *block = self->block;
+    const unsigned epoch = block->epoch;
+    block->votes[epoch & 1] += vote;
+    if (++block->arrived == block->live) {
+        open_barrier(block);
+    } else {
+        for (;;) {
+            pass(self);
+            if (block->epoch != epoch) break;
+            in_vain(self);
+        }
+    }
+    return block->votes[epoch & 1];
+}
+
+/* Wait for the lanes of `mask` that have not finished, offering `value` and
+ * asking for what lane `source` offers (SHUFFLE) or for everybody's lowest
+ * bits (BALLOT). The last to arrive computes the answers of all: thus nobody
+ * can overwrite what a slower lane has yet to read. */
+SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
+                          unsigned source) {
+    Fiber *self = promoted();
+    Warp *warp = self->warp;
+    const unsigned lane = self->thread.linear % WARP;
+    warp->in[lane] = value;
+    warp->source[lane] = source;
+    warp->mask[lane] = mask;
+    warp->meeting[lane] = meeting;
+    warp->waiting |= 1u << lane;
+    if (!(mask & warp->live & ~warp->waiting)) {
+        complete(warp, (mask & warp->live) | 1u << lane, meeting);
+    } else {
+        for (;;) {
+            pass(self);
+            if (!(warp->waiting >> lane & 1)) break;
+            in_vain(self);
+        }
+    }
+    return warp->out[lane];
+}
+
+/* ---- shared memory -------------------------------------------------------------- */
+
+/* The arrays of one __shared__ declaration, as members of T. */
+template <class T> SIMT_INLINE T &shared(SharedSite *site) {
+    static_assert(sizeof(T) <= 48 << 10,
+                  "more than 48 KB of static __shared__ memory: use extern "
+                  "__shared__ and cudaFuncSetAttribute()");
+    static_assert(__has_trivial_constructor(T),
+                  "__shared__ variables cannot be initialised");
+    Block *block = here()->block;
+    unsigned offset;
+    if (__atomic_load_n(&site->launch, __ATOMIC_ACQUIRE) == block->launch)
+        offset = site->offset;
+    else
+        offset = place_shared(block, site, sizeof(T), alignof(T));
+    return *(T *)(block->shared + offset);
+}
+
+SIMT_INLINE void *dynamic_shared() { return here()->block->shared; }
+
+/* `extern __shared__ T name[]` outside a function. */
+template <class T> struct DynamicShared {
+    operator T *() const { return (T *)dynamic_shared(); }
+};
+
+} // namespace
+} // namespace simt
+#endif

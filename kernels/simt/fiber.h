@@ -1,0 +1,68 @@
+/* fiber.h -- one CUDA thread as a fiber, and how to find and switch fibers.
+ *
+ * Each fiber has a slot of SIMT_STACK bytes, aligned to its own size:
+ *
+ *     low                                                             high
+ *     | guard page | ... stack grows down ... | Fiber | unused: < 4 KB |
+ *
+ * So a thread finds its Fiber by rounding the stack pointer: no thread-local
+ * variable, no register, and the compiler may keep the address as a constant.
+ * The guard page turns an overflow into a fault instead of a neighbour's wrong
+ * result. A Fiber fills one cache line, and the lines of neighbouring slots
+ * fall into different cache sets (the unused bytes): without that, 256
+ * suspended threads would fight for the same eight ways of the L1 cache. */
+#ifndef SIMT_FIBER_H
+#define SIMT_FIBER_H
+#include "vector_types.h"
+
+enum { SIMT_STACK = 64 << 10, SIMT_PAGE = 4 << 10 };
+
+#define SIMT_INLINE static inline __attribute__((always_inline))
+#define SIMT_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+#if !defined(__x86_64__) && !defined(SIMT_UCONTEXT)
+#define SIMT_UCONTEXT
+#endif
+
+namespace simt {
+// Kernels and runtime must agree on the switch: were they built differently,
+// the names would not match and the library would not link.
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+struct Block;
+struct Warp;
+
+/* Who a thread is: threadIdx, and the same counted in one dimension. */
+struct Thread {
+    uint3 index;
+    unsigned linear;
+};
+
+struct alignas(64) Fiber {
+    Thread thread;
+    Block *block;
+    Warp *warp;
+    Fiber *next, *prev; /* the ring of the block's unfinished threads */
+    void *resume;       /* where to go on (switch's business); NULL: at the start */
+};
+
+/* The Fiber in the slot that holds `address`. */
+SIMT_INLINE Fiber *fiber_at(uintptr_t address) {
+    uintptr_t slot = address & ~(uintptr_t)(SIMT_STACK - 1);
+    uintptr_t line = slot / SIMT_STACK % (SIMT_PAGE / 64);
+    return (Fiber *)(slot + SIMT_STACK - SIMT_PAGE + line * 64);
+}
+
+} // namespace
+} // namespace simt
+
+#ifdef SIMT_UCONTEXT
+#include "fiber_ucontext.h"
+#else
+#include "fiber_x86.h"
+#endif
+#endif

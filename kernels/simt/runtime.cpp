@@ -1,0 +1,253 @@
+/* runtime.cpp -- launches: their checks, and the workers that run them. */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "runtime.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum { MAX_WORKERS = 1024, CHUNKS_PER_WORKER = 16 };
+
+/* The workers of this process. Worker 0 is whichever thread launches; the
+ * others are threads that sleep between launches. */
+struct Pool {
+    std::mutex launching; /* held from the start of a launch to its end */
+    std::mutex lock;      /* guards what follows */
+    std::condition_variable wake, done;
+    Job *job = 0;
+    int seats = 0, busy = 0; /* workers that may still join; that have */
+    int threads = 0;
+    Worker *own = 0; /* of whoever launches */
+};
+
+static Pool *pool; // never destroyed: its threads outlive the destructors
+static std::atomic<int> wanted_threads, order_of_turns;
+static unsigned launches;
+static thread_local Launch *pending;
+static thread_local bool launching;
+static thread_local Kernel **asking;
+static thread_local char last_fault[sizeof(Fault::text)];
+
+/* ---- what stood between <<< and >>> ---------------------------------------------- */
+
+void launch_push(Launch *launch) {
+    launch->outer = pending;
+    pending = launch;
+}
+
+void launch_pop(Launch *launch) {
+    pending = launch->outer;
+    if (!launch->taken) set_error(cudaErrorInvalidDeviceFunction);
+}
+
+bool asked(Kernel *kernel) {
+    if (!asking) return false;
+    *asking = kernel;
+    return true;
+}
+
+Kernel *kernel_of(const void *function) {
+    // Every kernel begins with asked(), before it touches its parameters, so
+    // it may be called without any.
+    Kernel *kernel = 0;
+    asking = &kernel;
+    if (function) ((void (*)())(uintptr_t)function)();
+    asking = 0;
+    return kernel;
+}
+
+/* ---- workers ------------------------------------------------------------------------ */
+
+static void sleep_and_work(Pool *mine, Worker *worker) {
+    std::unique_lock<std::mutex> guard(mine->lock);
+    for (;;) {
+        mine->wake.wait(guard, [&] { return mine->job && mine->seats > 0; });
+        mine->seats--;
+        mine->busy++;
+        Job *job = mine->job;
+        guard.unlock();
+        run_blocks(worker, job);
+        guard.lock();
+        if (--mine->busy == 0) mine->done.notify_one();
+    }
+}
+
+/* Start one more worker; false if the system refuses. */
+static bool add_thread() {
+    Worker *worker = create_worker();
+    if (!worker) return false;
+    // Signals are for the program's own threads; faults stay where they arise.
+    sigset_t all, before;
+    sigfillset(&all);
+    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+        sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = true;
+    try {
+        std::thread(sleep_and_work, pool, worker).detach();
+        pool->threads++;
+    } catch (const std::exception &) {
+        started = false;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+    return started;
+}
+
+static void after_fork() {
+    // The child has only the thread that forked: start afresh, lazily. The old
+    // pool is left alone, since its locks may be held by threads that are gone.
+    pool = new Pool;
+    forget_watches();
+}
+
+static void create_pool() {
+    pool = new Pool;
+    pthread_atfork(0, 0, after_fork);
+}
+
+static Pool *the_pool() {
+    static std::once_flag once;
+    std::call_once(once, create_pool);
+    return pool;
+}
+
+/* Run `job` on this thread and up to `workers` - 1 others. */
+static void run_job(Job *job, int workers) {
+    while (pool->threads < workers - 1 && add_thread()) {
+    }
+    const int helpers =
+        pool->threads < workers - 1 ? pool->threads : workers - 1;
+    if (helpers > 0) {
+        std::lock_guard<std::mutex> guard(pool->lock);
+        pool->job = job;
+        pool->seats = helpers;
+        for (int i = 0; i < helpers; i++) pool->wake.notify_one();
+    }
+    run_blocks(pool->own, job);
+    if (helpers > 0) {
+        // Who has not woken up by now is not waited for.
+        std::unique_lock<std::mutex> guard(pool->lock);
+        pool->job = 0;
+        pool->done.wait(guard, [] { return pool->busy == 0; });
+    }
+}
+
+/* ---- launches ----------------------------------------------------------------------- */
+
+static bool within(dim3 dim, unsigned x, unsigned y, unsigned z) {
+    return dim.x >= 1 && dim.y >= 1 && dim.z >= 1 && dim.x <= x && dim.y <= y &&
+           dim.z <= z;
+}
+
+/* What a GPU says to such a launch before it begins. */
+static cudaError_t check(const Kernel *kernel, const Launch *launch) {
+    const dim3 block = launch->block;
+    const size_t most = kernel->max_dynamic_shared ? kernel->max_dynamic_shared
+                                                   : (int)STATIC_SHARED;
+    if (!within(launch->grid, 0x7fffffff, 65535, 65535) ||
+        !within(block, MAX_THREADS, MAX_THREADS, 64) ||
+        (uint64_t)block.x * block.y * block.z > MAX_THREADS)
+        return cudaErrorInvalidConfiguration;
+    if (launch->shared > most) return cudaErrorInvalidValue;
+    return cudaSuccess;
+}
+
+static void refuse(const Kernel *kernel, const Launch *launch, cudaError_t e) {
+    const dim3 g = launch->grid, b = launch->block;
+    snprintf(last_fault, sizeof last_fault,
+             "%s<<<(%u,%u,%u), (%u,%u,%u), %zu>>>: %s", kernel->name, g.x, g.y,
+             g.z, b.x, b.y, b.z, launch->shared, cudaGetErrorString(e));
+    set_error(e);
+}
+
+/* As many workers as there is work for: waking one takes some 10 us. */
+static int workers_for(const Job *job) {
+    const uint64_t threads =
+        job->blocks * (job->block.x * job->block.y * job->block.z);
+    const uint64_t most = threads < 4096 ? 1 : job->blocks;
+    const uint64_t wanted = (uint64_t)simt_threads();
+    return (int)(wanted < most ? wanted : most);
+}
+
+static void fill(Job *job, const Kernel *kernel, const Launch *launch) {
+    job->grid = launch->grid;
+    job->block = launch->block;
+    job->dynamic_shared = launch->shared;
+    job->kernel = kernel->name;
+    job->order = order_of_turns;
+    job->blocks = (uint64_t)job->grid.x * job->grid.y * job->grid.z;
+    job->number = ++launches ? launches : ++launches; // 0 is no launch
+    job->shared_used = (unsigned)(launch->shared + 127) / 128 * 128;
+}
+
+void run(Kernel *kernel, void (*body)(void *), void *closure) {
+    Launch *launch = pending;
+    if (!launch || launch->taken || launching) {
+        // A kernel called like a function, or launched by another kernel.
+        if (launch) launch->taken = true;
+        snprintf(last_fault, sizeof last_fault,
+                 "%s: not launched by the host with <<<...>>>", kernel->name);
+        set_error(cudaErrorNotSupported);
+        return;
+    }
+    launch->taken = true;
+    if (cudaError_t error = check(kernel, launch))
+        return refuse(kernel, launch, error);
+    std::lock_guard<std::mutex> guard(the_pool()->launching);
+    if (!pool->own && !(pool->own = create_worker()))
+        return refuse(kernel, launch, cudaErrorMemoryAllocation);
+    static Job job; // one at a time, and no constructor per launch
+    fill(&job, kernel, launch);
+    job.body = body;
+    job.closure = closure;
+    job.next = 0;
+    job.failed = false;
+    const int workers = workers_for(&job);
+    const uint64_t chunk = job.blocks / (workers * CHUNKS_PER_WORKER);
+    job.chunk = chunk < 1 ? 1 : chunk > 256 ? 256 : chunk;
+    launching = true;
+    simt_watch_begin();
+    run_job(&job, workers);
+    simt_watch_end();
+    launching = false;
+    if (!job.failed) return;
+    memcpy(last_fault, job.fault.text, sizeof last_fault);
+    set_error(job.fault.error);
+}
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+extern "C" void simt_set_threads(int n) {
+    wanted_threads = n < 0 ? 0 : n > MAX_WORKERS ? (int)MAX_WORKERS : n;
+}
+
+extern "C" int simt_threads(void) {
+    if (wanted_threads > 0) return wanted_threads;
+#ifdef __linux__
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+        return CPU_COUNT(&cores);
+#endif
+    const int cores_here = (int)std::thread::hardware_concurrency();
+    return cores_here > 0 ? cores_here : 1;
+}
+
+extern "C" void simt_set_order(int order) {
+    order_of_turns = order < 0 ? (int)SIMT_FORWARD : order;
+}
+
+extern "C" const char *simt_last_fault(void) { return last_fault; }
