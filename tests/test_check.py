@@ -6,7 +6,8 @@ import pytest
 import torch
 from conftest import TARGETS, ZOO, zoo_library
 
-from weft import build, cases, check, native
+from weft import build, cases, native
+from weft.check import ORDERS, Mismatch, check, check_rung, compare, run_case
 
 RUNGS = [
     (op, rung.name, target)
@@ -19,7 +20,7 @@ RUNGS = [
 
 @pytest.mark.parametrize(("op", "rung", "target"), RUNGS)
 def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
-    (verdict,) = check.check(op, rung, target)
+    (verdict,) = check(op, rung, target)
     assert verdict.runs >= len(list(cases.cases(op)))
     assert 0 <= verdict.worst <= 1
 
@@ -47,35 +48,35 @@ def test_the_zoo_of_wrong_kernels_is_refused(op, animal, target):
     lib = zoo_library(op, target)
     rung = lib.rung(animal)
     if animal == "right":  # proves that the others are refused for their fault
-        assert check.check_rung(lib, rung).worst <= 1
+        assert check_rung(lib, rung).worst <= 1
     else:
-        with pytest.raises(check.Mismatch, match=rf"{op} '{animal}' on {target}"):
-            check.check_rung(lib, rung)
+        with pytest.raises(Mismatch, match=rf"{op} '{animal}' on {target}"):
+            check_rung(lib, rung)
 
 
 def test_the_message_names_the_element_and_the_numbers(target):
     lib = zoo_library("matmul", target)
-    with pytest.raises(check.Mismatch, match=r"c\[0, 0\] is 0, want -?\d.*within"):
-        check.check_rung(lib, lib.rung("all_zeros"))
+    with pytest.raises(Mismatch, match=r"c\[0, 0\] is 0, want -?\d.*within"):
+        check_rung(lib, lib.rung("all_zeros"))
 
 
 def test_a_write_past_the_end_is_reported_with_its_distance(target):
     lib = zoo_library("matmul", target)
-    with pytest.raises(check.Mismatch, match=r"c\[\d+\] was written: .*past its end"):
-        check.check_rung(lib, lib.rung("missing_guard"))
+    with pytest.raises(Mismatch, match=r"c\[\d+\] was written: .*past its end"):
+        check_rung(lib, lib.rung("missing_guard"))
 
 
 def test_an_overwritten_input_is_reported(target):
     lib = zoo_library("matmul", target)
-    with pytest.raises(check.Mismatch, match=r"input a was overwritten at element"):
-        check.check_rung(lib, lib.rung("input_overwritten"))
+    with pytest.raises(Mismatch, match=r"input a was overwritten at element"):
+        check_rung(lib, lib.rung("input_overwritten"))
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1.001])
 def test_compare_refuses_nan_infinity_and_a_thousandth(wrong):
     answer = cases.Answer(torch.ones(3, dtype=torch.float64), 1e-6)
-    with pytest.raises(check.Mismatch, match="1 of 3 elements"):
-        check.compare("y", torch.tensor([1.0, wrong, 1.0]), answer)
+    with pytest.raises(Mismatch, match="1 of 3 elements"):
+        compare("y", torch.tensor([1.0, wrong, 1.0]), answer)
 
 
 def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
@@ -83,13 +84,13 @@ def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
     lib = zoo_library("matmul", "cpu")
     rung = lib.rung("missing_second_barrier")
     refused = []
-    for number in check.ORDERS.values():
+    for number in ORDERS.values():
         lib.call("weft_set_order", number)
         try:
             for case in cases.cases("matmul"):
-                check.run_case(lib, rung.index, case, torch.device("cpu"))
+                run_case(lib, rung.index, case, torch.device("cpu"))
             refused.append(False)
-        except check.Mismatch:
+        except Mismatch:
             refused.append(True)
         finally:
             lib.call("weft_set_order", 0)

@@ -29,13 +29,16 @@ class Finding:
     needed: bool = False  # without it the lab does not run at all
 
 
-def examine() -> list[Finding]:
-    """Look at everything; nothing here raises, whatever the machine lacks."""
+def examine(rungs: bool = True) -> list[Finding]:
+    """Look at everything; nothing here raises, whatever the machine lacks.
+
+    rungs: also build every op and list what runs, which may take a minute.
+    """
     looks: list[Callable[[], list[Finding]]] = [
         *[_python, _processor, _compiler, _packages, _gpu, _toolkit, _places, _rungs],
     ]
     findings = []
-    for look in looks:
+    for look in looks[: None if rungs else -1]:
         try:
             findings += look()
         except Exception as error:  # a doctor who faints helps nobody
