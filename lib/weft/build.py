@@ -12,6 +12,7 @@ overwriting one that is open kills the process.
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import functools
 import hashlib
@@ -119,6 +120,21 @@ def build_all(target: str) -> list[Path]:
 def compile_check(source: Path, sm: str) -> None:
     """Compile one .cu with nvcc for `sm`, keeping nothing; BuildError if it fails."""
     _object(source, Flavour("cuda", sm=sm))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft build`."""
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Build every op for the CPU and, where there is one, for the GPU."""
+    import torch
+
+    here = ["cpu"] + ["cuda"] * (torch.cuda.is_available() and nvcc() is not None)
+    for target in [args.device] if args.device else here:
+        print(f"weft: {len(build_all(target))} libraries for {target} are ready")
+    return 0
 
 
 def nvcc() -> str | None:

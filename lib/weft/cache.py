@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import tempfile
@@ -49,6 +50,23 @@ def prune(limit: int = LIMIT) -> None:
             return
         path.unlink(missing_ok=True)
         total -= stat.st_size
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft cache`."""
+    parser.add_argument("--clear", action="store_true", help="delete all of it")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Say what is cached, or clear it."""
+    if args.clear:
+        print(f"freed {clear() / 2**20:.1f} MiB in {folder()}")
+        return 0
+    print(f"{folder()}: {size() / 2**20:.1f} of at most {LIMIT / 2**20:.0f} MiB")
+    for part in sorted(path for path in folder().iterdir() if path.is_dir()):
+        files = [path.stat().st_size for path in part.rglob("*") if path.is_file()]
+        print(f"  {part.name:<12} {sum(files) / 2**20:8.1f} MiB in {len(files)} files")
+    return 0
 
 
 _root: Path | None = None

@@ -34,7 +34,7 @@ def plot_steps(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
         elsewhere = _elsewhere(committed)
         figure = _figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
         _draw_steps(figure.subplots(), rows, elsewhere)
-        _caption(figure, rows)
+        _caption(figure, rows, bool(elsewhere))
         return figure
 
 
@@ -82,7 +82,7 @@ def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
             part.set_facecolor("none")
         _draw_steps(left.subplots(), rows, elsewhere)
         _draw_training(right.subplots(2, 1, height_ratios=(3, 2)), rows, smooth=50)
-        _caption(figure, rows)
+        _caption(figure, rows, bool(elsewhere))
         return figure
 
 
@@ -125,6 +125,7 @@ def layer_groups(
 def _draw_steps(axes: Axes, rows: Sequence[Row], elsewhere: Sequence[Row]) -> None:
     shown = [*elsewhere, *rows]
     unit, scale = _unit(max(row["us"] for row in shown))
+    longest = max(row["us_high"] for row in shown) / scale
     peers = [row for row in rows if row["impl"] == "torch"]
     best = min(peers, key=lambda row: row["us"], default=None)
     for place, row in enumerate(shown):
@@ -137,15 +138,16 @@ def _draw_steps(axes: Axes, rows: Sequence[Row], elsewhere: Sequence[Row]) -> No
             axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
         ratio = row.get("vs_torch_best") if there else best and best["us"] / row["us"]
         text = _short(row["us"] / scale) + f" {unit}"
-        text += f" · {ratio:.2f}×" if ratio else ""
+        text += f" · {_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
+        if best and edge < best["us"] / scale < edge + 0.3 * longest:
+            edge = best["us"] / scale  # not across PyTorch's line
         axes.annotate(text, (edge, place), (6, 0), **_BESIDE)
     names = [_name(row, place < len(elsewhere)) for place, row in enumerate(shown)]
     axes.set_yticks(range(len(shown)), names)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-    longest = max(row["us_high"] for row in shown) / scale
     axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
     axes.set_ylim(len(shown) - 0.4, -1.1 if best else -0.6)
     batch, precision = rows[0]["batch"], rows[0]["precision"]
@@ -245,7 +247,7 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
 
-def _caption(figure: Figure, rows: Sequence[Row]) -> None:
+def _caption(figure: Figure, rows: Sequence[Row], elsewhere: bool = False) -> None:
     """Device, precision, timer, statistic and date below everything."""
     row, here = rows[0], machine()
     threads = f", {row['threads']} threads" if row["target"] == "cpu" else ""
@@ -253,6 +255,10 @@ def _caption(figure: Figure, rows: Sequence[Row]) -> None:
         f"{row['device']}{threads} · {row['precision']} · PyTorch {here['torch']} · "
         f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
     )
+    if rows[0].get("vs_torch_best") or elsewhere:
+        text += " · ×: the time of PyTorch's best over this one"
+    if elsewhere:
+        text += " · dashed: measured elsewhere, × against PyTorch there"
     columns = int(figure.get_figwidth() * INCH / 5.9)
     figure.supxlabel(
         textwrap.fill(text, columns),
@@ -308,7 +314,7 @@ def _sum(side: dict[str, float], group: set[str]) -> float | None:
 
 def _fold(text: str, width: int = 30) -> str:
     """Long names in lines of about `width`, broken at their pluses too."""
-    return textwrap.fill(text.replace("+", " + "), width).replace(" + ", "+")
+    return textwrap.fill(text.replace("+", "+ "), width).replace("+ ", "+")
 
 
 def _unit(largest_us: float) -> tuple[str, float]:
@@ -317,6 +323,10 @@ def _unit(largest_us: float) -> tuple[str, float]:
 
 def _short(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}×" if value >= 0.1 else f"{value:.2g}×"
 
 
 def _smooth(values: np.ndarray, over: int) -> np.ndarray:

@@ -1,0 +1,99 @@
+"""python -m weft mnist: train, compare, print a table, draw the picture."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from .. import bench
+from .train import Config, Result, run
+
+COLUMNS = (
+    *("who", "ms/step", "low", "high", "vs torch best", "vs torch eager"),
+    *("epoch s", "test %", "MB"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft mnist`."""
+    parser.description += """.
+        Batch norm has no running statistics: it takes those of the batch, in
+        training and, over batches of 1000, in evaluation, on both sides."""
+    default = Config()
+    add = parser.add_argument
+    add("--rung", help="reference, naive, ... (default: the fastest that runs)")
+    add("--device", default=default.device, help="cpu (default), cuda or cuda:N")
+    add("--epochs", type=int, default=default.epochs, help="default: %(default)s")
+    add("--batch", type=int, default=default.batch, help="default: %(default)s")
+    add("--lr", type=float, default=default.lr, help="default: %(default)s")
+    add("--seed", type=int, default=default.seed, help="of weights and orders")
+    add("--threads", type=int, default=0, help="of the CPU (default: every core)")
+    add("--compare", action="store_true", help="race PyTorch: eager, compiled, ...")
+    add(
+        *["--iterations", "--steps"],
+        **{"type": int, "default": default.iterations, "dest": "iterations"},
+        help="steps timed per contender (default: %(default)s)",
+    )
+    add("--limit", type=int, metavar="N", help="train on the first N images only")
+    add("--load", metavar="W.npz", help="begin with these weights")
+    add("--save", metavar="W.npz", help="write the weights, also after Ctrl-C")
+    add("--plot", metavar="PATH", help="draw the comparison (.svg, .png, .pdf)")
+    add("--json", metavar="PATH", help="write the rows")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run, print the table and write what was asked for."""
+    for path in (args.plot, args.json, args.save):
+        if path and not Path(path).resolve().parent.is_dir():
+            raise ValueError(f"{path}: there is no such folder")
+    names = [field.name for field in dataclasses.fields(Config)]
+    chosen = {name: value for name, value in vars(args).items() if name in names}
+    result = run(Config(**chosen))
+    print(summary(result))
+    if args.json:
+        bench.write_json(args.json, result.rows, result.cnn.device)
+        print(f"rows: {args.json}")
+    if args.plot:
+        from .. import style
+        from .plot import plot_run
+
+        style.save(plot_run(result.rows), args.plot)
+        print(f"picture: {args.plot}")
+    return 0
+
+
+def summary(result: Result) -> str:
+    """The rows as a table, what could not run, and how it was measured."""
+    from .plot import label
+
+    lines = []
+    for row in result.rows:
+        accuracy, size = row["test_accuracy"], row["peak_bytes"]
+        side = "" if row["impl"] == "weft" else "PyTorch "
+        values = [
+            side + label(row),
+            *[f"{row[key] / 1e3:.3f}" for key in ("us", "us_low", "us_high")],
+            *[row[key] and f"{row[key]:.2f}" for key in _RATIOS],
+            row["epoch_s"] and f"{row['epoch_s']:.2f}",
+            None if accuracy is None else f"{100 * accuracy:.2f}",
+            size and f"{size / 1e6:.1f}",
+        ]
+        lines.append(dict(zip(COLUMNS, values)))
+    first = result.rows[0]
+    threads = f", {first['threads']} threads" if first["target"] == "cpu" else ""
+    notes = [
+        f"{first['device']}{threads}; batch {first['batch']}, {first['precision']}; "
+        f"timer {first['timer']}, {bench.STATISTIC}.",
+        "Accuracy over batches of 1000, batch norm with the batch's own statistics.",
+    ]
+    if any(row["impl"] == "torch" for row in result.rows):
+        notes.append(
+            "vs: PyTorch's time over ours, above 1 ours is faster. Of PyTorch's, "
+            "the fastest eager one was trained, the others timed only."
+        )
+    notes += [f"absent: {name}: {why}" for name, why in result.absent.items()]
+    return "\n".join([bench.table(lines, list(COLUMNS)), *notes])
+
+
+_RATIOS = ("vs_torch_best", "vs_torch_eager")
