@@ -21,10 +21,10 @@
 #include "reference.h"
 
 enum {
-    DEPTH = 256,              // rows of cols at a time
-    COLS = 192,               // and columns: 208 KiB with the slack
-    COLS_ROW = COLS + VLEN,   // a row's last vector may run past its end
-    CELLS = 32                // parts the weight gradient is made in, at least
+    DEPTH = 256,            // rows of cols at a time
+    COLS = 192,             // and columns: 208 KiB with the slack
+    COLS_ROW = COLS + VLEN, // a row's last vector may run past its end
+    CELLS = 32              // parts the weight gradient is made in, at least
 };
 
 struct conv {
@@ -44,17 +44,26 @@ static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
         w *= h;
         h = 1;
     }
-    struct conv s = {.n = n, .ic = ic, .h = h, .w = w, .oc = oc, .kh = kh,
-                     .kw = kw, .pad_y = pad_y, .pad_x = pad_x,
-                     .oh = h + 2 * pad_y - kh + 1,
-                     .ow = w + 2 * pad_x - kw + 1, .k = ic * kh * kw};
+    struct conv s = {.n = n,
+                     .ic = ic,
+                     .h = h,
+                     .w = w,
+                     .oc = oc,
+                     .kh = kh,
+                     .kw = kw,
+                     .pad_y = pad_y,
+                     .pad_x = pad_x,
+                     .oh = (int)(h + 2LL * pad_y - kh + 1),
+                     .ow = (int)(w + 2LL * pad_x - kw + 1),
+                     .k = ic * kh * kw};
     s.depth = ceil_div(s.k, ceil_div(s.k, DEPTH));
     s.plane = (size_t)s.oh * s.ow;
     s.columns = s.n * s.plane;
     return s;
 }
 
-/* ---- columns -------------------------------------------------------------- */
+/* ---- columns --------------------------------------------------------------
+ */
 
 /* Neighbouring columns that come from one output row: column `at` and the
  * next len - 1 are pixels (row,col), (row,col+1), ... of an image. */
@@ -121,7 +130,8 @@ static void gather(float *cols, const struct run *runs, int count,
     }
 }
 
-/* ---- forward -------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------
+ */
 
 /* The filters as panels: block after block of k, in each tile after tile. */
 static void pack_filters(float *panels, const float *weight,
@@ -145,8 +155,8 @@ static void store_columns(float *y, const float *tile, const float *bias,
                           int rows, int first) {
     while (cols > 0) { // one image after the other
         const size_t image = q / s->plane, at = q % s->plane;
-        const int len = (int)(s->plane - at < (size_t)cols ? s->plane - at
-                                                           : (size_t)cols);
+        const int len =
+            (int)(s->plane - at < (size_t)cols ? s->plane - at : (size_t)cols);
         for (int i = 0; i < rows; i++) {
             float *restrict to = y + (image * s->oc + o + i) * s->plane + at;
             const float *restrict from = tile + i * TILE_COLS;
@@ -173,7 +183,8 @@ static void forward_columns(float *y, const float *x, const float *panels,
         const int k = min_int(s->depth, s->k - k0);
         gather(cols, runs, found, s, x, k0, k0 + k);
         // Filters outside: a panel of theirs stays in L1 for all columns.
-        for (int o = 0; o < s->oc; o += rows, panels += panel_size(rows, s->depth))
+        for (int o = 0; o < s->oc;
+             o += rows, panels += panel_size(rows, s->depth))
             for (int j = 0; j < count; j += TILE_COLS) {
                 tile_product(rows, tile, panels, 0, cols + j, COLS_ROW, k);
                 store_columns(y, tile, bias, s, q + j,
@@ -219,7 +230,8 @@ int conv2d_reference(float *y, const float *x, const float *weight,
     return forward(y, x, weight, bias, &s);
 }
 
-/* ---- gradients ------------------------------------------------------------ */
+/* ---- gradients ------------------------------------------------------------
+ */
 
 /* dx: every input pixel collects from the outputs that saw it, so filter
  * position (r,s) looks the other way, and what was kh - 1 - padding rows

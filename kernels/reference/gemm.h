@@ -22,13 +22,9 @@
 /* A full tile fills the registers: 2 * 14 sums + 2 of b + 1 of a = 31 of 32. */
 enum { TILE_ROWS = VREGS == 32 ? 14 : 6, TILE_COLS = 2 * VLEN };
 
-SIMD_INLINE int min_int(int a, int b) {
-    return a < b ? a : b;
-}
+SIMD_INLINE int min_int(int a, int b) { return a < b ? a : b; }
 
-SIMD_INLINE int ceil_div(int a, int b) {
-    return a / b + (a % b != 0);
-}
+SIMD_INLINE int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
 /* Rows of the tiles that cover `count` rows: as few tiles as possible, all of
  * one height, since a tile costs the same whether its last rows count or not.

@@ -76,9 +76,9 @@ static void multiply_group(const struct product *q, const struct block *s,
     for (int j = j_begin; j < j_end; j++)
         for (int i = i_begin; i < i_end; i++) {
             const int row = i * s->rows, col = j * TILE_COLS;
-            tile_product(s->rows, tile, s->a_s + i * panel_size(s->rows, q->depth), 0,
-                         s->b_s + j * panel_size(TILE_COLS, q->depth), TILE_COLS,
-                         s->k);
+            tile_product(
+                s->rows, tile, s->a_s + i * panel_size(s->rows, q->depth), 0,
+                s->b_s + j * panel_size(TILE_COLS, q->depth), TILE_COLS, s->k);
             store_tile(q, tile, s->i0 + row, s->j0 + col,
                        min_int(s->rows, s->m - row),
                        min_int(TILE_COLS, s->n - col), s->k0 == 0);
@@ -123,12 +123,16 @@ static int multiply(const struct product *q, float *a_s, float *b_s,
     for (int j0 = 0; j0 < q->n; j0 += BN)
         for (int k0 = 0; k0 < q->k; k0 += q->depth)
             for (int i0 = 0; i0 < q->m; i0 += BM) {
-                const struct block s = {
-                    .i0 = i0, .m = min_int(BM, q->m - i0),
-                    .j0 = j0, .n = min_int(BN, q->n - j0),
-                    .k0 = k0, .k = min_int(q->depth, q->k - k0),
-                    .rows = tile_rows(min_int(BM, q->m - i0)),
-                    .a_s = a_s, .b_s = b_s};
+                const struct block s = {.i0 = i0,
+                                        .m = min_int(BM, q->m - i0),
+                                        .j0 = j0,
+                                        .n = min_int(BN, q->n - j0),
+                                        .k0 = k0,
+                                        .k = min_int(q->depth, q->k - k0),
+                                        .rows =
+                                            tile_rows(min_int(BM, q->m - i0)),
+                                        .a_s = a_s,
+                                        .b_s = b_s};
                 if (multiply_block(q, &s, interrupted)) return 1;
             }
     return 0;
@@ -138,17 +142,24 @@ int matmul_reference(float *c, const float *a, const float *b, int m, int n,
                      int k, const struct weft_matmul_options *options) {
     const int trans_a = options ? options->trans_a : 0;
     const int trans_b = options ? options->trans_b : 0;
-    const struct product q = {
-        .c = c, .a = a, .b = b, .m = m, .n = n, .k = k,
-        .a_m = trans_a ? 1 : (size_t)k, .a_k = trans_a ? (size_t)m : 1,
-        .b_k = trans_b ? 1 : (size_t)n, .b_n = trans_b ? (size_t)k : 1,
-        .alpha = options ? options->alpha : 1.0f,
-        .beta = options ? options->beta : 0.0f,
-        .depth = ceil_div(k, ceil_div(k, BK))};
+    const struct product q = {.c = c,
+                              .a = a,
+                              .b = b,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .a_m = trans_a ? 1 : (size_t)k,
+                              .a_k = trans_a ? (size_t)m : 1,
+                              .b_k = trans_b ? 1 : (size_t)n,
+                              .b_n = trans_b ? (size_t)k : 1,
+                              .alpha = options ? options->alpha : 1.0f,
+                              .beta = options ? options->beta : 0.0f,
+                              .depth = ceil_div(k, ceil_div(k, BK))};
     const int rows = min_int(m, BM), cols = min_int(n, BN);
-    const size_t size_a = ceil_div(rows, tile_rows(rows)) *
-                          panel_size(tile_rows(rows), q.depth);
-    const size_t size_b = ceil_div(cols, TILE_COLS) * panel_size(TILE_COLS, q.depth);
+    const size_t size_a =
+        ceil_div(rows, tile_rows(rows)) * panel_size(tile_rows(rows), q.depth);
+    const size_t size_b =
+        ceil_div(cols, TILE_COLS) * panel_size(TILE_COLS, q.depth);
     float *scratch = alloc_floats(size_a + size_b);
     if (!scratch)
         return weft_fail(WEFT_ENOMEM, "matmul: no %zu bytes for packed blocks",

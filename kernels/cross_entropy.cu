@@ -1,0 +1,161 @@
+/* cross_entropy.cu -- softmax and the loss -log softmax(logits)[target], the
+ * mean over the batch.
+ *
+ * With a row's maximum taken off first, its largest exponential is exp(0) = 1:
+ * none overflows, and their sum is at least 1. The loss is computed as
+ * log(sum) - (logit - maximum), not as the logarithm of a probability, which
+ * would be infinite where the probability is too small for a float.
+ *
+ * Naive
+ * Idea:    one thread per row writes its probabilities. Then one block adds the
+ *          rows' losses in a tree in shared memory: blocks cannot wait for each
+ *          other within a launch, and one block's sum has always one order.
+ * Limit:   neighbouring threads read rows that are `classes` apart, so loads do
+ *          not coalesce; maximum and sum are computed twice; one block is one
+ *          of a hundred multiprocessors. For 10 classes the launches cost more.
+ * Error:   n / THREADS losses added one after another, log2(THREADS) more in
+ *          the tree; log and exp are good to a few times 2^-24.
+ * Lesson:  notebooks/10_backwards.ipynb
+ */
+#include "internal.cuh"
+
+#include <math.h>
+
+#include "checks.cuh"
+#include "reference/reference.h"
+
+WEFT_RUNGS({"cross_entropy", "reference", "plain C, a row at a time", "fp32",
+            WEFT_CPU, 0},
+           {"cross_entropy", "naive",
+            "one thread per row, one block for the loss", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0});
+
+enum { REFERENCE, NAIVE };
+
+/* The largest of x[0..classes) and the sum of exp(x - largest). */
+static __device__ void row_sums(float *largest, float *sum, const float *x,
+                                int classes) {
+    float most = x[0];
+    for (int j = 1; j < classes; j++) most = x[j] > most ? x[j] : most;
+    float total = 0.0f;
+    for (int j = 0; j < classes; j++) total += expf(x[j] - most);
+    *largest = most;
+    *sum = total;
+}
+
+/* prob (n,classes) = softmax of logits. One thread per row. */
+static __global__ void cross_entropy_naive(float *prob, const float *logits,
+                                           int n, int classes) {
+    const size_t row = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= (size_t)n) return;
+    const float *x = logits + row * classes;
+    float most, sum;
+    row_sums(&most, &sum, x, classes);
+    for (int j = 0; j < classes; j++)
+        prob[row * classes + j] = expf(x[j] - most) / sum;
+}
+
+/* loss (1) = the mean of the rows' losses. One block. */
+static __global__ void cross_entropy_naive_loss(float *loss,
+                                                const float *logits,
+                                                const int64_t *target, int n,
+                                                int classes) {
+    __shared__ float partial[THREADS];
+    const int tid = threadIdx.x;
+
+    float acc = 0.0f;
+    for (size_t row = tid; row < (size_t)n; row += THREADS) {
+        const float *x = logits + row * classes;
+        float most, sum;
+        row_sums(&most, &sum, x, classes);
+        // A kernel cannot refuse a target, but it must not hide a bad one.
+        const int bad = target[row] < 0 || target[row] >= classes;
+        acc += bad ? NAN : logf(sum) - (x[target[row]] - most);
+    }
+    partial[tid] = acc;
+    __syncthreads(); // all sums are there
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        if (tid < half) partial[tid] += partial[tid + half];
+        __syncthreads(); // before the next round reads this one's sums
+    }
+    if (tid == 0) *loss = partial[0] / n;
+}
+
+/* dlogits = (prob - onehot(target)) * dloss / n. One thread per element. */
+static __global__ void cross_entropy_naive_dlogits(float *dlogits,
+                                                   const float *dloss,
+                                                   const float *prob,
+                                                   const int64_t *target, int n,
+                                                   int classes) {
+    const size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= (size_t)n * classes) return;
+    const int64_t col = (int64_t)(index % classes);
+    const int64_t wanted = target[index / classes];
+    const int bad = wanted < 0 || wanted >= classes;
+    const float onehot = bad ? NAN : col == wanted ? 1.0f : 0.0f;
+    dlogits[index] = (prob[index] - onehot) * ((dloss ? *dloss : 1.0f) / n);
+}
+
+/* What both launchers ask of the sizes and, where the host can read them, of
+ * the targets. */
+static int check_rows(const char *function, const int64_t *target, int n,
+                      int classes) {
+    WEFT_REQUIRE(n >= 1, "%s: n = %d, want at least 1", function, n);
+    WEFT_REQUIRE(classes >= 1, "%s: classes = %d, want at least 1", function,
+                 classes);
+    WEFT_REQUIRE((double)n * classes <= MAX_ELEMENTS,
+                 "%s: logits would have %.0f elements, at most %.0f", function,
+                 (double)n * classes, MAX_ELEMENTS);
+    WEFT_REQUIRE(target, "%s: target is NULL", function);
+#ifndef __CUDACC__
+    for (int i = 0; i < n; i++)
+        WEFT_REQUIRE(target[i] >= 0 && target[i] < classes,
+                     "%s: target[%d] = %lld, want 0 to %d", function, i,
+                     (long long)target[i], classes - 1);
+#endif
+    return WEFT_OK;
+}
+
+int weft_cross_entropy(int rung, float *loss, float *prob, const float *logits,
+                       const int64_t *target, int n, int classes,
+                       weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    CHECK_ARRAY(loss);
+    CHECK_ARRAY(prob);
+    CHECK_ARRAY(logits);
+    WEFT_TRY(check_rows(__func__, target, n, classes));
+    switch (rung) {
+    case REFERENCE:
+        return WEFT_REFERENCE(
+            cross_entropy_reference(loss, prob, logits, target, n, classes));
+    case NAIVE:
+        cross_entropy_naive<<<blocks_for(n), THREADS, 0,
+                              weft_cuda_stream(stream)>>>(prob, logits, n,
+                                                          classes);
+        WEFT_LAUNCHED(cross_entropy_naive);
+        cross_entropy_naive_loss<<<1, THREADS, 0, weft_cuda_stream(stream)>>>(
+            loss, logits, target, n, classes);
+        WEFT_LAUNCHED(cross_entropy_naive_loss);
+    }
+    return WEFT_OK;
+}
+
+int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
+                                const float *prob, const int64_t *target, int n,
+                                int classes, weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    CHECK_ARRAY(dlogits);
+    CHECK_ARRAY(prob);
+    WEFT_TRY(check_rows(__func__, target, n, classes));
+    switch (rung) {
+    case REFERENCE:
+        return WEFT_REFERENCE(cross_entropy_reference_backward(
+            dlogits, dloss, prob, target, n, classes));
+    case NAIVE:
+        cross_entropy_naive_dlogits<<<blocks_for((size_t)n * classes), THREADS,
+                                      0, weft_cuda_stream(stream)>>>(
+            dlogits, dloss, prob, target, n, classes);
+        WEFT_LAUNCHED(cross_entropy_naive_dlogits);
+    }
+    return WEFT_OK;
+}

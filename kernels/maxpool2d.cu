@@ -1,0 +1,135 @@
+/* maxpool2d.cu -- maxima of windows that lie side by side.
+ *
+ * Naive
+ * Idea:    forward, one thread per window looks at its kh * kw pixels.
+ * Backward, one thread per pixel asks whether it was the maximum of the one
+ *          window it is in: so nothing needs zeroing first, and no two threads
+ *          write to one place.
+ * Limit:   the memory's bandwidth, of which forward uses a part only:
+ *          neighbouring threads read pixels that are kw apart.
+ * Lesson:  notebooks/10_backwards.ipynb
+ */
+#include "internal.cuh"
+
+#include "checks.cuh"
+#include "reference/reference.h"
+
+WEFT_RUNGS({"maxpool2d", "reference", "plain C, a row of windows at a time",
+            "fp32", WEFT_CPU, 0},
+           {"maxpool2d", "naive", "one thread per window", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0});
+
+enum { REFERENCE, NAIVE };
+
+/* planes = n * c images of one channel; oh = h / kh, ow = w / kw. */
+static __global__ void maxpool2d_naive(float *y, int32_t *argmax,
+                                       const float *x, size_t planes, int h,
+                                       int w, int oh, int ow, int kh, int kw) {
+    const size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= planes * oh * ow) return;
+    const size_t col = index % ow, row = index / ow % oh;
+    const size_t plane = index / ow / oh;
+    const float *window = x + (plane * h + row * kh) * w + col * kw;
+
+    float most = window[0];
+    int where = 0;
+    for (int i = 0; i < kh; i++)
+        for (int j = 0; j < kw; j++) {
+            const float value = window[(size_t)i * w + j];
+            // A NaN, the only thing that differs from itself, beats every
+            // number, but no NaN before it.
+            const int nan_wins = value != value && most == most;
+            if (value > most || nan_wins) {
+                most = value;
+                where = i * kw + j;
+            }
+        }
+    y[index] = most;
+    argmax[index] = where;
+}
+
+static __global__ void maxpool2d_naive_dx(float *dx, const float *dy,
+                                          const int32_t *argmax, size_t planes,
+                                          int h, int w, int oh, int ow, int kh,
+                                          int kw) {
+    const size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= planes * h * w) return;
+    const int col = (int)(index % w), row = (int)(index / w % h);
+    const size_t plane = index / w / h;
+
+    float gradient = 0.0f;
+    // The last rows and columns may be in no window.
+    if (row / kh < oh && col / kw < ow) {
+        const size_t window = (plane * oh + row / kh) * ow + col / kw;
+        if (argmax[window] == row % kh * kw + col % kw) gradient = dy[window];
+    }
+    dx[index] = gradient;
+}
+
+/* What both launchers ask of the sizes. */
+static int check_sizes(const char *function, int n, int c, int h, int w, int kh,
+                       int kw) {
+    const struct {
+        const char *name;
+        int size;
+    } sizes[] = {{"n", n}, {"c", c},   {"h", h},
+                 {"w", w}, {"kh", kh}, {"kw", kw}};
+    for (int i = 0; i < COUNT_OF(sizes); i++)
+        WEFT_REQUIRE(sizes[i].size >= 1, "%s: %s = %d, want at least 1",
+                     function, sizes[i].name, sizes[i].size);
+    WEFT_REQUIRE(kh <= h && kw <= w,
+                 "%s: the window, %d x %d, is larger than the image, %d x %d",
+                 function, kh, kw, h, w);
+    WEFT_REQUIRE((double)kh * kw <= 2147483647.0,
+                 "%s: a window of %.0f pixels, more than argmax can count",
+                 function, (double)kh * kw);
+    const double count = (double)n * c * h * w;
+    WEFT_REQUIRE(count <= MAX_ELEMENTS,
+                 "%s: x would have %.0f elements, at most %.0f", function,
+                 count, MAX_ELEMENTS);
+    return WEFT_OK;
+}
+
+int weft_maxpool2d(int rung, float *y, int32_t *argmax, const float *x, int n,
+                   int c, int h, int w, int kh, int kw, weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    WEFT_TRY(check_sizes(__func__, n, c, h, w, kh, kw));
+    CHECK_ARRAY(y);
+    CHECK_ARRAY(argmax);
+    CHECK_ARRAY(x);
+    const size_t planes = (size_t)n * c;
+    const int oh = h / kh, ow = w / kw;
+    switch (rung) {
+    case REFERENCE:
+        return WEFT_REFERENCE(
+            maxpool2d_reference(y, argmax, x, n, c, h, w, kh, kw));
+    case NAIVE:
+        maxpool2d_naive<<<blocks_for(planes * oh * ow), THREADS, 0,
+                          weft_cuda_stream(stream)>>>(y, argmax, x, planes, h,
+                                                      w, oh, ow, kh, kw);
+        WEFT_LAUNCHED(maxpool2d_naive);
+    }
+    return WEFT_OK;
+}
+
+int weft_maxpool2d_backward(int rung, float *dx, const float *dy,
+                            const int32_t *argmax, int n, int c, int h, int w,
+                            int kh, int kw, weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    WEFT_TRY(check_sizes(__func__, n, c, h, w, kh, kw));
+    CHECK_ARRAY(dx);
+    CHECK_ARRAY(dy);
+    CHECK_ARRAY(argmax);
+    const size_t planes = (size_t)n * c;
+    switch (rung) {
+    case REFERENCE:
+        return WEFT_REFERENCE(
+            maxpool2d_reference_backward(dx, dy, argmax, n, c, h, w, kh, kw));
+    case NAIVE:
+        maxpool2d_naive_dx<<<blocks_for(planes * h * w), THREADS, 0,
+                             weft_cuda_stream(stream)>>>(
+            dx, dy, argmax, planes, h, w, h / kh, w / kw, kh, kw);
+        WEFT_LAUNCHED(maxpool2d_naive_dx);
+    }
+    return WEFT_OK;
+}
