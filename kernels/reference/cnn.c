@@ -55,7 +55,7 @@ static void lay_out_worker(struct cnn_model *m, struct cnn_worker *worker,
                            char *base) {
     const size_t c1 = m->size[1], c2 = m->size[5];
     struct cnn_worker w;
-    w.moments = doubles(m, base, (TAPS + 1) * TAPS);
+    w.moments = doubles(m, base, MOMENTS * MOMENTS);
     w.sums1 = doubles(m, base, (TAPS + 1) * c1);
     w.sums2 = doubles(m, base, 2 * c2);
     w.du2 = floats(m, base, m->size[4] / TAPS * POSITIONS);
@@ -101,7 +101,7 @@ static size_t lay_out(struct cnn_model *m, char *base) {
     m->scale1 = floats(m, base, c1);
     m->scale2 = floats(m, base, c2);
     m->shift2 = floats(m, base, c2);
-    m->moments = doubles(m, base, (TAPS + 1) * TAPS);
+    m->moments = doubles(m, base, MOMENTS * MOMENTS);
     m->mean1 = doubles(m, base, c1);
     m->rstd1 = doubles(m, base, c1);
     m->mean2 = doubles(m, base, c2);
@@ -125,7 +125,7 @@ static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
     m->blocks_in = m->blocks2 * m->h2 * m->w2;
     m->blocks_hidden = blocks(c->hidden);
     m->blocks_out = blocks(c->classes);
-    m->images = blocks(c->max_batch) * BLOCK;
+    m->images = blocks(c->max_batch) * BLOCK + 1;
     // Threads may be turned up later, but never beyond the cores.
     m->threads = omp_get_num_procs();
     if (m->threads < omp_get_max_threads()) m->threads = omp_get_max_threads();

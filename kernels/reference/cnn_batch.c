@@ -31,53 +31,59 @@ void cnn_gather(struct cnn_model *m, const uint8_t *images,
     }
 }
 
-/* sum (TAPS + 1, TAPS) += over the pixels of one image: row t < TAPS, column
- * u >= t: p[t] p[u]; row TAPS: p[u]. Vectors run along x; lanes past the edge
- * are cleared. The three passes over t keep at most 3 * 9 sums in registers,
- * an image's sums are floats, the batch's are doubles. */
-static void image_moments(double *sum, const float *x0, int h, int w) {
+/* sum (MOMENTS, MOMENTS) += p[t] p[u] over the pixels of one image, for rows
+ * first <= t < last and columns u >= t; p is a patch with a 1 behind it. The
+ * vectors run along x, with lanes past the edge cleared. */
+SIMD_INLINE void add_products(double *sum, const float *x0, int h, int w,
+                              int first, int last) {
     const int pitch = w + 2;
-    vfloat products[TAPS][TAPS], sums[TAPS];
-    memset(products, 0, sizeof products);
-    memset(sums, 0, sizeof sums);
+    vfloat products[MOMENTS][MOMENTS];
+    for (int t = first; t < last; t++)
+        for (int u = t; u < MOMENTS; u++) products[t][u] = (vfloat){0};
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x += VLEN) {
             const vint inside = viota() < w - x;
-            vfloat p[TAPS];
+            vfloat p[MOMENTS];
 #pragma GCC unroll 9
-            for (int t = 0; t < TAPS; t++) {
-                p[t] = vload(x0 + (y + t / 3) * pitch + x + t % 3);
-                p[t] = vselect(inside, p[t], (vfloat){0});
-                sums[t] += p[t];
-            }
+            for (int t = first; t < TAPS; t++)
+                p[t] = vselect(inside,
+                               vload(x0 + (y + t / 3) * pitch + x + t % 3),
+                               (vfloat){0});
+            p[TAPS] = vsplat(1.0f);
 #pragma GCC unroll 9
-            for (int t = 0; t < TAPS; t++)
-#pragma GCC unroll 9
-                for (int u = t; u < TAPS; u++) products[t][u] += p[t] * p[u];
+            for (int t = first; t < last; t++)
+#pragma GCC unroll 10
+                for (int u = t; u < MOMENTS; u++) products[t][u] += p[t] * p[u];
         }
-    for (int t = 0; t < TAPS; t++) {
-        for (int u = t; u < TAPS; u++)
-            sum[t * TAPS + u] += vsum(products[t][u]);
-        sum[TAPS * TAPS + t] += vsum(sums[t]);
-    }
+    for (int t = first; t < last; t++)
+        for (int u = t; u < MOMENTS; u++)
+            sum[t * MOMENTS + u] += vsum(products[t][u]);
 }
 
-/* moments (TAPS + 1, TAPS): rows 0 to 8 are the sum of p p' over all pixels of
- * the batch, row 9 is the sum of p. */
+/* All 54 sums of an image would overflow the registers: three passes, of 19,
+ * 21 and 14. They add up in float over an image, in double over the batch. */
+static void add_image(double *sum, const float *x0, int h, int w) {
+    add_products(sum, x0, h, w, 0, 2);
+    add_products(sum, x0, h, w, 2, 5);
+    add_products(sum, x0, h, w, 5, TAPS);
+}
+
+/* moments (MOMENTS, MOMENTS): the sum of p p' over all pixels of the batch,
+ * p[TAPS] being 1, so that row TAPS is the sum of the patches. */
 void cnn_patch_moments(struct cnn_model *m, int n) {
-    const size_t count = (TAPS + 1) * TAPS;
+    const size_t count = MOMENTS * MOMENTS;
     const size_t image = (size_t)(m->h0 + 2) * (m->w0 + 2);
     for (int t = 0; t < m->team; t++)
         memset(m->worker[t].moments, 0, count * sizeof(double));
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int i = 0; i < n; i++)
-        image_moments(m->worker[omp_get_thread_num()].moments,
-                      m->x0 + i * image, m->h0, m->w0);
+        add_image(m->worker[omp_get_thread_num()].moments, m->x0 + i * image,
+                  m->h0, m->w0);
     memset(m->moments, 0, count * sizeof(double));
     for (int t = 0; t < m->team; t++)
         for (size_t i = 0; i < count; i++)
             m->moments[i] += m->worker[t].moments[i];
-    for (int t = 1; t < TAPS; t++)
+    for (int t = 1; t < MOMENTS; t++)
         for (int u = 0; u < t; u++)
-            m->moments[t * TAPS + u] = m->moments[u * TAPS + t];
+            m->moments[t * MOMENTS + u] = m->moments[u * MOMENTS + t];
 }

@@ -31,14 +31,14 @@
  * folded1 [block][TAPS + 1][BLOCK], row TAPS being the shift. */
 static void fold(struct cnn_model *m, int n) {
     const double count = (double)n * m->h0 * m->w0;
-    const double *sum = m->moments + TAPS * TAPS;
+    const double *sum = m->moments + TAPS * MOMENTS;
     for (int c = 0; c < m->blocks1 * BLOCK; c++) {
         const float *w = m->weight[0] + c / BLOCK * TAPS * BLOCK + c % BLOCK;
         double mean = 0, var = 0;
         for (int t = 0; t < TAPS; t++) mean += w[t * BLOCK] * sum[t] / count;
         for (int t = 0; t < TAPS; t++)
             for (int u = 0; u < TAPS; u++) {
-                const double cov = m->moments[t * TAPS + u] / count -
+                const double cov = m->moments[t * MOMENTS + u] / count -
                                    sum[t] / count * (sum[u] / count);
                 var += w[t * BLOCK] * cov * w[u * BLOCK];
             }
@@ -142,7 +142,7 @@ void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
  * conv1's bias is 0 exactly: batch norm takes it out with the mean. */
 void cnn_conv1_gradients(struct cnn_model *m, int n) {
     const double count = (double)n * m->h0 * m->w0;
-    const double *sum = m->moments + TAPS * TAPS;
+    const double *sum = m->moments + TAPS * MOMENTS;
     const int channels = m->blocks1 * BLOCK;
     for (int c = 0; c < channels; c++) {
         const size_t at = c / BLOCK * TAPS * BLOCK + c % BLOCK;
@@ -159,7 +159,7 @@ void cnn_conv1_gradients(struct cnn_model *m, int n) {
         for (int t = 0; t < TAPS; t++) {
             double xhat_p = -mean * sum[t];
             for (int u = 0; u < TAPS; u++)
-                xhat_p += m->moments[t * TAPS + u] * w[u * BLOCK];
+                xhat_p += m->moments[t * MOMENTS + u] * w[u * BLOCK];
             xhat_p *= rstd;
             m->gradient[0][at + t * BLOCK] =
                 m->scale1[c] *

@@ -11,7 +11,7 @@
  * has its channels padded with zeros to whole blocks, so that every stride of
  * an inner loop is BLOCK or 1, known to the compiler, and no loop over
  * channels has a remainder. */
-enum { BLOCK = 2 * VLEN, TAPS = 9 };
+enum { BLOCK = 2 * VLEN, TAPS = 9, MOMENTS = TAPS + 1 };
 
 /* Rows of the register tiles, 2 * rows sums each. The linear layers' must
  * divide BLOCK; conv2's are chosen for 49 Winograd tiles an image. */
