@@ -1,0 +1,272 @@
+"""Every lesson runs from top to bottom, is in shape, and its exercises can be solved.
+
+What is asked of a notebook stands in the tests' names. An exercise is a cell with
+the tag "exercise": a function that raises NotImplementedError. The cell after it
+checks it with `exercise(function, check)`. Its answer, and mistakes that must be
+refused, stand in notebooks/solutions/ under the notebook's name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+import os
+import re
+import runpy
+import symtable
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+from nbclient import NotebookClient
+
+from weft.build import ROOT
+
+NOTEBOOKS = ROOT / "notebooks"
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+FIRST = """\
+try:
+    import weft
+except ImportError:  # on Colab or Kaggle: fetch the lab and make it ready
+    !git clone -q --depth 1 https://github.com/weft-lab/weft && make -s -C weft env
+    %cd -q weft/notebooks
+    import sys; sys.path[:0] = ["../lib", ".."]"""
+GITHUB = re.search(r"https://github.com/([\w.-]+/[\w.-]+)", FIRST)[1]
+COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
+LONGEST = 25  # lines of a code cell
+SECONDS = 300  # a cell may take, on a busy machine that builds what it needs
+
+notebooks = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+
+
+@notebooks
+def test_runs_from_a_fresh_kernel_and_exercises_wait(path):
+    notebook = run(read(path))
+    for _, check in exercises(notebook):
+        assert "not solved yet" in printed(check), check.source
+
+
+@notebooks
+def test_answers_pass_and_mistakes_are_refused(path):
+    notebook = read(path)
+    names = [name_of(stub) for stub, _ in exercises(notebook)]
+    solutions = read_solutions(path, names)
+    notebook.cells = [notebook.cells[i] for i in needed_for_exercises(notebook)]
+    right, wrong = [], []
+    for stub, check in list(exercises(notebook)):
+        name = name_of(stub)
+        stub.source = answer(path, name, f"[{name!r}]")
+        right.append(check)
+        for i in range(len(solutions["MISTAKES"][name])):
+            wrong.append(attempt(path, name, f"['MISTAKES'][{name!r}][{i}]", check))
+    notebook.cells += wrong
+    run(notebook)
+    for cell in right:
+        assert "not solved yet" not in printed(cell), cell.source
+    for cell in wrong:
+        raised = [o.ename for o in cell.outputs if o.output_type == "error"]
+        assert raised and raised != ["NotImplementedError"], cell.source
+
+
+@notebooks
+def test_committed_without_outputs(path):
+    for cell in code_cells(read(path)):
+        assert not cell.outputs and cell.execution_count is None, cell.source
+
+
+@notebooks
+def test_first_code_cell_is_the_same_everywhere(path):
+    assert len(FIRST.splitlines()) <= 6
+    assert next(code_cells(read(path))).source == FIRST
+
+
+@notebooks
+def test_opens_with_title_question_and_badge(path):
+    top = read(path).cells[0]
+    assert top.cell_type == "markdown"
+    assert re.match(r"# \S.*\n\n> \S.*\?\n", top.source)
+    assert COLAB + path.name + ")" in top.source
+
+
+@notebooks
+def test_cells_are_short(path):
+    for cell in code_cells(read(path)):
+        assert len(cell.source.splitlines()) <= LONGEST, cell.source
+
+
+@notebooks
+def test_functions_are_defined_once(path):
+    seen: set[str] = set()
+    for cell in code_cells(read(path)):
+        for node in parse(cell).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                assert node.name not in seen, node.name
+                seen.add(node.name)
+
+
+@notebooks
+def test_sections_stand_alone(path):
+    """A reader who has run the cells above the first ## can start at any ##."""
+    notebook = read(path)
+    head, *sections = in_sections(notebook)
+    for section in sections:
+        known = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
+        for index in head + section:
+            cell = notebook.cells[index]
+            if cell.cell_type == "code":
+                assigned, used = names(cell)
+                known |= assigned
+                missing = {name for name in used - known if name != "__file__"}
+                assert not missing, f"{sorted(missing)} in:\n{cell.source}"
+
+
+@notebooks
+def test_links_lead_somewhere(path):
+    for cell in read(path).cells:
+        if cell.cell_type == "markdown":
+            for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", cell.source):
+                # a lesson may name one that is still to be written
+                found = (NOTEBOOKS / link).exists() or link.endswith(".ipynb")
+                assert found, link
+
+
+def test_readme_has_the_same_address():
+    readme = (ROOT / "README.md").read_text()
+    assert GITHUB in readme
+    assert set(re.findall(r"github\.com/(weft-lab/[\w-]+)", readme)) == {GITHUB}
+
+
+# ---- notebooks -----------------------------------------------------------------
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    """The notebook, which must be valid."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Execute every cell in a fresh kernel, in the notebooks' folder."""
+    where = {"metadata": {"path": str(NOTEBOOKS)}}
+    client = NotebookClient(notebook, timeout=SECONDS, resources=where)
+    paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    # A lab that cannot be imported must fail here, not fetch another one.
+    ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
+    client.execute(env=os.environ | ours)
+    return notebook
+
+
+def code_cells(notebook) -> Iterator[nbformat.NotebookNode]:
+    return (cell for cell in notebook.cells if cell.cell_type == "code")
+
+
+def exercises(notebook) -> Iterator[tuple]:
+    """The cells of each exercise: its stub and its check, the next code cell."""
+    cells = list(code_cells(notebook))
+    for stub, check in itertools.pairwise(cells):
+        if "exercise" in stub.metadata.get("tags", []):
+            assert "exercise(" in check.source, check.source
+            yield stub, check
+
+
+def name_of(stub) -> str:
+    """The function that an exercise asks for."""
+    (function,) = (n for n in parse(stub).body if isinstance(n, ast.FunctionDef))
+    return function.name
+
+
+def in_sections(notebook) -> list[list[int]]:
+    """The indices of the cells: those above the first ##, then section by section."""
+    sections: list[list[int]] = [[]]
+    for index, cell in enumerate(notebook.cells):
+        if cell.cell_type == "markdown" and re.match(r"## ", cell.source):
+            sections.append([])
+        sections[-1].append(index)
+    return sections
+
+
+def needed_for_exercises(notebook) -> list[int]:
+    """The head, and the sections that hold an exercise."""
+    head, *sections = in_sections(notebook)
+    stubs = [stub for stub, _ in exercises(notebook)]
+    wanted = [s for s in sections if any(notebook.cells[i] in stubs for i in s)]
+    return head + [index for section in wanted for index in section]
+
+
+def printed(cell) -> str:
+    return "".join(o.text for o in cell.outputs if o.output_type == "stream")
+
+
+# ---- solutions ------------------------------------------------------------------
+
+
+def solutions_of(path: Path) -> Path:
+    return NOTEBOOKS / "solutions" / f"{path.stem}.py"
+
+
+def read_solutions(path: Path, wanted: list[str]) -> dict:
+    """The names in the file of answers; skips a lesson that asks for none."""
+    if not wanted:
+        assert not solutions_of(path).exists(), "answers without an exercise"
+        pytest.skip("no exercises")
+    found = runpy.run_path(str(solutions_of(path)))
+    for name in wanted:
+        assert callable(found[name]), name
+        assert found["MISTAKES"][name], f"no mistake for {name}"
+    return found
+
+
+def answer(path: Path, name: str, place: str) -> str:
+    """A cell that takes `name` from the file of answers."""
+    file = str(solutions_of(path))
+    return f"import runpy\n{name} = runpy.run_path({file!r}){place}"
+
+
+def attempt(path: Path, name: str, place: str, check) -> nbformat.NotebookNode:
+    """A cell that hands such a function to an exercise's check, and may fail."""
+    source = f"{answer(path, name, place)}\n{check.source}"
+    return nbformat.v4.new_code_cell(source, metadata={"tags": ["raises-exception"]})
+
+
+# ---- names ------------------------------------------------------------------------
+
+
+def parse(cell) -> ast.Module:
+    return ast.parse(plain(cell))
+
+
+def plain(cell) -> str:
+    """The cell as Python: its % and ! lines become calls of IPython."""
+    return TransformerManager().transform_cell(cell.source)
+
+
+def names(cell) -> tuple[set[str], set[str]]:
+    """The global names that a cell assigns, and those that it uses."""
+    assigned: set[str] = set()
+    used: set[str] = set()
+    todo = [symtable.symtable(plain(cell), "cell", "exec")]
+    while todo:
+        table = todo.pop()
+        todo += table.get_children()
+        top = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if (top or symbol.is_global()) and symbol.is_referenced():
+                used.add(symbol.get_name())
+            written = symbol.is_assigned() or symbol.is_imported()
+            if (top or symbol.is_declared_global()) and written:
+                assigned.add(symbol.get_name())
+    return assigned, used
+
+
+def starred() -> set[str]:
+    """What `from utils import *` brings."""
+    import utils
+
+    return set(utils.__all__)
+
+
+STARRED = starred()
