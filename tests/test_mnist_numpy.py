@@ -1,0 +1,88 @@
+"""The NumPy model of lesson 15 against PyTorch, and its bound against mistakes."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from weft import mnist_numpy
+from weft.mnist.data import load
+from weft.mnist.twin import Twin, initial_weights
+
+CHOICES = [np.arange(i, i + 3) for i in range(0, 60, 3)]
+TRAIN = load("train")
+
+
+def params64() -> dict[str, np.ndarray]:
+    return {k: v.astype(np.float64) for k, v in initial_weights(0).items()}
+
+
+def step(params, images, labels):
+    dtype = params["conv1.weight"].dtype
+    y = mnist_numpy.forward(params, mnist_numpy.normalise(images).astype(dtype))
+    return y, *mnist_numpy.backward(params, y, labels)
+
+
+@functools.cache
+def clear_batch() -> tuple[np.ndarray, np.ndarray]:
+    """Three images whose decisions rounding does not turn round."""
+
+    def margin(order):
+        return mnist_numpy.margin(step(params64(), *of(order))[0])
+
+    return of(max(CHOICES, key=margin))
+
+
+def of(order):
+    return TRAIN.images[order], TRAIN.labels[order]
+
+
+def test_loss_and_gradients_are_autograds():
+    images, labels = clear_batch()
+    params = params64()
+    y, gradients, _ = step(params, images, labels)
+    twin = Twin().double()
+    for name, parameter in twin.named_parameters():
+        parameter.data = torch.from_numpy(params[name])
+    logits = twin(torch.from_numpy(mnist_numpy.normalise(images)).double())
+    loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels).long())
+    loss.backward()
+    assert mnist_numpy.cross_entropy(y["fc2"], labels) == pytest.approx(loss.item())
+    assert list(gradients) == list(params)
+    for name, parameter in twin.named_parameters():
+        want = parameter.grad.numpy()
+        np.testing.assert_allclose(gradients[name], want, rtol=1e-9, atol=1e-12)
+
+
+def test_float32_stays_float32_and_within_the_bound():
+    images, labels = clear_batch()
+    y, want, owed = step(params64(), images, labels)
+    bounds = mnist_numpy.bounds(params64(), y, owed)
+    y32, got, _ = step(initial_weights(0), images, labels)
+    assert {a.dtype for a in [*y32.values(), *got.values()]} == {np.dtype("float32")}
+    for name, bound in bounds.items():
+        assert np.linalg.norm(got[name] - want[name]) <= bound, name
+
+
+def test_the_bound_tells_rounding_from_a_mistake():
+    images, labels = clear_batch()
+    y, want, owed = step(params64(), images, labels)
+    for name, bound in mnist_numpy.bounds(params64(), y, owed).items():
+        if name in ("conv1.bias", "conv2.bias"):
+            continue  # batch norm takes the bias off: the gradient is zero
+        for wrong in (0 * want[name], 3 * want[name], want[name][..., ::-1]):
+            assert np.linalg.norm(wrong - want[name]) > bound, name
+
+
+def test_the_margin_is_the_nearest_decision():
+    fc1 = np.array([[3.0, -0.5]])
+    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values: no decision
+    for window, want in [
+        ([[5, 4.75], [0, 0]], 0.25),  # which of two is larger
+        ([[-9, -0.125], [-3, -4]], 0.125),  # above 0 or not
+        ([[0.0625, -1], [-1, -1]], 0.0625),
+        ([[9, 1], [1, 1]], 0.5),  # then it is fc1's ReLU
+    ]:
+        y = {"bn1": np.array([[window]], float), "bn2": blank, "fc1": fc1}
+        assert mnist_numpy.margin(y) == want
