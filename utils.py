@@ -35,7 +35,7 @@ def source(path: str, name: str | None = None) -> str:
     lines = text.splitlines()
     starts = [i for i, line in enumerate(lines) if _defines(line, name)]
     if not starts:
-        known = sorted(set(re.findall(r"^(?:static |def ).*?(\w+)\(", text, re.M)))
+        known = sorted(set(re.findall(r"^[a-z][^;=]*?\b(\w+)\([^;]*$", text, re.M)))
         raise ValueError(f"{path} has no function '{name}'; it has {', '.join(known)}")
     first = last = starts[0]
     while first > 0 and re.match(r"\s*(/\*| \*|//|#|@|template)", lines[first - 1]):

@@ -47,7 +47,7 @@ def test_gradients_agree_with_autograd_in_float64(op, rung, device):
     ours, theirs, shapes, terms = CALLS[op]
     inputs = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
     dy = random(*theirs(*inputs).shape)
-    got = [t.to(device).requires_grad_() for t in inputs]
+    got = [t.clone().to(device).requires_grad_() for t in inputs]
     y = ours(*got, rung=rung_on(device.type, rung))
     y.backward(dy.to(device))
     want = [t.double().requires_grad_() for t in inputs]
@@ -88,7 +88,7 @@ def test_a_small_net_learns_as_torch_in_float64_does(rung, device):
         "linear": F.linear,
         "loss": F.cross_entropy,
     }
-    got = [p.to(device).requires_grad_() for p in params]
+    got = [p.clone().to(device).requires_grad_() for p in params]
     loss = loss_of(x.to(device), target.to(device), got, ours)
     loss.backward()
     want = [p.double().requires_grad_() for p in params]
@@ -169,7 +169,7 @@ def test_ops_follow_torchs_current_stream():
 
 f32 = random
 BAD = {
-    "matmul: 4 columns meet 5 rows": lambda: weft.matmul(f32(3, 4), f32(5, 2)),
+    r"a is \(3, 4\) and b is \(5, 2\): 4 columns meet 5 rows": lambda: weft.matmul(f32(3, 4), f32(5, 2)),
     "dimensions": lambda: weft.matmul(f32(3), f32(3, 2)),
     r"a is torch.float64, want torch.float32": lambda: weft.matmul(
         f32(3, 4).double(), f32(4, 2)

@@ -14,8 +14,9 @@ def test_source_gives_one_c_function_with_its_comment():
     assert text.startswith("int weft_fail(")
     assert text.rstrip().endswith("}")
     assert text.count("\nint ") == 0
-    kernel = utils.source("kernels/relu.cu", "relu_naive")
-    assert "__global__" in kernel and kernel.startswith("/*")
+    kernel = utils.source("kernels/matmul.cu", "matmul_naive")
+    assert kernel.startswith("/* c (m,n) = a (m,k) @ b (k,n). */\nstatic __global__")
+    assert "matmul_naive_general" not in kernel
 
 
 def test_source_gives_one_python_function():
