@@ -27,9 +27,14 @@ def figure(width: float, height: float, columns: int = 1, **options: Any) -> Ite
     with style():
         made = Figure(figsize=(width, height), layout="constrained")
         yield made.subplots(1, columns, **options)
-        text = svg(made)
+    show_figure(made)
+
+
+def show_figure(made: Figure) -> None:
+    """Show a figure below the cell as SVG."""
     from IPython.display import HTML, display
 
+    text = svg(made)
     # As part of the page, so that the ink takes the colour of its text.
     inline = text[text.index("<svg") :].replace(' color="#444444"', "", 1)
     display(HTML(inline))
