@@ -432,8 +432,16 @@ def test_training_lowers_the_loss(target, rung):
 # ---- losses, data, weights, memory -----------------------------------------
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Steps this small spend all their time waiting for a second thread."""
+    native.set_threads(1)
+    yield
+    native.set_threads(0)
+
+
 @each_backend
-def test_losses_are_handed_out_once_and_the_last_65536_kept(target, rung):
+def test_losses_are_handed_out_once_and_the_last_65536_kept(target, rung, one_thread):
     cnn = ready(target, rung, Shape(), count=7)
     assert len(cnn.losses()) == 0
     cnn.train(np.arange(7), 1, lr=0)
@@ -530,12 +538,15 @@ def test_profile_times_every_layer_of_one_step(target, rung):
     cnn, twin = ready(target, rung, shape), ready(target, rung, shape)
     order = np.arange(16)
     first = cnn.profile(order)
-    start = time.perf_counter()
-    sections = cnn.profile(order)
-    wall = 1e6 * (time.perf_counter() - start)
+    covered = []
+    for _ in range(5):  # another process may take its turn outside the sections
+        start = time.perf_counter()
+        sections = cnn.profile(order)
+        wall = 1e6 * (time.perf_counter() - start)
+        covered.append(sum(sections.values()) / wall)
     assert list(sections) == list(first)
     assert all(us >= 0 for us in sections.values())
-    assert 0.5 * wall < sum(sections.values()) <= wall
+    assert max(covered) > 0.8 and all(part <= 1 for part in covered)
 
     ran = {"forward": [], "backward": []}
     for name in sections:
@@ -549,7 +560,7 @@ def test_profile_times_every_layer_of_one_step(target, rung):
     assert len(set(ran["backward"])) == len(ran["backward"])
     assert {"batch", "update"} <= set(sections)
 
-    for _ in range(2):  # a profiled step trains like any other
+    for _ in range(6):  # a profiled step trains like any other
         twin.train(order, 16)
     np.testing.assert_allclose(cnn.losses(), twin.losses(), rtol=1e-5)
 
