@@ -170,8 +170,8 @@ static int check_sizes(int *padding, int *oh, int *ow, const char *function,
     } arrays[] = {{"x", (double)n * ic * h * w, MAX_ELEMENTS},
                   {"y", (double)n * oc * *oh * *ow, MAX_ELEMENTS},
                   {"weight", (double)oc * ic * kh * kw, MAX_ELEMENTS},
-                  {"one filter", (double)ic * kh * kw, 2147483647.0},
-                  {"one turned filter", (double)oc * kh * kw, 2147483647.0}};
+                  {"one filter", (double)ic * kh * kw, 1073741824.0},
+                  {"one turned filter", (double)oc * kh * kw, 1073741824.0}};
     for (int i = 0; i < COUNT_OF(arrays); i++)
         WEFT_REQUIRE(arrays[i].count <= arrays[i].most,
                      "%s: %s would have %.0f elements, at most %.0f", function,
@@ -183,7 +183,7 @@ int weft_conv2d(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int ic, int h, int w, int oc, int kh,
                 int kw, const struct weft_conv2d_options *options,
                 weft_stream stream) {
-    int padding, oh, ow;
+    int padding = 0, oh = 0, ow = 0;
     WEFT_CHECK_RUNG(rung);
     WEFT_TRY(check_sizes(&padding, &oh, &ow, __func__, n, ic, h, w, oc, kh, kw,
                          options));
@@ -208,7 +208,7 @@ int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
                          int n, int ic, int h, int w, int oc, int kh, int kw,
                          const struct weft_conv2d_options *options,
                          weft_stream stream) {
-    int padding, oh, ow;
+    int padding = 0, oh = 0, ow = 0;
     WEFT_CHECK_RUNG(rung);
     WEFT_TRY(check_sizes(&padding, &oh, &ow, __func__, n, ic, h, w, oc, kh, kw,
                          options));
