@@ -31,7 +31,7 @@
 #include "cnn_model.h"
 #include "reference.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64 }; // a cache line, and the widest vector
 
 /* ---- memory -------------------------------------------------------------- */
 
@@ -54,19 +54,17 @@ static double *doubles(struct cnn_model *m, char *base, size_t count) {
 static void lay_out_worker(struct cnn_model *m, struct cnn_worker *worker,
                            char *base) {
     const size_t c1 = m->size[1], c2 = m->size[5];
-    struct cnn_worker w;
-    w.moments = doubles(m, base, MOMENTS * MOMENTS);
-    w.sums1 = doubles(m, base, (TAPS + 1) * c1);
-    w.sums2 = doubles(m, base, 2 * c2);
-    w.du2 = floats(m, base, m->size[4] / TAPS * POSITIONS);
-    w.v2 = floats(m, base, c1 * POSITIONS * m->room);
-    w.products2 = floats(m, base, c2 * POSITIONS * m->room);
-    w.dx1 = floats(m, base, cnn_x1_size(m));
-    if (base) *worker = w;
+    worker->moments = doubles(m, base, MOMENTS * MOMENTS);
+    worker->sums1 = doubles(m, base, (TAPS + 1) * c1);
+    worker->sums2 = doubles(m, base, 2 * c2);
+    worker->du2 = floats(m, base, m->size[4] / TAPS * POSITIONS);
+    worker->v2 = floats(m, base, c1 * POSITIONS * m->room);
+    worker->products2 = floats(m, base, c2 * POSITIONS * m->room);
+    worker->dx1 = floats(m, base, cnn_x1_size(m));
 }
 
-/* Set every pointer of the model, or with base NULL count m->bytes. What must
- * start as zero comes first: see create(). */
+/* Set every pointer of the model, or with base NULL only count m->bytes. What
+ * must start as zero comes first; returns how many bytes that is. */
 static size_t lay_out(struct cnn_model *m, char *base) {
     const size_t n = m->images, c1 = m->size[1], c2 = m->size[5];
     const size_t in = (size_t)m->blocks_in * BLOCK * n;
@@ -81,9 +79,7 @@ static size_t lay_out(struct cnn_model *m, char *base) {
     m->u2_t = floats(m, base, m->size[4] / TAPS * POSITIONS);
     m->x0 = floats(m, base, n * (m->h0 + 2) * (m->w0 + 2) + slack);
     m->x1 = floats(m, base, n * cnn_x1_size(m));
-    m->worker = take(m, base, m->threads, sizeof *m->worker);
-    for (int t = 0; t < m->threads; t++)
-        lay_out_worker(m, m->worker + t, base);
+    for (int t = 0; t < m->threads; t++) lay_out_worker(m, m->worker + t, base);
     const size_t zeroed = m->bytes;
     m->arg1 = take(m, base, n * c1 * m->h1 * m->w1, 1);
     m->arg2 = take(m, base, n * c2 * m->h2 * m->w2, 1);
@@ -110,7 +106,7 @@ static size_t lay_out(struct cnn_model *m, char *base) {
 }
 
 static int blocks(int channels) {
-    return (channels + BLOCK - 1) / BLOCK;
+    return (channels - 1) / BLOCK + 1; // cannot overflow
 }
 
 static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
@@ -125,6 +121,8 @@ static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
     m->blocks_in = m->blocks2 * m->h2 * m->w2;
     m->blocks_hidden = blocks(c->hidden);
     m->blocks_out = blocks(c->classes);
+    // One more than whole blocks: at a power of two, the values of one image in
+    // all feature blocks would fall into the same few sets of the cache.
     m->images = blocks(c->max_batch) * BLOCK + 1;
     // Threads may be turned up later, but never beyond the cores.
     m->threads = omp_get_num_procs();
@@ -136,31 +134,28 @@ static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
 
 static void destroy(void *state) {
     struct cnn_model *m = state;
-    if (m) free(m->memory);
+    if (!m) return;
+    cnn_release(&m->memory);
+    free(m->worker);
     free(m);
 }
 
 static int create(void **state, const struct weft_cnn_config *config,
                   weft_stream stream) {
-    (void)stream;
     struct cnn_model *m = calloc(1, sizeof *m);
-    if (!m) return weft_fail(WEFT_ENOMEM, "cnn: out of memory");
-    set_sizes(m, config);
-    lay_out(m, NULL);
-    m->memory = aligned_alloc(ALIGN, m->bytes);
-    if (!m->memory) {
-        const size_t bytes = m->bytes;
-        destroy(m);
-        return weft_fail(WEFT_ENOMEM,
-                         "cnn: %zu bytes asked for a batch of %d images", bytes,
-                         config->max_batch);
-    }
-#ifdef WEFT_POISON // NaNs show whoever reads what nobody wrote
-    memset(m->memory, 0xff, m->bytes);
-#endif
-    memset(m->memory, 0, lay_out(m, NULL));
-    lay_out(m, m->memory);
     *state = m;
+    if (!m) return weft_fail(WEFT_ENOMEM, "cnn: no room for the model");
+    set_sizes(m, config);
+    m->worker = calloc(m->threads, sizeof *m->worker);
+    if (!m->worker)
+        return weft_fail(WEFT_ENOMEM, "cnn: no room for %d threads",
+                         m->threads);
+    lay_out(m, NULL);
+    char *base = NULL;
+    const int status =
+        cnn_take(&m->memory, &base, m->bytes, 1, "the model", stream);
+    if (status) return status;
+    memset(base, 0, lay_out(m, base));
     return WEFT_OK;
 }
 

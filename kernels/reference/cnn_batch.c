@@ -46,9 +46,9 @@ SIMD_INLINE void add_products(double *sum, const float *x0, int h, int w,
             vfloat p[MOMENTS];
 #pragma GCC unroll 9
             for (int t = first; t < TAPS; t++)
-                p[t] = vselect(inside,
-                               vload(x0 + (y + t / 3) * pitch + x + t % 3),
-                               (vfloat){0});
+                p[t] =
+                    vselect(inside, vload(x0 + (y + t / 3) * pitch + x + t % 3),
+                            (vfloat){0});
             p[TAPS] = vsplat(1.0f);
 #pragma GCC unroll 9
             for (int t = first; t < last; t++)

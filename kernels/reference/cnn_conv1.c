@@ -86,8 +86,8 @@ void cnn_conv1_forward(struct cnn_model *m, int n) {
             const float *x = m->x0 + (size_t)i * (m->h0 + 2) * pitch0;
             float *top = m->x1 + i * cnn_x1_size(m) +
                          ((size_t)b * m->hp * pitch1 + pitch1 + 1) * BLOCK;
-            uint8_t *arg = m->arg1 + ((size_t)i * m->blocks1 + b) * m->h1 *
-                                         m->w1 * BLOCK;
+            uint8_t *arg =
+                m->arg1 + ((size_t)i * m->blocks1 + b) * m->h1 * m->w1 * BLOCK;
             for (int y = 0; y < m->h1; y++)
                 for (int v = 0; v < BLOCK; v += VLEN)
                     forward_row(top + (size_t)y * pitch1 * BLOCK + v,
@@ -133,8 +133,8 @@ void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
         backward_image(worker->sums1 + c, m->blocks1 * BLOCK,
                        worker->dx1 + (b * m->hp + 1) * row + BLOCK + v, row,
                        m->arg1 + ((size_t)i * m->blocks1 + b) * windows + v,
-                       m->x0 + (size_t)i * (m->h0 + 2) * (m->w0 + 2),
-                       m->w0 + 2, m->h1, m->w1);
+                       m->x0 + (size_t)i * (m->h0 + 2) * (m->w0 + 2), m->w0 + 2,
+                       m->h1, m->w1);
     }
 }
 

@@ -80,15 +80,17 @@ static void transform_input(const struct cnn_model *m, float *v,
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
     for (int c = 0; c < m->blocks1 * BLOCK; c += VLEN) {
         const int b = c / BLOCK;
-        const float *from = x + (ptrdiff_t)b * m->hp * m->wp * BLOCK + c % BLOCK;
+        const float *from =
+            x + (ptrdiff_t)b * m->hp * m->wp * BLOCK + c % BLOCK;
         float *to = v + b * POSITIONS * plane + c % BLOCK;
         for (int r = 0; r < m->tiles_h; r++)
             for (int j = 0; j < m->tiles_w; j++, to += BLOCK) {
                 vfloat d[16];
 #pragma GCC unroll 16
                 for (int i = 0; i < 16; i++)
-                    d[i] = vload(from + ((2 * r + i / 4) * m->wp + 2 * j +
-                                         i % 4) * BLOCK);
+                    d[i] =
+                        vload(from + ((2 * r + i / 4) * m->wp + 2 * j + i % 4) *
+                                         BLOCK);
                 winograd_input(d);
 #pragma GCC unroll 16
                 for (int p = 0; p < 16; p++) vstore(to + p * plane, d[p]);
@@ -224,8 +226,8 @@ static void transform_output_back(const struct cnn_model *m, float *products,
             if (window >= 0) {
                 winner = __builtin_convertvector(
                     *(const vbyte *)(arg + window * BLOCK), vint);
-                g = scale * cnn_alive2(m, i, c / BLOCK * windows + window,
-                                       c % BLOCK);
+                g = scale *
+                    cnn_alive2(m, i, c / BLOCK * windows + window, c % BLOCK);
             }
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++) {
@@ -259,8 +261,7 @@ static void backward_image(struct cnn_model *m, struct cnn_worker *worker,
     memset(worker->dx1, 0, m->blocks1 * image * sizeof(float));
     for (int b = 0; b < m->blocks1; b++) {
         multiply(worker->v2, worker->products2,
-                 m->u2_t +
-                     (size_t)b * POSITIONS * m->blocks2 * BLOCK * BLOCK,
+                 m->u2_t + (size_t)b * POSITIONS * m->blocks2 * BLOCK * BLOCK,
                  m->blocks2, m->room);
         transform_input_back(m, worker->dx1 + b * image, worker->v2);
     }
@@ -269,8 +270,7 @@ static void backward_image(struct cnn_model *m, struct cnn_worker *worker,
 
 void cnn_conv2_backward(struct cnn_model *m, int n) {
     for (int t = 0; t < m->team; t++) {
-        memset(m->worker[t].sums1, 0,
-               (TAPS + 1) * m->size[1] * sizeof(double));
+        memset(m->worker[t].sums1, 0, (TAPS + 1) * m->size[1] * sizeof(double));
         memset(m->worker[t].du2, 0,
                m->size[4] / TAPS * POSITIONS * sizeof(float));
     }

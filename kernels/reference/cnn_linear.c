@@ -28,9 +28,12 @@ struct layer {
 
 static struct layer layer_of(const struct cnn_model *m, int index, int in,
                              int out) {
-    return (struct layer){m->weight[index],   m->weight[index + 1],
-                          m->gradient[index], m->gradient[index + 1],
-                          in,                 out};
+    return (struct layer){m->weight[index],
+                          m->weight[index + 1],
+                          m->gradient[index],
+                          m->gradient[index + 1],
+                          in,
+                          out};
 }
 
 static struct layer fc1(const struct cnn_model *m) {
@@ -84,30 +87,32 @@ void cnn_fc2_forward(struct cnn_model *m, int n) {
     forward(m, &l, m->logits, m->hidden, n, 0);
 }
 
-/* Image i's loss; its logits become the gradient of the batch's mean loss. */
-static float image_loss(struct cnn_model *m, int i, int label, int n) {
-    const int classes = m->config.classes;
-    float z[classes], top = -INFINITY, sum = 0;
-    float *logit = m->logits + (size_t)i * BLOCK;
-    const size_t block = (size_t)m->images * BLOCK;
-    for (int c = 0; c < classes; c++) {
-        z[c] = logit[c / BLOCK * block + c % BLOCK];
-        top = fmaxf(top, z[c]);
-    }
-    const float own = z[label] - top;
-    for (int c = 0; c < classes; c++) sum += z[c] = expf(z[c] - top);
-    for (int c = 0; c < m->blocks_out * BLOCK; c++)
-        logit[c / BLOCK * block + c % BLOCK] =
-            c < classes ? (z[c] / sum - (c == label)) / n : 0.0f;
+/* The loss of one image, whose logits lie `block` apart from one block of
+ * classes to the next; they become the gradient of the mean loss of n images.
+ * The largest is taken off first, so that no exponential overflows. */
+static float image_loss(float *logits, size_t block, int classes, int padded,
+                        int label, int n) {
+#define LOGIT(c) logits[(c) / BLOCK * block + (c) % BLOCK]
+    float top = LOGIT(0), sum = 0;
+    for (int c = 1; c < classes; c++)
+        if (LOGIT(c) > top) top = LOGIT(c);
+    const float own = LOGIT(label) - top;
+    for (int c = 0; c < classes; c++) sum += LOGIT(c) = expf(LOGIT(c) - top);
+    for (int c = 0; c < classes; c++)
+        LOGIT(c) = (LOGIT(c) / sum - (c == label)) / n;
+    for (int c = classes; c < padded; c++) LOGIT(c) = 0;
+#undef LOGIT
     return logf(sum) - own;
 }
 
 /* The mean loss of the batch; logits becomes its gradient. */
-float cnn_loss(struct cnn_model *m, const uint8_t *labels,
-               const int32_t *order, int n) {
+float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
+               int n) {
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int i = 0; i < n; i++)
-        m->loss[i] = image_loss(m, i, labels[order[i]], n);
+        m->loss[i] = image_loss(m->logits + (size_t)i * BLOCK,
+                                (size_t)m->images * BLOCK, m->config.classes,
+                                m->blocks_out * BLOCK, labels[order[i]], n);
     double sum = 0;
     for (int i = 0; i < n; i++) sum += m->loss[i];
     return sum / n;
@@ -137,9 +142,8 @@ static void backward_dx(float *dx, const float *weight, const float *dy_t,
 #pragma GCC unroll 16
     for (int r = 0; r < LINEAR_ROWS; r++) acc[r][0] = acc[r][1] = (vfloat){0};
     for (int o = 0; o < l->out; o++)
-        tile_fma(LINEAR_ROWS, acc,
-                 weight + o * l->in * (size_t)BLOCK * BLOCK, BLOCK, 1,
-                 dy_t + o * BLOCK * BLOCK, BLOCK, BLOCK);
+        tile_fma(LINEAR_ROWS, acc, weight + o * l->in * (size_t)BLOCK * BLOCK,
+                 BLOCK, 1, dy_t + o * BLOCK * BLOCK, BLOCK, BLOCK);
 #pragma GCC unroll 16
     for (int r = 0; r < LINEAR_ROWS; r++)
         for (int v = 0; v < 2; v++) vstore(part[r] + v * VLEN, acc[r][v]);

@@ -39,7 +39,7 @@ struct cnn_model {
     int blocks1, blocks2;       /* of the channels of conv1 and conv2 */
     int blocks_in;              /* of fc1's inputs: blocks2 * h2 * w2 */
     int blocks_hidden, blocks_out;
-    int images;  /* max_batch rounded up to whole blocks */
+    int images;  /* room for a batch: more than max_batch, see cnn.c */
     int threads; /* as many as there are workers; team: in this step */
     int team;
 
@@ -68,7 +68,7 @@ struct cnn_model {
     double *mean1, *rstd1;     /* of conv1's output without its bias */
     double *mean2, *rstd2;     /* of y2 */
     struct cnn_worker *worker; /* [threads] */
-    void *memory;              /* all of the above in one piece */
+    struct cnn_memory memory;  /* all of the above in one piece */
     size_t bytes;
 };
 
@@ -99,8 +99,8 @@ void cnn_norm2_backward(struct cnn_model *m, int n);
 /* cnn_linear.c: the linear layers and the loss. */
 void cnn_fc1_forward(struct cnn_model *m, int n);
 void cnn_fc2_forward(struct cnn_model *m, int n);
-float cnn_loss(struct cnn_model *m, const uint8_t *labels,
-               const int32_t *order, int n);
+float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
+               int n);
 void cnn_fc2_backward(struct cnn_model *m, int n, float lr);
 void cnn_fc1_backward(struct cnn_model *m, int n, float lr);
 

@@ -21,8 +21,8 @@ void cnn_param_sizes(struct cnn_model *m) {
     const size_t hidden = (size_t)m->blocks_hidden * BLOCK;
     const size_t out = (size_t)m->blocks_out * BLOCK;
     const size_t size[WEFT_CNN_PARAMS] = {
-        TAPS * c1,      c1, c1,          c1,     // conv1, bn1
-        TAPS * c1 * c2, c2, c2,          c2,     // conv2, bn2
+        TAPS * c1,      c1,     c1,           c1,  // conv1, bn1
+        TAPS * c1 * c2, c2,     c2,           c2,  // conv2, bn2
         in * hidden,    hidden, hidden * out, out, // fc1, fc2
     };
     for (int i = 0; i < WEFT_CNN_PARAMS; i++) m->size[i] = size[i];
@@ -77,8 +77,7 @@ static void transform_row(struct cnn_model *m, int o, int b, int c) {
         for (int t = 0; t < TAPS; t++) g[t] = vload(from + t * size + v);
         winograd_weight(u, g);
         for (int p = 0; p < POSITIONS; p++) {
-            float *to = m->u2 +
-                        ((o * POSITIONS + p) * m->blocks1 + b) * size +
+            float *to = m->u2 + ((o * POSITIONS + p) * m->blocks1 + b) * size +
                         c * BLOCK + v;
             float *to_t = m->u2_t +
                           ((b * POSITIONS + p) * m->blocks2 + o) * size +
@@ -103,8 +102,8 @@ static void gradient_row(struct cnn_model *m, int o, int b, int c) {
     for (int v = 0; v < BLOCK; v += VLEN) {
         vfloat g[TAPS], du[POSITIONS];
         for (int p = 0; p < POSITIONS; p++) {
-            const size_t at = ((o * POSITIONS + p) * m->blocks1 + b) * size +
-                              c * BLOCK + v;
+            const size_t at =
+                ((o * POSITIONS + p) * m->blocks1 + b) * size + c * BLOCK + v;
             du[p] = vload(m->worker[0].du2 + at);
             for (int t = 1; t < m->team; t++)
                 du[p] += vload(m->worker[t].du2 + at);

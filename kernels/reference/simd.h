@@ -31,13 +31,9 @@ typedef uint8_t vbyte __attribute__((vector_size(VLEN), aligned(1), may_alias));
 
 #define SIMD_INLINE static inline __attribute__((always_inline, unused))
 
-SIMD_INLINE vfloat vload(const float *p) {
-    return *(const vfloat *)p;
-}
+SIMD_INLINE vfloat vload(const float *p) { return *(const vfloat *)p; }
 
-SIMD_INLINE void vstore(float *p, vfloat v) {
-    *(vfloat *)p = v;
-}
+SIMD_INLINE void vstore(float *p, vfloat v) { *(vfloat *)p = v; }
 
 SIMD_INLINE vfloat vsplat(float x) {
     return x - (vfloat){0}; // x - 0 is x, also where x is -0
@@ -60,9 +56,7 @@ SIMD_INLINE vint vselect_int(vint mask, vint a, vint b) {
     return (a & mask) | (b & ~mask);
 }
 
-SIMD_INLINE vfloat vmax(vfloat a, vfloat b) {
-    return vselect(a > b, a, b);
-}
+SIMD_INLINE vfloat vmax(vfloat a, vfloat b) { return vselect(a > b, a, b); }
 
 SIMD_INLINE float vsum(vfloat v) {
     float sum = 0.0f;
