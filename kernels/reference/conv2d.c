@@ -21,18 +21,21 @@
 #include "reference.h"
 
 enum {
-    DEPTH = 256,            // rows of cols at a time
-    COLS = 192,             // and columns: 208 KiB with the slack
+    DEPTH = 252,            // rows of cols at a time, a multiple of TILE_ROWS
+    COLS = 192,             // and columns: 205 KiB with the slack
     COLS_ROW = COLS + VLEN, // a row's last vector may run past its end
     CELLS = 32              // parts the weight gradient is made in, at least
 };
+
+typedef uint32_t vunsigned
+    __attribute__((vector_size(4 * VLEN), aligned(4), may_alias));
 
 struct conv {
     int n, ic, h, w, oc, kh, kw;
     int pad_y, pad_x; // may be negative: the input's edge is never seen
     int oh, ow;       // of the output
     int k;            // ic * kh * kw
-    int depth;        // of a block of k: at most DEPTH, all of one depth
+    int depth;        // of a block of k, at most DEPTH; the last may have less
     size_t plane;     // oh * ow
     size_t columns;   // n * plane
 };
@@ -56,7 +59,9 @@ static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
                      .oh = (int)(h + 2LL * pad_y - kh + 1),
                      .ow = (int)(w + 2LL * pad_x - kw + 1),
                      .k = ic * kh * kw};
-    s.depth = ceil_div(s.k, ceil_div(s.k, DEPTH));
+    // Blocks of one depth, but of whole tiles: the gradient's rows are k.
+    const int depth = ceil_div(s.k, ceil_div(s.k, DEPTH));
+    s.depth = ceil_div(depth, TILE_ROWS) * TILE_ROWS;
     s.plane = (size_t)s.oh * s.ow;
     s.columns = s.n * s.plane;
     return s;
@@ -65,68 +70,82 @@ static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
 /* ---- columns --------------------------------------------------------------
  */
 
-/* Neighbouring columns that come from one output row: column `at` and the
- * next len - 1 are pixels (row,col), (row,col+1), ... of an image. */
-struct run {
-    size_t image;
-    int row, col, len, at;
+/* Up to VLEN neighbouring columns that come from one output row: columns `at`,
+ * at + 1, ... are pixels (row,col), (row,col+1), ... of an image. */
+struct piece {
+    ptrdiff_t start; // of those pixels in x, if there were no padding
+    int row, col, at;
 };
 
-/* Columns [q,q+count) as runs; returns how many, at most count. */
-static int find_runs(struct run *runs, const struct conv *s, size_t q,
-                     int count) {
+/* Columns [q,q+count) in pieces; returns how many, at most count. */
+static int find_pieces(struct piece *pieces, const struct conv *s, size_t q,
+                       int count) {
     int found = 0;
     size_t image = q / s->plane;
     int row = (int)(q % s->plane / s->ow), col = (int)(q % s->plane % s->ow);
-    for (int at = 0; at < count; found++) {
-        const int len = min_int(s->ow - col, count - at);
-        runs[found] = (struct run){image, row, col, len, at};
-        at += len;
+    for (int at = 0; at < count;) {
+        pieces[found++] = (struct piece){
+            ((ptrdiff_t)image * s->ic * s->h + row) * s->w + col, row, col, at};
+        const int length = min_int(min_int(VLEN, s->ow - col), count - at);
+        at += length;
+        col += length;
+        if (col < s->ow) continue;
         col = 0;
-        if (++row == s->oh) {
-            row = 0;
-            image++;
-        }
+        if (++row < s->oh) continue;
+        row = 0;
+        image++;
     }
     return found;
 }
 
-/* to[0..len) = the pixels from column `first` on of an input row of w pixels,
- * with zeros beside it. Writes whole vectors, so up to VLEN - 1 more, and
- * reads them as long as they end before `end`, the end of the array. */
-static inline void copy_row(float *to, const float *row, int w, int first,
-                            int len, const float *end) {
-    const int low = min_int(first < 0 ? -first : 0, len);
-    const int high = first + len > w ? (first < w ? w - first : 0) : len;
-    const float *from = row + first;
-    for (int j = 0; j < low; j++) to[j] = 0.0f;
-    int j = low;
-    if (high > low && from + high + VLEN <= end)
-        for (; j < high; j += VLEN) vstore(to + j, vload(from + j));
-    else
-        for (; j < high; j++) to[j] = from[j];
-    for (j = high > low ? high : low; j < len; j++) to[j] = 0.0f;
+/* A row of cols: `pieces` as seen from filter position (dy,dx), which lies
+ * `shift` elements of x further on. Each piece is written as a whole vector;
+ * what is too much of it the next piece overwrites, so their order matters.
+ * A whole vector is also read, beyond its row as well: that is why x must
+ * reach that far, and why what is not in the row is masked out. */
+static void gather_row(float *cols, const struct piece *pieces, int count,
+                       const struct conv *s, const float *x, ptrdiff_t shift,
+                       int dy, int dx) {
+    for (int i = 0; i < count; i++) {
+        const struct piece *p = &pieces[i];
+        const int seen = (unsigned)(p->row + dy) < (unsigned)s->h;
+        // As unsigned numbers, columns left of the row are large ones.
+        const vunsigned col = (vunsigned)(viota() + (p->col + dx));
+        const vint inside = (vint)(col < (unsigned)(seen ? s->w : 0));
+        vstore(cols + p->at,
+               (vfloat)((vint)vload(x + p->start + shift) & inside));
+    }
 }
 
-/* Rows [k0,k1) of cols, COLS_ROW apart, for the columns in `runs`. */
-static void gather(float *cols, const struct run *runs, int count,
-                   const struct conv *s, const float *x, int k0, int k1) {
-    const float *end = x + (size_t)s->n * s->ic * s->h * s->w;
-    for (int k = k0; k < k1;) {
-        const int left = k % s->kw, right = min_int(s->kw, left + k1 - k);
-        const int r = k / s->kw % s->kh, c = k / s->kw / s->kh;
-        // Runs in order: what one writes past its end the next overwrites.
-        for (int i = 0; i < count; i++) {
-            const struct run *run = &runs[i];
-            float *to = cols + (ptrdiff_t)(k - k0) * COLS_ROW + run->at;
-            const int y = run->row + r - s->pad_y;
-            const int w = y < 0 || y >= s->h ? 0 : s->w; // 0: all padding
-            const float *row =
-                x + ((run->image * s->ic + c) * s->h + (w ? y : 0)) * s->w;
-            for (int j = left; j < right; j++, to += COLS_ROW)
-                copy_row(to, row, w, run->col + j - s->pad_x, run->len, end);
+/* The same near the ends of x, an element at a time. */
+static void gather_row_at_end(float *cols, const struct piece *pieces,
+                              int count, const struct conv *s, const float *x,
+                              ptrdiff_t shift, int dy, int dx) {
+    for (int i = 0; i < count; i++) {
+        const struct piece *p = &pieces[i];
+        const int y = p->row + dy;
+        for (int j = 0; j < VLEN; j++) {
+            const int col = p->col + j + dx;
+            const int inside = y >= 0 && y < s->h && col >= 0 && col < s->w;
+            cols[p->at + j] = inside ? x[p->start + shift + j] : 0.0f;
         }
-        k += right - left;
+    }
+}
+
+/* Rows [k0,k0+k) of cols, COLS_ROW apart, for the columns in `pieces`. */
+static void gather(float *cols, const struct piece *pieces, int count,
+                   const struct conv *s, const float *x, int k0, int k) {
+    const ptrdiff_t total = (ptrdiff_t)s->n * s->ic * s->h * s->w;
+    for (int i = 0; i < k; i++, cols += COLS_ROW) {
+        const int dx = (k0 + i) % s->kw - s->pad_x;
+        const int dy = (k0 + i) / s->kw % s->kh - s->pad_y;
+        const int c = (k0 + i) / s->kw / s->kh;
+        const ptrdiff_t shift = ((ptrdiff_t)c * s->h + dy) * s->w + dx;
+        if (pieces[0].start + shift >= 0 &&
+            pieces[count - 1].start + shift + VLEN <= total)
+            gather_row(cols, pieces, count, s, x, shift, dy, dx);
+        else
+            gather_row_at_end(cols, pieces, count, s, x, shift, dy, dx);
     }
 }
 
@@ -177,11 +196,11 @@ static void forward_columns(float *y, const float *x, const float *panels,
                             const float *bias, const struct conv *s, int rows,
                             float *cols, size_t q, int count) {
     float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
-    struct run runs[COLS];
-    const int found = find_runs(runs, s, q, count);
+    struct piece pieces[COLS];
+    const int found = find_pieces(pieces, s, q, count);
     for (int k0 = 0; k0 < s->k; k0 += s->depth) {
         const int k = min_int(s->depth, s->k - k0);
-        gather(cols, runs, found, s, x, k0, k0 + k);
+        gather(cols, pieces, found, s, x, k0, k);
         // Filters outside: a panel of theirs stays in L1 for all columns.
         for (int o = 0; o < s->oc;
              o += rows, panels += panel_size(rows, s->depth))
@@ -278,8 +297,8 @@ static void add_products(float *sum, int width, const float *dy, const float *x,
                          int k0, int k, size_t q, int count) {
     float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
     const int rows = tile_rows(k);
-    struct run runs[COLS];
-    gather(cols, runs, find_runs(runs, s, q, count), s, x, k0, k0 + k);
+    struct piece pieces[COLS];
+    gather(cols, pieces, find_pieces(pieces, s, q, count), s, x, k0, k);
     for (int o = 0; o < s->oc; o += TILE_COLS) {
         pack_gradient(panel, dy, s, q, count, o);
         for (int i = 0; i < k; i += rows) {
@@ -355,7 +374,7 @@ static void backward_bias(float *dbias, const float *dy, const struct conv *s) {
 #pragma omp parallel for schedule(static)
     for (int o = 0; o < s->oc; o++) {
         double sum = 0.0;
-        for (int image = 0; image < s->n; image++) {
+        for (int image = 0; image < s->n && !weft_interrupted(); image++) {
             const float *row = dy + ((size_t)image * s->oc + o) * s->plane;
 #pragma omp simd reduction(+ : sum)
             for (size_t i = 0; i < s->plane; i++) sum += row[i];
@@ -373,6 +392,7 @@ int conv2d_reference_backward(float *dx, float *dweight, float *dbias,
     const struct conv s = conv_shape(n, ic, h, w, oc, kh, kw, pad, pad);
     int status = WEFT_OK;
     if (dbias) backward_bias(dbias, dy, &s);
+    if (weft_interrupted()) return weft_fail(WEFT_EINTR, "conv2d: Ctrl-C");
     if (dweight) status = backward_filters(dweight, dy, x, &s);
     if (!status && dx) status = backward_input(dx, dy, weight, &s);
     return status;

@@ -42,12 +42,16 @@ int cross_entropy_reference_backward(float *dlogits, const float *dloss,
                                      const float *prob, const int64_t *target,
                                      int n, int classes) {
     const float scale = (dloss ? *dloss : 1.0f) / (float)n;
-#pragma omp parallel for schedule(static) if ((double)n * classes > 1 << 15)
+    int interrupted = 0;
+#pragma omp parallel for schedule(static) \
+    reduction(| : interrupted) if ((double)n * classes > 1 << 15)
     for (int i = 0; i < n; i++) {
+        if (interrupted || (interrupted = weft_interrupted())) continue;
         const float *p = prob + (size_t)i * classes;
         float *d = dlogits + (size_t)i * classes;
         for (int j = 0; j < classes; j++) d[j] = p[j] * scale;
         d[target[i]] = (p[target[i]] - 1.0f) * scale;
     }
-    return WEFT_OK;
+    return interrupted ? weft_fail(WEFT_EINTR, "cross_entropy: Ctrl-C")
+                       : WEFT_OK;
 }

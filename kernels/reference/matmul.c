@@ -120,19 +120,14 @@ static int multiply_block(const struct product *q, const struct block *s,
 /* All blocks, one after another; every thread of the team calls this. */
 static int multiply(const struct product *q, float *a_s, float *b_s,
                     int *interrupted) {
-    for (int j0 = 0; j0 < q->n; j0 += BN)
-        for (int k0 = 0; k0 < q->k; k0 += q->depth)
-            for (int i0 = 0; i0 < q->m; i0 += BM) {
-                const struct block s = {.i0 = i0,
-                                        .m = min_int(BM, q->m - i0),
-                                        .j0 = j0,
-                                        .n = min_int(BN, q->n - j0),
-                                        .k0 = k0,
-                                        .k = min_int(q->depth, q->k - k0),
-                                        .rows =
-                                            tile_rows(min_int(BM, q->m - i0)),
-                                        .a_s = a_s,
-                                        .b_s = b_s};
+    for (ptrdiff_t j0 = 0; j0 < q->n; j0 += BN)
+        for (ptrdiff_t k0 = 0; k0 < q->k; k0 += q->depth)
+            for (ptrdiff_t i0 = 0; i0 < q->m; i0 += BM) {
+                const int m = min_int(BM, q->m - i0);
+                const int n = min_int(BN, q->n - j0);
+                const int k = min_int(q->depth, q->k - k0);
+                const struct block s = {i0,           m,   j0, n, k0, k,
+                                        tile_rows(m), a_s, b_s};
                 if (multiply_block(q, &s, interrupted)) return 1;
             }
     return 0;

@@ -1,19 +1,30 @@
 /* relu.c -- max(x, 0) in plain C: bound by memory, so one vectorised pass. */
 #include "reference.h"
 
+/* Elements between two questions whether to stop: 64 MiB an array. */
+enum { CHUNK = 1 << 24 };
+
 /* Below this a second thread costs more than it saves. */
 enum { ALONE = 1 << 15 };
 
 int relu_reference(float *y, const float *x, size_t count) {
+    for (size_t start = 0; start < count; start += CHUNK) {
+        const size_t end = count - start < CHUNK ? count : start + CHUNK;
+        if (weft_interrupted()) return weft_fail(WEFT_EINTR, "relu: Ctrl-C");
 #pragma omp parallel for simd schedule(static) if (count > ALONE)
-    // Asked this way round, a NaN, which compares false, stays a NaN.
-    for (size_t i = 0; i < count; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+        // Asked this way round, a NaN, which compares false, stays a NaN.
+        for (size_t i = start; i < end; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+    }
     return WEFT_OK;
 }
 
 int relu_reference_backward(float *dx, const float *dy, const float *y,
                             size_t count) {
+    for (size_t start = 0; start < count; start += CHUNK) {
+        const size_t end = count - start < CHUNK ? count : start + CHUNK;
+        if (weft_interrupted()) return weft_fail(WEFT_EINTR, "relu: Ctrl-C");
 #pragma omp parallel for simd schedule(static) if (count > ALONE)
-    for (size_t i = 0; i < count; i++) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+        for (size_t i = start; i < end; i++) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+    }
     return WEFT_OK;
 }

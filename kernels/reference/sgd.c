@@ -1,8 +1,18 @@
 /* sgd.c -- param -= lr * grad in plain C: bound by memory. */
 #include "reference.h"
 
+/* Elements between two questions whether to stop: 64 MiB an array. */
+enum { CHUNK = 1 << 24 };
+
+/* Below this a second thread costs more than it saves. */
+enum { ALONE = 1 << 15 };
+
 int sgd_reference(float *param, const float *grad, size_t count, float lr) {
-#pragma omp parallel for simd schedule(static) if (count > 1 << 15)
-    for (size_t i = 0; i < count; i++) param[i] -= lr * grad[i];
+    for (size_t start = 0; start < count; start += CHUNK) {
+        const size_t end = count - start < CHUNK ? count : start + CHUNK;
+        if (weft_interrupted()) return weft_fail(WEFT_EINTR, "sgd: Ctrl-C");
+#pragma omp parallel for simd schedule(static) if (count > ALONE)
+        for (size_t i = start; i < end; i++) param[i] -= lr * grad[i];
+    }
     return WEFT_OK;
 }
