@@ -21,7 +21,7 @@ from .style import INK, faint, style, svg
 def figure(width: float, height: float, columns: int = 1, **options: Any) -> Iterator:
     """A figure in the lab's style, shown below the cell as SVG when it is done.
 
-    width, height: inches; 12.7 by any are the 920 pixels of a page. Yields the
+    width, height: inches; 9.5 are the 920 pixels of a page. Yields the
     axes, or an array of `columns` axes. options: of matplotlib's subplots().
     """
     with style():
