@@ -12,6 +12,7 @@ import pytest
 from weft import build, cache, native
 
 CU = sorted(build.KERNELS.rglob("*.cu"))
+C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", ".cpp"))
 needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 
 
@@ -28,7 +29,7 @@ def run_python(script: str, **env: str) -> subprocess.CompletedProcess:
 @needs_nvcc
 @pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
 def test_nvcc_accepts_every_cu_without_a_warning(path):
-    build.compile_check(path, "90a")
+    build.compile_check(path, build.Flavour("cuda", sm="90a"))
 
 
 @needs_nvcc
@@ -36,7 +37,12 @@ def test_nvcc_accepts_every_cu_without_a_warning(path):
 @pytest.mark.parametrize("sm", build.CHECK_SMS)
 @pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
 def test_nvcc_accepts_every_cu_for_every_architecture(path, sm):
-    build.compile_check(path, sm)
+    build.compile_check(path, build.Flavour("cuda", sm=sm))
+
+
+@pytest.mark.parametrize("path", [*CU, *C_AND_CPP], ids=lambda p: p.stem)
+def test_gxx_accepts_every_source_without_a_warning(path):
+    build.compile_check(path, build.Flavour.here("cpu"))
 
 
 @pytest.mark.parametrize("op", build.ops())

@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from .rewrite import rewrite
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
-WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 
@@ -117,24 +118,16 @@ def build_all(target: str) -> list[Path]:
     return [library(op, flavour) for op in ops()]
 
 
-def compile_check(source: Path, sm: str) -> None:
-    """Compile one .cu with nvcc for `sm`, keeping nothing; BuildError if it fails."""
-    _object(source, Flavour("cuda", sm=sm))
+def compile_check(source: Path, flavour: Flavour) -> None:
+    """Compile one source with warnings as errors; BuildError if there is one.
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m weft build`."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
-
-
-def main(args: argparse.Namespace) -> int:
-    """Build every op for the CPU and, where there is one, for the GPU."""
-    import torch
-
-    here = ["cpu"] + ["cuda"] * (torch.cuda.is_available() and nvcc() is not None)
-    for target in [args.device] if args.device else here:
-        print(f"weft: {len(build_all(target))} libraries for {target} are ready")
-    return 0
+    The suite does this to every source. A library is built without: a compiler
+    that is newer than the lab must not stop a reader with a new warning.
+    """
+    strict = ["-Werror"]
+    if flavour.target == "cuda":
+        strict = ["-Werror", "all-warnings", "-Xcompiler", "-Werror"]
+    _object(source, flavour, strict)
 
 
 def nvcc() -> str | None:
@@ -179,7 +172,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
         return [
             *[_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
-            *["-Werror", "all-warnings", "-Xcompiler", host],
+            *["-Xcompiler", host],
         ]
     include += [f"-I{KERNELS / 'simt'}"]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
@@ -195,9 +188,9 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
 
 
-def _object(source: Path, flavour: Flavour) -> Path:
+def _object(source: Path, flavour: Flavour, more: Sequence[str] = ()) -> Path:
     """Compile one source to an object in the cache, unless it is there."""
-    command = _command(source, flavour)
+    command = [*_command(source, flavour), *more]
     digest = _hash(
         _compiler_version(command[0]), *command, source.read_text(), _heads()
     )
