@@ -1,4 +1,5 @@
 /* cuda_memory.cpp -- device memory, which is the host's: see cuda_api.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,15 +83,23 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t) {
     return cudaFree(pointer);
 }
 
+/* What can be had without swapping, or `total` where nobody says. */
+static size_t available_memory(size_t total) {
+    // Not _SC_AVPHYS_PAGES: that leaves out the files the kernel has cached,
+    // which it gives up when asked, and which fill most of a busy machine.
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    size_t kib, bytes = total;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %zu", &kib) == 1) bytes = kib << 10;
+    if (file) fclose(file);
+    return bytes;
+}
+
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
     if (!free || !total) return set_error(cudaErrorInvalidValue);
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
-#ifdef _SC_AVPHYS_PAGES
-    *free = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
-#else
-    *free = *total;
-#endif
+    *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    *free = available_memory(*total);
     return cudaSuccess;
 }
 
