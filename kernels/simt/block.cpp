@@ -26,7 +26,7 @@ enum {
 
 static Worker *worker_of(Block *block) { return static_cast<Worker *>(block); }
 
-/* ---- a worker's memory --------------------------------------------------------- */
+/* ---- a worker's memory -------------------------------------------------- */
 
 static char *map(size_t bytes) {
     // Only pages that are touched take memory.
@@ -63,7 +63,7 @@ static void guard(Worker *worker, int count) {
     }
 }
 
-/* ---- faults ---------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------- */
 
 void note_fault(Job *job, cudaError_t error, const char *format, ...) {
     if (job->failed.exchange(true)) return;
@@ -86,7 +86,7 @@ void note_fault(Job *job, cudaError_t error, const char *format, ...) {
     abandon(worker);
 }
 
-/* ---- the threads of a block ------------------------------------------------------ */
+/* ---- the threads of a block --------------------------------------------- */
 
 /* Take `self`, whose thread has ended, out of all it belonged to. */
 static void finish(Worker *worker, Fiber *self) {
@@ -166,7 +166,7 @@ void promote(Fiber *self) {
     self->prev = last;
 }
 
-/* ---- waiting ------------------------------------------------------------------------ */
+/* ---- waiting ------------------------------------------------------------ */
 
 void complete(Warp *warp, unsigned group, Meeting meeting) {
     unsigned ballot = 0;
@@ -243,7 +243,7 @@ unsigned active_lanes(Fiber *self) {
     return group;
 }
 
-/* ---- shared memory ---------------------------------------------------------------- */
+/* ---- shared memory ------------------------------------------------------ */
 
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
                       size_t align) {
@@ -269,7 +269,7 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
     return site->offset;
 }
 
-/* ---- running blocks ---------------------------------------------------------------- */
+/* ---- running blocks ----------------------------------------------------- */
 
 static uint64_t random_next(uint64_t *state) {
     // splitmix64 (Steele, Lea, Flood 2014): any seed will do
@@ -311,8 +311,8 @@ static uint64_t block_at(const Job *job, uint64_t k) {
     const uint64_t primes[] = {2654435761u, 2147483647u, 1000000007u};
     int i = 0;
     while (i < 2 && job->blocks % primes[i] == 0) i++;
-    return (uint64_t)(((unsigned __int128)k * primes[i] + (unsigned)job->order) %
-                      job->blocks);
+    const unsigned __int128 at = (unsigned __int128)k * primes[i];
+    return (uint64_t)((at + (unsigned)job->order) % job->blocks);
 }
 
 static void run_block(Worker *worker, const Job *job, uint64_t k) {
@@ -322,6 +322,9 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
                      (unsigned)(row % job->grid.y),
                      (unsigned)(row / job->grid.y)};
     worker->order = worker->identity;
+    // What the block before left in shared memory hides a missing barrier, too.
+    if (job->order != SIMT_FORWARD)
+        memset(worker->shared, 0xff, job->shared_used.load());
     if (job->order >= SIMT_SHUFFLED) {
         shuffle(worker, at * 1000003 + (uint64_t)job->order);
         worker->order = worker->turns;
@@ -346,6 +349,8 @@ static void begin_job(Worker *worker, Job *job) {
     worker->body = job->body;
     worker->closure = job->closure;
     if (!worker->guarded) guard(worker, 1);
+    if (job->order != SIMT_FORWARD) // where the static arrays will lie
+        memset(worker->shared, 0xff, job->shared_used.load() + STATIC_SHARED);
     if (dim.x != had.x || dim.y != had.y || dim.z != had.z ||
         order != worker->identity_order)
         fill_identity(worker, dim, order);

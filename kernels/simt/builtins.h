@@ -7,21 +7,22 @@
 /* rewrite.py puts SIMT_BODY and SIMT_END around the body of every kernel and
  * takes `__global__` away. What is left of it stands in a file that was
  * included and so not rewritten: that kernel must not be called. */
-#define __global__                                                             \
-    __attribute__((error("this kernel is defined in an included file: only "  \
-                         "kernels of the .cu file itself are rewritten for "  \
+#define __global__                                                           \
+    __attribute__((noinline,                                                 \
+                   error("this kernel is defined in an included file: only " \
+                         "kernels of the .cu file itself are rewritten for " \
                          "the CPU")))
-#define SIMT_BODY                                                              \
-    static simt::Kernel simt_kernel = {__func__, 0};                           \
-    if (simt::asked(&simt_kernel)) return;                                     \
+#define SIMT_BODY                                    \
+    static simt::Kernel simt_kernel = {__func__, 0}; \
+    if (simt::asked(&simt_kernel)) return;           \
     simt::launch(&simt_kernel, [=]() mutable __attribute__((always_inline)) {
-#define SIMT_END                                                               \
+#define SIMT_END \
     });
 
 /* The members of the struct that stands before `site` are the arrays of one
  * __shared__ declaration. */
-#define SIMT_SHARED(site, type)                                                \
-    static simt::SharedSite site;                                              \
+#define SIMT_SHARED(site, type)   \
+    static simt::SharedSite site; \
     type &site##_arrays = simt::shared<type>(&site)
 
 #define __device__
@@ -40,22 +41,22 @@ namespace simt {
 /* threadIdx and its like are empty objects, not macros: a program may have
  * variables and fields of these names. Where the compiler sees one of them,
  * `threadIdx.x` reads as an unsigned; and since rewrite.py has turned it into
- * simt::x(threadIdx), it is an unsigned where that matters (min(), printf()). */
-#define SIMT_BUILTIN(Name, Vector, value)                                      \
-    struct Name {                                                              \
-        struct X {                                                             \
-            operator unsigned() const { return (value).x; }                    \
-        } x;                                                                   \
-        struct Y {                                                             \
-            operator unsigned() const { return (value).y; }                    \
-        } y;                                                                   \
-        struct Z {                                                             \
-            operator unsigned() const { return (value).z; }                    \
-        } z;                                                                   \
-        operator Vector() const { return value; }                              \
-    };                                                                         \
-    SIMT_INLINE unsigned x(const Name &) { return (value).x; }                 \
-    SIMT_INLINE unsigned y(const Name &) { return (value).y; }                 \
+ * simt::x(threadIdx), an unsigned where that matters (min(), printf()). */
+#define SIMT_BUILTIN(Name, Vector, value)                      \
+    struct Name {                                              \
+        struct X {                                             \
+            operator unsigned() const { return (value).x; }    \
+        } x;                                                   \
+        struct Y {                                             \
+            operator unsigned() const { return (value).y; }    \
+        } y;                                                   \
+        struct Z {                                             \
+            operator unsigned() const { return (value).z; }    \
+        } z;                                                   \
+        operator Vector() const { return value; }              \
+    };                                                         \
+    SIMT_INLINE unsigned x(const Name &) { return (value).x; } \
+    SIMT_INLINE unsigned y(const Name &) { return (value).y; } \
     SIMT_INLINE unsigned z(const Name &) { return (value).z; }
 
 SIMT_BUILTIN(ThreadIdx, uint3, here()->thread.index)

@@ -10,7 +10,7 @@
 
 using namespace simt;
 
-/* ---- errors ------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------- */
 
 static thread_local cudaError_t last_error = cudaSuccess;
 
@@ -29,7 +29,7 @@ cudaError_t cudaPeekAtLastError(void) { return last_error; }
 
 const char *cudaGetErrorName(cudaError_t error) {
     switch (error) {
-#define SIMT_ERROR(value, name, text)                                          \
+#define SIMT_ERROR(value, name, text) \
     case name: return #name;
 #include "cuda_errors.h"
     }
@@ -38,14 +38,14 @@ const char *cudaGetErrorName(cudaError_t error) {
 
 const char *cudaGetErrorString(cudaError_t error) {
     switch (error) {
-#define SIMT_ERROR(value, name, text)                                          \
+#define SIMT_ERROR(value, name, text) \
     case name: return text;
 #include "cuda_errors.h"
     }
     return "unrecognized error code";
 }
 
-/* ---- the device ----------------------------------------------------------------- */
+/* ---- the device --------------------------------------------------------- */
 
 cudaError_t cudaGetDeviceCount(int *count) {
     if (!count) return set_error(cudaErrorInvalidValue);
@@ -153,7 +153,7 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
     return cudaSuccess;
 }
 
-/* ---- streams and events --------------------------------------------------------- */
+/* ---- streams and events ------------------------------------------------- */
 
 struct CUstream_st {
     char unused;
@@ -208,7 +208,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     return cudaSuccess;
 }
 
-/* ---- kernels ---------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------ */
 
 cudaError_t cudaFuncSetAttribute(const void *function,
                                  enum cudaFuncAttribute attribute, int value) {

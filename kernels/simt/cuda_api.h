@@ -142,7 +142,7 @@ long long simt_nanoseconds(void);
 #pragma GCC visibility pop
 }
 
-/* ---- what is the same as another call, since nothing is asynchronous --------- */
+/* ---- what is the same as another call, since nothing is asynchronous ---- */
 
 static inline cudaError_t cudaMemcpyAsync(void *to, const void *from,
                                           size_t size, enum cudaMemcpyKind kind,
@@ -169,8 +169,7 @@ static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event,
                                                    unsigned) {
     return cudaEventCreate(event);
 }
-static inline cudaError_t cudaEventRecord(cudaEvent_t event,
-                                          cudaStream_t = 0) {
+static inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t = 0) {
     return simt_event_record(event);
 }
 static inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
@@ -178,7 +177,7 @@ static inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
 }
 static inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 
-/* ---- typed pointers, as nvcc takes them ----------------------------------------- */
+/* ---- typed pointers, as nvcc takes them --------------------------------- */
 
 template <class T> cudaError_t cudaMalloc(T **pointer, size_t size) {
     return cudaMalloc((void **)pointer, size);

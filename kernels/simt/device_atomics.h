@@ -21,7 +21,8 @@ template <> struct Bits<double> {
 
 template <class T> SIMT_INLINE T add_float(T *address, T value) {
     typedef typename Bits<T>::type U;
-    U *bits = (U *)address, seen = __atomic_load_n(bits, __ATOMIC_RELAXED), next;
+    U *bits = (U *)address, seen = __atomic_load_n(bits, __ATOMIC_RELAXED),
+      next;
     T old, sum;
     do {
         memcpy(&old, &seen, sizeof old);
@@ -49,32 +50,32 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 
 } // namespace simt
 
-#define SIMT_ATOMICS(T)                                                        \
-    SIMT_INLINE T atomicAdd(T *address, T value) {                             \
-        T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);          \
-        return simt::added(old, value == 0);                                   \
-    }                                                                          \
-    SIMT_INLINE T atomicAnd(T *address, T value) {                             \
-        T old = __atomic_fetch_and(address, value, __ATOMIC_RELAXED);          \
-        return simt::added(old, value == (T)-1);                               \
-    }                                                                          \
-    SIMT_INLINE T atomicOr(T *address, T value) {                              \
-        T old = __atomic_fetch_or(address, value, __ATOMIC_RELAXED);           \
-        return simt::added(old, value == 0);                                   \
-    }                                                                          \
-    SIMT_INLINE T atomicXor(T *address, T value) {                             \
-        T old = __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);          \
-        return simt::added(old, value == 0);                                   \
-    }                                                                          \
-    SIMT_INLINE T atomicExch(T *address, T value) {                            \
-        T old = __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);         \
-        return simt::added(old, old == value);                                 \
-    }                                                                          \
-    SIMT_INLINE T atomicCAS(T *address, T compare, T value) {                  \
-        T old = compare;                                                       \
-        bool done = __atomic_compare_exchange_n(                               \
-            address, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
-        return simt::added(old, !done);                                        \
+#define SIMT_ATOMICS(T)                                                       \
+    SIMT_INLINE T atomicAdd(T *address, T value) {                            \
+        T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);         \
+        return simt::added(old, value == 0);                                  \
+    }                                                                         \
+    SIMT_INLINE T atomicAnd(T *address, T value) {                            \
+        T old = __atomic_fetch_and(address, value, __ATOMIC_RELAXED);         \
+        return simt::added(old, value == (T) - 1);                            \
+    }                                                                         \
+    SIMT_INLINE T atomicOr(T *address, T value) {                             \
+        T old = __atomic_fetch_or(address, value, __ATOMIC_RELAXED);          \
+        return simt::added(old, value == 0);                                  \
+    }                                                                         \
+    SIMT_INLINE T atomicXor(T *address, T value) {                            \
+        T old = __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);         \
+        return simt::added(old, value == 0);                                  \
+    }                                                                         \
+    SIMT_INLINE T atomicExch(T *address, T value) {                           \
+        T old = __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);        \
+        return simt::added(old, old == value);                                \
+    }                                                                         \
+    SIMT_INLINE T atomicCAS(T *address, T compare, T value) {                 \
+        T old = compare;                                                      \
+        bool done = __atomic_compare_exchange_n(                              \
+            address, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+        return simt::added(old, !done);                                       \
     }
 
 #define SIMT_MIN_MAX(T)                                                        \

@@ -9,15 +9,16 @@
 #define SIMT_DEVICE_MATH_H
 #include "engine.h"
 
-/* ---- the C library's ------------------------------------------------------------ */
+/* ---- the C library's ---------------------------------------------------- */
 
-#define SIMT_C1(name)                                                          \
-    double name(double) noexcept;                                              \
+#define SIMT_C1(name)             \
+    double name(double) noexcept; \
     float name##f(float) noexcept;
-#define SIMT_C2(name)                                                          \
-    double name(double, double) noexcept;                                      \
+#define SIMT_C2(name)                     \
+    double name(double, double) noexcept; \
     float name##f(float, float) noexcept;
 
+// clang-format off: these are lists
 extern "C" {
 SIMT_C1(acos) SIMT_C1(acosh) SIMT_C1(asin) SIMT_C1(asinh) SIMT_C1(atan)
 SIMT_C1(atanh) SIMT_C1(cbrt) SIMT_C1(ceil) SIMT_C1(cos) SIMT_C1(cosh)
@@ -34,10 +35,11 @@ double ldexp(double, int) noexcept;
 float ldexpf(float, int) noexcept;
 int abs(int) noexcept;
 }
+// clang-format on
 #undef SIMT_C1
 #undef SIMT_C2
 
-/* ---- overloads, as in C++ --------------------------------------------------------- */
+/* ---- overloads, as in C++ ----------------------------------------------- */
 
 namespace simt {
 namespace math {
@@ -60,19 +62,38 @@ template <> struct Number<double> {
     typedef double type;
 };
 
-#define SIMT_F1(name)                                                          \
-    template <class T> SIMT_INLINE typename Float<T>::type name(T x) {         \
-        return __builtin_##name##f(x);                                         \
+#define SIMT_F1(name)                                                  \
+    template <class T> SIMT_INLINE typename Float<T>::type name(T x) { \
+        return __builtin_##name##f(x);                                 \
     }
-#define SIMT_F2(name)                                                          \
-    template <class T> SIMT_INLINE typename Float<T>::type name(T x, T y) {    \
-        return __builtin_##name##f(x, y);                                      \
+#define SIMT_F2(name)                                                       \
+    template <class T> SIMT_INLINE typename Float<T>::type name(T x, T y) { \
+        return __builtin_##name##f(x, y);                                   \
     }
-SIMT_F1(ceil) SIMT_F1(cos) SIMT_F1(erf) SIMT_F1(exp) SIMT_F1(exp2)
-SIMT_F1(expm1) SIMT_F1(fabs) SIMT_F1(floor) SIMT_F1(log) SIMT_F1(log10)
-SIMT_F1(log1p) SIMT_F1(log2) SIMT_F1(rint) SIMT_F1(round) SIMT_F1(sin)
-SIMT_F1(sqrt) SIMT_F1(tan) SIMT_F1(tanh) SIMT_F1(trunc)
-SIMT_F2(atan2) SIMT_F2(fmax) SIMT_F2(fmin) SIMT_F2(fmod) SIMT_F2(pow)
+SIMT_F1(ceil)
+SIMT_F1(cos)
+SIMT_F1(erf)
+SIMT_F1(exp)
+SIMT_F1(exp2)
+SIMT_F1(expm1)
+SIMT_F1(fabs)
+SIMT_F1(floor)
+SIMT_F1(log)
+SIMT_F1(log10)
+SIMT_F1(log1p)
+SIMT_F1(log2)
+SIMT_F1(rint)
+SIMT_F1(round)
+SIMT_F1(sin)
+SIMT_F1(sqrt)
+SIMT_F1(tan)
+SIMT_F1(tanh)
+SIMT_F1(trunc)
+SIMT_F2(atan2)
+SIMT_F2(fmax)
+SIMT_F2(fmin)
+SIMT_F2(fmod)
+SIMT_F2(pow)
 #undef SIMT_F1
 #undef SIMT_F2
 
@@ -92,8 +113,8 @@ using namespace simt::math;
 
 /* min() and max() take two numbers of one type, or one signed and one unsigned,
  * which makes both unsigned. Of a number and a NaN they return the number. */
-#define SIMT_MIN_MAX(R, A, B)                                                  \
-    SIMT_INLINE R min(A a, B b) { return (R)a < (R)b ? (R)a : (R)b; }          \
+#define SIMT_MIN_MAX(R, A, B)                                         \
+    SIMT_INLINE R min(A a, B b) { return (R)a < (R)b ? (R)a : (R)b; } \
     SIMT_INLINE R max(A a, B b) { return (R)a > (R)b ? (R)a : (R)b; }
 SIMT_MIN_MAX(int, int, int)
 SIMT_MIN_MAX(unsigned, unsigned, unsigned)
@@ -108,8 +129,8 @@ SIMT_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
 SIMT_MIN_MAX(unsigned long long, long long, unsigned long long)
 SIMT_MIN_MAX(unsigned long long, unsigned long long, long long)
 #undef SIMT_MIN_MAX
-#define SIMT_MIN_MAX(R, A, B, suffix)                                          \
-    SIMT_INLINE R min(A a, B b) { return __builtin_fmin##suffix(a, b); }       \
+#define SIMT_MIN_MAX(R, A, B, suffix)                                    \
+    SIMT_INLINE R min(A a, B b) { return __builtin_fmin##suffix(a, b); } \
     SIMT_INLINE R max(A a, B b) { return __builtin_fmax##suffix(a, b); }
 SIMT_MIN_MAX(float, float, float, f)
 SIMT_MIN_MAX(double, double, double, )
@@ -117,7 +138,7 @@ SIMT_MIN_MAX(double, float, double, )
 SIMT_MIN_MAX(double, double, float, )
 #undef SIMT_MIN_MAX
 
-/* ---- CUDA's own ------------------------------------------------------------------- */
+/* ---- CUDA's own --------------------------------------------------------- */
 
 #define SIMT_C extern "C" inline __attribute__((always_inline))
 
@@ -160,18 +181,16 @@ SIMT_C double __dmul_rn(double x, double y) noexcept { return x * y; }
 
 SIMT_C int __float2int_rn(float x) noexcept { return (int)__builtin_rintf(x); }
 SIMT_C int __float2int_rz(float x) noexcept { return (int)x; }
-SIMT_C int __float2int_rd(float x) noexcept {
-    return (int)__builtin_floorf(x);
-}
+SIMT_C int __float2int_rd(float x) noexcept { return (int)__builtin_floorf(x); }
 SIMT_C int __float2int_ru(float x) noexcept { return (int)__builtin_ceilf(x); }
 SIMT_C float __int2float_rn(int x) noexcept { return (float)x; }
 SIMT_C float __uint2float_rn(unsigned x) noexcept { return (float)x; }
 
-#define SIMT_AS(name, To, From)                                                \
-    SIMT_C To name(From value) noexcept {                                      \
-        To bits;                                                               \
-        memcpy(&bits, &value, sizeof bits);                                    \
-        return bits;                                                           \
+#define SIMT_AS(name, To, From)             \
+    SIMT_C To name(From value) noexcept {   \
+        To bits;                            \
+        memcpy(&bits, &value, sizeof bits); \
+        return bits;                        \
     }
 SIMT_AS(__float_as_int, int, float)
 SIMT_AS(__float_as_uint, unsigned, float)
@@ -209,24 +228,29 @@ SIMT_C int __mulhi(int x, int y) noexcept {
 #undef SIMT_C
 
 /* Loads and stores with a cache hint, which has no meaning here. */
-#define SIMT_LOAD(name)                                                        \
-    template <class T> SIMT_INLINE T name(const T *address) {                  \
-        return *address;                                                       \
-    }
-SIMT_LOAD(__ldg) SIMT_LOAD(__ldca) SIMT_LOAD(__ldcg) SIMT_LOAD(__ldcs)
-SIMT_LOAD(__ldlu) SIMT_LOAD(__ldcv)
+#define SIMT_LOAD(name) \
+    template <class T> SIMT_INLINE T name(const T *address) { return *address; }
+SIMT_LOAD(__ldg)
+SIMT_LOAD(__ldca)
+SIMT_LOAD(__ldcg)
+SIMT_LOAD(__ldcs)
+SIMT_LOAD(__ldlu)
+SIMT_LOAD(__ldcv)
 #undef SIMT_LOAD
-#define SIMT_STORE(name)                                                       \
-    template <class T> SIMT_INLINE void name(T *address, T value) {            \
-        *address = value;                                                      \
+#define SIMT_STORE(name)                                            \
+    template <class T> SIMT_INLINE void name(T *address, T value) { \
+        *address = value;                                           \
     }
-SIMT_STORE(__stcg) SIMT_STORE(__stcs) SIMT_STORE(__stwb) SIMT_STORE(__stwt)
+SIMT_STORE(__stcg)
+SIMT_STORE(__stcs)
+SIMT_STORE(__stwb)
+SIMT_STORE(__stwt)
 #undef SIMT_STORE
 
 /* From <math.h>, word for word, in case it is included as well. */
 #ifndef NAN
-#define NAN (__builtin_nanf (""))
-#define INFINITY (__builtin_inff ())
+#define NAN (__builtin_nanf(""))
+#define INFINITY (__builtin_inff())
 #endif
 
 #endif

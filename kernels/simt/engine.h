@@ -44,13 +44,13 @@ struct Block {
     uint3 index;
     dim3 block_dim, grid_dim;
     bool promoted;
-    int threads, running;  /* in the direct loop: how many, which one */
-    const Thread *order;   /* the threads in the order of their turns */
-    int live, arrived;     /* unfinished threads; those at the barrier */
-    unsigned epoch;        /* barriers passed by this block */
-    int votes[2];          /* of __syncthreads_count() in odd, even epochs */
-    char *shared;          /* dynamic shared memory, then the static arrays */
-    unsigned launch;       /* the launch's number, never 0 */
+    int threads, running; /* in the direct loop: how many, which one */
+    const Thread *order;  /* the threads in the order of their turns */
+    int live, arrived;    /* unfinished threads; those at the barrier */
+    unsigned epoch;       /* barriers passed by this block */
+    int votes[2];         /* of __syncthreads_count() in odd, even epochs */
+    char *shared;         /* dynamic shared memory, then the static arrays */
+    unsigned launch;      /* the launch's number, never 0 */
     void (*body)(void *);
     void *closure;
 };
@@ -105,7 +105,7 @@ inline Launch::Launch(dim3 grid, dim3 block, size_t shared, cudaStream_t)
 }
 inline Launch::~Launch() { launch_pop(this); }
 
-/* ---- running threads -------------------------------------------------------- */
+/* ---- running threads ---------------------------------------------------- */
 
 /* Run one thread on a fiber of its own, or all of them in a loop. */
 template <class Body> void run_threads(void *closure) {
@@ -140,7 +140,7 @@ SIMT_INLINE Fiber *promoted() {
     return self;
 }
 
-/* ---- meeting ------------------------------------------------------------------ */
+/* ---- meeting ------------------------------------------------------------ */
 
 SIMT_INLINE void open_barrier(Block *block) {
     block->arrived = 0;
@@ -192,7 +192,7 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
     return warp->out[lane];
 }
 
-/* ---- shared memory -------------------------------------------------------------- */
+/* ---- shared memory ------------------------------------------------------ */
 
 /* The arrays of one __shared__ declaration, as members of T. */
 template <class T> SIMT_INLINE T &shared(SharedSite *site) {

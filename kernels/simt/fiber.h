@@ -47,7 +47,7 @@ struct alignas(64) Fiber {
     Block *block;
     Warp *warp;
     Fiber *next, *prev; /* the ring of the block's unfinished threads */
-    void *resume;       /* where to go on (switch's business); NULL: at the start */
+    void *resume; /* where to go on (switch's business); NULL: at the start */
 };
 
 /* The Fiber in the slot that holds `address`. */

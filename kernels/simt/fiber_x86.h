@@ -15,9 +15,9 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 // Compiled with AVX-512, the compiler would keep values in these across the
 // switch: nothing in the ABI says that they are ours.
 #ifdef __AVX512F__
-#define SIMT_AVX512_CLOBBERS                                                   \
-    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23",  \
-        "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30",         \
+#define SIMT_AVX512_CLOBBERS                                                  \
+    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \
+        "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30",        \
         "xmm31", "k1", "k2", "k3", "k4", "k5", "k6", "k7"
 #else
 #define SIMT_AVX512_CLOBBERS
@@ -32,23 +32,23 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
  * matching call, and there was none, so each would cost a misprediction. */
 SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
     void **save = &from->resume, *resume = to->resume;
-    asm volatile(
-        "leaq -128(%%rsp), %%rsp\n\t" // step over the red zone
-        "pushq %%rbp\n\t"
-        "leaq 1f(%%rip), %%rax\n\t"
-        "pushq %%rax\n\t"
-        "movq %%rsp, (%0)\n\t"
-        "movq %1, %%rsp\n\t"
-        "popq %%rax\n\t"
-        "jmp *%%rax\n"
-        "1:\tpopq %%rbp\n\t"
-        "leaq 128(%%rsp), %%rsp"
-        : "+D"(save), "+S"(resume)
-        :
-        : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13",
-          "r14", "r15", "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",
-          "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
-          "xmm13", "xmm14", "xmm15" SIMT_AVX512_CLOBBERS);
+    asm volatile("leaq -128(%%rsp), %%rsp\n\t" // step over the red zone
+                 "pushq %%rbp\n\t"
+                 "leaq 1f(%%rip), %%rax\n\t"
+                 "pushq %%rax\n\t"
+                 "movq %%rsp, (%0)\n\t"
+                 "movq %1, %%rsp\n\t"
+                 "popq %%rax\n\t"
+                 "jmp *%%rax\n"
+                 "1:\tpopq %%rbp\n\t"
+                 "leaq 128(%%rsp), %%rsp"
+                 : "+D"(save), "+S"(resume)
+                 :
+                 : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12",
+                   "r13", "r14", "r15", "memory", "cc", "xmm0", "xmm1", "xmm2",
+                   "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+                   "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                   "xmm15" SIMT_AVX512_CLOBBERS);
 }
 
 /* Let the next switch to `fiber` call entry() on its fresh stack. */

@@ -41,7 +41,8 @@ static void install() {
     sigaction(SIGINT, 0, &now);
     // Ignored (a job in the background) stays ignored. `installed` without
     // being on top: somebody else's handler, put in meanwhile, calls ours.
-    const bool ignored = !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN;
+    const bool ignored =
+        !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN;
     if (ignored || ours(&now) || installed) return;
     previous = now;
     now.sa_sigaction = on_sigint;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <condition_variable>
+#include <initializer_list>
 #include <mutex>
 #include <thread>
 
@@ -39,7 +40,7 @@ static thread_local bool launching;
 static thread_local Kernel **asking;
 static thread_local char last_fault[sizeof(Fault::text)];
 
-/* ---- what stood between <<< and >>> ---------------------------------------------- */
+/* ---- what stood between <<< and >>> ------------------------------------- */
 
 void launch_push(Launch *launch) {
     launch->outer = pending;
@@ -67,7 +68,7 @@ Kernel *kernel_of(const void *function) {
     return kernel;
 }
 
-/* ---- workers ------------------------------------------------------------------------ */
+/* ---- workers ------------------------------------------------------------ */
 
 static void sleep_and_work(Pool *mine, Worker *worker) {
     std::unique_lock<std::mutex> guard(mine->lock);
@@ -143,7 +144,7 @@ static void run_job(Job *job, int workers) {
     }
 }
 
-/* ---- launches ----------------------------------------------------------------------- */
+/* ---- launches ----------------------------------------------------------- */
 
 static bool within(dim3 dim, unsigned x, unsigned y, unsigned z) {
     return dim.x >= 1 && dim.y >= 1 && dim.z >= 1 && dim.x <= x && dim.y <= y &&
@@ -175,9 +176,9 @@ static void refuse(const Kernel *kernel, const Launch *launch, cudaError_t e) {
 static int workers_for(const Job *job) {
     const uint64_t threads =
         job->blocks * (job->block.x * job->block.y * job->block.z);
-    const uint64_t most = threads < 4096 ? 1 : job->blocks;
+    if (threads < 4096) return 1;
     const uint64_t wanted = (uint64_t)simt_threads();
-    return (int)(wanted < most ? wanted : most);
+    return (int)(wanted < job->blocks ? wanted : job->blocks);
 }
 
 static void fill(Job *job, const Kernel *kernel, const Launch *launch) {

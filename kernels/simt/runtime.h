@@ -46,10 +46,10 @@ struct Worker : Block {
     Job *job;
     Fiber main; /* the worker itself, waiting for its block to end */
     char *slots;
-    int guarded;              /* how many slots have their guard page */
-    unsigned vain, spins;     /* turns in vain in a row; spins in all */
-    uint64_t seen;            /* the block's progress when `vain` was 0 */
-    unsigned meetings;        /* warp primitives completed in this block */
+    int guarded;          /* how many slots have their guard page */
+    unsigned vain, spins; /* turns in vain in a row; spins in all */
+    uint64_t seen;        /* the block's progress when `vain` was 0 */
+    unsigned meetings;    /* warp primitives completed in this block */
     Thread identity[MAX_THREADS], turns[MAX_THREADS];
     dim3 identity_dim;
     int identity_order;

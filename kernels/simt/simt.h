@@ -14,11 +14,11 @@
  * compile. */
 #ifndef SIMT_H
 #define SIMT_H
-#include "engine.h"
 #include "builtins.h"
 #include "cuda_api.h"
 #include "device_atomics.h"
 #include "device_math.h"
 #include "device_warp.h"
+#include "engine.h"
 #include "simt_runtime.h"
 #endif

@@ -9,7 +9,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default) /* the rest of the library stays hidden */
+#pragma GCC visibility push(default) /* the rest of the library stays hidden \
+                                      */
 
 /* Run blocks on `n` threads, the caller's included; 0: one per core that this
  * process may use (sched_getaffinity). Takes effect at the next launch. */
@@ -19,7 +20,9 @@ void simt_set_threads(int n);
 int simt_threads(void);
 
 /* A kernel that lacks a barrier gives the right answer for ever if its threads
- * always run in the same order, so tests run it in several. */
+ * always run in the same order, so tests run it in several. In all but the
+ * first, shared memory is filled with 0xff (NaN, -1) before every block: what
+ * the one before left there would do the same. */
 enum simt_order {
     SIMT_FORWARD = 0, /* thread 0 first, block 0 first */
     SIMT_REVERSE = 1, /* the last thread and block first */

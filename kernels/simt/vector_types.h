@@ -6,26 +6,18 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SIMT_VECTORS(type, base, align2, align4)                               \
-    struct type##1 {                                                           \
-        base x;                                                                \
-    };                                                                         \
-    struct alignas(align2) type##2 {                                           \
-        base x, y;                                                             \
-    };                                                                         \
-    struct type##3 {                                                           \
-        base x, y, z;                                                          \
-    };                                                                         \
-    struct alignas(align4) type##4 {                                           \
-        base x, y, z, w;                                                       \
-    };                                                                         \
-    static inline type##1 make_##type##1(base x) { return {x}; }               \
-    static inline type##2 make_##type##2(base x, base y) { return {x, y}; }    \
-    static inline type##3 make_##type##3(base x, base y, base z) {             \
-        return {x, y, z};                                                      \
-    }                                                                          \
-    static inline type##4 make_##type##4(base x, base y, base z, base w) {     \
-        return {x, y, z, w};                                                   \
+#define SIMT_VECTORS(type, base, align2, align4)                            \
+    struct type##1 { base x; };                                             \
+    struct alignas(align2) type##2 { base x, y; };                          \
+    struct type##3 { base x, y, z; };                                       \
+    struct alignas(align4) type##4 { base x, y, z, w; };                    \
+    static inline type##1 make_##type##1(base x) { return {x}; }            \
+    static inline type##2 make_##type##2(base x, base y) { return {x, y}; } \
+    static inline type##3 make_##type##3(base x, base y, base z) {          \
+        return {x, y, z};                                                   \
+    }                                                                       \
+    static inline type##4 make_##type##4(base x, base y, base z, base w) {  \
+        return {x, y, z, w};                                                \
     }
 
 SIMT_VECTORS(char, signed char, 2, 4)

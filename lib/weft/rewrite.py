@@ -3,7 +3,7 @@ r"""CUDA C -> C++ that g++ takes on top of kernels/simt, line for line.
 Only what is not C++ is changed, and only within its line:
 
     k<<<grid, block>>>(a, b)     (simt::Launch(grid, block), k(a, b))
-    __global__ void k(...) {     void k(...) {SIMT_BODY ... SIMT_END}
+    __global__ void k(...) {     void k(...) {SIMT_BODY; ... SIMT_END}
     __shared__ float s[2], t;    a struct with these members, placed by the
                                  runtime, and references to its members
     extern __shared__ T s[];     a reference to where the launch put it
@@ -188,10 +188,7 @@ def _launches(text: _Text) -> str:
         start = match.start()
         name = _callee(text, start)
         end = _end_of_config(text, start)
-        paren = text.skip(end)
-        if paren == len(text.code) or text.code[paren] != "(":
-            raise text.error(start, "a launch needs its arguments: k<<<...>>>(...)")
-        close = text.close(paren, "(", ")")
+        close = text.close(text.skip(end), "(", ")")
         config, breaks = _on_one_line(text, start + 3, end - 3)
         edits.append((name, name, f"(simt::Launch({config}), "))
         edits.append((start, end, breaks))
@@ -228,13 +225,13 @@ def _callee(text: _Text, end: int) -> int:
 
 
 def _end_of_config(text: _Text, start: int) -> int:
-    """The offset after the >>> that closes the <<< at `start`."""
+    """The offset after the >>>, before a (, that closes the <<< at `start`."""
     depth = 0
     for i in range(start + 3, len(text.code)):
         c = text.code[i]
         depth += (c in "([{") - (c in ")]}")
         if depth < 0 or (c == ";" and depth == 0):
-            break
+            raise text.error(start, "this <<< has no >>>, or no arguments after it")
         if depth == 0 and text.code.startswith(">>>", i):
             after = text.skip(i + 3)
             # In <<<size<B<C<int>>>(n)>>> the first would do, but for the rest.
@@ -242,26 +239,19 @@ def _end_of_config(text: _Text, start: int) -> int:
                 ">", i + 3
             ):
                 return i + 3
-    raise text.error(start, "this <<< has no >>>")
+    raise text.error(start, "this <<< has no >>>, or no arguments after it")
 
 
 def _on_one_line(text: _Text, start: int, end: int) -> tuple[str, str]:
     """The code without comments and line breaks, and the line breaks."""
-    chars = [
-        " " if text.code[i] == _BLANK and not _in_string(text, i) else text.raw[i]
-        for i in range(start, end)
-    ]
-    code = "".join(chars)
+    code = _NOT_CODE.sub(_blank_comment, text.raw)[start:end]
     breaks = "".join(re.findall(r"\\?\n", code))
     return re.sub(r"\\?\n", " ", code), breaks
 
 
-def _in_string(text: _Text, offset: int) -> bool:
-    """Whether the blanked character at `offset` belongs to a string."""
-    start = offset
-    while start and text.code[start - 1] == _BLANK:
-        start -= 1
-    return not text.raw.startswith(("//", "/*"), start)
+def _blank_comment(match: re.Match[str]) -> str:
+    is_comment = match.group().startswith(("//", "/*"))
+    return re.sub(r"[^\n]", " ", match.group()) if is_comment else match.group()
 
 
 # ---- kernels -----------------------------------------------------------------
@@ -280,7 +270,7 @@ def _kernels(text: _Text) -> str:
                 match.start(), "write __global__ at the kernel, not in a macro"
             )
         close = text.close(brace, "{", "}")
-        edits.append((brace, brace + 1, "{SIMT_BODY "))
+        edits.append((brace, brace + 1, "{SIMT_BODY; "))
         edits.append((close, close + 1, " SIMT_END}"))
     return _edit(text, edits)
 
@@ -325,6 +315,9 @@ def _shared(text: _Text) -> str:
         if end < 0:
             raise text.error(match.start(), "this __shared__ has no ;")
         start, after = match.start(), match.end()
+        line = text.code[:start].rpartition("\n")[2].replace(_BLANK, " ")
+        if re.search(r"[\w>*&]\s*$", line):
+            raise text.error(start, "write __shared__ before the type")
         inside = depths(start)
         # `__shared__ extern` is the same as `extern __shared__`.
         rest = re.match(r"\s*extern\b", text.code[after:end])
@@ -405,12 +398,13 @@ def _declarators(text: _Text, start: int, end: int) -> list[tuple[int, int]]:
 def _declared(text: _Text, start: int, end: int) -> str:
     """The name that the declarator in [start, end) declares."""
     code = _ATTRIBUTE.sub(" ", text.code[start:end].replace(_BLANK, " "))
-    code = re.sub(r"\{.*\}", " ", code, flags=re.S)
-    found = re.search(r"(\w+)\s*(?:\[.*)?$", code, re.S)
-    name = re.search(r"(\w+)\s*$", code.split("[")[0])
-    if not found or not name or name.group(1)[0].isdigit():
+    code = re.sub(r"\bstruct\b.*\}", " ", code, flags=re.S)
+    if "=" in code or "{" in code:
+        raise text.error(start, "a __shared__ variable cannot be initialised")
+    found = re.search(r"\b([A-Za-z_]\w*)\s*$", code.split("[")[0])
+    if not found:
         raise text.error(start, "cannot find the name of this __shared__ variable")
-    return name.group(1)
+    return found[1]
 
 
 # ---- names -------------------------------------------------------------------
