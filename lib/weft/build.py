@@ -130,6 +130,21 @@ def compile_check(source: Path, flavour: Flavour) -> None:
     _object(source, flavour, strict)
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft build`."""
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Build every op for the CPU and, where there is one, for the GPU."""
+    import torch
+
+    here = ["cpu"] + ["cuda"] * (torch.cuda.is_available() and nvcc() is not None)
+    for target in [args.device] if args.device else here:
+        print(f"weft: {len(build_all(target))} libraries for {target} are ready")
+    return 0
+
+
 def nvcc() -> str | None:
     """The path of nvcc: on PATH, in CUDA_HOME, or in pip's wheels; or None."""
     if found := shutil.which("nvcc"):
