@@ -304,14 +304,19 @@ def test_training_learns(library):
 
 
 def test_a_diverged_model_shows(library):
-    """A NaN among the weights is not swallowed by ReLU or pool."""
+    """A NaN among the weights is not swallowed by ReLU or pool, and new weights
+    leave nothing of it."""
+    rung = model(library)
+    params = rung.get(0, parameters(rung.config, torch.Generator()))
+    loss = rung.step(range(9), 0.1)
     for index in (0, 3, 4, 7, 8):
-        rung = model(library)
-        params = rung.get(0, parameters(rung.config, torch.Generator()))
-        params[index].view(-1)[0] = np.nan
-        rung.set(params)
+        broken = [p.clone() for p in params]
+        broken[index].view(-1)[0] = np.nan
+        rung.set(broken)
         assert np.isnan(rung.step(range(9), 0.1)), index
-        rung.close()
+        rung.set(params)
+        assert rung.step(range(9), 0.1) == loss, index
+    rung.close()
 
 
 def test_sections_have_names(library):

@@ -1,8 +1,8 @@
 /* cnn_conv2.c -- conv2, the statistics of batch norm 2, and pool 2, forward
  * and backward, in Winograd's form (cnn_winograd.h).
  *
- * Nine tenths of a step's arithmetic is here: three products of the same size,
- * 16 small matrices an image each. A tile's 2x2 outputs are a window of pool 2,
+ * Most of a step's arithmetic is here: three products of the same size, 16
+ * small matrices an image each. A tile's 2x2 outputs are a window of pool 2,
  * which lets everything around the products happen in registers:
  *
  * Forward: a tile's outputs are stored for the way back, added to batch norm's
@@ -19,8 +19,8 @@
  * plus, at the winner, scale g: four vectors a tile, transformed at once. The
  * gradient of y as an image never exists.
  *
- * What one image needs between the products, some 400 KB, is the worker's and
- * stays in its second-level cache: see struct cnn_worker.
+ * What one image needs between the products, half a megabyte, is the worker's
+ * and stays in its second-level cache: see struct cnn_worker.
  */
 #include <omp.h>
 #include <string.h>
@@ -78,19 +78,17 @@ static void multiply_weight(float *du, const float *v, const float *dm,
 static void transform_input(const struct cnn_model *m, float *v,
                             const float *x) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
+    const ptrdiff_t row = (ptrdiff_t)m->wp * BLOCK;
     for (int c = 0; c < m->blocks1 * BLOCK; c += VLEN) {
-        const int b = c / BLOCK;
-        const float *from =
-            x + (ptrdiff_t)b * m->hp * m->wp * BLOCK + c % BLOCK;
-        float *to = v + b * POSITIONS * plane + c % BLOCK;
+        const float *image = x + c / BLOCK * m->hp * row + c % BLOCK;
+        float *to = v + c / BLOCK * POSITIONS * plane + c % BLOCK;
         for (int r = 0; r < m->tiles_h; r++)
             for (int j = 0; j < m->tiles_w; j++, to += BLOCK) {
+                const float *from = image + 2 * r * row + 2 * j * BLOCK;
                 vfloat d[16];
 #pragma GCC unroll 16
                 for (int i = 0; i < 16; i++)
-                    d[i] =
-                        vload(from + ((2 * r + i / 4) * m->wp + 2 * j + i % 4) *
-                                         BLOCK);
+                    d[i] = vload(from + i / 4 * row + i % 4 * BLOCK);
                 winograd_input(d);
 #pragma GCC unroll 16
                 for (int p = 0; p < 16; p++) vstore(to + p * plane, d[p]);
@@ -98,23 +96,24 @@ static void transform_input(const struct cnn_model *m, float *v,
     }
 }
 
-/* dx (hp, wp, BLOCK), cleared before, += the tiles of dv, each 4x4 and
- * overlapping its neighbours by two: what transform_input() undoes to. */
+/* The adjoint: dx (hp, wp, BLOCK), cleared before, += the tiles of dv
+ * (positions, room, BLOCK), each 4x4 and overlapping its neighbours by two. */
 static void transform_input_back(const struct cnn_model *m, float *dx,
                                  const float *dv) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
+    const ptrdiff_t row = (ptrdiff_t)m->wp * BLOCK;
     for (int c = 0; c < BLOCK; c += VLEN) {
         const float *from = dv + c;
         for (int r = 0; r < m->tiles_h; r++)
             for (int j = 0; j < m->tiles_w; j++, from += BLOCK) {
+                float *to = dx + 2 * r * row + 2 * j * BLOCK + c;
                 vfloat d[16];
-                float *to = dx + (2 * r * m->wp + 2 * j) * BLOCK + c;
 #pragma GCC unroll 16
                 for (int p = 0; p < 16; p++) d[p] = vload(from + p * plane);
                 winograd_input_back(d);
 #pragma GCC unroll 16
                 for (int i = 0; i < 16; i++) {
-                    float *at = to + (i / 4 * m->wp + i % 4) * BLOCK;
+                    float *at = to + i / 4 * row + i % 4 * BLOCK;
                     vstore(at, vload(at) + d[i]);
                 }
             }
@@ -128,8 +127,34 @@ SIMD_INLINE int inside(const struct cnn_model *m, int r, int j, int i) {
 }
 
 /* The number of tile (r,j)'s pooling window, -1 if it is cut off. */
-SIMD_INLINE int window_of(const struct cnn_model *m, int r, int j) {
-    return r < m->h2 && j < m->w2 ? r * m->w2 + j : -1;
+SIMD_INLINE ptrdiff_t window_of(const struct cnn_model *m, int r, int j) {
+    return r < m->h2 && j < m->w2 ? (ptrdiff_t)r * m->w2 + j : -1;
+}
+
+/* Where image i's part of y2, and of top2 and arg2, begins for channel c. */
+static size_t tiles_at(const struct cnn_model *m, int i, int c) {
+    return ((size_t)i * m->blocks2 + c / BLOCK) * m->tiles_h * m->tiles_w * 4 *
+               BLOCK +
+           c % BLOCK;
+}
+
+static size_t windows_at(const struct cnn_model *m, int i, int c) {
+    return ((size_t)i * m->blocks2 + c / BLOCK) * m->h2 * m->w2 * BLOCK +
+           c % BLOCK;
+}
+
+/* The pool: which of a window's four y has the largest gamma * y, and that y.
+ */
+SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
+                      vfloat gamma) {
+    const vfloat z[4] = {gamma * y[0], gamma * y[1], gamma * y[2],
+                         gamma * y[3]};
+    vfloat largest, value = y[0];
+    const vint winner = cnn_winner(&largest, z);
+#pragma GCC unroll 4
+    for (int k = 1; k < 4; k++) value = vselect(winner == k, y[k], value);
+    vstore(top, value);
+    *(vbyte *)arg = __builtin_convertvector(winner, vbyte);
 }
 
 /* From the products of VLEN channels from c on: image i's y2, its statistics
@@ -138,15 +163,15 @@ SIMD_INLINE int window_of(const struct cnn_model *m, int r, int j) {
 static void transform_output(struct cnn_model *m, double *sums,
                              const float *products, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
-    const size_t block = (size_t)i * m->blocks2 + c / BLOCK;
-    const size_t windows = block * m->h2 * m->w2 * BLOCK + c % BLOCK;
+    const size_t windows = windows_at(m, i, c);
     const float *from = products + c % BLOCK;
-    float *y2 = m->y2 + block * m->tiles_h * m->tiles_w * 4 * BLOCK + c % BLOCK;
+    float *y2 = m->y2 + tiles_at(m, i, c);
     const vfloat gamma = vload(m->weight[6] + c);
     vfloat about = {0}, sum = {0}, squares = {0};
     for (int r = 0; r < m->tiles_h; r++)
         for (int j = 0; j < m->tiles_w; j++, from += BLOCK, y2 += 4 * BLOCK) {
-            vfloat p[16], y[4], z[4], value;
+            const ptrdiff_t at = window_of(m, r, j) * BLOCK;
+            vfloat p[16], y[4];
 #pragma GCC unroll 16
             for (int k = 0; k < 16; k++) p[k] = vload(from + k * plane);
             winograd_output(y, p);
@@ -154,24 +179,14 @@ static void transform_output(struct cnn_model *m, double *sums,
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++) {
                 vstore(y2 + k * BLOCK, y[k]);
-                z[k] = gamma * y[k];
-                if (inside(m, r, j, k)) {
-                    sum += y[k] - about;
-                    squares += (y[k] - about) * (y[k] - about);
-                }
+                if (!inside(m, r, j, k)) continue;
+                sum += y[k] - about;
+                squares += (y[k] - about) * (y[k] - about);
             }
-            const int window = window_of(m, r, j);
-            if (window < 0) continue;
-            const vint winner = cnn_winner(&value, z);
-            value = y[0];
-#pragma GCC unroll 4
-            for (int k = 1; k < 4; k++)
-                value = vselect(winner == k, y[k], value);
-            vstore(m->top2 + windows + window * BLOCK, value);
-            *(vbyte *)(m->arg2 + windows + window * BLOCK) =
-                __builtin_convertvector(winner, vbyte);
+            if (at >= 0)
+                pool(m->top2 + windows + at, m->arg2 + windows + at, y, gamma);
         }
-    const double pixels = m->h1 * m->w1;
+    const double pixels = (double)m->h1 * m->w1;
     for (int l = 0; l < VLEN; l++) {
         const double a = about[l], d = sum[l];
         sums[c + l] += d + pixels * a;
@@ -198,36 +213,41 @@ void cnn_conv2_forward(struct cnn_model *m, int n) {
     }
 }
 
+/* Batch norm's gradient in a batch of n is factor * y + constant + scale * g:
+ * the first two, for VLEN channels from c on. */
+static void norm_gradient(const struct cnn_model *m, int n, int c,
+                          vfloat *factor, vfloat *constant) {
+    const double count = (double)n * m->h1 * m->w1;
+    for (int l = 0; l < VLEN; l++) {
+        const double scale = m->scale2[c + l] / count;
+        const double dgamma = m->gradient[6][c + l];
+        const double f = -scale * m->rstd2[c + l] * dgamma;
+        (*factor)[l] = f;
+        (*constant)[l] = -scale * m->gradient[7][c + l] - f * m->mean2[c + l];
+    }
+}
+
 /* products (positions, room, BLOCK) = the transformed gradient of image i's
  * y2, VLEN channels from c on. */
 static void transform_output_back(const struct cnn_model *m, float *products,
                                   int n, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
-    const size_t block = (size_t)i * m->blocks2 + c / BLOCK;
-    const size_t windows = (size_t)m->h2 * m->w2;
-    const uint8_t *arg = m->arg2 + block * windows * BLOCK + c % BLOCK;
-    const float *y2 =
-        m->y2 + block * m->tiles_h * m->tiles_w * 4 * BLOCK + c % BLOCK;
-    float *to = products + c % BLOCK;
+    const uint8_t *arg = m->arg2 + windows_at(m, i, c);
+    const float *y2 = m->y2 + tiles_at(m, i, c);
+    const int block = c / BLOCK * m->h2 * m->w2; // of fc1's inputs
     const vfloat scale = vload(m->scale2 + c);
+    float *to = products + c % BLOCK;
     vfloat factor, constant;
-    const double count = (double)n * m->h1 * m->w1;
-    for (int l = 0; l < VLEN; l++) {
-        const double s = m->scale2[c + l] / count;
-        const double f = -s * m->rstd2[c + l] * m->gradient[6][c + l];
-        factor[l] = f;
-        constant[l] = -s * m->gradient[7][c + l] - f * m->mean2[c + l];
-    }
+    norm_gradient(m, n, c, &factor, &constant);
     for (int r = 0; r < m->tiles_h; r++)
         for (int j = 0; j < m->tiles_w; j++, to += BLOCK, y2 += 4 * BLOCK) {
-            const int window = window_of(m, r, j);
+            const ptrdiff_t window = window_of(m, r, j);
             vint winner = {0};
             vfloat g = {0}, dy[4], p[16];
             if (window >= 0) {
                 winner = __builtin_convertvector(
                     *(const vbyte *)(arg + window * BLOCK), vint);
-                g = scale *
-                    cnn_alive2(m, i, c / BLOCK * windows + window, c % BLOCK);
+                g = scale * cnn_alive2(m, i, block + window, c % BLOCK);
             }
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++) {

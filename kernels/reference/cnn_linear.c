@@ -174,10 +174,10 @@ static void backward(const struct cnn_model *m, const struct layer *l,
                      const float *dy_t, int n, float lr) {
     const size_t block = (size_t)m->images * BLOCK;
 #pragma omp parallel for schedule(static) num_threads(m->team)
-    for (int k = 0; k < l->in * BLOCK; k += LINEAR_ROWS) {
+    for (ptrdiff_t k = 0; k < (ptrdiff_t)l->in * BLOCK; k += LINEAR_ROWS) {
         const size_t at = k / BLOCK * block + k % BLOCK;
         for (int i = 0; i < n; i += BLOCK)
-            backward_dx(dx + at + i * BLOCK, l->weight + (size_t)k * BLOCK,
+            backward_dx(dx + at + i * BLOCK, l->weight + k * BLOCK,
                         dy_t + (size_t)i * l->out * BLOCK, l,
                         n - i < BLOCK ? n - i : BLOCK);
         for (int o = 0; o < l->out; o++) {
