@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
-# What `python -m weft bench WHAT` knows: a module with rows() -> list of rows.
+# What `python -m weft bench WHAT` knows besides the ops (bench_ops.py): a module
+# with rows() -> list of rows.
 BENCHMARKS = {"simt": "weft.bench_simt"}
 
 
@@ -208,7 +209,9 @@ def write_json(
 ) -> None:
     """Write machine, rows and `more` to `path`: whole, or not at all."""
     path = Path(path)
-    text = json.dumps({"machine": machine(device), "rows": rows, **more}, default=_plain)
+    text = json.dumps(
+        {"machine": machine(device), "rows": rows, **more}, default=_plain
+    )
     handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".json")
     with os.fdopen(handle, "w") as file:
         file.write(_one_row_per_line(json.loads(text)))
@@ -221,7 +224,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     try:
         results = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} holds no results: {error}")
+        raise ValueError(f"{path} holds no results: {error}") from None
     if not isinstance(results, dict) or not {"machine", "rows"} <= results.keys():
         raise ValueError(f"{path} holds no results: 'machine' and 'rows' are missing")
     return results
@@ -250,38 +253,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m weft bench`."""
     from .bench_ops import PROBLEMS
 
-    parser.add_argument("what", choices=[*sorted(BENCHMARKS), *sorted(PROBLEMS)])
+    parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
+    parser.add_argument("--device", default="cpu", help="of an op: cpu, cuda, cuda:N")
+    parser.add_argument("--sizes", metavar="N,N", default="", help="of an op: 256,512")
+    parser.add_argument("--rungs", metavar="NAME,NAME", default="", help="of an op")
     parser.add_argument("--json", metavar="PATH", help="write the rows there")
-    ops = parser.add_argument_group("for an op")
-    ops.add_argument("--sizes", type=_numbers, default=(), help="e.g. 256,1024")
-    ops.add_argument("--rungs", type=_words, default=(), help="e.g. reference,naive")
-    ops.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark, print its rows and write them."""
+    from . import bench_ops
+
     if args.what in BENCHMARKS:
         rows = importlib.import_module(BENCHMARKS[args.what]).rows()
+        shown = list(dict.fromkeys(key for row in rows for key in row))
     else:
-        from . import bench_ops
-
-        rows = bench_ops.rows(args.what, args.device, args.sizes, args.rungs)
-    keys = dict.fromkeys(key for row in rows for key in row)
-    # What is the same in every row stands above the table, once.
-    same = [k for k in keys if len(rows) > 1 and len({str(r.get(k)) for r in rows}) == 1]
-    print(", ".join(f"{key} {_cell(rows[0][key])}" for key in same))
-    print(table(rows, [key for key in keys if key not in same]))
+        sizes = [int(size) for size in args.sizes.split(",") if size]
+        rungs = [name for name in args.rungs.split(",") if name]
+        rows = bench_ops.rows(args.what, args.device, sizes, rungs)
+        named = [key for key in bench_ops.SIZES if key in rows[0]]
+        shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
+        shown += ["gbs", "tflops", "vs_torch"]
+    print(table(rows, shown))
+    if args.what not in BENCHMARKS:
+        print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
     if args.json:
         write_json(args.json, rows, args.device)
     return 0
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
-def _words(text: str) -> list[str]:
-    return text.split(",")
 
 
 def _known(text: str) -> str | None:

@@ -1,6 +1,6 @@
 """An op's rungs side by side with PyTorch's, interleaved, each checked first.
 
-    python -m weft bench matmul --sizes 256,1024 --rungs reference
+python -m weft bench matmul --sizes 256,1024 --rungs reference
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def rows(
     chosen = [lib.rung(name) for name in rungs] or [
         r
         for r in lib.rungs
-        if target.type in r.targets and (target.type == "cuda" or "cuda" not in r.targets)
+        if target.type in r.targets
+        and (target.type == "cuda" or "cuda" not in r.targets)
     ]
     for rung in chosen:
         check_rung(lib, rung)
@@ -55,6 +56,10 @@ def rows(
     for size in sizes or usual:
         found += _side_by_side(op, make(size, target), chosen, target, samples)
     return found
+
+
+def _speaks_of_speed(rung: native.Rung, target: str) -> bool:
+    return target in rung.targets and (target == "cuda" or "cuda" not in rung.targets)
 
 
 def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
@@ -176,6 +181,10 @@ def _cross_entropy(size: int, device: torch.device) -> Problem:
         *(0.0, 88.0 * size),
     )
 
+
+# What a problem's sizes may be called, in the order a table shows them.
+SIZES = (*("count", "batch", "m", "n", "k", "c", "ic", "h", "w", "oc", "kh", "kw"),
+         *("in", "out", "classes"))  # fmt: skip
 
 # op -> how a problem is made from one number, and the usual numbers.
 PROBLEMS: dict[str, tuple[Callable[..., Problem], Sequence[int]]] = {
