@@ -33,7 +33,7 @@ def matmul(a: Array, b: Array, *, rung: str | None = None) -> Array:
             f"matmul: a is {_shape(a_t)} and b is {_shape(b_t)}: "
             f"{a_t.shape[1]} columns meet {b_t.shape[0]} rows"
         )
-    return _like(a, _Matmul.apply(a_t, b_t, rung))
+    return _like(a, _apply(_Matmul, a_t, b_t, rung))
 
 
 def conv2d(
@@ -56,7 +56,7 @@ def conv2d(
             f"weight {_shape(weight_t)} expects {weight_t.shape[1]}"
         )
     _want_vector("conv2d", weight_t.shape[0], bias=bias_t)
-    return _like(x, _Conv2d.apply(x_t, weight_t, bias_t, _integer(padding), rung))
+    return _like(x, _apply(_Conv2d, x_t, weight_t, bias_t, _integer(padding), rung))
 
 
 def batchnorm2d(
@@ -75,13 +75,13 @@ def batchnorm2d(
     x_t, weight_t, bias_t = _inputs("batchnorm2d", x=x, weight=weight, bias=bias)
     _want_dims("batchnorm2d", 4, x=x_t)
     _want_vector("batchnorm2d", x_t.shape[1], weight=weight_t, bias=bias_t)
-    return _like(x, _BatchNorm2d.apply(x_t, weight_t, bias_t, float(eps), rung))
+    return _like(x, _apply(_BatchNorm2d, x_t, weight_t, bias_t, float(eps), rung))
 
 
 def relu(x: Array, *, rung: str | None = None) -> Array:
     """max(x, 0), any shape; a NaN stays a NaN."""
     (x_t,) = _inputs("relu", x=x)
-    return _like(x, _Relu.apply(x_t, rung))
+    return _like(x, _apply(_Relu, x_t, rung))
 
 
 def maxpool2d(
@@ -91,7 +91,7 @@ def maxpool2d(
     (x_t,) = _inputs("maxpool2d", x=x)
     _want_dims("maxpool2d", 4, x=x_t)
     pair = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * 2
-    return _like(x, _MaxPool2d.apply(x_t, *map(_integer, pair), rung))
+    return _like(x, _apply(_MaxPool2d, x_t, *map(_integer, pair), rung))
 
 
 def linear(
@@ -106,7 +106,7 @@ def linear(
             f"weight {_shape(weight_t)} expects {weight_t.shape[1]}"
         )
     _want_vector("linear", weight_t.shape[0], bias=bias_t)
-    return _like(x, _Linear.apply(x_t, weight_t, bias_t, rung))
+    return _like(x, _apply(_Linear, x_t, weight_t, bias_t, rung))
 
 
 def cross_entropy(logits: Array, target: Array, *, rung: str | None = None) -> Array:
@@ -124,7 +124,23 @@ def cross_entropy(logits: Array, target: Array, *, rung: str | None = None) -> A
             f"target is on {target_t.device}"
         )
     _want_vector("cross_entropy", logits_t.shape[0], target=target_t)
-    return _like(logits, _CrossEntropy.apply(logits_t, target_t, rung))
+    return _like(logits, _apply(_CrossEntropy, logits_t, target_t, rung))
+
+
+def _apply(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
+    """function.apply(), without what autograd costs where no gradient is asked."""
+    if torch.is_grad_enabled() and any(
+        isinstance(a, torch.Tensor) and a.requires_grad for a in args
+    ):
+        return function.apply(*args)
+    return function.forward(_Forgetful(), *args)
+
+
+class _Forgetful:
+    """A ctx that keeps nothing: there will be no backward pass."""
+
+    def save_for_backward(self, *tensors: torch.Tensor) -> None:
+        pass
 
 
 # ---- torch.autograd functions ----------------------------------------------
