@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import build
+from weft import bench_simt, build
 
 FOLDER = Path(__file__).parent / "simt"
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 7}
@@ -523,3 +523,36 @@ lib.run_overflow(pointer(flag))
 """
     done = subprocess.run(script(simt, body), capture_output=True, text=True)
     assert done.returncode == -signal.SIGSEGV, done.stderr
+
+
+# ---- what it costs -----------------------------------------------------------
+
+
+def test_benchmark_rows():
+    rows = bench_simt.rows(repeats=1)
+    assert [row["rung"] for row in rows] == ["add", "matmul_tiled", "warp_sum"]
+    for row in rows:
+        assert (row["op"], row["impl"], row["target"]) == ("simt", "weft", "cpu")
+        assert 0 < row["us_low"] <= row["us"] <= row["us_high"]
+    assert rows[1]["gflops"] == pytest.approx(2 * 512**3 / rows[1]["us"] / 1e3)
+    assert rows[0]["ns_per_thread"] == pytest.approx(rows[0]["us"] * 1e3 / (1 << 22))
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="bounds of the asm switch")
+def test_bounds_in_cpu_time():
+    """Half of what two cores must do, on one, in time that others do not take."""
+    simt = Simt("asm")
+    simt.runtime.simt_set_threads(1)
+    lib = bench_simt.library("asm")
+    _, add, threads, _ = bench_simt.add(lib)
+    _, matmul, _, flop = bench_simt.matmul_tiled(lib)
+    seconds = {add: [], matmul: []}
+    for _ in range(5):
+        for launch, times in seconds.items():
+            start = time.thread_time()
+            launch()
+            times.append(time.thread_time() - start)
+    simt.runtime.simt_set_threads(0)
+    # Neighbours on the same caches and core still cost up to half.
+    assert min(seconds[add]) / threads < 2 * 5e-9
+    assert flop / min(seconds[matmul]) > 2e9 / 2 / 2

@@ -17,11 +17,11 @@ EXPORT int run_shape(int *count, const unsigned *g, const unsigned *b,
 
 /* out[0] = the sum of `bytes` bytes of dynamic shared memory, each 1. */
 static __global__ void fill_shared(int *out, int bytes) {
-    extern __shared__ char all[];
-    for (int i = threadIdx.x; i < bytes; i += blockDim.x) all[i] = 1;
+    extern __shared__ char bytes_s[];
+    for (int i = threadIdx.x; i < bytes; i += blockDim.x) bytes_s[i] = 1;
     __syncthreads();
     int sum = 0;
-    for (int i = threadIdx.x; i < bytes; i += blockDim.x) sum += all[i];
+    for (int i = threadIdx.x; i < bytes; i += blockDim.x) sum += bytes_s[i];
     atomicAdd(out, sum);
 }
 
