@@ -190,7 +190,12 @@ def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The checkout's commit, "+" behind it if files differ; None outside git."""
+    """The checkout's commit, "+" behind it if files differ; None outside git.
+
+    WEFT_COMMIT names it where a copy without git is measured.
+    """
+    if named := os.environ.get("WEFT_COMMIT"):
+        return named
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
