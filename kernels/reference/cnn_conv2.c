@@ -233,21 +233,21 @@ static void transform_output_back(const struct cnn_model *m, float *products,
                                   int n, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
     const uint8_t *arg = m->arg2 + windows_at(m, i, c);
+    const float *top = m->top2 + windows_at(m, i, c);
     const float *y2 = m->y2 + tiles_at(m, i, c);
-    const int block = c / BLOCK * m->h2 * m->w2; // of fc1's inputs
     const vfloat scale = vload(m->scale2 + c);
     float *to = products + c % BLOCK;
     vfloat factor, constant;
     norm_gradient(m, n, c, &factor, &constant);
     for (int r = 0; r < m->tiles_h; r++)
         for (int j = 0; j < m->tiles_w; j++, to += BLOCK, y2 += 4 * BLOCK) {
-            const ptrdiff_t window = window_of(m, r, j);
+            const ptrdiff_t at = window_of(m, r, j) * BLOCK;
             vint winner = {0};
             vfloat g = {0}, dy[4], p[16];
-            if (window >= 0) {
-                winner = __builtin_convertvector(
-                    *(const vbyte *)(arg + window * BLOCK), vint);
-                g = scale * cnn_alive2(m, i, block + window, c % BLOCK);
+            if (at >= 0) {
+                winner =
+                    __builtin_convertvector(*(const vbyte *)(arg + at), vint);
+                g = scale * vload(top + at);
             }
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++) {

@@ -51,7 +51,8 @@ struct cnn_model {
     float *x1;     /* [n][blocks1][hp][wp][BLOCK], with a border of zeros */
     uint8_t *arg1; /* [n][blocks1][h1][w1][BLOCK]: winner 0 to 3, DEAD */
     float *y2;     /* [n][blocks2][tile][4][BLOCK]: conv2 without its bias */
-    float *top2;   /* [n][blocks2][h2][w2][BLOCK]: y2 at the pool's winners */
+    float *top2;   /* [n][blocks2][h2][w2][BLOCK]: y2 at the pool's winners,
+                    * then the gradient there */
     uint8_t *arg2; /* the same shape: which of the four won */
     float *x2;     /* [blocks_in][images][BLOCK]: input of fc1 */
     float *dx2;    /* the same shape */
@@ -128,13 +129,6 @@ SIMD_INLINE vint cnn_winner(vfloat *top, const vfloat z[4]) {
 /* max(x, 0); a NaN stays a NaN, so that a diverged training shows. */
 SIMD_INLINE vfloat cnn_relu(vfloat x) {
     return vselect(x <= 0.0f, (vfloat){0}, x);
-}
-
-/* The gradient of pool 2's output, image i, block k of fc1's inputs, VLEN
- * channels from v on: dx2 where ReLU 2 let the value through, else 0. */
-SIMD_INLINE vfloat cnn_alive2(const struct cnn_model *m, int i, int k, int v) {
-    const size_t at = ((size_t)k * m->images + i) * BLOCK + v;
-    return vselect(vload(m->x2 + at) > 0.0f, vload(m->dx2 + at), (vfloat){0});
 }
 
 #endif

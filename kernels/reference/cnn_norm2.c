@@ -48,7 +48,9 @@ void cnn_norm2_forward(struct cnn_model *m, int n) {
             }
 }
 
-/* dbeta and dgamma: the sums of g and g xhat over the winners. */
+/* dbeta and dgamma: the sums of g and g xhat over the winners, g being dx2
+ * where ReLU 2 let the value through, else 0. g then replaces top2: image by
+ * image, as conv2's backward pass reads it. */
 void cnn_norm2_backward(struct cnn_model *m, int n) {
     const int channels = m->blocks2 * BLOCK, pixels = m->h2 * m->w2;
     for (int t = 0; t < m->team; t++)
@@ -61,10 +63,14 @@ void cnn_norm2_backward(struct cnn_model *m, int n) {
             vfloat mean, sum = {0}, product = {0};
             for (int l = 0; l < VLEN; l++) mean[l] = m->mean2[c + l];
             for (int k = first; k < first + pixels; k++) {
-                const vfloat g = cnn_alive2(m, i, k, v);
-                const size_t at = ((size_t)i * m->blocks_in + k) * BLOCK + v;
+                const size_t at = ((size_t)k * m->images + i) * BLOCK + v;
+                float *top =
+                    m->top2 + ((size_t)i * m->blocks_in + k) * BLOCK + v;
+                const vfloat g = vselect(vload(m->x2 + at) > 0.0f,
+                                         vload(m->dx2 + at), (vfloat){0});
                 sum += g;
-                product += g * (vload(m->top2 + at) - mean);
+                product += g * (vload(top) - mean);
+                vstore(top, g);
             }
             for (int l = 0; l < VLEN; l++) {
                 sums[l] += sum[l];
