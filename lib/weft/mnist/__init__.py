@@ -1,12 +1,12 @@
 """The main job: a CNN that trains on MNIST with our own kernels.
 
-    data.py     the images and labels, verified
-    cnn.py      Cnn: the trainer of kernels/mnist/ as a Python object
-    weights.py  the parameters by name
-    twin.py     the same model in PyTorch
-    train.py    run(Config(...)): train, time, compare
-    plot.py     the pictures of a run
-    cli.py      python -m weft mnist
+data.py     the images and labels, verified
+cnn.py      Cnn: the trainer of kernels/mnist/ as a Python object
+weights.py  the parameters by name
+twin.py     the same model in PyTorch
+train.py    run(Config(...)): train, time, compare
+plot.py     the pictures of a run
+cli.py      python -m weft mnist
 """
 
 from .cnn import Cnn

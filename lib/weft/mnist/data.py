@@ -67,7 +67,9 @@ def raw(folder: Path, name: str) -> bytes:
     try:
         data = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error or type(error).__name__}")
+        raise DataError(
+            f"{path} cannot be read: {error or type(error).__name__}"
+        ) from None
     found = hashlib.sha256(data).hexdigest()
     if found != expected:
         raise DataError(
@@ -95,5 +97,5 @@ def _hashes(folder: Path) -> dict[str, str]:
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error}")
+        raise DataError(f"{path} cannot be read: {error}") from None
     return {name: digest for digest, name in (line.split() for line in lines if line)}

@@ -34,7 +34,7 @@ def plot_steps(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
         elsewhere = _elsewhere(committed)
         figure = _figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
         _draw_steps(figure.subplots(), rows, elsewhere)
-        _caption(figure, rows, bool(elsewhere))
+        _caption(figure, rows, *_notes(rows, elsewhere))
         return figure
 
 
@@ -82,7 +82,7 @@ def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
             part.set_facecolor("none")
         _draw_steps(left.subplots(), rows, elsewhere)
         _draw_training(right.subplots(2, 1, height_ratios=(3, 2)), rows, smooth=50)
-        _caption(figure, rows, bool(elsewhere))
+        _caption(figure, rows, *_notes(rows, elsewhere))
         return figure
 
 
@@ -182,7 +182,9 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     accuracy.set_ylabel("test, % right")
     accuracy.set_xlabel("epochs")
     if not trained:
-        loss.text(0.5, 0.5, "nothing was trained", ha="center", transform=loss.transAxes)
+        loss.text(
+            0.5, 0.5, "nothing was trained", ha="center", transform=loss.transAxes
+        )
         return
     loss.set_yscale("log")
     loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -247,18 +249,15 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
 
-def _caption(figure: Figure, rows: Sequence[Row], elsewhere: bool = False) -> None:
-    """Device, precision, timer, statistic and date below everything."""
+def _caption(figure: Figure, rows: Sequence[Row], *notes: str) -> None:
+    """Device, precision, timer, statistic and date below everything, and notes."""
     row, here = rows[0], machine()
     threads = f", {row['threads']} threads" if row["target"] == "cpu" else ""
     text = (
         f"{row['device']}{threads} · {row['precision']} · PyTorch {here['torch']} · "
         f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
     )
-    if rows[0].get("vs_torch_best") or elsewhere:
-        text += " · ×: the time of PyTorch's best over this one"
-    if elsewhere:
-        text += " · dashed: measured elsewhere, × against PyTorch there"
+    text = " · ".join([text, *notes])
     columns = int(figure.get_figwidth() * INCH / 5.9)
     figure.supxlabel(
         textwrap.fill(text, columns),
@@ -267,6 +266,16 @@ def _caption(figure: Figure, rows: Sequence[Row], elsewhere: bool = False) -> No
 
 
 # ---- numbers and names -----------------------------------------------------------
+
+
+def _notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
+    """What the ratios and the hollow bars of plot_steps() mean."""
+    notes = []
+    if any(row["impl"] == "torch" for row in rows) or elsewhere:
+        notes.append("×: the time of PyTorch's best over this one")
+    if elsewhere:
+        notes.append("dashed: measured elsewhere, × against PyTorch there")
+    return notes
 
 
 def _elsewhere(committed: Iterable[Row]) -> list[Row]:

@@ -272,11 +272,11 @@ class _Race:
                 start = time.perf_counter()
                 for part in epoch(order):
                     losses.append(part)
-                    bar.set_postfix(loss=f"{part.mean():.3f}", refresh=False)
+                    bar.set_postfix(loss=f"{part.mean():.3f}", refresh=len(losses) == 1)
                     bar.update(min(len(part) * self.config.batch, bar.total - bar.n))
                 seconds.append(time.perf_counter() - start)
-                accuracies.append(evaluate())
-                bar.set_postfix(accuracy=f"{100 * accuracies[-1]:.2f} %")
+            accuracies.append(evaluate())
+            self.say(f"{title}: {100 * accuracies[-1]:.2f} % of the test set right")
         return {
             "epoch_s": float(np.mean(seconds)) if seconds else None,
             "test_accuracy": accuracies[-1] if accuracies else evaluate(),
@@ -323,7 +323,9 @@ def _parts(sections: dict[str, float]) -> dict[str, float | None]:
 def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
     """The statistic of each key over the steps; None stays None."""
     return {
-        name: None if value is None else float(statistic([step[name] for step in steps]))
+        name: None
+        if value is None
+        else float(statistic([step[name] for step in steps]))
         for name, value in steps[0].items()
     }
 

@@ -23,7 +23,10 @@ from torch.nn import functional as F
 from ..native import ArgumentError
 from .data import MEAN, STD, Split
 
-RUNGS = {"cpu": ("eager", "compile"), "cuda": ("eager", "compile", "graph", "compile+graph")}  # fmt: skip
+RUNGS = {
+    "cpu": ("eager", "compile"),
+    "cuda": ("eager", "compile", "graph", "compile+graph"),
+}
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 EVALUATION_BATCH = 1000
 LAYERS = (
@@ -225,7 +228,9 @@ class TwinTrainer:
 
     def _batch(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = self._normalise(self.images[index])
-        return x.contiguous(memory_format=LAYOUTS[self.layout]), self.labels[index].long()
+        return x.contiguous(memory_format=LAYOUTS[self.layout]), self.labels[
+            index
+        ].long()
 
     def _forward(self, index: torch.Tensor) -> torch.Tensor:
         x, target = self._batch(index)
@@ -280,7 +285,9 @@ class _Marks:
     def read(self) -> dict[str, float]:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-            spans = [a.elapsed_time(b) * 1e3 for a, b in zip(self.times, self.times[1:])]
+            spans = [
+                a.elapsed_time(b) * 1e3 for a, b in zip(self.times, self.times[1:])
+            ]
         else:
             spans = [b - a for a, b in zip(self.times, self.times[1:])]
         return dict(zip(self.names, spans))

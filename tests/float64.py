@@ -1,0 +1,254 @@
+"""The CNN's training step in float64, and how far fp32 may be from it.
+
+Rounding.  A gradient is a sum of products, and behind each of its terms lie the
+sums of all the layers before. With K the number of terms of all the sums on that
+path, independent roundings make an error of at most LAMBDA sqrt(K) 2^-24 times
+the sum of the terms' magnitudes, except with a probability below
+2 K exp(-LAMBDA^2 / 2) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019).
+
+Decisions.  ReLU and max pool are kinked: a value nearer to a kink than its own
+rounding error may fall on either side, and then a whole term of the gradient
+comes or goes. At batch 64 every step has such values. So the forward pass also
+carries an error bound for each value: for an inner product of terms t of mixed
+sign, LAMBDA 2^-24 sqrt(k) ||t||_2 (the same authors, SIAM J. Sci. Comput. 42(5),
+2020), added in squares from layer to layer. Where a decision is within its
+bound, what it can change in the gradient there is carried back through the
+layers, all such changes at once with signs drawn at random. Of SAMPLES draws the
+largest norm, times SIGNS, is added: sums of vectors with independent signs stay
+below that, and few of the changes do happen. Images without ties are needed: in
+a plain background the values of a window are all equal, and which one is taken
+is open.
+
+Bounds and errors are compared in the Frobenius norm, tensor by tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.nn.grad import conv2d_weight
+
+from weft.mnist.data import MEAN, STD
+from weft.mnist.twin import LAYERS, Twin
+
+LAMBDA = 8.0  # 2 K exp(-32) is below 1e-8 for the K here
+ULP = 2.0**-24
+UNIT = LAMBDA * ULP
+SAMPLES, SIGNS = 3, 4.0
+WINOGRAD = 4.0  # F(2x2, 3x3) adds up to 4 x 4 inputs before it multiplies
+
+
+@dataclass
+class Step:
+    """One step in float64: its results and, by the same names, their bounds."""
+
+    loss: float
+    gradients: dict[str, torch.Tensor]
+    bounds: dict[str, float]
+
+    def refuse(self, loss: float, gradients: dict[str, np.ndarray]) -> list[str]:
+        """What is out of bounds, NaN included."""
+        errors = {"loss": abs(loss - self.loss)}
+        for name, want in self.gradients.items():
+            got = torch.from_numpy(gradients[name]).double()
+            errors[name] = float(torch.linalg.norm(got - want))
+        return [
+            f"{name}: off by {error:.3g}, bound {self.bounds[name]:.3g}"
+            for name, error in errors.items()
+            if not error <= self.bounds[name]
+        ]
+
+
+@dataclass
+class Error:
+    """A bound on each value's error in two parts: what differs from value to value,
+    and what the values of a channel have in common (batch norm's statistics)."""
+
+    own: torch.Tensor
+    common: torch.Tensor
+
+    @property
+    def total(self) -> torch.Tensor:
+        return self.own + self.common
+
+
+def normalise(images: np.ndarray) -> torch.Tensor:
+    """uint8 (n,h,w) -> float64 (n,1,h,w), as the model reads them."""
+    mean, std = float(np.float32(MEAN)), float(np.float32(STD))
+    return (torch.tensor(images, dtype=torch.float64)[:, None] / 255 - mean) / std
+
+
+def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
+    """Forward and backward of a float64 model on one batch, with bounds."""
+    x = normalise(images)
+    into, out = {}, {}
+    for name in LAYERS:
+        into[name] = x
+        x = out[name] = model.layer(name, x)
+        x.retain_grad()
+    loss = F.cross_entropy(x, torch.tensor(labels.astype(np.int64)))
+    model.zero_grad()
+    loss.backward(retain_graph=True)
+    gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+    with torch.no_grad():
+        errors = _forward_errors(model, into)
+        sizes = _magnitudes(model, into, out)
+    flips = _flips(model, out, errors)
+    unit = UNIT * math.sqrt(_terms(model, images.shape))
+    bounds = {n: unit * float(torch.linalg.norm(sizes[n])) + flips[n] for n in sizes}
+    # Cross entropy moves at most twice as far as the largest logit's error.
+    logit = float(errors["fc2"].total.max())
+    bounds["loss"] = 2 * logit + UNIT * (1 + loss.item())
+    return Step(loss.item(), gradients, bounds)
+
+
+# ---- forward -------------------------------------------------------------------
+
+
+def _forward_errors(model, into) -> dict[str, Error]:
+    """The Error of every layer's output."""
+    x = into["conv1"]
+    error = Error(4 * ULP * (x.abs() + MEAN / STD), torch.zeros_like(x))
+    errors = {}
+    for name in LAYERS:
+        layer = getattr(model, name, None)
+        if name.startswith(("conv", "fc")):
+            error = _product_error(layer, name, into[name], error)
+        elif name.startswith("bn"):
+            error = _batchnorm_error(layer, into[name], error)
+        elif name.startswith("pool"):
+            error = Error(F.max_pool2d(error.own, 2), F.max_pool2d(error.common, 2))
+        errors[name] = error
+    return errors
+
+
+def _product_error(layer, name: str, x, error: Error) -> Error:
+    """Of a convolution or linear layer: sums of k products."""
+    weight2 = layer.weight.square()
+
+    def squares(values):
+        if name.startswith("conv"):
+            return F.conv2d(values.square(), weight2, padding=1)
+        return F.linear(values.flatten(1).square(), weight2)
+
+    terms = layer.weight[0].numel()
+    # Values of one channel: by Cauchy and Schwarz, (sum of s)^2 <= s sum of squares.
+    same = 9 if name.startswith("conv") else x[0, 0].numel() if x.dim() == 4 else 1
+    growth = WINOGRAD if name == "conv2" else 1.0
+    size = squares(x) + _per_channel(layer.bias.square(), squares(x))
+    fresh = UNIT * growth * math.sqrt(terms) * size.sqrt()
+    return Error(
+        squares(error.own).sqrt() + fresh, (same * squares(error.common)).sqrt()
+    )
+
+
+def _batchnorm_error(layer, x, error: Error) -> Error:
+    mean = x.mean((0, 2, 3))
+    rstd = 1 / (x.var((0, 2, 3), correction=0) + layer.eps).sqrt()
+    xhat = (x - _per_channel(mean, x)) * _per_channel(rstd, x)
+    weight, bias = (_per_channel(p.abs(), x) for p in (layer.weight, layer.bias))
+    scale = weight * _per_channel(rstd, x)
+    # The variance is a difference: the more the mean, the more it has lost.
+    lost = 1 + _per_channel((mean * rstd).square(), x)
+    fresh = 4 * UNIT * (weight * (1 + xhat.abs()) * lost + bias)
+    return Error(scale * error.own, scale * error.common + fresh)
+
+
+# ---- backward ------------------------------------------------------------------
+
+
+def _magnitudes(model, into, out) -> dict[str, torch.Tensor]:
+    """Per gradient, the sums of the magnitudes of the terms it is made of."""
+    sizes = {}
+    for name in LAYERS:
+        layer = getattr(model, name, None)
+        if layer is not None:
+            sizes |= _terms_of(layer, name, into[name], out[name].grad.abs())
+    return sizes
+
+
+def _terms_of(layer, name: str, x, dy) -> dict[str, torch.Tensor]:
+    """dweight and dbias of a layer with all terms made positive."""
+    if name.startswith("conv"):
+        weight = conv2d_weight(x.abs(), layer.weight.shape, dy, padding=1)
+        bias = dy.sum((0, 2, 3))
+    elif name.startswith("bn"):
+        weight, bias = (_xhat(layer, x).abs() * dy).sum((0, 2, 3)), dy.sum((0, 2, 3))
+    else:
+        weight, bias = dy.T @ x.flatten(1).abs(), dy.sum(0)
+    return {f"{name}.weight": weight, f"{name}.bias": bias}
+
+
+def _flips(model, out, errors) -> dict[str, float]:
+    """Per gradient, the most that decisions within their errors may change."""
+    generator = torch.Generator().manual_seed(0)
+    changes = {"fc1": _relu_changes(out, errors)}
+    changes |= {f"bn{i}": _pool_changes(out, errors, i) for i in "12"}
+    parameters = dict(model.named_parameters())
+    norms = dict.fromkeys(parameters, 0.0)
+    for _ in range(SAMPLES):
+        # The gradient of sum(y * p) is what p, added to y's gradient, changes.
+        added = 0.0
+        for name, change in changes.items():
+            coin = torch.randint(0, 2, change.shape, generator=generator)
+            added = added + (out[name] * change * (2 * coin - 1)).sum()
+        found = torch.autograd.grad(added, parameters.values(), **_MORE)
+        for name, gradient in zip(parameters, found):
+            if gradient is not None:
+                norms[name] = max(norms[name], float(torch.linalg.norm(gradient)))
+    return {name: SIGNS * norm for name, norm in norms.items()}
+
+
+_MORE = {"retain_graph": True, "allow_unused": True}
+
+
+def _relu_changes(out, errors) -> torch.Tensor:
+    """The last ReLU: what comes or goes in the gradient of its input."""
+    near = out["fc1"].abs() <= errors["fc1"].total
+    return (near * out["relu3"].grad).detach()
+
+
+def _pool_changes(out, errors, i: str) -> torch.Tensor:
+    """ReLU and max pool of 2: what comes or goes in the gradient of their input."""
+    y = out[f"bn{i}"].detach()
+    windows, off = _windows(y), _windows(errors[f"bn{i}"].total)
+    best, at = windows.max(-1, keepdim=True)
+    # Whoever may reach what the best one has at least may be taken.
+    near = (windows + off >= best - off.gather(-1, at)) & (windows + off >= 0)
+    sure = (near.sum(-1) == 1) & (best > off.gather(-1, at)).squeeze(-1)
+    change = torch.where(sure, 0.0, out[f"pool{i}"].grad)
+    spread = near * change[..., None]
+    n, c, h, w = y.shape
+    spread = spread.reshape(n, c, h // 2, w // 2, 2, 2).transpose(3, 4)
+    spread = spread.reshape(n, c, h // 2 * 2, w // 2 * 2)
+    return F.pad(spread, (0, w % 2, 0, h % 2))
+
+
+def _terms(model, images: tuple[int, ...]) -> int:
+    """Terms of all the sums on the way to a gradient, forward and back."""
+    batch, height, width = images
+    pixels = batch * height * width
+    inner = sum(
+        getattr(model, name).weight[0].numel() + len(getattr(model, name).weight) * 9
+        for name in ("conv1", "conv2")
+    ) + sum(sum(getattr(model, name).weight.shape) for name in ("fc1", "fc2"))
+    # Batch norm sums over pixels, twice forward and twice back, the second
+    # layer over a quarter; the gradient itself is one more sum over them.
+    return inner + 4 * (pixels + pixels // 4) + pixels
+
+
+def _xhat(layer, x) -> torch.Tensor:
+    return F.batch_norm(x, None, None, training=True, eps=layer.eps)
+
+
+def _windows(x) -> torch.Tensor:
+    """(n,c,h,w) -> (n,c,h/2,w/2,4)"""
+    return x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
+
+
+def _per_channel(values, like) -> torch.Tensor:
+    return values.reshape(1, -1, *[1] * (like.dim() - 2))

@@ -1,0 +1,108 @@
+"""Timing that can be trusted, and the JSON that every measurement is written in."""
+
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+
+from weft import __main__ as command
+from weft import bench
+
+
+def test_summary_is_median_and_band():
+    timing = bench.summarize(range(1, 102), "a timer")
+    assert (timing.median, timing.low, timing.high) == (51, 21, 81)
+    assert (timing.mean, timing.timer, timing.samples) == (51, "a timer", 101)
+    assert timing.row() == {
+        **{"timer": "a timer", "us": 51, "us_low": 21, "us_high": 81, "us_mean": 51},
+    }
+    with pytest.raises(ValueError, match="no samples"):
+        bench.summarize([], "a timer")
+
+
+def test_a_sleep_takes_as_long_as_it_sleeps():
+    timing = bench.time_call(lambda: time.sleep(0.004), samples=5, calls=2)
+    assert timing.timer == "perf_counter_ns" and timing.samples == 5
+    assert 4000 <= timing.low <= timing.median < 40_000
+
+
+def test_contenders_take_turns_and_each_runs_all_its_iterations():
+    calls, ticks = [], []
+    blocks = {name: lambda n, name=name: calls.append((name, n)) for name in "ab"}
+    found = bench.interleave(blocks, "cpu", 12, block=5, tick=lambda: ticks.append(1))
+    one_round = [("a", 1), ("a", 5), ("b", 1), ("b", 5)]
+    assert calls == 3 * one_round and len(ticks) == 6
+    assert found["a"].samples == found["b"].samples == 3
+
+
+def test_a_block_is_divided_by_its_iterations():
+    found = bench.interleave({"a": lambda n: time.sleep(0.004 * n)}, "cpu", 4, 4)
+    assert 4000 <= found["a"].median < 40_000
+
+
+@pytest.mark.parametrize("bad", [{"iterations": 0}, {"block": 0}])
+def test_nothing_to_time(bad):
+    with pytest.raises(ValueError, match="=0"):
+        bench.interleave({}, "cpu", **bad)
+
+
+def test_json_has_the_machine_and_one_line_per_row(tmp_path):
+    path = tmp_path / "results.json"
+    rows = [
+        {"op": "x", "us": np.float32(1 / 3), "sizes": np.arange(3)},
+        {"op": "y", "us": math.nan, "error": math.inf, "vs_torch": None},
+    ]
+    bench.write_json(path, rows, findings=["one"])
+    results = bench.read_json(path)
+    assert list(results["machine"]) == [
+        *["device", "cpu", "cores", "driver", "toolkit", "torch", "date", "commit"],
+    ]
+    assert results["machine"]["cores"] >= 1 and results["findings"] == ["one"]
+    assert results["rows"] == [
+        {"op": "x", "us": 0.333333, "sizes": [0, 1, 2]},
+        {"op": "y", "us": None, "error": None, "vs_torch": None},
+    ]
+    assert sum('"op"' in line for line in path.read_text().splitlines()) == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_that_is_none(tmp_path):
+    path = tmp_path / "results.json"
+    for text in ("", "[1, 2]", json.dumps({"rows": []})):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="results.json holds no results"):
+            bench.read_json(path)
+
+
+def test_table_aligns_words_left_and_numbers_right():
+    rows = [{"who": "a", "us": 1.23456}, {"who": "long", "us": None}, {"us": 123456.0}]
+    assert bench.table(rows, ["who", "us"]).splitlines() == [
+        *["who       us", "a      1.235", "long       -", "-     123456"],
+    ]
+
+
+def test_commands_are_listed_and_unknown_ones_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        command.main(["--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in command.COMMANDS)
+    with pytest.raises(SystemExit) as stop:
+        command.main(["nonsense"])
+    assert stop.value.code == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", command.COMMANDS)
+def test_every_command_has_a_help(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        command.main([name, "--help"])
+    assert stop.value.code == 0
+    assert f"weft {name}" in capsys.readouterr().out
+
+
+def test_the_cache_tells_its_size(capsys):
+    assert command.main(["cache"]) == 0
+    assert "MiB" in capsys.readouterr().out

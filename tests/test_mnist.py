@@ -1,0 +1,539 @@
+"""The main job from Python: the model as an object, the twins, the race, the plots."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from test_cnn import memory_limit
+
+import weft
+from weft import __main__ as command
+from weft import bench, style
+from weft.mnist import (
+    Cnn,
+    Config,
+    Split,
+    TwinTrainer,
+    data,
+    epoch_order,
+    initial_weights,
+    load,
+    plot,
+    precision,
+    run,
+)
+from weft.mnist.train import _add_ratios
+from weft.native import ArgumentError
+
+SMALL = {"channels": (2, 3), "hidden": 5}
+PARTS = ("batch", "forward", "backward", "update", "zero")
+
+
+@pytest.fixture(scope="module")
+def train() -> Split:
+    return load("train").first(200)
+
+
+@pytest.fixture
+def cnn(train):
+    """A small model with PyTorch's first weights and 200 digits in both sets."""
+    with Cnn(**SMALL, max_batch=50) as model:
+        model.set_weights(initial_weights(0, **SMALL))
+        model.data(train, train)
+        yield model
+
+
+def same(a: dict, b: dict) -> bool:
+    return all(np.array_equal(a[name], b[name]) for name in {**a, **b})
+
+
+# ---- Cnn ------------------------------------------------------------------------
+
+
+def test_weights_have_the_names_and_shapes_of_the_twin(cnn):
+    wanted = initial_weights(0, **SMALL)
+    assert list(cnn.weights) == list(wanted)
+    assert same(cnn.weights, wanted)
+    assert all(w.dtype == np.float32 for w in cnn.weights.values())
+
+
+def test_training_is_the_twins_training(cnn, train):
+    order = epoch_order(0, 0, 200)[:120]  # the last batch is a partial one
+    twin = TwinTrainer(cnn.weights, train, lr=0.1, batch=50, **SMALL)
+    cnn.train(order, 50, 0.1)
+    theirs = [float(loss) for loss in twin.train(twin.order(order))]
+    np.testing.assert_allclose(cnn.losses(), theirs, rtol=1e-4)
+    for name, parameter in twin.model.named_parameters():
+        got = cnn.weights[name]
+        np.testing.assert_allclose(got, parameter.detach().numpy(), atol=1e-4)
+
+
+def test_chunks_train_the_same_and_hand_out_every_loss(cnn, train):
+    order = epoch_order(0, 0, 200)
+    start = cnn.weights
+    cnn.train(order, 30, 0.1)
+    losses, weights = cnn.losses(), cnn.weights
+    cnn.set_weights(start)
+    assert np.array_equal(np.concatenate(list(cnn.chunks(order, 30, 0.1))), losses)
+    assert same(cnn.weights, weights) and len(cnn.losses()) == 0
+
+
+def test_evaluation_is_forward_in_batches(cnn, train):
+    logits = np.concatenate([cnn.forward("test", range(i, i + 40)) for i in
+                             range(0, 200, 40)])  # fmt: skip
+    assert np.array_equal(cnn.predict("test", 40), logits.argmax(1))
+    share = (logits.argmax(1) == train.labels).mean()
+    assert cnn.evaluate("test", 40) == share
+    twin = TwinTrainer(cnn.weights, train, batch=50, **SMALL)
+    x = twin._normalise(torch.from_numpy(train.images[:40].copy()))
+    np.testing.assert_allclose(logits[:40], twin.model(x).detach(), atol=1e-4)
+
+
+def test_profile_has_all_parts_of_one_step(cnn):
+    start = cnn.weights
+    sections = cnn.profile(np.arange(20), 0.1)
+    assert {name.split(".")[0] for name in sections} >= {*PARTS} - {"zero"}
+    assert all(us >= 0 for us in sections.values())
+    assert not same(cnn.weights, start) and len(cnn.losses()) == 1
+
+
+def test_bytes_count_the_data(cnn, train):
+    before = cnn.bytes
+    cnn.data(Split(train.images[:100], train.labels[:100]))
+    assert before - cnn.bytes == 100 * (28 * 28 + 1)
+
+
+def test_save_and_load(cnn, tmp_path):
+    path, saved = tmp_path / "weights", cnn.weights
+    cnn.save(path)
+    cnn.train(np.arange(50), 50, 0.1)
+    assert not same(cnn.weights, saved)
+    cnn.load(path)
+    assert same(cnn.weights, saved)
+
+
+def test_files_that_do_not_fit(cnn, tmp_path):
+    before, path = cnn.weights, tmp_path / "w.npz"
+    wrong = {
+        "no fc1.bias": {n: w for n, w in before.items() if n != "fc1.bias"},
+        "unknown fc3.bias": before | {"fc3.bias": np.zeros(1, np.float32)},
+        r"fc1.bias is float64 \(5,\)": before | {"fc1.bias": np.zeros(5)},
+        r"\(6,\), the model has float32 \(5,\)": before
+        | {"fc1.bias": np.zeros(6, np.float32)},
+    }
+    for message, weights in wrong.items():
+        np.savez(path, **weights)
+        with pytest.raises(ArgumentError, match=message):
+            cnn.load(path)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ArgumentError, match=r"w.npz is no .npz of weights"):
+        cnn.load(path)
+    with pytest.raises(ArgumentError, match="No such file"):
+        cnn.load(tmp_path / "nowhere.npz")
+    assert same(cnn.weights, before)
+
+
+IMAGES, LABELS = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)
+BAD_CALLS = {
+    "image 200: the train set has 0 to 199": lambda c: c.train([0, 200], 2, 0.1),
+    "image -1:": lambda c: c.train([0, -1], 2, 0.1),
+    "image 4294967296:": lambda c: c.train(np.array([2**32]), 1, 0.1),
+    r"shape \(2, 1\)": lambda c: c.train([[0], [1]], 2, 0.1),
+    r"shape \(0,\)": lambda c: c.train(np.zeros(0, int), 2, 0.1),
+    "dtype float64": lambda c: c.train([0.5], 1, 0.1),
+    "a batch of 51, the model takes 1 to 50": lambda c: c.train([0], 51, 0.1),
+    "a batch of 0": lambda c: c.train([0], 0, 0.1),
+    "batch=1.5": lambda c: c.train([0], 1.5, 0.1),
+    "lr = nan": lambda c: c.train([0], 1, float("nan")),
+    "a batch of 60": lambda c: c.forward("test", range(60)),
+    "no set 'valid'": lambda c: c.forward("valid", [0]),
+    "batch=0: want": lambda c: c.predict("test", 0),
+    "train images are float32": lambda c: c.data(Split(IMAGES.astype("f4"), LABELS)),
+    r"shape \(3, 28, 27\)": lambda c: c.data(Split(IMAGES[:, :, 1:], LABELS)),
+    r"shape \(0, 28, 28\)": lambda c: c.data(Split(IMAGES[:0], LABELS[:0])),
+    r"shape \(2,\); 3 images need \(3,\)": lambda c: c.data(Split(IMAGES, LABELS[1:])),
+    r"labels\[0\] = 10": lambda c: c.data(Split(IMAGES, LABELS + 10)),
+}
+
+
+@pytest.mark.parametrize("message", BAD_CALLS)
+def test_bad_calls_say_the_numbers_and_change_nothing(cnn, message):
+    before = cnn.weights
+    with pytest.raises(ArgumentError, match=message):
+        BAD_CALLS[message](cnn)
+    assert same(cnn.weights, before)
+    cnn.train(np.arange(200), 50, 0.1)
+    assert np.isfinite(cnn.losses()).all()
+
+
+BAD_MODELS = {
+    "channels=.1, 2, 3.": {"channels": (1, 2, 3)},
+    "channels1": {"channels": (0, 2)},
+    "hidden=1.5": {"hidden": 1.5},
+    "height": {"height": 3},
+    "no rung 'quick' on cpu; it has reference, naive": {"rung": "quick"},
+    "device 'tpu'": {"device": "tpu"},
+    "device 'meta'": {"device": "meta"},
+    "cuda:9: this machine has": {"device": "cuda:9"},
+}
+
+
+@pytest.mark.parametrize("message", BAD_MODELS)
+def test_bad_models_are_refused(message):
+    with pytest.raises(ArgumentError, match=message):
+        Cnn(**BAD_MODELS[message])
+
+
+def test_out_of_memory_is_an_error():
+    Cnn(**SMALL, max_batch=2).close()  # what opening the library takes is taken
+    with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes asked"):
+        Cnn(max_batch=20_000)
+
+
+def test_without_data_or_labels(train):
+    with Cnn(**SMALL, max_batch=50) as model:
+        with pytest.raises(ArgumentError, match="no train set yet"):
+            model.train([0], 1, 0.1)
+        model.data(test=Split(train.images[:10], None))
+        assert model.forward("test", range(10)).shape == (10, 10)
+        with pytest.raises(ArgumentError, match="without labels"):
+            model.evaluate(batch=10)
+
+
+def test_a_closed_model_refuses_and_closes_twice(train):
+    model = Cnn(**SMALL, max_batch=2)
+    model.close()
+    model.close()
+    for use in (lambda: model.weights, lambda: model.bytes, model.synchronize):
+        with pytest.raises(ArgumentError, match="closed"):
+            use()
+
+
+def test_models_free_their_memory(train):
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def make() -> None:
+        model = Cnn(max_batch=200)
+        model.data(load("train"))  # 47 MB
+        model.train(np.arange(200), 200, 0.1)
+
+    make()
+    gc.collect()
+    before = resident()
+    for _ in range(5):
+        make()
+    gc.collect()
+    assert resident() - before < 60e6
+
+
+def test_a_model_outlives_a_reload(cnn, train):
+    weft.reload()
+    cnn.data(train, train)
+    cnn.train(np.arange(200), 50, 0.1)
+    assert np.isfinite(cnn.losses()).all() and cnn.evaluate("test", 50) > 0
+    with Cnn(**SMALL, max_batch=2) as other:
+        other.set_weights(cnn.weights)
+        assert same(other.weights, cnn.weights)
+
+
+@pytest.mark.parametrize("way", ["train", "chunks"])
+def test_ctrl_c_ends_training_and_leaves_the_weights(way):
+    model = Cnn()
+    model.data(load("train"))
+    model.set_weights(initial_weights(0))
+    order = np.tile(np.arange(60_000), 20)
+    ctrl_c = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    ctrl_c.start()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in getattr(model, way)(order, 64, 0.01):
+            pass
+    after = model.weights
+    assert all(np.isfinite(w).all() for w in after.values())
+    assert not same(after, initial_weights(0))
+    model.train(order[:64], 64, 0.01)
+    model.close()
+
+
+# ---- twins ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["nchw", "channels_last"])
+def test_a_twins_profile_is_one_of_its_steps(train, layout):
+    start = initial_weights(1, **SMALL)
+    options = {"layout": layout, "batch": 20, **SMALL}
+    stepped, profiled = (TwinTrainer(start, train, **options) for _ in range(2))
+    index = stepped.order(np.arange(20))
+    stepped.step(index)
+    sections = profiled.profile(index)
+    layers = {name.partition(".")[2] for name in sections if "." in name}
+    forward = {name for name in sections if name.startswith("forward.")}
+    backward = {name for name in sections if name.startswith("backward.")}
+    assert len(forward) == len(backward) == len(layers) == 12
+    assert set(sections) - forward - backward == {"batch", "update", "zero"}
+    assert all(us > 0 for us in sections.values())
+    for a, b in zip(stepped.model.parameters(), profiled.model.parameters()):
+        torch.testing.assert_close(a, b)
+
+
+def test_first_weights_and_orders_depend_on_the_seed_alone():
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    assert same(initial_weights(3), initial_weights(3))
+    assert not same(initial_weights(3), initial_weights(4))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert np.array_equal(epoch_order(1, 2, 50), epoch_order(1, 2, 50))
+    assert sorted(epoch_order(1, 2, 50)) == list(range(50))
+    assert not np.array_equal(epoch_order(1, 2, 50), epoch_order(1, 3, 50))
+
+
+def test_precision_is_set_and_restored():
+    backends = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [backend.allow_tf32 for backend in backends]
+    for name, allowed in (("fp32", False), ("tf32", True), ("3xtf32", False)):
+        with precision(name):
+            assert [backend.allow_tf32 for backend in backends] == [allowed] * 2
+    assert [backend.allow_tf32 for backend in backends] == before
+    with pytest.raises(ArgumentError, match="no PyTorch twin in fp4"), precision("fp4"):
+        pass
+
+
+def test_a_twin_that_is_not_there(train):
+    with pytest.raises(ArgumentError, match="no twin graph, nchw on cpu"):
+        TwinTrainer(initial_weights(0), train, rung="graph")
+
+
+# ---- a run ------------------------------------------------------------------------
+
+QUICK = Config(epochs=2, limit=320, batch=32, iterations=5, progress=False)
+
+
+@pytest.fixture(scope="module")
+def result():
+    """A short run against the eager twins, on a small test set.
+
+    Compiling takes half a minute: here it fails.
+    """
+    test = load("test").first(2000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "load", {"train": load("train"), "test": test}.get)
+        patch.setattr(torch, "compile", broken_compiler)
+        return run(replace(QUICK, compare=True))
+
+
+def broken_compiler(*args, **kwargs):
+    raise RuntimeError("no compiler here\nand much more")
+
+
+def test_rows_have_the_keys_of_the_schema(result):
+    keys = "op impl rung precision target device timer us us_low us_high us_mean batch "
+    keys += "epochs parts_us layers_us epoch_s peak_bytes test_accuracy losses layout "
+    keys += "vs_torch_eager vs_torch_best"
+    ours, *theirs = result.rows
+    assert len(theirs) == 2
+    for row in result.rows:
+        assert {*keys.split()} <= row.keys()
+        assert 0 < row["us_low"] <= row["us"] <= row["us_high"]
+        assert tuple(row["parts_us"]) == tuple(row["parts_mean_us"]) == PARTS
+    assert (ours["impl"], ours["rung"]) == ("weft", "reference")
+    assert {row["layout"] for row in theirs} == {"nchw", "channels_last"}
+    assert ours["peak_bytes"] > 320 * 784 and theirs[0]["peak_bytes"] is None
+    best = min(row["us"] for row in theirs)
+    assert ours["vs_torch_best"] == ours["vs_torch_eager"] == best / ours["us"]
+    json.dumps(result.rows)
+
+
+def test_ours_and_the_fastest_twin_are_trained_the_same(result):
+    ours, *theirs = result.rows
+    trained = [row for row in theirs if row["losses"] is not None]
+    assert trained == [min(theirs, key=lambda row: row["us"])]
+    assert len(ours["losses"]) == len(trained[0]["losses"]) == 20
+    np.testing.assert_allclose(ours["losses"][:2], trained[0]["losses"][:2], rtol=1e-2)
+    assert ours["losses"][0] == pytest.approx(trained[0]["losses"][0], rel=1e-5)
+    assert len(ours["test_accuracies"]) == 2 and ours["epoch_s"] > 0
+    assert ours["test_accuracy"] == ours["test_accuracies"][-1] > 0.2
+    assert result.cnn.evaluate() == ours["test_accuracy"]
+
+
+def test_a_twin_that_fails_is_absent_with_its_reason(result):
+    assert result.absent == {
+        "torch compile nchw": "no compiler here",
+        "torch compile channels_last": "no compiler here",
+    }
+
+
+def test_ratios_are_their_time_over_ours():
+    rows = {
+        "weft": {"impl": "weft", "us": 10.0},
+        "a": {"impl": "torch", "rung": "eager", "us": 30.0},
+        "b": {"impl": "torch", "rung": "eager", "us": 20.0},
+        "c": {"impl": "torch", "rung": "compile", "us": 5.0},
+    }
+    _add_ratios(rows)
+    assert (rows["weft"]["vs_torch_eager"], rows["weft"]["vs_torch_best"]) == (2, 0.5)
+    assert rows["a"]["vs_torch_best"] is None
+    _add_ratios(alone := {"weft": {"impl": "weft", "us": 10.0}})
+    assert alone["weft"]["vs_torch_best"] is None
+
+
+def test_a_run_is_repeatable_and_begins_with_loaded_weights(tmp_path):
+    path = tmp_path / "w.npz"
+    first = run(replace(QUICK, epochs=1, save=path)).rows[0]
+    again = run(replace(QUICK, epochs=1)).rows[0]
+    assert first["losses"] == again["losses"]
+    loaded = run(replace(QUICK, epochs=0, load=path)).rows[0]
+    assert loaded["test_accuracy"] == first["test_accuracy"] and loaded["losses"] == []
+
+
+BAD_RUNS = {
+    "epochs=-1": {"epochs": -1},
+    "batch=0": {"batch": 0},
+    "lr=nan": {"lr": float("nan")},
+    "threads=-1": {"threads": -1},
+    "a batch of 64 of 10": {"batch": 64, "limit": 10},
+    "60001 images": {"limit": 60001},
+}
+
+
+@pytest.mark.parametrize("message", BAD_RUNS)
+def test_bad_runs(message):
+    with pytest.raises(ValueError, match=message):
+        run(Config(progress=False, **BAD_RUNS[message]))
+
+
+def test_the_command_line_writes_rows_picture_and_weights(tmp_path, capsys):
+    paths = {name: tmp_path / f"run.{name}" for name in ("json", "svg", "npz")}
+    arguments = "mnist --epochs 1 --limit 640 --iterations 3 --seed 2 --threads 1"
+    arguments += f" --json {paths['json']} --plot {paths['svg']} --save {paths['npz']}"
+    assert command.main(arguments.split()) == 0
+    shown = capsys.readouterr()
+    assert "weft reference" in shown.out and "batches of 1000" in shown.out
+    assert "images/s" in shown.err and "loss=" in shown.err
+    (row,) = bench.read_json(paths["json"])["rows"]
+    assert (row["seed"], row["threads"], len(row["losses"])) == (2, 1, 10)
+    assert row["vs_torch_best"] is None
+    assert "weft reference" in paths["svg"].read_text()
+    assert len(np.load(paths["npz"]).files) == 12
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("--rung quick", "no rung 'quick'"),
+        ("--device cuda:7", "this machine has"),
+        ("--load nowhere.npz", "nowhere.npz"),
+        ("--json nowhere/run.json", "no such folder"),
+    ],
+)
+def test_mistakes_on_the_command_line_are_one_sentence(arguments, message, capsys):
+    assert command.main(["mnist", "--epochs", "0", *arguments.split()]) == 1
+    shown = capsys.readouterr().err
+    assert message in shown and "Traceback" not in shown
+
+
+def test_ctrl_c_on_the_command_line_saves_the_weights(tmp_path):
+    path = tmp_path / "w.npz"
+    program = [sys.executable, "-m", "weft", "mnist", "--epochs", "100"]
+    program += ["--iterations", "1", "--save", str(path)]
+    job = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    seen = b""
+    while b"loss=" not in seen:
+        seen += os.read(job.stderr.fileno(), 4096)
+    job.send_signal(signal.SIGINT)
+    rest = job.stderr.read().decode()
+    assert job.wait() == 130
+    assert "stopped" in rest and "Traceback" not in rest
+    assert len(np.load(path).files) == 12
+
+
+# ---- pictures ---------------------------------------------------------------------
+
+
+def texts(figure) -> list[str]:
+    """The texts of the SVG: they must stay text."""
+    tree = ElementTree.fromstring(style.svg(figure))
+    found = tree.iter("{http://www.w3.org/2000/svg}text")
+    return [" ".join("".join(text.itertext()).split()) for text in found]
+
+
+def test_the_picture_of_a_run_says_what_was_measured_how(result):
+    shown = "\n".join(texts(plot.plot_run(result.rows)))
+    ours = result.rows[0]
+    assert "PyTorch's best: eager" in shown and "batch 32, fp32" in shown
+    assert f"{ours['vs_torch_best']:.2f}×" in shown
+    for word in (ours["device"], "perf_counter_ns", "median", "threads", "fp32"):
+        assert word in shown
+    assert f"{100 * ours['test_accuracy']:.2f}" in shown
+
+
+def test_parts_and_layers_are_drawn_with_their_values(result):
+    shown = texts(plot.plot_parts(result.rows))
+    assert {*PARTS} <= {*shown}
+    shown = "".join(texts(plot.plot_layers(result.rows))).replace(" ", "")
+    assert "conv2" in shown and "PyTorcheager" in shown
+
+
+def test_committed_results_are_hollow_with_device_and_date(result):
+    there = {"machine": {"date": "2026-01-02"}, "rows": [
+        {**result.rows[0], "device": "Some GPU", "vs_torch_best": 0.0712},
+        result.rows[1],
+    ]}  # fmt: skip
+    figure = plot.plot_steps(result.rows, [there])
+    shown = "\n".join(texts(figure))
+    assert "Some GPU, 2026-01-02" in shown and "0.071×" in shown
+    bars = figure.axes[0].patches
+    assert len(bars) == len(result.rows) + 1  # PyTorch's rows there are not drawn
+    hollow = [bar for bar in bars if bar.get_facecolor()[3] == 0]
+    assert len(hollow) == 1 and hollow[0].get_linestyle() == "--"
+
+
+def test_bars_begin_at_zero_and_reach_their_value(result):
+    axes = plot.plot_steps(result.rows).axes[0]
+    widths = [bar.get_width() for bar in axes.patches]
+    times = [row["us"] for row in result.rows]
+    np.testing.assert_allclose(widths, np.array(times) * widths[0] / times[0])
+    assert axes.get_xlim()[0] == 0 and all(bar.get_x() == 0 for bar in axes.patches)
+
+
+def test_pictures_follow_the_pages_colours_and_are_equal_when_equal(result, tmp_path):
+    first, again = (style.svg(plot.plot_run(result.rows)) for _ in range(2))
+    assert first == again
+    assert "currentColor" in first and style.INK not in first
+    assert "#000000" not in first.lower().replace("stroke: #000000", "")
+    style.save(plot.plot_steps(result.rows), tmp_path / "steps.png")
+    assert (tmp_path / "steps.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_style_ends_where_it_ends():
+    before = dict(matplotlib.rcParams)
+    with style.style():
+        assert matplotlib.rcParams["svg.fonttype"] == "none"
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_layers_are_joined_until_both_sides_agree():
+    fused = {"forward.a+b": 5.0, "forward.c": 1.0, "backward.c+b": 4.0}
+    single = {"forward.a": 3.0, "forward.b": 4.0, "forward.c": 2.0}
+    single |= {"forward.loss": 9.0, "backward.c": 6.0, "backward.b": 7.0}
+    assert plot.layer_groups([fused, single]) == {
+        "forward.a+b": [5.0, 7.0],
+        "forward.c": [1.0, 2.0],
+        "backward.c+b": [4.0, 13.0],
+        "forward.loss": [None, 9.0],
+    }
+    crossed = [{"forward.a+b": 1.0, "forward.c": 1.0}, {"forward.a": 1.0,
+               "forward.b+c": 2.0}]  # fmt: skip
+    assert plot.layer_groups(crossed) == {"forward.a+b+c": [2.0, 3.0]}

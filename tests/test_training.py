@@ -1,0 +1,169 @@
+"""Training, step by step against float64, and as a whole against PyTorch.
+
+At lr 0.1 training is chaotic: PyTorch's own fp32 leaves its float64 by 0.4 in
+loss within 50 steps. So every step is taken from the float64 weights of that
+step, and the bounds of float64.py decide. Whole runs are compared by accuracy.
+"""
+
+from __future__ import annotations
+
+import float64
+import numpy as np
+import pytest
+import torch
+
+from weft import native
+from weft.mnist import (
+    Cnn,
+    Config,
+    Split,
+    Twin,
+    TwinTrainer,
+    epoch_order,
+    initial_weights,
+    load,
+    precision,
+    run,
+)
+
+STEPS, LR = 50, 0.1
+SMALL = {"channels": (3, 5), "hidden": 17}
+
+
+def noisy(count: int) -> Split:
+    """Digits in noise: without a plain background no two pixels tie."""
+    digits = load("train").first(count)
+    noise = np.random.default_rng(1).integers(0, 64, digits.images.shape, np.uint8)
+    return Split(digits.images // 4 * 3 + noise, digits.labels)
+
+
+def rounded(weights: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {name: value.detach().float().numpy() for name, value in weights.items()}
+
+
+def follow(cnn: Cnn, model_sizes: dict, batch: int) -> None:
+    """50 steps in float64; at each of them one of ours from the same weights."""
+    train = noisy(STEPS * batch)
+    cnn.data(train)
+    first = initial_weights(0, **model_sizes)
+    weights = {n: torch.from_numpy(w).double() for n, w in first.items()}
+    model = Twin(**model_sizes).double()
+    for number in range(STEPS):
+        at = np.arange(number * batch, (number + 1) * batch)
+        start = rounded(weights)
+        model.load_state_dict({n: torch.from_numpy(w) for n, w in start.items()})
+        want = float64.step(model, train.images[at], train.labels[at])
+        cnn.set_weights(start)
+        cnn.train(at, batch, LR)
+        bad = want.refuse(float(cnn.losses()[0]), cnn.gradients)
+        assert not bad, f"step {number}: {'; '.join(bad)}"
+        for name, gradient in want.gradients.items():
+            weights[name] = weights[name] - LR * gradient
+
+
+def rungs(*names: str) -> list:
+    """Every rung here (or of these names) as (target, rung)."""
+    targets = ["cpu", *["cuda"] * torch.cuda.is_available()]
+    return [
+        pytest.param(target, rung.name, id=f"{target}-{rung.name}")
+        for target in targets
+        for rung in native.rungs("mnist", target)
+        if target in rung.targets
+        and rung.precision == "fp32"
+        # On the CPU a CUDA rung is simulated: small models only.
+        and not (names and target == "cpu" and rung.name not in names)
+    ]
+
+
+@pytest.mark.parametrize("target, rung", rungs())
+def test_each_of_50_steps_agrees_with_float64(target, rung):
+    with Cnn(rung, target, **SMALL, max_batch=12) as cnn:
+        follow(cnn, SMALL, batch=12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target, rung", rungs("reference"))
+def test_each_of_50_steps_agrees_with_float64_at_full_size(target, rung):
+    with Cnn(rung, target, max_batch=64) as cnn:
+        follow(cnn, {}, batch=64)
+
+
+def small_step(change=lambda weights: weights, lr: float = LR):
+    """The float64 step of the small model, and PyTorch's in fp32 with `change`."""
+    train = noisy(12)
+    weights = initial_weights(3, **SMALL)
+    model = Twin(**SMALL).double()
+    model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
+    want = float64.step(model, train.images, train.labels)
+    fp32 = Twin(**SMALL)
+    changed = change({n: torch.from_numpy(w.copy()) for n, w in weights.items()})
+    fp32.load_state_dict(changed)
+    x = float64.normalise(train.images).float()
+    target = torch.from_numpy(train.labels.astype(np.int64))
+    loss = torch.nn.functional.cross_entropy(fp32(x), target)
+    loss.backward()
+    return want, loss.item(), {n: p.grad.numpy() for n, p in fp32.named_parameters()}
+
+
+def test_the_bounds_let_fp32_pass():
+    want, loss, gradients = small_step()
+    assert want.refuse(loss, gradients) == []
+
+
+def tf32(weights):
+    """Ten bits of mantissa, as tensor cores read them."""
+    cut = {n: (w.view(torch.int32) + 0x1000) & ~0x1FFF for n, w in weights.items()}
+    return {name: bits.view(torch.float32) for name, bits in cut.items()}
+
+
+def flipped(weights):
+    return weights | {"conv2.weight": weights["conv2.weight"].flip(-1)}
+
+
+def test_tf32_left_on_is_refused():
+    want, loss, gradients = small_step(tf32)
+    assert want.refuse(loss, gradients)
+
+
+def test_a_flipped_filter_is_refused():
+    want, loss, gradients = small_step(flipped)
+    assert len(want.refuse(loss, gradients)) > 6
+
+
+@pytest.mark.parametrize("name", [n for n in initial_weights(0) if n != "fc2.bias"])
+def test_each_gradient_is_looked_at(name):
+    """NaN, zero, or not averaged over the batch."""
+    want, loss, right = small_step()
+    for mistake in (right[name] + np.nan, right[name] * 0, right[name] * 12):
+        if name in ("conv1.bias", "conv2.bias") and not np.isnan(mistake).any():
+            continue  # zero before batch norm, whatever the factor
+        bad = want.refuse(loss, {**right, name: mistake})
+        assert [line.split(":")[0] for line in bad] == [name]
+
+
+def test_a_wrong_loss_is_refused():
+    want, loss, gradients = small_step()
+    for mistake in (float("nan"), loss * 1.001, 12 * loss):
+        assert any("loss" in line for line in want.refuse(mistake, gradients))
+
+
+@pytest.mark.slow
+def test_three_seeds_reach_the_accuracy_of_pytorch():
+    """3 epochs at batch 64, lr 0.1: at least 98.7 % on both sides, 0.3 apart."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    ours, theirs = [], []
+    for seed in range(3):
+        result = run(Config(device=device, seed=seed, iterations=1, progress=False))
+        ours.append(result.rows[0]["test_accuracy"])
+        theirs.append(twin_accuracy(seed, device))
+    assert min(np.mean(ours), np.mean(theirs)) >= 0.987, (ours, theirs)
+    assert abs(np.mean(ours) - np.mean(theirs)) <= 0.003, (ours, theirs)
+
+
+def twin_accuracy(seed: int, device: str, epochs: int = 3) -> float:
+    with precision("fp32"):
+        options = {"layout": "channels_last", "device": device, "lr": LR, "batch": 64}
+        twin = TwinTrainer(initial_weights(seed), load("train"), **options)
+        for epoch in range(epochs):
+            twin.train(twin.order(epoch_order(seed, epoch, 60000)))
+        return twin.evaluate(load("test"))
