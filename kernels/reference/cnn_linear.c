@@ -71,7 +71,7 @@ static void forward(const struct cnn_model *m, const struct layer *l, float *y,
     const size_t block = (size_t)m->images * BLOCK;
 #pragma omp parallel for collapse(2) schedule(static) num_threads(m->team)
     for (int o = 0; o < l->out; o++)
-        for (int i = 0; i < n; i += LINEAR_ROWS)
+        for (ptrdiff_t i = 0; i < n; i += LINEAR_ROWS)
             forward_tile(y + o * block + i * BLOCK, x + i * BLOCK,
                          l->weight + o * l->in * (size_t)BLOCK * BLOCK,
                          l->bias + o * BLOCK, l->in, m->images, relu);
@@ -126,7 +126,7 @@ static void transpose(const struct cnn_model *m, float *to, const float *from,
     const size_t panel = (size_t)blocks * BLOCK * BLOCK;
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int b = 0; b < blocks; b++)
-        for (int i = 0; i < n; i++) {
+        for (ptrdiff_t i = 0; i < n; i++) {
             float *column = to + i / BLOCK * panel + b * BLOCK * BLOCK;
             for (int f = 0; f < BLOCK; f++)
                 column[f * BLOCK + i % BLOCK] = from[b * block + i * BLOCK + f];
@@ -134,9 +134,9 @@ static void transpose(const struct cnn_model *m, float *to, const float *from,
 }
 
 /* dx for LINEAR_ROWS inputs (dx and weight point at the first) of BLOCK images
- * (dy_t points at them), `count` of which are wanted. */
+ * (dy_t points at them), of which the last may be past the batch. */
 static void backward_dx(float *dx, const float *weight, const float *dy_t,
-                        const struct layer *l, int count) {
+                        const struct layer *l) {
     vfloat acc[LINEAR_ROWS][2];
     float part[LINEAR_ROWS][BLOCK];
 #pragma GCC unroll 16
@@ -147,7 +147,7 @@ static void backward_dx(float *dx, const float *weight, const float *dy_t,
 #pragma GCC unroll 16
     for (int r = 0; r < LINEAR_ROWS; r++)
         for (int v = 0; v < 2; v++) vstore(part[r] + v * VLEN, acc[r][v]);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < BLOCK; i++)
         for (int r = 0; r < LINEAR_ROWS; r++) dx[i * BLOCK + r] = part[r][i];
 }
 
@@ -176,10 +176,9 @@ static void backward(const struct cnn_model *m, const struct layer *l,
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (ptrdiff_t k = 0; k < (ptrdiff_t)l->in * BLOCK; k += LINEAR_ROWS) {
         const size_t at = k / BLOCK * block + k % BLOCK;
-        for (int i = 0; i < n; i += BLOCK)
+        for (ptrdiff_t i = 0; i < n; i += BLOCK)
             backward_dx(dx + at + i * BLOCK, l->weight + k * BLOCK,
-                        dy_t + (size_t)i * l->out * BLOCK, l,
-                        n - i < BLOCK ? n - i : BLOCK);
+                        dy_t + i * l->out * BLOCK, l);
         for (int o = 0; o < l->out; o++) {
             const size_t row = ((size_t)o * l->in * BLOCK + k) * BLOCK;
             backward_dw(l->dweight + row, l->weight + row, x + at,
@@ -189,7 +188,7 @@ static void backward(const struct cnn_model *m, const struct layer *l,
     for (int o = 0; o < l->out * BLOCK; o++) {
         double sum = 0;
         for (int i = 0; i < n; i++)
-            sum += dy[o / BLOCK * block + i * BLOCK + o % BLOCK];
+            sum += dy[o / BLOCK * block + (size_t)i * BLOCK + o % BLOCK];
         l->dbias[o] = sum;
         l->bias[o] -= lr * l->dbias[o];
     }
@@ -202,7 +201,8 @@ void cnn_fc2_backward(struct cnn_model *m, int n, float lr) {
     for (int b = 0; b < l.in; b++) {
         float *dh = m->dhidden + (size_t)b * m->images * BLOCK;
         const float *h = m->hidden + (size_t)b * m->images * BLOCK;
-        for (int i = 0; i < n * BLOCK; i++) dh[i] = h[i] > 0 ? dh[i] : 0;
+        for (size_t i = 0; i < (size_t)n * BLOCK; i++)
+            dh[i] = h[i] > 0 ? dh[i] : 0;
     }
     transpose(m, m->dhidden_t, m->dhidden, l.in, n);
 }
