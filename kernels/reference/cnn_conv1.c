@@ -22,8 +22,6 @@
  * output, four times the size of all else here, never exists.
  */
 #include <math.h>
-#include <omp.h>
-#include <string.h>
 
 #include "cnn_model.h"
 

@@ -16,8 +16,6 @@
  * summed in registers, stored and, in the same breath, taken off the weight.
  */
 #include <math.h>
-#include <omp.h>
-#include <string.h>
 
 #include "cnn_model.h"
 
