@@ -56,6 +56,15 @@ def test_a_library_exports_what_the_header_declares_and_nothing_else(op):
     assert "weft_last_error" in exported
 
 
+def test_no_symbol_of_the_simt_runtime_is_one_of_cudas():
+    """A PyTorch with CUDA brings a real cudaMalloc, which would be taken instead."""
+    path = build.simt_runtime(build.Flavour.here("cpu"))
+    done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
+    names = [line.split()[-1] for line in done.stdout.decode().splitlines()]
+    assert "simt_set_threads" in names
+    assert not [name for name in names if name.startswith("cuda")]
+
+
 @pytest.mark.parametrize("op", build.ops())
 def test_the_rung_table_is_the_one_in_the_source(op):
     """No line of the table is lost between the source and Python."""

@@ -89,7 +89,9 @@ enum {
 #define cudaStreamLegacy ((cudaStream_t)1)
 #define cudaStreamPerThread ((cudaStream_t)2)
 
-extern "C" {
+/* C++ functions, not extern "C": beside a PyTorch with CUDA there is a real
+ * cudaMalloc() in the process, and the dynamic linker would prefer that one to
+ * ours if both had the same symbol. */
 #pragma GCC visibility push(default)
 
 cudaError_t cudaGetLastError(void);
@@ -129,7 +131,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
-/* (extern "C" has no default arguments: see cudaEventRecord() below) */
 cudaError_t simt_event_record(cudaEvent_t event);
 
 /* `kernel` is a pointer to a __global__ function. */
@@ -140,7 +141,6 @@ cudaError_t cudaFuncSetAttribute(const void *kernel,
 long long simt_nanoseconds(void);
 
 #pragma GCC visibility pop
-}
 
 /* ---- what is the same as another call, since nothing is asynchronous ---- */
 
