@@ -45,7 +45,7 @@ class Config:
     seed: int = 0
     threads: int = 0  # of the CPU, on both sides; 0: every core
     compare: bool = False
-    twins: tuple[str, ...] | None = None  # rungs of PyTorch to race; None: all
+    twins: tuple[str, ...] | None = None  # to race, "eager nchw", ...; None: all
     iterations: int = 100  # steps timed per contender
     limit: int | None = None  # train on the first images only
     load: str | Path | None = None  # begin with these weights
@@ -129,9 +129,11 @@ class _Race:
         """Every twin that runs here; why the others do not goes to `absent`."""
         torch.compiler.reset()  # what was compiled for an earlier run's twins
         twins, self.peaks = {}, {}
-        for rung in self.config.twins or RUNGS[self.device.type]:
+        for rung in RUNGS[self.device.type]:
             for layout in LAYOUTS:
                 name = f"{rung} {layout}"
+                if self.config.twins and name not in self.config.twins:
+                    continue
                 self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
                 try:
                     twins[name] = self.make_twin(name, rung, layout)
