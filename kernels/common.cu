@@ -27,6 +27,7 @@ int weft_fail(int status, const char *format, ...) {
     return status;
 }
 
+#ifdef __CUDACC__
 /* Errors after which the context is gone and every further call fails. */
 static int context_is_lost(cudaError_t error) {
     switch (error) {
@@ -43,18 +44,22 @@ static int context_is_lost(cudaError_t error) {
     default: return 0;
     }
 }
+#endif
 
 int weft_cuda_fail(cudaError_t error, const char *what) {
-#ifndef __CUDACC__
-    if (simt_interrupted()) return weft_fail(WEFT_EINTR, "%s: Ctrl-C", what);
-#endif
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError(); // not sticky: the next call starts clean
         return weft_fail(WEFT_ENOMEM, "%s: out of memory", what);
     }
+#ifdef __CUDACC__
     if (context_is_lost(error))
         return weft_fail(WEFT_ELOST, "%s: %s; restart the notebook's kernel",
                          what, cudaGetErrorString(error));
+#else
+    if (simt_interrupted()) return weft_fail(WEFT_EINTR, "%s: Ctrl-C", what);
+    if (error == cudaErrorLaunchTimeout) // a deadlock: the runtime knows where
+        return weft_fail(WEFT_ECUDA, "%s: %s", what, simt_last_fault());
+#endif
     return weft_fail(WEFT_ECUDA, "%s: %s", what, cudaGetErrorString(error));
 }
 

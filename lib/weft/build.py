@@ -196,8 +196,10 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
         return [_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
     # Kernels are compiled for any machine and without fused multiply-adds:
-    # what they compute must not depend on where they are compiled.
-    plain = ["-O2", "-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", *fibers]
+    # what they compute must not depend on where they are compiled. No errno, so
+    # that sqrtf() is an instruction, as on a GPU.
+    plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
+    plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
     # The rewritten text comes through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
     return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
