@@ -87,6 +87,8 @@ def summary(result: Result) -> str:
         f"timer {first['timer']}, {bench.STATISTIC}.",
         "Accuracy over batches of 1000, batch norm with the batch's own statistics.",
     ]
+    if first["target"] == "cpu" and "cuda" in result.cnn.rung.targets:
+        notes.append("These CUDA kernels were simulated: their time here says nothing.")
     if any(row["impl"] == "torch" for row in result.rows):
         notes.append(
             "vs: PyTorch's time over ours, above 1 ours is faster. Of PyTorch's, "

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from ..bench import STATISTIC, machine
 from ..style import INK, OPPONENT, OURS, hollow, outlined, style
@@ -187,6 +188,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         )
         return
     loss.set_yscale("log")
+    loss.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
     loss.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     loss.yaxis.set_minor_formatter(lambda value, _: "")
     loss.legend(loc="upper right")
@@ -331,7 +333,7 @@ def _unit(largest_us: float) -> tuple[str, float]:
 
 
 def _short(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return f"{value:#.3g}" if value < 100 else f"{value:.0f}"
 
 
 def _ratio(value: float) -> str:
