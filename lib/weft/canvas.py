@@ -3,6 +3,7 @@
     Canvas(cnn)                  in a notebook: a sheet to draw on
     Reader(cnn).read(image)      the same without a front end: a Reading
     draw([reading, ...])         readings as a figure
+    contact_sheet(images, 10)    many images as a figure
 
 The model has batch norm without running statistics: an image can only be read
 among others. The reader puts it into a batch of test digits.
@@ -164,6 +165,29 @@ def mosaic(maps: np.ndarray) -> np.ndarray:
     return picture
 
 
+def contact_sheet(
+    images: np.ndarray, columns: int, titles: Sequence[str] = ()
+) -> Figure:
+    """images (count,h,w) uint8 side by side in rows, a title above each if given."""
+    count, h, w = images.shape
+    rows, gap = -(-count // columns), 11 if titles else 2
+    sheet = np.full((rows * (h + gap), columns * (w + 2) - 2), np.nan)
+    with style():
+        width = 9.5
+        height = width * sheet.shape[0] / sheet.shape[1]
+        figure = Figure(figsize=(width, height), layout="constrained")
+        ax = figure.subplots()
+        for index, image in enumerate(images):
+            top, left = index // columns * (h + gap) + gap, index % columns * (w + 2)
+            sheet[top : top + h, left : left + w] = image / 255
+            if titles:
+                middle = {"ha": "center", "va": "bottom"}
+                ax.text(left + w / 2, top - 1, titles[index], **middle)
+        draw_image(ax, sheet)
+        ax.set_axis_off()
+        return figure
+
+
 def draw(readings: Sequence[Reading]) -> Figure:
     """One row per reading: the digit, the probabilities, the maps of each layer."""
     with style():
@@ -181,7 +205,7 @@ def draw(readings: Sequence[Reading]) -> Figure:
         return figure
 
 
-def draw_image(ax: Axes, shades: np.ndarray, title: str) -> None:
+def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
     """Shades (h,w) from 0, white, to 1, black, without ticks; a NaN is left out."""
     ax.imshow(shades, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
@@ -220,7 +244,7 @@ class Canvas:
     instead: test digits, by their numbers.
     """
 
-    def __init__(self, cnn: Cnn, examples: Sequence[int] = (0, 1, 2)):
+    def __init__(self, cnn: Cnn, examples: Sequence[int] = (0, 8, 18)):
         self.reader, self.examples = Reader(cnn), examples
         self.widget = _Sheet(self.reader) if anywidget else None
 

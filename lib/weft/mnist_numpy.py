@@ -195,27 +195,33 @@ def margin(y: Outputs) -> float:
     return float(nearest)
 
 
-def bounds(params: Params, y: Outputs, owed: Outputs) -> dict[str, float]:
-    """How far the norm of a gradient's error may be in float32, by parameter.
+def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
+    """How far float32 may be off: "loss", and by parameter the gradient's norm.
 
     A gradient is a sum of products dy x. With K terms in all the sums on the way
     to it, independent roundings of 2^-24 give at most LAMBDA sqrt(K) 2^-24 times
     the sum of |dy| |x|, but for a probability of 2 K exp(-LAMBDA^2 / 2) (Higham
-    and Mary, SIAM J. Sci. Comput. 41(5), 2019).
+    and Mary, SIAM J. Sci. Comput. 41(5), 2019). The loss moves by at most twice
+    what a score does.
     """
+    before = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
     sizes: Params = {}
-    for layer, dy in owed.items():
-        before = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
+    for layer, dy in backward(params, y, labels)[1].items():
+        dy = np.abs(dy)
         if layer in before:
             function = linear_backward if layer[0] == "f" else conv3x3_backward
             x, weight = np.abs(y[before[layer]]), params[f"{layer}.weight"]
-            _, sizes[f"{layer}.weight"], _ = function(np.abs(dy), x, weight)
+            _, sizes[f"{layer}.weight"], sizes[f"{layer}.bias"] = function(
+                dy, x, weight
+            )
         else:
             xhat = np.abs(standardise(y[f"conv{layer[-1]}"]))
-            sizes[f"{layer}.weight"] = (np.abs(dy) * xhat).sum(axis=(0, 2, 3))
-        sizes[f"{layer}.bias"] = np.abs(dy).sum(axis=tuple({0, *range(2, dy.ndim)}))
+            sizes[f"{layer}.weight"] = (dy * xhat).sum(axis=(0, 2, 3))
+            sizes[f"{layer}.bias"] = dy.sum(axis=(0, 2, 3))
     unit = LAMBDA * np.sqrt(terms(params, y)) * 2.0**-24
-    return {name: float(unit * np.linalg.norm(sizes[name])) for name in params}
+    scores = linear(np.abs(y["relu3"]), *map(np.abs, _of(params, "fc2")))
+    found = {name: float(unit * np.linalg.norm(sizes[name])) for name in params}
+    return {"loss": float(2 * unit * scores.max())} | found
 
 
 def terms(params: Params, y: Outputs) -> int:
