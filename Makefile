@@ -32,7 +32,7 @@ test-slow: all
 format:
 	@$(RUN) -m ruff format lib tests utils.py
 	@$(RUN) -m ruff check --fix lib tests utils.py
-	@.venv/bin/clang-format -i $$(git ls-files 'kernels/*.h' 'kernels/*.c*')
+	@$(RUN) -c 'import clang_format; clang_format.clang_format()' -i $$(git ls-files 'kernels/*.h' '*.c' '*.cu' '*.cuh' '*.cpp')
 
 clean:
 	rm -rf lib/libweft_*.so build *.egg-info mnist.svg mnist.json

@@ -13,7 +13,8 @@
 #include "simt/simt_runtime.h"
 #endif
 
-/* ---- errors --------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------
+ */
 
 static __thread char last_error[512];
 
@@ -63,7 +64,8 @@ int weft_cuda_fail(cudaError_t error, const char *what) {
     return weft_fail(WEFT_ECUDA, "%s: %s", what, cudaGetErrorString(error));
 }
 
-/* ---- the table of rungs --------------------------------------------------- */
+/* ---- the table of rungs ---------------------------------------------------
+ */
 
 enum { MAX_RUNGS = 512 };
 static struct weft_rung table[MAX_RUNGS];
@@ -121,7 +123,8 @@ int weft_check_rung(const struct weft_rung *lines, int count, int rung) {
     return WEFT_OK;
 }
 
-/* ---- the device ----------------------------------------------------------- */
+/* ---- the device -----------------------------------------------------------
+ */
 
 int weft_sync(weft_stream stream) {
     WEFT_CUDA_TRY(cudaStreamSynchronize(weft_cuda_stream(stream)));
@@ -151,8 +154,8 @@ int weft_set_device(int device) {
 }
 
 int weft_set_threads(int threads) {
-    WEFT_REQUIRE(threads >= 0 && threads <= 1024, "threads = %d, want 0 to 1024",
-                 threads);
+    WEFT_REQUIRE(threads >= 0 && threads <= 1024,
+                 "threads = %d, want 0 to 1024", threads);
     simt_set_threads(threads);
     omp_set_num_threads(simt_threads());
     return WEFT_OK;

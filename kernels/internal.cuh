@@ -16,7 +16,7 @@
 #define WEFT_TARGET WEFT_CPU
 #endif
 
-#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 #ifdef __cplusplus
@@ -49,10 +49,10 @@ static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
  *     WEFT_RUNGS({"relu", "reference", ...}, {"relu", "naive", ...});
  *
  * defines `rungs[]`, in the order that `rung` indexes, and registers it. */
-#define WEFT_RUNGS(...)                                                        \
-    static const struct weft_rung rungs[] = {__VA_ARGS__};                     \
-    __attribute__((constructor)) static void register_rungs(void) {            \
-        weft_register_rungs(rungs, COUNT_OF(rungs));                           \
+#define WEFT_RUNGS(...)                                             \
+    static const struct weft_rung rungs[] = {__VA_ARGS__};          \
+    __attribute__((constructor)) static void register_rungs(void) { \
+        weft_register_rungs(rungs, COUNT_OF(rungs));                \
     }
 
 #ifdef __CUDACC__
@@ -68,36 +68,36 @@ struct weft_watch {
 
 /* The first line of a launcher: refuse a rung that cannot run here, and listen
  * for Ctrl-C until the launcher returns. */
-#define WEFT_CHECK_RUNG(rung)                                                  \
-    struct weft_watch watch_;                                                  \
-    (void)watch_;                                                              \
+#define WEFT_CHECK_RUNG(rung) \
+    struct weft_watch watch_; \
+    (void)watch_;             \
     WEFT_TRY(weft_check_rung(rungs, COUNT_OF(rungs), rung))
 
 /* Refuse bad arguments: WEFT_REQUIRE(n > 0, "relu: n = %d, want > 0", n). */
-#define WEFT_REQUIRE(condition, ...)                                           \
-    do {                                                                       \
-        if (!(condition)) return weft_fail(WEFT_EINVAL, __VA_ARGS__);          \
+#define WEFT_REQUIRE(condition, ...)                                  \
+    do {                                                              \
+        if (!(condition)) return weft_fail(WEFT_EINVAL, __VA_ARGS__); \
     } while (0)
 
 /* Pass on the status of another weft function. */
-#define WEFT_TRY(call)                                                         \
-    do {                                                                       \
-        int status_ = (call);                                                  \
-        if (status_) return status_;                                           \
+#define WEFT_TRY(call)               \
+    do {                             \
+        int status_ = (call);        \
+        if (status_) return status_; \
     } while (0)
 
 /* Pass on the failure of a CUDA call. */
-#define WEFT_CUDA_TRY(call)                                                    \
-    do {                                                                       \
-        cudaError_t error_ = (call);                                           \
-        if (error_ != cudaSuccess) return weft_cuda_fail(error_, #call);       \
+#define WEFT_CUDA_TRY(call)                                              \
+    do {                                                                 \
+        cudaError_t error_ = (call);                                     \
+        if (error_ != cudaSuccess) return weft_cuda_fail(error_, #call); \
     } while (0)
 
 /* After <<<>>>: pass on a launch that failed. */
-#define WEFT_LAUNCHED(kernel)                                                  \
-    do {                                                                       \
-        cudaError_t error_ = cudaGetLastError();                               \
-        if (error_ != cudaSuccess) return weft_cuda_fail(error_, #kernel);     \
+#define WEFT_LAUNCHED(kernel)                                              \
+    do {                                                                   \
+        cudaError_t error_ = cudaGetLastError();                           \
+        if (error_ != cudaSuccess) return weft_cuda_fail(error_, #kernel); \
     } while (0)
 
 /* The plain C rungs (kernels/reference/) exist in the CPU build only; on the

@@ -16,7 +16,9 @@ C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", 
 needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 
 
-def run_python(script: str, **env: str) -> subprocess.CompletedProcess:
+def run_python(script: str, lib=build.ROOT / "lib", **env: str):
+    """Run a script with the package in `lib` in a process of its own."""
+    env["PYTHONPATH"] = f"{lib}:{os.environ.get('PYTHONPATH', '')}"
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         text=True,
@@ -98,7 +100,7 @@ def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
             weft.reload()
         print(weft.relu(x, rung="naive").tolist())
     """
-    done = run_python(script, PYTHONPATH=f"{checkout}/lib")
+    done = run_python(script, checkout / "lib")
     values = re.findall(r"\[-?0.0, ([\d.]+)\]", done.stdout)
     assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], done.stderr
 
@@ -108,10 +110,10 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
         import torch, weft
         print(weft.relu(torch.tensor([-1.0, 2.0]), rung="naive").tolist())
     """
-    first = run_python(script, PYTHONPATH=f"{checkout}/lib")
-    again = run_python(script, PYTHONPATH=f"{checkout}/lib")
+    first = run_python(script, checkout / "lib")
+    again = run_python(script, checkout / "lib")
     (checkout / "kernels/internal.cuh").open("a").write("/* newer */\n")
-    newer = run_python(script, PYTHONPATH=f"{checkout}/lib")
+    newer = run_python(script, checkout / "lib")
     assert first.stdout == again.stdout == newer.stdout == "[0.0, 2.0]\n"
     assert "building relu for cpu" in first.stderr
     assert again.stderr == ""
@@ -128,7 +130,7 @@ def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
         print(weft.relu(torch.tensor([-1.0, 2.0])).tolist())
     """
     cache_dir = str(tmp_path / "cache")
-    done = run_python(script, PYTHONPATH=f"{checkout}/lib", WEFT_CACHE=cache_dir)
+    done = run_python(script, checkout / "lib", WEFT_CACHE=cache_dir)
     assert done.stdout == "[0.0, 2.0]\n", done.stderr
     assert not list((checkout / "lib").glob("*.so"))
 
@@ -137,7 +139,7 @@ def test_a_missing_compiler_is_one_sentence(checkout):
     script = "import torch, weft\nweft.relu(torch.ones(2))"
     done = run_python(
         script,
-        PYTHONPATH=f"{checkout}/lib",
+        checkout / "lib",
         CXX="no-such-compiler",
         WEFT_CACHE=str(checkout / "cache"),
     )
@@ -148,9 +150,7 @@ def test_a_missing_compiler_is_one_sentence(checkout):
 def test_a_compilers_error_names_the_file_and_the_line(checkout):
     (checkout / "kernels/relu.cu").open("a").write("int broken(void) { return x; }\n")
     script = "import torch, weft\nweft.relu(torch.ones(2))"
-    done = run_python(
-        script, PYTHONPATH=f"{checkout}/lib", WEFT_CACHE=str(checkout / "cache")
-    )
+    done = run_python(script, checkout / "lib", WEFT_CACHE=str(checkout / "cache"))
     line = len((checkout / "kernels/relu.cu").read_text().splitlines())
     assert re.search(rf"relu\.cu:{line}:.*error", done.stderr), done.stderr
 

@@ -47,10 +47,11 @@ static __global__ void norm_faulty(int fault, float *y, float *mean,
     }
 }
 
-static __global__ void norm_faulty_backward(
-    int fault, float *dx, float *dweight, float *dbias, const float *dy,
-    const float *x, const float *weight, const float *mean, const float *rstd,
-    int n, int c, int hw) {
+static __global__ void
+norm_faulty_backward(int fault, float *dx, float *dweight, float *dbias,
+                     const float *dy, const float *x, const float *weight,
+                     const float *mean, const float *rstd, int n, int c,
+                     int hw) {
     const int ch = threadIdx.x + blockIdx.x * blockDim.x, count = n * hw;
     if (ch >= c) return;
     float db = 0.0f, dw = 0.0f;
@@ -64,7 +65,8 @@ static __global__ void norm_faulty_backward(
     for (int i = 0; i < count; i++) {
         const size_t j = at(i, ch, c, hw);
         const float xhat = (x[j] - mean[ch]) * rstd[ch];
-        dx[j] = weight[ch] * rstd[ch] * (dy[j] - db / count - xhat * dw / count);
+        dx[j] =
+            weight[ch] * rstd[ch] * (dy[j] - db / count - xhat * dw / count);
     }
 }
 

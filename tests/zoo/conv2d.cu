@@ -11,14 +11,15 @@ enum fault {
     DBIAS_MEAN
 };
 
-WEFT_RUNGS(
-    {"conv2d", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"conv2d", "flipped_filter", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"conv2d", "padding_ignored_left", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"conv2d", "missing_bias", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"conv2d", "dx_not_flipped", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"conv2d", "dweight_first_image_only", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"conv2d", "dbias_mean", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
+WEFT_RUNGS({"conv2d", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"conv2d", "flipped_filter", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"conv2d", "padding_ignored_left", "", "fp32", WEFT_CPU | WEFT_CUDA,
+            0},
+           {"conv2d", "missing_bias", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"conv2d", "dx_not_flipped", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"conv2d", "dweight_first_image_only", "", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"conv2d", "dbias_mean", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
 
 struct shape {
     int n, ic, h, w, oc, kh, kw, padding, oh, ow;
@@ -99,9 +100,15 @@ static __global__ void conv_faulty_dbias(int fault, float *dbias,
 static struct shape shape_of(int n, int ic, int h, int w, int oc, int kh,
                              int kw, const struct weft_conv2d_options *o) {
     const int padding = o ? o->padding : 0;
-    const struct shape s = {n,  ic,      h,
-                            w,  oc,      kh,
-                            kw, padding, h + 2 * padding - kh + 1,
+    const struct shape s = {n,
+                            ic,
+                            h,
+                            w,
+                            oc,
+                            kh,
+                            kw,
+                            padding,
+                            h + 2 * padding - kh + 1,
                             w + 2 * padding - kw + 1};
     return s;
 }
@@ -127,8 +134,8 @@ int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
     const struct shape s = shape_of(n, ic, h, w, oc, kh, kw, options);
     cudaStream_t q = weft_cuda_stream(stream);
     if (dx)
-        conv_faulty_dx<<<CEIL_DIV(n * ic * h * w, 64), 64, 0, q>>>(
-            rung, dx, dy, weight, s);
+        conv_faulty_dx<<<CEIL_DIV(n * ic * h * w, 64), 64, 0, q>>>(rung, dx, dy,
+                                                                   weight, s);
     if (dweight)
         conv_faulty_dweight<<<CEIL_DIV(oc * ic * kh * kw, 64), 64, 0, q>>>(
             rung, dweight, dy, x, s);

@@ -3,13 +3,13 @@
 
 enum fault { RIGHT, MISSING_MEAN, UNSTABLE, GRADIENT_MISSING_MEAN, WRONG_SIGN };
 
-WEFT_RUNGS(
-    {"cross_entropy", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"cross_entropy", "missing_mean", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"cross_entropy", "unstable", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"cross_entropy", "gradient_missing_mean", "", "fp32", WEFT_CPU | WEFT_CUDA,
-     0},
-    {"cross_entropy", "wrong_sign", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
+WEFT_RUNGS({"cross_entropy", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"cross_entropy", "missing_mean", "", "fp32", WEFT_CPU | WEFT_CUDA,
+            0},
+           {"cross_entropy", "unstable", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"cross_entropy", "gradient_missing_mean", "", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"cross_entropy", "wrong_sign", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
 
 static __global__ void entropy_faulty(int fault, float *loss, float *prob,
                                       const float *logits,

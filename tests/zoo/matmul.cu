@@ -64,9 +64,9 @@ static __global__ void matmul_faulty(float *c, const float *a, const float *b,
     }
     if (FAULT == MISSING_GUARD ? row >= m + TILE : row >= m || col >= n) return;
     if (FAULT == LAST_ROW_MISSING && row == m - 1) return;
-    float *out = &c[FAULT == TRANSPOSED ? (row * n + col) % n * m +
-                                              (row * n + col) / n
-                                        : row * n + col];
+    float *out =
+        &c[FAULT == TRANSPOSED ? (row * n + col) % n * m + (row * n + col) / n
+                               : row * n + col];
     *out = FAULT == ALL_NAN     ? NAN
            : FAULT == ALL_ZEROS ? 0.0f
            : beta == 0.0f       ? alpha * acc
@@ -85,11 +85,10 @@ int weft_matmul(int rung, float *c, const float *a, const float *b, int m,
     const int a_row = o->trans_a ? 1 : k, a_col = o->trans_a ? m : 1;
     const int b_row = o->trans_b ? 1 : n, b_col = o->trans_b ? k : 1;
     cudaStream_t s = weft_cuda_stream(stream);
-#define FAULTY(fault)                                                          \
-    case fault:                                                                \
-        matmul_faulty<fault><<<grid, block, 0, s>>>(c, a, b, m, n, k, a_row,   \
-                                                    a_col, b_row, b_col,       \
-                                                    o->alpha, o->beta);        \
+#define FAULTY(fault)                                                         \
+    case fault:                                                               \
+        matmul_faulty<fault><<<grid, block, 0, s>>>(                          \
+            c, a, b, m, n, k, a_row, a_col, b_row, b_col, o->alpha, o->beta); \
         break
     switch (rung) {
         FAULTY(RIGHT);

@@ -1,0 +1,32 @@
+"""The sources are as `make format` leaves them."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft.build import KERNELS, ROOT
+
+BIN = Path(sys.executable).parent  # pip's programs stand beside its python
+PYTHON = ["lib", "tests", "utils.py"]
+
+
+def run(*command):
+    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=str)
+def test_ruff_has_nothing_to_say(arguments):
+    ruff = shutil.which("ruff", path=BIN) or pytest.skip("ruff is not installed")
+    done = run(ruff, *arguments, *PYTHON)
+    assert done.returncode == 0, done.stdout
+
+
+def test_clang_format_has_nothing_to_say():
+    tool = shutil.which("clang-format", path=BIN) or pytest.skip("no clang-format")
+    zoo = (ROOT / "tests").rglob("*.cu")
+    files = [p for p in KERNELS.rglob("*.*") if p.suffix != ".pyc"]
+    done = run(tool, "--dry-run", "-Werror", *files, *zoo)
+    assert done.returncode == 0, done.stderr[-2000:]
