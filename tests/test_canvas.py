@@ -119,6 +119,16 @@ def test_a_mosaic_has_every_map_on_its_own_scale():
     assert np.isnan(picture[:, [2, 5]]).all()
 
 
+def test_a_contact_sheet_has_a_title_for_every_image():
+    images = np.full((5, 28, 28), 255, np.uint8)
+    figure = canvas.contact_sheet(images, columns=3, titles=list("abcde"))
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.texts] == list("abcde")
+    shown = ax.images[0].get_array()
+    assert shown.shape == (2 * (28 + 11), 3 * (28 + 2) - 2)
+    assert (shown == 1).sum() == images.size and shown.mask[:11].all()
+
+
 # ---- the sheet -----------------------------------------------------------------------
 
 
