@@ -160,9 +160,7 @@ class _Race:
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
         """A row for ours ("weft") and each twin, with the time per step."""
-        order = self.order(self.config.epochs)  # an epoch that nobody trains on
-        batch = self.config.batch
-        whole = order[: len(order) // batch * batch]
+        whole = self.order(self.config.epochs)  # an epoch that nobody trains on
         contenders = {"weft": self.our_block(whole)}
         for name, twin in twins.items():
             contenders[name] = _twin_block(twin, twin.order(whole))
@@ -287,7 +285,14 @@ class _Race:
         }
 
     def order(self, epoch: int) -> np.ndarray:
-        return epoch_order(self.config.seed, epoch, len(self.train))
+        """The images of an epoch, in whole batches; the few left over sit it out.
+
+        A step on a smaller batch has a noisier gradient, and at lr 0.1 a single
+        one, on the last 32 images, took a model from 98.2 to 91.8 % of the test
+        set. Which images are left out changes from epoch to epoch.
+        """
+        order = epoch_order(self.config.seed, epoch, len(self.train))
+        return order[: len(order) // self.config.batch * self.config.batch]
 
     def bar(self, title: str, total: int, unit: str) -> Any:
         hidden = not self.config.progress
