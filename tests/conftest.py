@@ -1,6 +1,11 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
+import os
 from pathlib import Path
+
+# Before torch is imported: several workers share the cores, and threads that wait
+# for each other by spinning would take from one another what they wait for.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 import torch

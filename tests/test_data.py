@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+
 from weft.mnist import data
 
 

@@ -27,12 +27,13 @@ from weft.build import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+# Into a folder that is not called weft: `import weft` would find it there, empty.
 FIRST = """\
 try:
     import weft
 except ImportError:  # on Colab or Kaggle: fetch the lab and make it ready
-    !git clone -q --depth 1 https://github.com/weft-lab/weft && make -s -C weft env
-    %cd -q weft/notebooks
+    !git clone -q --depth 1 https://github.com/weft-lab/weft weft-lab && make -s -C weft-lab env
+    %cd -q weft-lab/notebooks
     import sys; sys.path[:0] = ["../lib", ".."]"""
 GITHUB = re.search(r"https://github.com/([\w.-]+/[\w.-]+)", FIRST)[1]
 COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"

@@ -169,7 +169,9 @@ def test_ops_follow_torchs_current_stream():
 
 f32 = random
 BAD = {
-    r"a is \(3, 4\) and b is \(5, 2\): 4 columns meet 5 rows": lambda: weft.matmul(f32(3, 4), f32(5, 2)),
+    r"a is \(3, 4\) and b is \(5, 2\): 4 columns meet 5 rows": lambda: weft.matmul(
+        f32(3, 4), f32(5, 2)
+    ),
     "dimensions": lambda: weft.matmul(f32(3), f32(3, 2)),
     r"a is torch.float64, want torch.float32": lambda: weft.matmul(
         f32(3, 4).double(), f32(4, 2)
