@@ -32,8 +32,8 @@ FIRST = """\
 try:
     import weft
 except ImportError:  # on Colab or Kaggle: fetch the lab and make it ready
-    !git clone -q --depth 1 https://github.com/weft-lab/weft weft-lab && make -s -C weft-lab env
-    %cd -q weft-lab/notebooks
+    !git clone -q --depth 1 https://github.com/weft-lab/weft lab && make -s -C lab env
+    %cd -q lab/notebooks
     import sys; sys.path[:0] = ["../lib", ".."]"""
 GITHUB = re.search(r"https://github.com/([\w.-]+/[\w.-]+)", FIRST)[1]
 COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
