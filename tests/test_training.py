@@ -165,5 +165,5 @@ def twin_accuracy(seed: int, device: str, epochs: int = 3) -> float:
         options = {"layout": "channels_last", "device": device, "lr": LR, "batch": 64}
         twin = TwinTrainer(initial_weights(seed), load("train"), **options)
         for epoch in range(epochs):
-            twin.train(twin.order(epoch_order(seed, epoch, 60000)))
+            twin.train(twin.order(epoch_order(seed, epoch, 60000, 64)))
         return twin.evaluate(load("test"))
