@@ -60,7 +60,8 @@ def _parse_header() -> FFI:
 ffi = _parse_header()
 NULL = ffi.NULL
 _open: dict[tuple[str, str], Library] = {}
-_kept: list[Any] = []  # never closed: somebody may still hold a pointer into one
+_kept: list[Library] = []  # never closed: somebody may still hold a pointer into one
+MAX_THREADS = 1024  # as weft_set_threads() has it
 _lost = ""  # why the CUDA context is gone, once it is
 _threads = 0
 
@@ -76,10 +77,10 @@ class Library:
         self.path = path or build.library(op, build.Flavour.here(target))
         self.ffi = ffi
         self.C = ffi.dlopen(str(self.path))
-        _kept.append(self.C)
         self.rungs = self._read_rungs()
         if _threads:
             self.call("weft_set_threads", _threads)
+        _kept.append(self)
 
     def call(self, function: str, *args: Any) -> None:
         """Call a C function that returns a status; raise if it failed.
@@ -90,7 +91,10 @@ class Library:
         """
         if _lost and self.target == "cuda":
             raise DeviceLost(_lost)
-        status = getattr(self.C, function)(*args)
+        try:
+            status = getattr(self.C, function)(*args)
+        except OverflowError as error:  # cffi: the number, and that it does not fit
+            raise ArgumentError(f"{function}: {error}") from None
         if status:
             self._fail(status)
 
@@ -167,12 +171,29 @@ def rungs(op: str, target: str = "cpu") -> list[Rung]:
     return library(op, target).rungs
 
 
-def set_threads(threads: int) -> None:
-    """Use `threads` threads on the CPU target; 0: one per available core."""
+def set_threads(threads: int) -> int:
+    """Use `threads` threads on the CPU target; 0: one per available core.
+
+    Holds for libraries of before a reload() and those yet to be opened, too.
+    Returns what was set before.
+    """
     global _threads
-    _threads = threads
-    for lib in _open.values():
-        lib.call("weft_set_threads", threads)
+    threads = whole("threads", threads)
+    if not 0 <= threads <= MAX_THREADS:
+        raise ArgumentError(f"threads = {threads}, want 0 to {MAX_THREADS}")
+    for lib in _kept:
+        if lib.target == "cpu":
+            lib.call("weft_set_threads", threads)
+    before, _threads = _threads, threads
+    return before
+
+
+def whole(name: str, value: Any) -> int:
+    """`value` as a C int; ArgumentError if it is none, or does not fit."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if int(value) == value and abs(value) < 2**31:
+            return int(value)
+    raise ArgumentError(f"{name}={value!r}: want a whole number of 32 bits")
 
 
 def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:

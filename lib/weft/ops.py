@@ -12,14 +12,16 @@ Bad input raises native.ArgumentError (a ValueError) with the numbers in it.
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import native
-from .native import ArgumentError, pointer
+from .native import ArgumentError, OutOfMemory, pointer, whole
 
 Array = Any  # torch.Tensor, numpy.ndarray, or a speaker of CAI or DLPack
 
@@ -56,7 +58,8 @@ def conv2d(
             f"weight {_shape(weight_t)} expects {weight_t.shape[1]}"
         )
     _want_vector("conv2d", weight_t.shape[0], bias=bias_t)
-    return _like(x, _apply(_Conv2d, x_t, weight_t, bias_t, _integer(padding), rung))
+    padding = whole("conv2d: padding", padding)
+    return _like(x, _apply(_Conv2d, x_t, weight_t, bias_t, padding, rung))
 
 
 def batchnorm2d(
@@ -85,13 +88,19 @@ def relu(x: Array, *, rung: str | None = None) -> Array:
 
 
 def maxpool2d(
-    x: Array, kernel_size: int | tuple[int, int], *, rung: str | None = None
+    x: Array, kernel_size: int | Sequence[int], *, rung: str | None = None
 ) -> Array:
-    """Maxima of windows of x (n,c,h,w), stride = window -> (n, c, h//kh, w//kw)."""
+    """Maxima of windows of x (n,c,h,w), stride = window -> (n, c, h//kh, w//kw).
+
+    kernel_size: kh and kw, or one number for both.
+    """
     (x_t,) = _inputs("maxpool2d", x=x)
     _want_dims("maxpool2d", 4, x=x_t)
-    pair = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * 2
-    return _like(x, _apply(_MaxPool2d, x_t, *map(_integer, pair), rung))
+    pair = kernel_size if isinstance(kernel_size, Sequence) else [kernel_size]
+    pair = [whole("maxpool2d: kernel_size", size) for size in pair]
+    if len(pair) not in (1, 2):
+        raise ArgumentError(f"maxpool2d: kernel_size={kernel_size}: want one or two")
+    return _like(x, _apply(_MaxPool2d, x_t, pair[0], pair[-1], rung))
 
 
 def linear(
@@ -136,6 +145,21 @@ def _apply(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
     return function.forward(_Forgetful(), *args)
 
 
+def _once(backward: Callable) -> Callable:
+    """Refuse create_graph=True, whose gradients would be wrong without a word."""
+
+    @functools.wraps(backward)
+    def wrapper(ctx, dy):
+        if torch.is_grad_enabled():
+            raise ArgumentError(
+                "create_graph=True asks for gradients of gradients; these ops are "
+                "differentiable once"
+            )
+        return backward(ctx, dy)
+
+    return wrapper
+
+
 class _Forgetful:
     """A ctx that keeps nothing: there will be no backward pass."""
 
@@ -156,7 +180,7 @@ class _Matmul(torch.autograd.Function):
         return _matmul(a, b, rung)
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dc):
         a, b = ctx.saved_tensors
         dc = dc.contiguous()
@@ -174,13 +198,13 @@ class _Conv2d(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
         ctx.padding, ctx.rung = padding, rung
         # Sizes that leave nothing over are refused, with the numbers, by the C side.
-        y = x.new_empty(n, oc, max(oh, 0), max(ow, 0))
+        y = _empty("conv2d", x, n, oc, max(oh, 0), max(ow, 0))
         _launch("conv2d", "weft_conv2d", rung, [y, x, weight, bias],
                 [n, ic, h, w, oc, kh, kw], _padding(padding))  # fmt: skip
         return y
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dy):
         x, weight = ctx.saved_tensors
         need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
@@ -205,7 +229,7 @@ class _BatchNorm2d(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dy):
         x, weight, mean, rstd = ctx.saved_tensors
         dx, dweight, dbias = (torch.empty_like(t) for t in (x, weight, weight))
@@ -225,7 +249,7 @@ class _Relu(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
         dx = torch.empty_like(y)
@@ -247,7 +271,7 @@ class _MaxPool2d(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dy):
         (argmax,) = ctx.saved_tensors
         dx = dy.new_empty(ctx.sizes[:4])
@@ -261,13 +285,13 @@ class _Linear(torch.autograd.Function):
     def forward(ctx, x, weight, bias, rung):
         ctx.save_for_backward(x, weight)
         ctx.rung = rung
-        y = x.new_empty(x.shape[0], weight.shape[0])
+        y = _empty("linear", x, x.shape[0], weight.shape[0])
         _launch("linear", "weft_linear", rung, [y, x, weight, bias],
                 [*x.shape, weight.shape[0]])  # fmt: skip
         return y
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dy):
         x, weight = ctx.saved_tensors
         need_x, need_weight, need_bias, _ = ctx.needs_input_grad
@@ -291,7 +315,7 @@ class _CrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dloss):
         prob, target = ctx.saved_tensors
         dlogits = torch.empty_like(prob)
@@ -320,12 +344,12 @@ def _launch(
 ) -> None:
     """Call a launcher of weft.h on the tensors' device and torch's stream."""
     device = next(t.device for t in tensors if t is not None)
-    lib = native.library(op, device.type)
     pointers = [
         native.NULL if t is None else pointer(t, _CTYPES[t.dtype]) for t in tensors
     ]
     stream = native.stream_of(device)
     with native.on_device(device):
+        lib = native.library(op, device.type)
         index = lib.rung(rung).index
         lib.call(function, index, *pointers, *sizes, *options, stream)
 
@@ -333,13 +357,25 @@ def _launch(
 def _matmul(a, b, rung, trans_a=0, trans_b=0) -> torch.Tensor:
     m, k = a.shape[::-1] if trans_a else a.shape
     n = b.shape[0] if trans_b else b.shape[1]
-    c = a.new_empty(m, n)
+    c = _empty("matmul", a, m, n)
     options = native.ffi.new(
         "struct weft_matmul_options *",
         {"trans_a": trans_a, "trans_b": trans_b, "alpha": 1.0, "beta": 0.0},
     )
     _launch("matmul", "weft_matmul", rung, [c, a, b], [m, n, k], options)
     return c
+
+
+def _empty(op: str, like: torch.Tensor, *shape: int) -> torch.Tensor:
+    """A result larger than the inputs may be, so large that there is no room."""
+    try:
+        return like.new_empty(shape)
+    except RuntimeError as error:  # of many kinds: no room, no such size, ...
+        if "CUDA error" in str(error):
+            raise
+        size = f"{4 * math.prod(shape)} bytes"
+        message = f"{op}: out of memory: {size} for a result of shape {shape}"
+        raise OutOfMemory(message) from None
 
 
 def _padding(padding: int) -> Any:
@@ -350,9 +386,14 @@ def _padding(padding: int) -> Any:
 
 
 def _inputs(op: str, **arrays: Array | None) -> list[torch.Tensor | None]:
-    """The arrays as float32 tensors that share memory with them, on one device."""
+    """The arrays as float32 tensors that share memory with them, on one device.
+
+    Only a bias may be None.
+    """
     tensors = {
-        name: None if array is None else _tensor(op, name, array, torch.float32)
+        name: None
+        if array is None and name == "bias"
+        else _tensor(op, name, array, torch.float32)
         for name, array in arrays.items()
     }
     devices = {name: t.device for name, t in tensors.items() if t is not None}
@@ -364,13 +405,15 @@ def _inputs(op: str, **arrays: Array | None) -> list[torch.Tensor | None]:
 
 def _tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
     """`array` as a tensor of `dtype` that shares its memory; refused if it can't."""
-    tensor = _as_tensor(op, name, array)
+    tensor = _as_tensor(op, name, array, dtype)
     if tensor.dtype != dtype:
         raise ArgumentError(f"{op}: {name} is {tensor.dtype}, want {dtype}")
     if tensor.device.type not in ("cpu", "cuda"):
         raise ArgumentError(
             f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
         )
+    if tensor.layout != torch.strided:
+        raise ArgumentError(f"{op}: {name} is {tensor.layout}, want a dense array")
     if not tensor.is_contiguous():
         raise ArgumentError(
             f"{op}: {name} {_shape(tensor)} has strides {tuple(tensor.stride())}, "
@@ -381,7 +424,7 @@ def _tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tenso
     return tensor
 
 
-def _as_tensor(op: str, name: str, array: Array) -> torch.Tensor:
+def _as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(array, torch.Tensor):
         return array
     if isinstance(array, np.ndarray):
@@ -394,14 +437,15 @@ def _as_tensor(op: str, name: str, array: Array) -> torch.Tensor:
             )
         try:
             return torch.from_numpy(array)
-        except TypeError:
+        except (TypeError, ValueError) as error:  # a dtype, byte order or stride
             raise ArgumentError(
-                f"{op}: {name} is {array.dtype}, want float32"
+                f"{op}: {name} is {array.dtype} with strides {array.strides} bytes, "
+                f"want {dtype}: {error}"
             ) from None
+    if hasattr(array, "__dlpack__"):  # first, since it names the device
+        return torch.from_dlpack(array)
     if hasattr(array, "__cuda_array_interface__"):
         return torch.as_tensor(array, device="cuda")
-    if hasattr(array, "__dlpack__"):
-        return torch.from_dlpack(array)
     raise ArgumentError(
         f"{op}: {name} is a {type(array).__name__}, want a torch tensor, a NumPy "
         f"array, or an array with DLPack or __cuda_array_interface__"
@@ -410,7 +454,7 @@ def _as_tensor(op: str, name: str, array: Array) -> torch.Tensor:
 
 def _like(array: Array, result: torch.Tensor) -> Array:
     """`result` as the kind of array that came in."""
-    return result.numpy() if isinstance(array, np.ndarray) else result
+    return result.detach().numpy() if isinstance(array, np.ndarray) else result
 
 
 def _want_dims(op: str, dims: int, **tensors: torch.Tensor) -> None:
@@ -426,12 +470,6 @@ def _want_vector(op: str, count: int, **tensors: torch.Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is not None and tuple(tensor.shape) != (count,):
             raise ArgumentError(f"{op}: {name} is {_shape(tensor)}, want ({count},)")
-
-
-def _integer(value: int) -> int:
-    if int(value) != value:
-        raise ArgumentError(f"{value!r} is no whole number")
-    return int(value)
 
 
 def _shape(tensor: torch.Tensor) -> str:

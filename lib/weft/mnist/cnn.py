@@ -9,7 +9,6 @@ image depends a little on the images beside it. Evaluation takes batches of
 
 from __future__ import annotations
 
-import contextlib
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -67,14 +66,15 @@ class Cnn:
             raise ArgumentError(f"channels={channels}: two numbers are needed")
         self._lib = native.library("mnist", self.device.type)
         self._ffi = self._lib.ffi  # weft.reload() gives new models another one
-        self.rung = self._lib.rung(rung)
+        with native.on_device(self.device):
+            self.rung = self._lib.rung(rung)
         self.config = {
             **{"height": height, "width": width},
             **{"channels1": channels[0], "channels2": channels[1]},
             **{"hidden": hidden, "classes": classes, "max_batch": max_batch},
         }
         for name, value in self.config.items():
-            self.config[name] = _int32(name, value)
+            self.config[name] = native.whole(name, value)
         self.shapes = weights_of.shapes(self.config)
         config = self._ffi.new("struct weft_cnn_config *", self.config)
         config.eps, config.mean, config.std = eps, mean, std
@@ -179,11 +179,11 @@ class Cnn:
         GPU, too. Yields arrays (steps) float32: the loss of each step before its
         update.
         """
-        order = self._order("train", order)
+        order, batch = self._order("train", order), native.whole("batch", batch)
         steps, first = 1, 0
         while first < len(order):
             start = time.perf_counter()
-            part = order[first : first + steps * int(batch)]
+            part = order[first : first + steps * batch]
             self._call("weft_cnn_train", *self._steps(part, batch, lr))
             yield self.losses()
             first += len(part)
@@ -223,7 +223,7 @@ class Cnn:
 
         Batch norm takes the statistics of each of these batches.
         """
-        if _int32("batch", batch) < 1:
+        if native.whole("batch", batch) < 1:
             raise ArgumentError(f"batch={batch}: want at least 1")
         count = self._count(split)
         parts = [
@@ -297,7 +297,7 @@ class Cnn:
 
     def _steps(self, order: np.ndarray, batch: int, lr: float) -> tuple[Any, ...]:
         data = self._ffi.from_buffer("int32_t[]", order)
-        return data, len(order), _int32("batch", batch), float(lr)
+        return data, len(order), native.whole("batch", batch), float(lr)
 
     def _count(self, split: str) -> int:
         if split not in SETS:
@@ -345,10 +345,3 @@ def _uint8(name: str, array: Any) -> np.ndarray:
     if array.dtype != np.uint8:
         raise ArgumentError(f"{name} are {array.dtype}; want uint8")
     return np.ascontiguousarray(array)
-
-
-def _int32(name: str, value: Any) -> int:
-    with contextlib.suppress(TypeError, ValueError):
-        if int(value) == value and abs(value) < 2**31:
-            return int(value)
-    raise ArgumentError(f"{name}={value!r}: want a whole number of 32 bits")

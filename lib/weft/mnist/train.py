@@ -24,7 +24,7 @@ from tqdm import tqdm
 from .. import bench, native
 from ..native import ArgumentError
 from . import data
-from .cnn import Cnn
+from .cnn import EVALUATION_BATCH, Cnn
 from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights, precision
 
 PARTS = ("batch", "forward", "backward", "update", "zero")
@@ -84,8 +84,7 @@ def run(config: Config) -> Result:
             f"a batch of {config.batch} of {len(train)} training images"
         )
     threads = config.threads or _cores()
-    native.set_threads(config.threads)
-    before = torch.get_num_threads()
+    ours, before = native.set_threads(config.threads), torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         race = _Race(config, train, test)
@@ -93,6 +92,7 @@ def run(config: Config) -> Result:
             return race.run()
     finally:
         torch.set_num_threads(before)
+        native.set_threads(ours)
 
 
 class _Race:
@@ -100,7 +100,7 @@ class _Race:
 
     def __init__(self, config: Config, train: data.Split, test: data.Split):
         self.config, self.train, self.test = config, train, test
-        room = max(config.batch, 1000)
+        room = max(config.batch, EVALUATION_BATCH)
         self.cnn = Cnn(config.rung, config.device, max_batch=room)
         self.device = self.cnn.device
         self.cnn.data(train, test)

@@ -1,0 +1,110 @@
+"""The border to C: statuses, numbers that do not fit, threads, a lost GPU."""
+
+import ctypes
+import subprocess
+import sys
+import textwrap
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import weft
+from weft import build, native
+
+
+def test_a_failed_status_carries_the_c_message():
+    lib = native.library("relu", "cpu")
+    with pytest.raises(weft.ArgumentError, match="relu has rungs 0 to 1, not 99"):
+        lib.call("weft_relu", 99, native.NULL, native.NULL, 1, native.NULL)
+
+
+def test_a_number_that_c_cannot_hold_is_an_error_with_the_number():
+    lib = native.library("relu", "cpu")
+    with pytest.raises(weft.ArgumentError, match="weft_set_order.*4294967296"):
+        lib.call("weft_set_order", 2**32)
+
+
+@pytest.fixture
+def threads():
+    """How many threads the CPU target uses now; put back afterwards."""
+    before = native.set_threads(0)
+    runtime = ctypes.CDLL(str(build.simt_runtime(build.Flavour.here("cpu"))))
+    yield runtime.simt_threads
+    native.set_threads(before)
+
+
+def test_threads_outlive_a_reload(threads):
+    x = torch.randn(100)
+    weft.relu(x)
+    for number in (1, 2):
+        weft.reload()
+        weft.set_threads(number)  # no library is open: a model may hold an old one
+        assert threads() == number
+        assert torch.equal(weft.relu(x), x.relu())
+        assert threads() == number
+
+
+@pytest.mark.parametrize("bad", [-3, 1025, 1.5, 2**40, "two"])
+def test_a_refused_number_of_threads_is_forgotten(threads, bad):
+    weft.set_threads(2)
+    weft.reload()
+    with pytest.raises(weft.ArgumentError, match=f"threads ?= ?{bad!r}"):
+        weft.set_threads(bad)
+    assert torch.equal(weft.relu(torch.ones(2)), torch.ones(2))
+    assert threads() == 2
+
+
+@pytest.fixture
+def broken_gpu(monkeypatch):
+    """A library for a GPU on which every kernel faults, without a GPU."""
+    lib = native.Library("relu", "cpu")
+    failures = []
+
+    def fault(*args):
+        failures.append(args)
+        return lib_c.WEFT_ELOST
+
+    lib_c, message = lib.C, native.ffi.new("char[]", b"relu: fault; restart")
+    names = ("WEFT_EINTR", "WEFT_EINVAL", "WEFT_ENOMEM", "WEFT_ELOST")
+    statuses = {name: getattr(lib_c, name) for name in names}
+    lib.C = SimpleNamespace(
+        weft_relu=fault, weft_last_error=lambda: message, **statuses
+    )
+    lib.target = "cuda"
+    monkeypatch.setattr(native, "_lost", "")
+    return lib, failures
+
+
+def test_after_a_fault_every_launch_on_the_gpu_is_refused(broken_gpu):
+    lib, failures = broken_gpu
+    for _ in range(3):
+        with pytest.raises(weft.DeviceLost, match="relu: fault; restart"):
+            lib.call("weft_relu", 1)
+        weft.reload()
+    assert len(failures) == 1
+    assert weft.relu(torch.ones(1)) == 1  # the CPU target goes on
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_kernel_that_faults_says_restart_and_refuses_launches():
+    script = """
+        import torch, weft
+        from weft import native
+        lib = native.library("relu", "cuda")
+        bad = native.ffi.cast("float *", 64)
+        for _ in range(2):
+            try:
+                lib.call("weft_relu", lib.rung().index, bad, bad, 1, native.NULL)
+                lib.call("weft_sync", native.NULL)
+            except weft.DeviceLost as error:
+                print(error)
+        print(weft.relu(torch.tensor([-1.0, 2.0])).tolist())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        **{"text": True, "capture_output": True, "timeout": 300},
+    )
+    first, again, last = done.stdout.splitlines()
+    assert first == again and "restart the notebook's kernel" in first, done.stderr
+    assert last == "[0.0, 2.0]"
