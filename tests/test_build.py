@@ -1,5 +1,6 @@
 """Libraries are built from their sources, always the new ones, for every target."""
 
+import concurrent.futures
 import os
 import re
 import shutil
@@ -114,7 +115,10 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     again = run_python(script, checkout / "lib")
     (checkout / "kernels/internal.cuh").open("a").write("/* newer */\n")
     newer = run_python(script, checkout / "lib")
+    (checkout / "lib/weft/rewrite.py").open("a").write("# newer\n")
+    rewritten = run_python(script, checkout / "lib")
     assert first.stdout == again.stdout == newer.stdout == "[0.0, 2.0]\n"
+    assert "building relu for cpu" in rewritten.stderr
     assert "building relu for cpu" in first.stderr
     assert again.stderr == ""
     assert "building relu for cpu" in newer.stderr
@@ -144,7 +148,44 @@ def test_a_missing_compiler_is_one_sentence(checkout):
         WEFT_CACHE=str(checkout / "cache"),
     )
     last = done.stderr.strip().splitlines()[-1]
-    assert "no C++ compiler: install one" in last
+    assert "no C++ compiler 'no-such-compiler' (from CXX): install one" in last
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("WEFT_FIBERS", "WEFT_FIBERS is haswel, want asm or ucontext"),
+        ("WEFT_MARCH", "bad value .haswel. for .-march=. switch"),
+    ],
+)
+def test_a_mistyped_flavour_is_refused(name, message, monkeypatch):
+    monkeypatch.setenv(name, "haswel")
+    with pytest.raises(build.BuildError, match=message):
+        build.library("relu", build.Flavour.here("cpu"))
+
+
+def test_a_library_that_another_process_pruned_is_no_error(tmp_path):
+    for age in range(6):
+        path = tmp_path / f"libweft_cpu_relu_{age}.so"
+        path.touch()
+        os.utime(path, (age, age))
+    gone = tmp_path / "libweft_cpu_relu_gone.so"
+    gone.symlink_to("nowhere")  # listed, and no longer there when looked at
+    build._prune(tmp_path, "libweft_cpu_relu_*.so")
+    left = sorted(path.stem[-1] for path in tmp_path.iterdir())
+    assert left == ["2", "3", "4", "5"]
+
+
+def test_two_processes_may_build_the_same_library_at_once(checkout):
+    script = "import torch, weft\nprint(weft.relu(torch.tensor([-1.0, 2.0])).tolist())"
+    env = {"WEFT_CACHE": str(checkout / "cache")}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        futures = [
+            pool.submit(run_python, script, checkout / "lib", **env) for _ in range(2)
+        ]
+    for done in (future.result() for future in futures):
+        assert done.stdout == "[0.0, 2.0]\n", done.stderr
+    assert not list((checkout / "lib").glob("libweft_part_*"))
 
 
 def test_a_compilers_error_names_the_file_and_the_line(checkout):

@@ -27,7 +27,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+from .build import ROOT
+
 BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import os
@@ -27,11 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import cache
-from .rewrite import rewrite
+from . import rewrite as rewriter
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
+FIBERS = ("asm", "ucontext")
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 
@@ -58,7 +60,10 @@ class Flavour:
         if target == "cuda":
             return Flavour("cuda", sm=_live_sm())
         march = os.environ.get("WEFT_MARCH", "native")
-        return Flavour("cpu", march, os.environ.get("WEFT_FIBERS", "asm"))
+        fibers = os.environ.get("WEFT_FIBERS", "asm")
+        if fibers not in FIBERS:
+            raise BuildError(f"WEFT_FIBERS is {fibers}, want {' or '.join(FIBERS)}")
+        return Flavour("cpu", march, fibers)
 
 
 def ops() -> list[str]:
@@ -208,26 +213,29 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
 def _object(source: Path, flavour: Flavour, more: Sequence[str] = ()) -> Path:
     """Compile one source to an object in the cache, unless it is there."""
     command = [*_command(source, flavour), *more]
-    digest = _hash(
-        _compiler_version(command[0]), *command, source.read_text(), _heads()
-    )
-    target = cache.folder("objects") / f"{source.stem}-{digest}.o"
+    target = _object_path(source, command)
     if target.exists():
         os.utime(target)  # used now: prune() takes the oldest first
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
-        _run([*command, "-"], target, rewrite(source.read_text(), str(source)))
+        _run([*command, "-"], target, rewriter.rewrite(source.read_text(), str(source)))
     else:
         _run([*command, str(source)], target)
     return target
 
 
+def _object_path(source: Path, command: list[str]) -> Path:
+    """Where the object lies: its name holds the hash of all that makes it."""
+    parts = [source.read_text(), _heads(), Path(rewriter.__file__).read_text()]
+    digest = _hash(_compiler_version(command[0]), *command, *parts)
+    return cache.folder("objects") / f"{source.stem}-{digest}.o"
+
+
 def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
-    """Compile `files`, two at a time per core, and link them to a library."""
-    objects_key = [_command(f, flavour) for f in files]
-    texts = [f.read_text() for f in files]
-    version = _compiler_version(objects_key[0][0])
-    digest = _hash(version, repr(objects_key), *texts, _heads(), *map(str, needs))
+    """Compile `files`, one at a time per core, and link them to a library."""
+    names = [_object_path(f, _command(f, flavour)).name for f in files]
+    # This very file decides how they are linked.
+    digest = _hash(*names, *map(str, needs), Path(__file__).read_text())
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
     for directory in _library_folders():
         if (directory / file).exists():
@@ -252,7 +260,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
 
 def _run(command: list[str], output: Path, stdin: str | None = None) -> None:
     """Run a compiler whose result is `output`, which appears whole or not at all."""
-    handle, beside = tempfile.mkstemp(dir=output.parent, suffix=output.suffix)
+    handle, beside = tempfile.mkstemp(output.suffix, "libweft_part_", output.parent)
     os.close(handle)
     try:
         done = subprocess.run(
@@ -274,15 +282,20 @@ def _library_folders() -> list[Path]:
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
     """Delete all but the newest libraries of a name; open ones live on unseen."""
-    newest_first = sorted(directory.glob(pattern), key=lambda p: -p.stat().st_mtime)
-    for path in newest_first[keep:]:
+
+    def age(path: Path) -> float:
+        with contextlib.suppress(FileNotFoundError):  # another process pruned it
+            return -path.stat().st_mtime
+        return 0.0
+
+    for path in sorted(directory.glob(pattern), key=age)[keep:]:
         path.unlink(missing_ok=True)
 
 
 # ---- tools -----------------------------------------------------------------
 
 _CURES = {
-    "g++": "no C++ compiler: install one (Debian, Ubuntu: apt install g++)",
+    "g++": "no C++ compiler{}: install one (Debian, Ubuntu: apt install g++)",
     "nvcc": "no nvcc: install the CUDA Toolkit, or pip install nvidia-cuda-nvcc",
 }
 
@@ -290,7 +303,8 @@ _CURES = {
 def _tool(name: str) -> str:
     found = gxx() if name == "g++" else nvcc()
     if not found:
-        raise BuildError(_CURES[name])
+        named = os.environ.get("CXX")
+        raise BuildError(_CURES[name].format(f" '{named}' (from CXX)" if named else ""))
     return found
 
 
@@ -305,7 +319,9 @@ def _compiler_version(compiler: str) -> str:
 def _cpu_flags() -> str:
     """What -march=native depends on, so that a shared checkout stays right."""
     try:
-        return re.search(r"flags\s*:.*", Path("/proc/cpuinfo").read_text()).group()
+        return re.search(
+            r"(flags|Features)\s*:.*", Path("/proc/cpuinfo").read_text()
+        ).group()
     except (OSError, AttributeError):
         return ""
 
