@@ -124,6 +124,10 @@ def test_save_and_load(cnn, tmp_path):
     assert same(cnn.weights, saved)
 
 
+def _flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 255]) + data[place + 1 :]
+
+
 def test_files_that_do_not_fit(cnn, tmp_path):
     before, path = cnn.weights, tmp_path / "w.npz"
     wrong = {
@@ -137,9 +141,14 @@ def test_files_that_do_not_fit(cnn, tmp_path):
         np.savez(path, **weights)
         with pytest.raises(ArgumentError, match=message):
             cnn.load(path)
-    path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(ArgumentError, match=r"w.npz is no .npz of weights"):
-        cnn.load(path)
+    np.savez_compressed(path, **before)
+    whole = path.read_bytes()
+    stream = whole.index(b".npy") + 24  # the name, then 20 bytes of NumPy's
+    version = whole.index(b"PK\1\2") + 6  # of zip, in the central directory
+    for damaged in (whole[:300], _flipped(whole, stream), _flipped(whole, version)):
+        path.write_bytes(damaged)
+        with pytest.raises(ArgumentError, match=r"w.npz is no .npz of weights"):
+            cnn.load(path)
     with pytest.raises(ArgumentError, match="No such file"):
         cnn.load(tmp_path / "nowhere.npz")
     assert same(cnn.weights, before)
@@ -182,6 +191,7 @@ BAD_MODELS = {
     "channels=.1, 2, 3.": {"channels": (1, 2, 3)},
     "channels1": {"channels": (0, 2)},
     "hidden=1.5": {"hidden": 1.5},
+    "max_batch=inf": {"max_batch": float("inf")},
     "height": {"height": 3},
     "no rung 'quick' on cpu; it has reference, naive": {"rung": "quick"},
     "device 'tpu'": {"device": "tpu"},
@@ -418,7 +428,9 @@ def test_the_command_line_writes_rows_picture_and_weights(tmp_path, capsys):
     paths = {name: tmp_path / f"run.{name}" for name in ("json", "svg", "npz")}
     arguments = "mnist --epochs 1 --limit 640 --iterations 3 --seed 2 --threads 1"
     arguments += f" --json {paths['json']} --plot {paths['svg']} --save {paths['npz']}"
+    weft.set_threads(2)
     assert command.main(arguments.split()) == 0
+    assert weft.set_threads(0) == 2  # the run's one thread was for the run
     shown = capsys.readouterr()
     assert "weft reference" in shown.out and "batches of 1000" in shown.out
     assert "images/s" in shown.err and "loss=" in shown.err

@@ -95,7 +95,7 @@ def _idx(folder: Path, name: str, magic: int) -> np.ndarray:
 def _hashes(folder: Path) -> dict[str, str]:
     path = folder / "SHA256SUMS.raw"
     try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
+        pairs = (line.split() for line in path.read_text().splitlines() if line)
+        return {name: digest for digest, name in pairs}
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
-    return {name: digest for digest, name in (line.split() for line in lines if line)}

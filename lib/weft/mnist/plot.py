@@ -23,9 +23,9 @@ from matplotlib.ticker import LogLocator
 
 from ..bench import STATISTIC, machine
 from ..style import INK, OPPONENT, OURS, hollow, outlined, style
+from .train import PARTS
 
 Row = dict[str, Any]
-PARTS = ("batch", "forward", "backward", "update", "zero")
 INCH = 72  # points of an SVG
 
 

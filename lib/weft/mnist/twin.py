@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..native import ArgumentError
+from .cnn import EVALUATION_BATCH
 from .data import MEAN, STD, Split
 
 RUNGS = {
@@ -28,7 +29,6 @@ RUNGS = {
     "cuda": ("eager", "compile", "graph", "compile+graph"),
 }
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
-EVALUATION_BATCH = 1000
 LAYERS = (
     *("conv1", "bn1", "relu1", "pool1"),
     *("conv2", "bn2", "relu2", "pool2"),

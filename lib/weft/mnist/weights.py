@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,11 @@ def save(path: str | Path, weights: Mapping[str, np.ndarray]) -> None:
         np.savez(file, **weights)
 
 
+# What NumPy and zipfile raise, between them, for a file with a few bits flipped.
+_UNREADABLE = (OSError, ValueError, EOFError, TypeError, RuntimeError)
+_UNREADABLE += (zipfile.BadZipFile, zlib.error)
+
+
 def load(
     path: str | Path, wanted: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
@@ -70,6 +76,6 @@ def load(
     try:
         with np.load(path, allow_pickle=False) as file:
             weights = dict(file)
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise ArgumentError(f"{path} is no .npz of weights: {error}") from None
     return checked(weights, wanted, str(path))
