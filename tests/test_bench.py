@@ -6,9 +6,10 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from weft import __main__ as command
-from weft import bench
+from weft import bench, bench_ops, ops
 
 
 def test_summary_is_median_and_band():
@@ -81,6 +82,47 @@ def test_table_aligns_words_left_and_numbers_right():
     assert bench.table(rows, ["who", "us"]).splitlines() == [
         *["who       us", "a      1.235", "long       -", "-     123456"],
     ]
+
+
+@pytest.mark.parametrize("op", bench_ops.PROBLEMS)
+def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
+    ours, *_, theirs = rows = bench_ops.rows(op, target, sizes=[64], samples=1)
+    keys = "op impl rung precision target device timer us us_low us_high gbs tflops "
+    assert {*(keys + "error vs_torch").split()} <= ours.keys() == theirs.keys()
+    assert (ours["impl"], theirs["impl"], theirs["rung"]) == ("weft", "torch", "eager")
+    assert ours["vs_torch"] == theirs["us"] / ours["us"]
+    # A sum of 3136 products, the longest here, in fp32; with TF32 left on a
+    # single product is off by 5e-4.
+    for row in (row for row in rows if row["precision"] == "fp32"):
+        assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
+
+
+EXACT = ("relu", "maxpool2d")
+
+
+def test_pytorch_is_timed_in_the_precision_that_the_row_names(monkeypatch):
+    seen = []
+
+    def theirs(x):
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return x.relu()
+
+    def make(size, device):
+        return bench_ops.Problem({}, (torch.ones(size),), ops.relu, theirs, 0.0, 1.0)
+
+    monkeypatch.setitem(bench_ops.PROBLEMS, "relu", (make, (8,)))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    bench_ops.rows("relu", samples=1)
+    assert seen and not any(seen)
+    assert torch.backends.cudnn.allow_tf32
+
+
+def test_the_command_prints_and_writes_an_ops_rows(tmp_path, capsys):
+    path = tmp_path / "relu.json"
+    assert command.main(f"bench relu --sizes 64,128 --json {path}".split()) == 0
+    assert "reference" in capsys.readouterr().out
+    rows = bench.read_json(path)["rows"]
+    assert [row["count"] for row in rows] == [64, 64, 128, 128]
 
 
 def test_commands_are_listed_and_unknown_ones_refused(capsys):

@@ -279,7 +279,7 @@ def main(args: argparse.Namespace) -> int:
         rows = bench_ops.rows(args.what, args.device, sizes, rungs)
         named = [key for key in bench_ops.SIZES if key in rows[0]]
         shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
-        shown += ["gbs", "tflops", "vs_torch"]
+        shown += ["gbs", "tflops", "error", "vs_torch"]
     print(table(rows, shown))
     if args.what not in BENCHMARKS:
         print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")

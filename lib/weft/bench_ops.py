@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,15 +15,17 @@ import torch.nn.functional as F
 
 from . import bench, native, ops
 from .check import check_rung
+from .mnist.twin import precision
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One size of an op: `ours(rung)` and `torch()` compute the same thing."""
+    """One size of an op: ours(*inputs, rung=...) computes what torch(*inputs) does."""
 
     sizes: dict[str, int]
-    ours: Callable[[str], torch.Tensor]
-    torch: Callable[[], torch.Tensor]
+    inputs: Sequence[torch.Tensor]
+    ours: Callable[..., torch.Tensor]
+    torch: Callable[..., torch.Tensor]
     flop: float  # 0: not what limits it
     bytes: float  # each input read once, each output written once
 
@@ -58,34 +61,44 @@ def rows(
     return found
 
 
-def _speaks_of_speed(rung: native.Rung, target: str) -> bool:
-    return target in rung.targets and (target == "cuda" or "cuda" not in rung.targets)
-
-
 def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
-    contenders = {r.name: lambda r=r: problem.ours(r.name) for r in rungs}
-    contenders["torch"] = problem.torch
-    calls = _calls(problem.torch, device)
-    timings = bench.interleave(
-        {name: _repeat(call) for name, call in contenders.items()},
-        device,
-        iterations=samples * calls,
-        block=calls,
-    )
+    inputs = problem.inputs
+    contenders = {
+        r.name: lambda r=r: problem.ours(*inputs, rung=r.name) for r in rungs
+    } | {"torch": lambda: problem.torch(*inputs)}
+    with precision("fp32"):
+        errors = {name: _error(problem, call) for name, call in contenders.items()}
+        calls = _calls(contenders["torch"], device)
+        timings = bench.interleave(
+            {name: _repeat(call) for name, call in contenders.items()},
+            device,
+            iterations=samples * calls,
+            block=calls,
+        )
+    precisions = {r.name: r.precision for r in rungs} | {"torch": "fp32"}
     peer = timings["torch"].median
     return [
         {
             **{"op": op, "impl": "torch" if name == "torch" else "weft"},
-            **{"rung": None if name == "torch" else name, "precision": "fp32"},
+            "rung": "eager" if name == "torch" else name,
+            "precision": precisions[name],
             **{"target": device.type, "device": bench.device_name(device)},
             **timing.row(),
             **problem.sizes,
             "gbs": problem.bytes / timing.median / 1e3,
             "tflops": problem.flop / timing.median / 1e6 or None,
+            "error": errors[name],
             "vs_torch": peer / timing.median,
         }
         for name, timing in timings.items()
     ]
+
+
+def _error(problem: Problem, call: Callable[[], torch.Tensor]) -> float:
+    """The largest difference from float64, over the largest number there."""
+    wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
+    want = problem.torch(*wide)
+    return float((call().double() - want).abs().max() / want.abs().max())
 
 
 def _repeat(call: Callable[[], object]) -> Callable[[int], None]:
@@ -109,8 +122,7 @@ def _matmul(size: int, device: torch.device) -> Problem:
     a, b = (torch.randn(size, size, device=device) for _ in range(2))
     return Problem(
         {"m": size, "n": size, "k": size},
-        lambda rung: ops.matmul(a, b, rung=rung),
-        lambda: torch.mm(a, b),
+        *((a, b), ops.matmul, torch.mm),
         *(2.0 * size**3, 12.0 * size**2),
     )
 
@@ -119,8 +131,7 @@ def _relu(size: int, device: torch.device) -> Problem:
     x = torch.randn(size, device=device)
     return Problem(
         {"count": size},
-        lambda rung: ops.relu(x, rung=rung),
-        lambda: F.relu(x),
+        *((x,), ops.relu, F.relu),
         *(0.0, 8.0 * size),
     )
 
@@ -131,8 +142,8 @@ def _conv2d(size: int, device: torch.device) -> Problem:
     weight, bias = torch.randn(64, 32, 3, 3, device=device), torch.randn(64).to(device)
     return Problem(
         {"batch": size, "ic": 32, "h": 14, "w": 14, "oc": 64, "kh": 3, "kw": 3},
-        lambda rung: ops.conv2d(x, weight, bias, 1, rung=rung),
-        lambda: F.conv2d(x, weight, bias, padding=1),
+        (x, weight, bias),
+        *(partial(conv, padding=1) for conv in (ops.conv2d, F.conv2d)),
         2.0 * size * 64 * 196 * 288,
         4.0 * (x.numel() + weight.numel() + size * 64 * 196),
     )
@@ -143,8 +154,9 @@ def _batchnorm2d(size: int, device: torch.device) -> Problem:
     weight, bias = (torch.randn(32, device=device) for _ in range(2))
     return Problem(
         {"batch": size, "c": 32, "h": 28, "w": 28},
-        lambda rung: ops.batchnorm2d(x, weight, bias, rung=rung),
-        lambda: F.batch_norm(x, None, None, weight, bias, True),
+        (x, weight, bias),
+        ops.batchnorm2d,
+        lambda x, weight, bias: F.batch_norm(x, None, None, weight, bias, True),
         *(0.0, 8.0 * x.numel()),
     )
 
@@ -153,8 +165,9 @@ def _maxpool2d(size: int, device: torch.device) -> Problem:
     x = torch.randn(size, 32, 28, 28, device=device)
     return Problem(
         {"batch": size, "c": 32, "h": 28, "w": 28, "kh": 2, "kw": 2},
-        lambda rung: ops.maxpool2d(x, 2, rung=rung),
-        lambda: F.max_pool2d(x, 2, return_indices=True)[0],
+        (x,),
+        partial(ops.maxpool2d, kernel_size=2),
+        lambda x: F.max_pool2d(x, 2, return_indices=True)[0],
         *(0.0, 6.0 * x.numel()),  # y and argmax are a quarter each
     )
 
@@ -164,8 +177,7 @@ def _linear(size: int, device: torch.device) -> Problem:
     bias = torch.randn(128, device=device)
     return Problem(
         {"batch": size, "in": 3136, "out": 128},
-        lambda rung: ops.linear(x, weight, bias, rung=rung),
-        lambda: F.linear(x, weight, bias),
+        *((x, weight, bias), ops.linear, F.linear),
         2.0 * size * 3136 * 128,
         4.0 * (x.numel() + weight.numel() + size * 128),
     )
@@ -176,8 +188,7 @@ def _cross_entropy(size: int, device: torch.device) -> Problem:
     target = torch.randint(0, 10, (size,), device=device)
     return Problem(
         {"batch": size, "classes": 10},
-        lambda rung: ops.cross_entropy(logits, target, rung=rung),
-        lambda: F.cross_entropy(logits, target),
+        *((logits, target), ops.cross_entropy, F.cross_entropy),
         *(0.0, 88.0 * size),
     )
 
