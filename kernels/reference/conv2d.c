@@ -136,13 +136,19 @@ static void gather_row_at_end(float *cols, const struct piece *pieces,
 static void gather(float *cols, const struct piece *pieces, int count,
                    const struct conv *s, const float *x, int k0, int k) {
     const ptrdiff_t total = (ptrdiff_t)s->n * s->ic * s->h * s->w;
+    // Not the first and the last piece's: with more padding than image, the
+    // end of one image's output lies further on in x than the next one's start.
+    ptrdiff_t least = pieces[0].start, most = least;
+    for (int i = 1; i < count; i++) {
+        least = pieces[i].start < least ? pieces[i].start : least;
+        most = pieces[i].start > most ? pieces[i].start : most;
+    }
     for (int i = 0; i < k; i++, cols += COLS_ROW) {
         const int dx = (k0 + i) % s->kw - s->pad_x;
         const int dy = (k0 + i) / s->kw % s->kh - s->pad_y;
         const int c = (k0 + i) / s->kw / s->kh;
         const ptrdiff_t shift = ((ptrdiff_t)c * s->h + dy) * s->w + dx;
-        if (pieces[0].start + shift >= 0 &&
-            pieces[count - 1].start + shift + VLEN <= total)
+        if (least + shift >= 0 && most + shift + VLEN <= total)
             gather_row(cols, pieces, count, s, x, shift, dy, dx);
         else
             gather_row_at_end(cols, pieces, count, s, x, shift, dy, dx);

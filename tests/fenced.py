@@ -1,0 +1,60 @@
+"""Run every CPU rung of an op with each array against a page nobody may touch.
+
+`python fenced.py OP`. A read or write beyond an array ends the process; the
+guard zones of weft.check notice writes alone. In the cases of CONV_SIZES the
+padding is larger than the image, so most of what a filter sees is outside.
+"""
+
+import ctypes
+import mmap
+import sys
+
+import torch
+
+from weft import cases, native
+
+PAGE = mmap.PAGESIZE
+LIBC = ctypes.CDLL(None, use_errno=True)
+KEPT = []  # the mappings, for as long as their pointers
+CONV_SIZES = [  # n ic h w oc kh kw padding
+    *[(3, 1, 1, 9, 1, 1, 1, 3), (5, 1, 2, 3, 1, 1, 1, 40), (3, 1, 28, 28, 1, 28, 28, 0)]
+]
+
+
+def fenced(tensor: torch.Tensor, at_end: bool):
+    """A copy of `tensor` whose end (or start) is the edge of readable memory."""
+    size = tensor.numel() * tensor.element_size()
+    room = -(-size // PAGE) * PAGE
+    memory = mmap.mmap(-1, room + 2 * PAGE)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for fence in (base, base + PAGE + room):
+        assert LIBC.mprotect(ctypes.c_void_p(fence), PAGE, 0) == 0
+    address = base + PAGE + (room - size if at_end else 0)
+    ctypes.memmove(address, tensor.contiguous().data_ptr(), size)
+    KEPT.append(memory)
+    ctype = {torch.float32: "float *", torch.int32: "int32_t *"}
+    return native.ffi.cast(ctype.get(tensor.dtype, "int64_t *"), address)
+
+
+def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
+    """One call, each array of its case fenced."""
+    pointers = {
+        name: native.NULL if tensor is None else fenced(tensor, at_end)
+        for name, tensor in case.inputs.items()
+    }
+    for name, answer in case.answers.items():
+        empty = torch.empty(answer.want.shape, dtype=answer.dtype)
+        pointers[name] = fenced(case.initial.get(name, empty), at_end)
+    case.launch(lib, rung, pointers, native.NULL)
+
+
+if __name__ == "__main__":
+    op = sys.argv[1]
+    cases._CONV_SIZES += CONV_SIZES
+    lib = native.library(op, "cpu")
+    for case in cases.cases(op):
+        for rung in [r.index for r in lib.rungs if "cpu" in r.targets]:
+            for at_end in (True, False):
+                run(lib, rung, case, at_end)
+        KEPT.clear()
+    print(f"{op} stays within its arrays")
