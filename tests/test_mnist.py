@@ -169,6 +169,10 @@ BAD_CALLS = {
     "a batch of 60": lambda c: c.forward("test", range(60)),
     "no set 'valid'": lambda c: c.forward("valid", [0]),
     "batch=0: want": lambda c: c.predict("test", 0),
+    "conv1.weight is bfloat16": lambda c: c.set_weights(
+        {n: torch.zeros(s, dtype=torch.bfloat16) for n, s in c.shapes.items()}
+    ),
+    "conv1.weight is object": lambda c: c.set_weights(dict.fromkeys(c.shapes)),
     "train images are float32": lambda c: c.data(Split(IMAGES.astype("f4"), LABELS)),
     r"shape \(3, 28, 27\)": lambda c: c.data(Split(IMAGES[:, :, 1:], LABELS)),
     r"shape \(0, 28, 28\)": lambda c: c.data(Split(IMAGES[:0], LABELS[:0])),
@@ -189,6 +193,7 @@ def test_bad_calls_say_the_numbers_and_change_nothing(cnn, message):
 
 BAD_MODELS = {
     "channels=.1, 2, 3.": {"channels": (1, 2, 3)},
+    "channels=3: two": {"channels": 3},
     "channels1": {"channels": (0, 2)},
     "hidden=1.5": {"hidden": 1.5},
     "max_batch=inf": {"max_batch": float("inf")},

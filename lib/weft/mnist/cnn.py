@@ -62,7 +62,7 @@ class Cnn:
         std: float = STD,
     ):
         self.device = _device(device)
-        if len(channels) != 2:
+        if np.shape(channels) != (2,):
             raise ArgumentError(f"channels={channels}: two numbers are needed")
         self._lib = native.library("mnist", self.device.type)
         self._ffi = self._lib.ffi  # weft.reload() gives new models another one

@@ -47,11 +47,13 @@ def checked(
     for name, shape in wanted.items():
         value = weights[name]
         if isinstance(value, torch.Tensor):
-            value = value.detach().cpu().numpy()
-        value = np.asarray(value)
-        if value.shape != shape or value.dtype != np.float32:
+            value = value.detach().cpu()
+        else:
+            value = np.asarray(value)
+        dtype = str(value.dtype).removeprefix("torch.")
+        if tuple(value.shape) != shape or dtype != "float32":
             raise ArgumentError(
-                f"{source}: {name} is {value.dtype} {value.shape}, "
+                f"{source}: {name} is {dtype} {tuple(value.shape)}, "
                 f"the model has float32 {shape}"
             )
         arrays[name] = np.ascontiguousarray(value)
