@@ -11,7 +11,8 @@ import pytest
 import torch
 from conftest import TARGETS, ZOO, zoo_library
 
-from weft import build, cases, native
+from weft import __main__ as command
+from weft import bench, build, cases, native
 from weft.check import ORDERS, Mismatch, check, check_rung, compare, run_case
 
 RUNGS = [
@@ -115,3 +116,23 @@ def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
         finally:
             lib.call("weft_set_order", 0)
     assert any(refused)
+
+
+def test_the_command_checks_a_rung_where_it_runs(monkeypatch, tmp_path, capsys):
+    """With a GPU, too, `check --rung reference` is a check of the CPU alone."""
+    cpu = native.library("relu", "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(native, "library", lambda op, target: cpu)
+    path = tmp_path / "verdicts.json"
+    arguments = ["check", "relu", "--rung", "reference", "--json", str(path)]
+    assert command.main(arguments) == 0
+    assert capsys.readouterr().out.count("ok ") == 1
+    monkeypatch.undo()
+    (row,) = bench.read_json(path)["rows"]
+    assert (row["rung"], row["target"], row["precision"]) == (
+        "reference",
+        "cpu",
+        "fp32",
+    )
+    assert command.main(["check", "relu", "--rung", "quick"]) == 1
+    assert "no rung 'quick' on cpu; it has reference" in capsys.readouterr().err

@@ -39,6 +39,7 @@ class Verdict:
 
     op: str
     rung: str
+    precision: str
     target: str
     runs: int
     worst: float
@@ -66,7 +67,7 @@ def check_rung(lib: native.Library, rung: native.Rung) -> Verdict:
                 where += f", threads {order}" if order else ""
                 raise Mismatch(f"{where}: {error}") from None
             runs += 1
-    return Verdict(rung.op, rung.name, lib.target, runs, worst)
+    return Verdict(rung.op, rung.name, rung.precision, lib.target, runs, worst)
 
 
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
@@ -175,14 +176,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print one line per rung; exit status 1 if any is wrong."""
     targets = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+    targets = [args.device] if args.device else targets
     failures, rows = 0, []
     for op in [args.op] if args.op else OPS:
-        for target in [args.device] if args.device else targets:
-            for result in _each(op, args.rung, target):
-                failures += isinstance(result, Mismatch)
-                print(_line(result), flush=True)
-                if isinstance(result, Verdict):
-                    rows.append(_row(result))
+        if args.rung and not any(_chosen(op, args.rung, t) for t in targets):
+            native.library(op, targets[0]).rung(args.rung)  # says what there is
+        for result in (r for t in targets for r in _each(op, args.rung, t)):
+            failures += isinstance(result, Mismatch)
+            print(_line(result), flush=True)
+            if isinstance(result, Verdict):
+                rows.append(_row(result))
     if args.json:
         from .bench import write_json
 
@@ -191,13 +194,17 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _each(op: str, rung: str | None, target: str) -> Iterator[Verdict | Mismatch]:
-    lib = native.library(op, target)
-    for candidate in [lib.rung(rung)] if rung else lib.rungs:
-        if target in candidate.targets:
-            try:
-                yield check_rung(lib, candidate)
-            except Mismatch as error:
-                yield error
+    for candidate in _chosen(op, rung, target):
+        try:
+            yield check_rung(native.library(op, target), candidate)
+        except Mismatch as error:
+            yield error
+
+
+def _chosen(op: str, rung: str | None, target: str) -> list[native.Rung]:
+    """The rungs of that name, or all, that run on `target`."""
+    found = native.library(op, target).rungs
+    return [r for r in found if target in r.targets and rung in (None, r.name)]
 
 
 def _line(result: Verdict | Mismatch) -> str:
@@ -210,9 +217,12 @@ def _line(result: Verdict | Mismatch) -> str:
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:
+    from .bench import device_name
+
     return {
         **{"op": verdict.op, "impl": "weft", "rung": verdict.rung},
-        **{"target": verdict.target, "runs": verdict.runs},
+        **{"precision": verdict.precision, "target": verdict.target},
+        **{"device": device_name(verdict.target), "runs": verdict.runs},
         **{"error_over_bound": verdict.worst},
     }
 
