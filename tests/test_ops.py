@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 
 import weft
+from weft import native
 from weft.cases import sum_bound
+from weft.check import check_rung
 
 
 def random(*shape, seed=0, **kwargs):
@@ -124,6 +126,17 @@ def test_a_gradient_may_arrive_in_any_layout(device):
     dy = random(4, 4, 3, 2).to(device).permute(3, 2, 0, 1)
     weft.relu(x).backward(dy)
     assert torch.equal(x.grad, dy * (x > 0))
+
+
+def test_a_reload_may_come_between_forward_and_backward():
+    x = random(3, 3).requires_grad_()
+    old = native.library("matmul", "cpu")
+    y = weft.matmul(x, x)
+    weft.reload()
+    y.sum().backward()
+    assert x.grad.isfinite().all()
+    assert native.library("matmul", "cpu") is not old
+    assert check_rung(old, old.rung("reference")).worst <= 1  # and so may a Library's
 
 
 def test_a_window_is_given_as_torch_takes_it():

@@ -10,6 +10,7 @@ A library is opened per op and target, built first if need be (build.py).
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +51,16 @@ class Rung:
     index: int  # what the C functions take
 
 
-def _parse_header() -> FFI:
+@functools.cache
+def _parsed(header: str) -> FFI:
+    """The same FFI for the same text: types of two of them do not mix."""
     parsed = FFI()
-    header = (build.KERNELS / "weft.h").read_text()
     parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
     return parsed
+
+
+def _parse_header() -> FFI:
+    return _parsed((build.KERNELS / "weft.h").read_text())
 
 
 ffi = _parse_header()
