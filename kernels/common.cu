@@ -8,13 +8,13 @@
 #include <string.h>
 #ifndef __CUDACC__
 #include <omp.h>
+#include <pthread.h>
 
 #include "reference/reference.h"
 #include "simt/simt_runtime.h"
 #endif
 
-/* ---- errors ---------------------------------------------------------------
- */
+/* ---- errors -------------------------------------------------------------- */
 
 static __thread char last_error[512];
 
@@ -48,10 +48,11 @@ static int context_is_lost(cudaError_t error) {
 #endif
 
 int weft_cuda_fail(cudaError_t error, const char *what) {
-    if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); // not sticky: the next call starts clean
+    // Told here and now: the next launch must not find it and take it for its
+    // own. A lost context fails again whatever is cleared.
+    cudaGetLastError();
+    if (error == cudaErrorMemoryAllocation)
         return weft_fail(WEFT_ENOMEM, "%s: out of memory", what);
-    }
 #ifdef __CUDACC__
     if (context_is_lost(error))
         return weft_fail(WEFT_ELOST, "%s: %s; restart the notebook's kernel",
@@ -64,8 +65,7 @@ int weft_cuda_fail(cudaError_t error, const char *what) {
     return weft_fail(WEFT_ECUDA, "%s: %s", what, cudaGetErrorString(error));
 }
 
-/* ---- the table of rungs ---------------------------------------------------
- */
+/* ---- the table of rungs -------------------------------------------------- */
 
 enum { MAX_RUNGS = 512 };
 static struct weft_rung table[MAX_RUNGS];
@@ -123,8 +123,7 @@ int weft_check_rung(const struct weft_rung *lines, int count, int rung) {
     return WEFT_OK;
 }
 
-/* ---- the device -----------------------------------------------------------
- */
+/* ---- the device ---------------------------------------------------------- */
 
 int weft_sync(weft_stream stream) {
     WEFT_CUDA_TRY(cudaStreamSynchronize(weft_cuda_stream(stream)));
@@ -153,11 +152,38 @@ int weft_set_device(int device) {
     return WEFT_OK;
 }
 
+/* How many threads the plain C rungs take; 0: what OpenMP would. OpenMP's own
+ * setting will not do: each thread of the process has another, and it may be
+ * shared with PyTorch, whose threads are not ours to set. */
+static int team;
+static int forked;
+
+static void after_fork(void) {
+    // The threads of OpenMP's pool are gone, and a team of more than one would
+    // wait for them for ever.
+    team = forked = 1;
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+int weft_team_begin(void) {
+    const int outside = omp_get_max_threads();
+    const int threads = __atomic_load_n(&team, __ATOMIC_RELAXED);
+    if (threads) omp_set_num_threads(threads);
+    return outside;
+}
+
+void weft_team_end(int outside) {
+    if (outside != omp_get_max_threads()) omp_set_num_threads(outside);
+}
+
 int weft_set_threads(int threads) {
     WEFT_REQUIRE(threads >= 0 && threads <= 1024,
                  "threads = %d, want 0 to 1024", threads);
     simt_set_threads(threads);
-    omp_set_num_threads(simt_threads());
+    __atomic_store_n(&team, forked ? 1 : simt_threads(), __ATOMIC_RELAXED);
     return WEFT_OK;
 }
 

@@ -33,6 +33,13 @@ int weft_cuda_fail(cudaError_t error, const char *what);
 /* Add `count` lines to the table that weft_rungs() returns. */
 void weft_register_rungs(const struct weft_rung *lines, int count);
 
+#ifndef __CUDACC__
+/* From here on OpenMP takes the threads that weft_set_threads() asked for;
+ * returns how many it took before, for weft_team_end() to put back. */
+int weft_team_begin(void);
+void weft_team_end(int outside);
+#endif
+
 /* WEFT_OK if `rung` is one of `lines` and runs on this target and device. */
 int weft_check_rung(const struct weft_rung *lines, int count, int rung);
 
@@ -58,11 +65,17 @@ static inline cudaStream_t weft_cuda_stream(weft_stream stream) {
 #ifdef __CUDACC__
 struct weft_watch {};
 #else
-/* Ctrl-C ends a long call on the CPU: while one lives, weft_interrupted() and
+/* For the length of a call on the CPU: OpenMP takes as many threads as
+ * weft_set_threads() says, and Ctrl-C ends the call: weft_interrupted() and
  * every running launch hear it, and the caller's own handler runs too. */
 struct weft_watch {
-    weft_watch() { simt_watch_begin(); }
-    ~weft_watch() { simt_watch_end(); }
+    int outside; /* the threads that OpenMP takes for others */
+
+    weft_watch() : outside(weft_team_begin()) { simt_watch_begin(); }
+    ~weft_watch() {
+        simt_watch_end();
+        weft_team_end(outside);
+    }
 };
 #endif
 

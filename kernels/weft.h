@@ -49,7 +49,8 @@ int weft_sync(weft_stream stream);
 /* Make CUDA device `device` current for this thread (CPU build: only 0). */
 int weft_set_device(int device);
 
-/* CPU build: use `threads` threads, 0 for one per available core. */
+/* CPU build: use `threads` threads, 0 for one per available core. Holds for the
+ * whole process; in a forked child the reference rungs have one thread. */
 int weft_set_threads(int threads);
 
 /* CPU build: between two barriers the threads of a block run one after another,

@@ -4,6 +4,7 @@ import ctypes
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,77 @@ def test_a_refused_number_of_threads_is_forgotten(threads, bad):
     assert threads() == 2
 
 
+def in_a_new_process(script: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        **{"text": True, "capture_output": True, "timeout": 300},
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+def test_threads_hold_in_every_thread_and_torchs_are_its_own():
+    script = """
+        import os, threading
+        import torch, weft
+
+        def started(call):
+            before = set(os.listdir("/proc/self/task"))
+            call()
+            return len(set(os.listdir("/proc/self/task")) - before)
+
+        a, counts = torch.ones(300, 300), []
+        weft.relu(torch.ones(1))
+        torch.set_num_threads(2)
+        weft.set_threads(1)
+        assert torch.get_num_threads() == 2
+        run = lambda: counts.append(started(lambda: weft.matmul(a, a)))
+        run()
+        for number in (1, 3):
+            weft.set_threads(number)
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        print(counts)
+    """
+    done = in_a_new_process(script)
+    assert done.stdout == "[0, 0, 2]\n", done.stderr
+
+
+def test_a_forked_child_computes():
+    script = """
+        import os, signal
+        import numpy as np, weft
+
+        def work():  # in NumPy, since torch does hang in a child
+            a = np.ones((300, 300), np.float32)
+            assert (weft.matmul(a, a) == 300).all()
+            assert (weft.matmul(a, a, rung="naive") == 300).all()
+
+        weft.set_threads(2)
+        work()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            work()
+            weft.set_threads(2)
+            work()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        work()
+    """
+    done = in_a_new_process(script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_error_is_told_once(target):
+    source = Path(__file__).with_name("errors.cu")
+    files = [build.KERNELS / "common.cu", source]
+    path = build.library_of("test_errors", files, build.Flavour.here(target))
+    lib = ctypes.CDLL(str(path))
+    assert lib.choose_device(99) == native.library("relu", target).C.WEFT_ECUDA
+    assert lib.launch() == 0  # its own success, not the failure before it
+
+
 @pytest.fixture
 def broken_gpu(monkeypatch):
     """A library for a GPU on which every kernel faults, without a GPU."""
@@ -101,10 +173,7 @@ def test_a_kernel_that_faults_says_restart_and_refuses_launches():
                 print(error)
         print(weft.relu(torch.tensor([-1.0, 2.0])).tolist())
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        **{"text": True, "capture_output": True, "timeout": 300},
-    )
+    done = in_a_new_process(script)
     first, again, last = done.stdout.splitlines()
     assert first == again and "restart the notebook's kernel" in first, done.stderr
     assert last == "[0.0, 2.0]"

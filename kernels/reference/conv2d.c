@@ -67,8 +67,7 @@ static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
     return s;
 }
 
-/* ---- columns --------------------------------------------------------------
- */
+/* ---- columns ------------------------------------------------------------- */
 
 /* Up to VLEN neighbouring columns that come from one output row: columns `at`,
  * at + 1, ... are pixels (row,col), (row,col+1), ... of an image. */
@@ -155,8 +154,7 @@ static void gather(float *cols, const struct piece *pieces, int count,
     }
 }
 
-/* ---- forward --------------------------------------------------------------
- */
+/* ---- forward ------------------------------------------------------------- */
 
 /* The filters as panels: block after block of k, in each tile after tile. */
 static void pack_filters(float *panels, const float *weight,
@@ -255,8 +253,7 @@ int conv2d_reference(float *y, const float *x, const float *weight,
     return forward(y, x, weight, bias, &s);
 }
 
-/* ---- gradients ------------------------------------------------------------
- */
+/* ---- gradients ----------------------------------------------------------- */
 
 /* dx: every input pixel collects from the outputs that saw it, so filter
  * position (r,s) looks the other way, and what was kh - 1 - padding rows
