@@ -3,11 +3,12 @@
  *
  * Naive
  * Idea:    one block per channel sums what its threads have summed, in a tree
- * in shared memory; then one thread per element applies the result. The mean
- * comes first and the variance in a second pass, as the mean of (x - mean)^2:
- * the one-pass mean(x^2) - mean^2 loses every digit where the mean is large
- * beside the spread. Limit:   the memory's bandwidth, with x read three times;
- * and no more blocks than channels, so 32 channels leave most of a GPU idle.
+ *          in shared memory; then one thread per element applies the result.
+ *          The mean comes first and the variance in a second pass, as the mean
+ *          of (x - mean)^2: the one-pass mean(x^2) - mean^2 loses every digit
+ *          where the mean is large beside the spread.
+ * Limit:   the memory's bandwidth, with x read three times; and no more blocks
+ *          than channels, so 32 channels leave most of a GPU idle.
  * Error:   a thread adds n*h*w / THREADS terms one after another, the tree
  *          log2(THREADS) more: that many times 2^-24, far less than the n*h*w
  *          of a plain loop.

@@ -7,7 +7,7 @@
  *          lie side by side.
  * Limit:   two loads for each multiply-add. a is read n times and b m times;
  *          caches catch much of it, but the loads themselves keep the
- *          multipliers waiting. The tiled rung attacks that.
+ *          multipliers waiting.
  * Error:   k products are added one after another in float: at most
  *          1.01 k 2^-24 of the same sum over absolute values.
  * Lesson:  notebooks/10_backwards.ipynb

@@ -1,10 +1,10 @@
 /* maxpool2d.cu -- maxima of windows that lie side by side.
  *
  * Naive
- * Idea:    forward, one thread per window looks at its kh * kw pixels.
- * Backward, one thread per pixel asks whether it was the maximum of the one
- *          window it is in: so nothing needs zeroing first, and no two threads
- *          write to one place.
+ * Idea:    forward, one thread per window looks at its kh * kw pixels. Going
+ *          back, one thread per pixel asks whether it was the maximum of the
+ *          one window it is in: so nothing needs zeroing first, and no two
+ *          threads write to one place.
  * Limit:   the memory's bandwidth, of which forward uses a part only:
  *          neighbouring threads read pixels that are kw apart.
  * Lesson:  notebooks/10_backwards.ipynb

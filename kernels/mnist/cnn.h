@@ -1,10 +1,10 @@
 /* cnn.h -- what a rung of the CNN trainer implements.
  *
- * cnn.cu owns what is common to all rungs: checks, data sets, the order of
- * the images, losses, timing. A rung owns weights, gradients and scratch
- * memory, in any layout it likes, and runs steps. All pointers are to memory
- * of the rung's target unless they are said to be on the host; work is queued
- * on `stream`. Functions return a status as in weft.h. */
+ * A weft_cnn (context.cuh) owns what is common to all rungs: checks, data sets,
+ * the order of the images, losses, timing. A rung owns weights, gradients and
+ * scratch memory, in any layout it likes, and runs steps. All pointers are to
+ * memory of the rung's target unless they are said to be on the host; work is
+ * queued on `stream`. Functions return a status as in weft.h. */
 #ifndef WEFT_CNN_H
 #define WEFT_CNN_H
 #include "../weft.h"

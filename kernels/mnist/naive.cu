@@ -4,7 +4,7 @@
  *          derives them: each layer reads its input from memory and writes its
  *          output there, forward and backward.
  * Limit:   about forty launches for a step, and nothing stays in registers or
- *          shared memory between two of them. The later rungs attack both.
+ *          shared memory between two of them.
  * Lesson:  notebooks/15_mnist.ipynb
  */
 #include "../internal.cuh"
@@ -12,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../checks.cuh"
 #include "cnn.h"
-
-enum { THREADS = 256 };
 
 /* Rows of a block's entries in the table of parameters; see weft.h. */
 enum { CONV_WEIGHT, CONV_BIAS, BN_WEIGHT, BN_BIAS, BLOCK_PARAMS };
@@ -213,10 +212,9 @@ static int load(struct naive *n, const uint8_t *images, const uint8_t *labels,
                 const int32_t *order, int batch, weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
     const int pixels = c->height * c->width;
-    // In size_t: the last block may reach past what an int can count.
-    const size_t blocks = CEIL_DIV((size_t)batch * pixels, THREADS);
-    gather<<<(unsigned)blocks, THREADS, 0, weft_cuda_stream(stream)>>>(
-        n->x, n->target, images, labels, order, batch, pixels, c->mean, c->std);
+    gather<<<blocks_for((size_t)batch * pixels), THREADS, 0,
+             weft_cuda_stream(stream)>>>(n->x, n->target, images, labels, order,
+                                         batch, pixels, c->mean, c->std);
     WEFT_LAUNCHED(gather);
     return WEFT_OK;
 }
