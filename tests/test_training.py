@@ -7,15 +7,12 @@ step, and the bounds of float64.py decide. Whole runs are compared by accuracy.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import float64
 import numpy as np
 import pytest
 import torch
 
 from weft import native
-from weft.doctor import cores
 from weft.mnist import (
     Cnn,
     Config,
@@ -154,25 +151,13 @@ def test_a_wrong_loss_is_refused():
 def test_three_seeds_reach_the_accuracy_of_pytorch():
     """3 epochs at batch 64, lr 0.1: at least 98.7 % on both sides, 0.3 apart."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    ours, theirs, seconds = [], [], []
+    ours, theirs = [], []
     for seed in range(3):
         result = run(Config(device=device, seed=seed, iterations=1, progress=False))
         ours.append(result.rows[0]["test_accuracy"])
-        seconds.append(result.rows[0]["epoch_s"])
         theirs.append(twin_accuracy(seed, device))
     assert min(np.mean(ours), np.mean(theirs)) >= 0.987, (ours, theirs)
     assert abs(np.mean(ours) - np.mean(theirs)) <= 0.003, (ours, theirs)
-    assert min(seconds) < 16 or cores() < 2, seconds  # of an epoch
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch", [64, 256])
-def test_a_step_on_the_cpu_is_no_slower_than_pytorchs_best(batch):
-    """Side by side, compiled ones too."""
-    quick = Config(compare=True, batch=batch, epochs=0, limit=20 * batch)
-    result = run(replace(quick, iterations=50, progress=False))
-    assert result.absent == {} and len(result.rows) == 5
-    assert result.rows[0]["vs_torch_best"] >= 1, [row["us"] for row in result.rows]
 
 
 def twin_accuracy(seed: int, device: str, epochs: int = 3) -> float:
