@@ -252,7 +252,8 @@ struct weft_section {
 
 /* One training step on order[0..batch), as weft_cnn_train() does it, with a
  * timer between its sections (CUDA events on a GPU): sections (room for
- * `capacity`) in the order they ran, *count of them. Waits. */
+ * `capacity`) in the order they ran, *count of them. Waits. Where there are
+ * more than `capacity` the step is taken all the same; *count says how many. */
 int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      struct weft_section *sections, int capacity, int *count,
                      weft_stream stream);
