@@ -692,10 +692,10 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     with pytest.raises(KeyboardInterrupt):
         cnn.train(order, 1, lr=0.0)
     assert time.monotonic() - start < 0.3 + 2
-    done = len(cnn.losses())
-    assert done > 0
+    cnn.losses()  # of the steps before it: on a busy machine there may be none
     cnn.train(np.arange(8), 4)
-    assert np.isfinite(cnn.losses()).all()
+    losses = cnn.losses()
+    assert len(losses) == 2 and np.isfinite(losses).all()
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
