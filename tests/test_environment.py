@@ -60,6 +60,29 @@ def test_a_missing_venv_module_is_one_sentence(fake_python, monkeypatch):
         environment.make_venv()
 
 
+@pytest.mark.parametrize("end", ["exit 1", "kill -INT $PPID; sleep 9"])
+def test_half_an_environment_is_not_left_behind(fake_python, tmp_path, end):
+    venv = tmp_path / "venv"
+    make = f"mkdir -p {venv}/bin; echo 'No space left' >&2; {end}"
+    python = fake_python(f'case "$2" in venv) {make};; *) echo 3 12;; esac')
+    script = (
+        "import signal, sys; from pathlib import Path\n"
+        "from weft import environment as e\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"e.VENV, e.sys.executable = Path({str(venv)!r}), {python!r}\n"
+        "e.choose = lambda: (str(e.VENV / 'bin/python'), True)\n"
+        "sys.exit(e.main([]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], text=True, capture_output=True
+    )
+    said = done.stderr.splitlines()
+    assert done.returncode == (1 if "exit" in end else 130), done.stderr
+    assert len(said) == 2 and said[0] == f"weft: making {venv}"
+    assert ("No space left" if "exit" in end else "stopped") in said[1]
+    assert not venv.exists()
+
+
 def test_a_python_that_is_too_old_is_one_sentence(fake_python, monkeypatch):
     monkeypatch.setattr(environment.sys, "executable", fake_python("echo 3 9"))
     monkeypatch.setattr(environment.shutil, "which", lambda name: None)

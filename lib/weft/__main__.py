@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
+from pathlib import Path
 
 # Imported only when called: `doctor` must run where half of the rest cannot.
 COMMANDS = {
@@ -23,7 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     What goes wrong on the user's side is one sentence on stderr, not a trace.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] not in COMMANDS:
+    if not arguments:
+        _overview().print_help(sys.stderr)
+        return 2
+    if arguments[0] not in COMMANDS:
         _overview().parse_args(arguments)  # ends here
     name = arguments[0]
     module = importlib.import_module(COMMANDS[name][0])
@@ -31,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     module.add_arguments(parser)
     args = parser.parse_args(arguments[1:])
     try:
+        _check_places(args)
         return module.main(args) or 0
     except KeyboardInterrupt as stop:
         print(f"weft {name}: stopped. {stop}".rstrip(), file=sys.stderr)
@@ -50,6 +56,29 @@ def _overview() -> argparse.ArgumentParser:
     )
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
     return parser
+
+
+def _check_places(args: argparse.Namespace) -> None:
+    """Refuse what could not be written in the end, before anything is measured."""
+    for option in ("json", "plot", "save"):
+        if not (text := getattr(args, option, None)):
+            continue
+        path = Path(text).absolute()
+        if not path.parent.is_dir():
+            raise ValueError(f"--{option} {text}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise ValueError(f"--{option} {text}: that is a folder; want a file")
+        if not os.access(path.parent, os.W_OK):
+            raise ValueError(f"--{option} {text}: you may not write in {path.parent}")
+        if option == "plot":
+            from matplotlib.backend_bases import FigureCanvasBase
+
+            kinds = FigureCanvasBase.get_supported_filetypes()
+            if path.suffix[1:].lower() not in kinds:
+                raise ValueError(
+                    f"--plot {text}: cannot draw a '{path.suffix}'; want .svg, .png "
+                    "or .pdf"
+                )
 
 
 def _expected() -> tuple[type[BaseException], ...]:

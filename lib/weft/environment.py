@@ -37,6 +37,9 @@ def main(arguments: list[str]) -> int:
     except Missing as missing:
         print(f"weft: {missing}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("weft: stopped; the same command again goes on", file=sys.stderr)
+        return 130
     if not arguments:
         return 0
     sys.stdout.flush()
@@ -126,7 +129,15 @@ def make_venv() -> None:
             "python3 has no venv module; on Debian or Ubuntu: apt install python3-venv"
         ) from None
     print(f"weft: making {VENV}", file=sys.stderr)
-    run([base, "-m", "venv", str(VENV)])
+    try:
+        run([base, "-m", "venv", str(VENV)])
+    except BaseException as error:
+        # Half of one has a python but no pip: the next make would stumble over it.
+        shutil.rmtree(VENV, ignore_errors=True)
+        if not isinstance(error, subprocess.CalledProcessError):
+            raise
+        words = (error.stderr + error.stdout).strip() or f"exit {error.returncode}"
+        raise Missing(f"cannot make {VENV}: {words.splitlines()[-1]}") from None
 
 
 def base_python() -> str:
