@@ -29,13 +29,21 @@ Row = dict[str, Any]
 INCH = 72  # points of an SVG
 
 
-def plot_steps(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
-    """Bars of the time per step, PyTorch's best as a line."""
+def plot_steps(
+    rows: Sequence[Row],
+    committed: Iterable[Row] = (),
+    measured: dict[str, Any] | None = None,
+) -> Figure:
+    """Bars of the time per step, PyTorch's best as a line.
+
+    measured: the "machine" of results that were read from JSON, where `rows` are
+    not this machine's own: all bars are then hollow.
+    """
     with style():
         elsewhere = _elsewhere(committed)
         figure = _figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
-        _draw_steps(figure.subplots(), rows, elsewhere)
-        _caption(figure, rows, *_notes(rows, elsewhere))
+        _draw_steps(figure.subplots(), rows, elsewhere, measured is not None)
+        _caption(figure, rows, *_notes(rows, elsewhere), measured=measured)
         return figure
 
 
@@ -123,7 +131,12 @@ def layer_groups(
 # ---- drawing -------------------------------------------------------------------
 
 
-def _draw_steps(axes: Axes, rows: Sequence[Row], elsewhere: Sequence[Row]) -> None:
+def _draw_steps(
+    axes: Axes,
+    rows: Sequence[Row],
+    elsewhere: Sequence[Row],
+    all_hollow: bool = False,
+) -> None:
     shown = [*elsewhere, *rows]
     unit, scale = _unit(max(row["us"] for row in shown))
     longest = max(row["us_high"] for row in shown) / scale
@@ -132,7 +145,7 @@ def _draw_steps(axes: Axes, rows: Sequence[Row], elsewhere: Sequence[Row]) -> No
     for place, row in enumerate(shown):
         colour = OURS if row["impl"] == "weft" else OPPONENT
         there = place < len(elsewhere)
-        kind = hollow(colour) if there else outlined(colour)
+        kind = hollow(colour) if there or all_hollow else outlined(colour)
         axes.barh(place, row["us"] / scale, height=0.62, **kind)
         if not there:
             ends = [row["us_low"] / scale, row["us_high"] / scale]
@@ -251,9 +264,14 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
 
-def _caption(figure: Figure, rows: Sequence[Row], *notes: str) -> None:
+def _caption(
+    figure: Figure,
+    rows: Sequence[Row],
+    *notes: str,
+    measured: dict[str, Any] | None = None,
+) -> None:
     """Device, precision, timer, statistic and date below everything, and notes."""
-    row, here = rows[0], machine()
+    row, here = rows[0], measured or machine()
     threads = f", {row['threads']} threads" if row["target"] == "cpu" else ""
     text = (
         f"{row['device']}{threads} · {row['precision']} · PyTorch {here['torch']} · "
