@@ -452,7 +452,7 @@ def test_the_command_line_writes_rows_picture_and_weights(tmp_path, capsys):
         ("--rung quick", "no rung 'quick'"),
         ("--device cuda:7", "this machine has"),
         ("--load nowhere.npz", "nowhere.npz"),
-        ("--json nowhere/run.json", "no such folder"),
+        ("--json nowhere/run.json", "there is no folder"),
     ],
 )
 def test_mistakes_on_the_command_line_are_one_sentence(arguments, message, capsys):
