@@ -20,8 +20,8 @@ const STYLE = `
 .weft-canvas figure { margin: 0; }
 .weft-canvas figcaption { margin: 0 0 4px; }
 .weft-canvas .layers { display: flex; flex-wrap: wrap; gap: 14px; }
-.weft-canvas .bar { display: grid; grid-template-columns: 1em 140px 3.5em; gap: 8px;
-  align-items: center; height: 24px; }
+.weft-canvas .bar { display: grid; grid-template-columns: 1em 140px max-content; gap: 8px;
+  align-items: center; height: 24px; white-space: nowrap; }
 .weft-canvas .bar i { display: block; height: 14px; background: #0072B240;
   outline: 1.5px solid #0072B2; width: 0; }
 .weft-canvas .bar.best { font-weight: bold; }
@@ -51,15 +51,20 @@ function inkOf(sheet, side) {
   return Uint8Array.from({ length: side * side }, (_, i) => rgba[4 * i + 3]);
 }
 
+/* The colour of the element's text, red, green and blue, without its opacity. */
+function inkColour(element) {
+  return getComputedStyle(element).color.match(/[\d.]+/g).slice(0, 3).map(Number);
+}
+
 /* Paint bytes as opacities of the text's colour, each `scale` pixels wide. */
 function paint(parent, pixels, width, height, scale) {
   const canvas = make(parent, "canvas", "picture");
   canvas.width = width;
   canvas.height = height;
   canvas.style.width = `${width * scale}px`;
-  const colour = getComputedStyle(parent).color.match(/[\d.]+/g).map(Number);
+  const colour = inkColour(parent);
   const image = new ImageData(width, height);
-  pixels.forEach((value, i) => image.data.set([...colour.slice(0, 3), value], 4 * i));
+  pixels.forEach((value, i) => image.data.set([...colour, value], 4 * i));
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
@@ -84,7 +89,8 @@ function draws(sheet, changed) {
   function line(event) {
     if (!from) return;
     const to = at(event);
-    context.strokeStyle = getComputedStyle(sheet).color;
+    // Opaque, as a translucent stroke would be darker where its pieces meet.
+    context.strokeStyle = `rgb(${inkColour(sheet)})`;
     context.lineWidth = PEN * sheet.width;
     context.lineCap = context.lineJoin = "round";
     context.beginPath();
