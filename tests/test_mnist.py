@@ -149,7 +149,7 @@ def test_files_that_do_not_fit(cnn, tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ArgumentError, match=r"w.npz is no .npz of weights"):
             cnn.load(path)
-    with pytest.raises(ArgumentError, match="No such file"):
+    with pytest.raises(ArgumentError, match="nowhere.npz: there is no such file"):
         cnn.load(tmp_path / "nowhere.npz")
     assert same(cnn.weights, before)
 
@@ -417,7 +417,8 @@ BAD_RUNS = {
     "epochs=-1": {"epochs": -1},
     "batch=0": {"batch": 0},
     "lr=nan": {"lr": float("nan")},
-    "threads=-1": {"threads": -1},
+    "^threads=-1: want at least 0": {"threads": -1},
+    "^seed=-2: want at least 0": {"seed": -2},
     "a batch of 64 of 10": {"batch": 64, "limit": 10},
     "60001 images": {"limit": 60001},
 }
@@ -473,6 +474,7 @@ def test_ctrl_c_on_the_command_line_saves_the_weights(tmp_path):
     rest = job.stderr.read().decode()
     assert job.wait() == 130
     assert "stopped" in rest and "Traceback" not in rest
+    assert f"The weights are in {path}." in rest
     assert len(np.load(path).files) == 12
 
 

@@ -47,6 +47,8 @@ def main(args: argparse.Namespace) -> int:
     chosen = {name: value for name, value in vars(args).items() if name in names}
     result = run(Config(**chosen))
     print(summary(result))
+    if args.save:
+        print(f"weights: {args.save}")
     if args.json:
         bench.write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")

@@ -53,17 +53,14 @@ class Config:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 0), ("batch", 1), ("iterations", 1)):
+        least_of = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise ArgumentError(
                     f"{name}={getattr(self, name)}: want at least {least}"
                 )
         if not 0 <= self.lr < float("inf"):
             raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
-        if self.threads < 0 or self.seed < 0:
-            raise ArgumentError(
-                f"threads={self.threads}, seed={self.seed}: want at least 0"
-            )
 
 
 @dataclass
@@ -242,6 +239,9 @@ class _Race:
         try:
             name = f"weft {self.cnn.rung.name}"
             return self.train_epochs(name, epoch, self.cnn.evaluate)
+        except KeyboardInterrupt as stop:
+            kept = self.config.save and f"The weights are in {self.config.save}."
+            raise KeyboardInterrupt(f"{stop} {kept or ''}".strip()) from None
         finally:  # also after Ctrl-C: the weights are those of the last step
             if self.config.save:
                 self.cnn.save(self.config.save)

@@ -78,6 +78,8 @@ def load(
     try:
         with np.load(path, allow_pickle=False) as file:
             weights = dict(file)
+    except FileNotFoundError:
+        raise ArgumentError(f"{path}: there is no such file of weights") from None
     except _UNREADABLE as error:
         raise ArgumentError(f"{path} is no .npz of weights: {error}") from None
     return checked(weights, wanted, str(path))
