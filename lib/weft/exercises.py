@@ -1,9 +1,27 @@
-"""What stands below an exercise of a lesson: its check."""
+"""What stands below an exercise of a lesson: its check.
+
+An answer is a function of Python, or one of C in a file of its own: from_c().
+C that goes astray takes its process along, so it is checked in a child.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import io
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import tempfile
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
+
+SECONDS = 10  # after which a check of C is ended: a loop that never ends
+NOT_SOLVED = "not solved yet"  # what the #error of a stub in C says
 
 
 def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
@@ -13,8 +31,101 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     goes on. A wrong one raises what the check raises.
     """
     try:
-        check(answer)
+        if isinstance(answer, FromC):
+            _check_apart(answer, check)
+        else:
+            check(answer)
     except NotImplementedError:
-        print(f"{answer.__name__}: not solved yet")
+        print(f"{answer.__name__}: {NOT_SOLVED}")
     else:
         print(f"{answer.__name__}: solved")
+
+
+class FromC:
+    """A C function, compiled when it is first called; see from_c()."""
+
+    def __init__(self, path: Path, declaration: str):
+        self.path, self.declaration = path, declaration
+        self.__name__ = re.search(r"(\w+)\s*\(", declaration)[1]
+        self._function: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    @property
+    def function(self) -> Any:
+        if self._function is None:
+            self._function = self._open()
+        return self._function
+
+    def _open(self) -> Any:
+        from cffi import FFI
+
+        ffi = FFI()
+        ffi.cdef(self.declaration + ";")
+        # In a new folder each time: the same path again would be the old code.
+        with tempfile.TemporaryDirectory(prefix="weft_") as folder:
+            library = f"{folder}/lib{self.__name__}.so"
+            _compile(self.path, library)
+            return getattr(ffi.dlopen(library), self.__name__)
+
+
+def from_c(path: str | Path, declaration: str) -> FromC:
+    """The function that a C file defines, for exercise().
+
+    declaration: as cffi takes it, e.g. "void swap(float *a, float *b)". A file
+    with `#error not solved yet` raises NotImplementedError when it is called;
+    one that the compiler refuses, RuntimeError with the compiler's words.
+    """
+    return FromC(Path(path), declaration)
+
+
+def _compile(path: Path, library: str) -> None:
+    """Make a C file a library; its warnings are printed."""
+    command = [os.environ.get("CC", "gcc"), "-Wall", "-Wextra", "-O2", "-shared"]
+    command += ["-fPIC", str(path), "-o", library]
+    done = subprocess.run(command, text=True, capture_output=True)
+    if done.returncode and NOT_SOLVED in done.stderr:
+        raise NotImplementedError
+    if done.returncode:
+        raise RuntimeError(f"the compiler refused it:\n{done.stderr}")
+    print(done.stderr, end="")
+
+
+def _check_apart(answer: FromC, check: Callable[[Any], None]) -> None:
+    """Run check(answer) in a child, print its output and raise what it raised."""
+    answer.function  # noqa: B018  compiled here, where its warnings are seen
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_run_check, args=(answer, check, theirs))
+    child.start()
+    theirs.close()
+    try:
+        if not ours.poll(SECONDS):
+            raise AssertionError(f"{answer.__name__}: still running after {SECONDS} s")
+        printed, error = ours.recv()
+    except EOFError:
+        child.join()
+        name = signal.Signals(-child.exitcode).name
+        raise AssertionError(
+            f"{answer.__name__} was ended by {name}: did it leave its arrays?"
+        ) from None
+    finally:
+        child.kill()
+        child.join()
+    print(printed, end="")
+    if error is not None:
+        raise error
+
+
+def _run_check(
+    answer: FromC, check: Callable[[Any], None], results: Connection
+) -> None:
+    faulthandler.disable()  # the parent says it, shorter
+    printed, failed = io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(printed):
+            check(answer)
+    except Exception as error:
+        failed = AssertionError(f"{type(error).__name__}: {error}")
+    results.send((printed.getvalue(), failed))

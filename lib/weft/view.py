@@ -7,6 +7,7 @@ with figure(9, 3) as ax:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from .style import INK, faint, style, svg
+from .style import INK, READ, faint, style, svg
 
 
 @contextlib.contextmanager
@@ -80,3 +81,89 @@ def _cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
     corners = "round,pad=0,rounding_size=0.1"
     ax.add_patch(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, corners, **look))
     ax.text(x + 0.5, y + 0.52, text, size=8.5, ha="center", va="center")
+
+
+def memory(listing: str) -> None:
+    """Draw variables at their addresses, pointers with arrows to what they hold.
+
+    listing: what a program printed of itself, a line for each variable:
+    name, address, size in bytes, value. A value that is an address (0x...)
+    makes an arrow; addresses far apart get a row each, in the order of the list.
+    """
+    rows = _neighbours([_Variable.read(line) for line in listing.splitlines()])
+    columns = max((row[-1].end - row[0].address) / 4 for row in rows)
+    with figure(0.5 * (columns + 4.2), 1.4 * len(rows)) as ax:
+        ax.set(xlim=(-4, columns + 0.2), ylim=(2.8 * len(rows), 0), aspect="equal")
+        ax.set_axis_off()
+        targets = {v.target for row in rows for v in row}
+        for number, row in enumerate(rows):
+            _draw_row(ax, row, 2.8 * number + 0.6, targets)
+        _draw_arrows(ax, rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variable:
+    name: str
+    address: int
+    size: int
+    value: str
+
+    @staticmethod
+    def read(line: str) -> _Variable:
+        name, address, size, value = line.split()
+        return _Variable(name, int(address, 16), int(size), value)
+
+    @property
+    def target(self) -> int | None:
+        return int(self.value, 16) if self.value.startswith("0x") else None
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
+
+
+def _neighbours(variables: list[_Variable]) -> list[list[_Variable]]:
+    """Rows of variables that lie within 32 bytes of each other."""
+    rows: list[list[_Variable]] = []
+    for variable in sorted(variables, key=lambda v: v.address):
+        if not rows or variable.address - rows[-1][-1].address > 32:
+            rows.append([])
+        rows[-1].append(variable)
+    return sorted(rows, key=lambda row: min(map(variables.index, row)))
+
+
+def _draw_row(
+    ax: Axes, row: list[_Variable], top: float, targets: set[int | None]
+) -> None:
+    ax.text(-0.3, top + 0.52, f"{row[0].address:#x}", size=8.5, ha="right", va="center")
+    for v in row:
+        left, width = (v.address - row[0].address) / 4, v.size / 4
+        reached = v.address in targets and v.target is None
+        look = {"ec": INK, "fc": faint(INK) if v.target else "none", "lw": 1}
+        look |= {"ec": READ, "fc": faint(READ), "lw": 1.4} if reached else {}
+        corners = "round,pad=0,rounding_size=0.1"
+        box = FancyBboxPatch((left + 0.06, top), width - 0.12, 1, corners, **look)
+        ax.add_patch(box)
+        middle = left + width / 2
+        value = f"...{v.value[-3:]}" if v.target else v.value
+        centred = {"ha": "center", "va": "center"}
+        ax.text(middle, top + 0.52, value.replace("(nil)", "NULL"), size=8.5, **centred)
+        ax.text(middle, top - 0.28, v.name, family="monospace", size=9, **centred)
+        ax.text(middle, top + 1.28, f"{v.address & 0xFFF:03x}", size=8, **centred)
+
+
+def _draw_arrows(ax: Axes, rows: list[list[_Variable]]) -> None:
+    places = {
+        v.address: ((v.address - row[0].address + v.size / 2) / 4, 2.8 * number + 0.6)
+        for number, row in enumerate(rows)
+        for v in row
+    }
+    for v in (v for row in rows for v in row):
+        if v.target in places:
+            (x0, y0), (x1, y1) = places[v.address], places[v.target]
+            beside = y0 == y1
+            start = y0 - 0.55 if y1 < y0 else y0 + 1.5
+            ends = ((x1, y1 - 0.55 if y1 > y0 else y1 + 1.5), (x0, start))
+            bend = "arc3,rad=0.35" if beside else "arc3,rad=0"
+            look = {"arrowstyle": "->", "color": INK, "connectionstyle": bend}
+            ax.annotate("", *ends, arrowprops=look | {"lw": 1.4})

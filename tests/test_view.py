@@ -1,0 +1,44 @@
+"""The picture of memory: what is drawn where, from what a program printed."""
+
+import pytest
+
+from weft import view
+
+LISTING = """\
+out 0x7ffe0f08 8 0x7ffe1000
+p 0x7ffe1000 8 0x55550004
+q 0x7ffe1008 8 (nil)
+b[0] 0x55550000 4 1.5
+b[1] 0x55550004 4 2.5"""
+
+
+@pytest.fixture
+def axes(monkeypatch):
+    shown = []
+    monkeypatch.setattr(view, "show_figure", shown.append)
+    view.memory(LISTING)
+    return shown[0].axes[0]
+
+
+def texts(axes):
+    return [t.get_text() for t in axes.texts if t.get_text()]
+
+
+def test_rows_come_in_the_order_of_the_listing(axes):
+    bases = [text for text in texts(axes) if text.startswith("0x")]
+    assert bases == ["0x7ffe0f08", "0x7ffe1000", "0x55550000"]
+
+
+def test_boxes_are_as_wide_as_their_variables(axes):
+    widths = [round(box.get_width() + 0.12) for box in axes.patches[:5]]
+    assert widths == [2, 2, 2, 1, 1]
+
+
+def test_values_and_null_are_written_out(axes):
+    assert {"1.5", "2.5", "NULL", "...000", "...004"} <= set(texts(axes))
+
+
+def test_an_arrow_for_each_pointer_that_leads_somewhere(axes):
+    arrows = [t for t in axes.texts if getattr(t, "arrow_patch", None)]
+    (down, _), (to, _) = (a.xy for a in arrows)
+    assert len(arrows) == 2 and down == 1 and to == 1.5
