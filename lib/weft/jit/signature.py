@@ -1,0 +1,355 @@
+"""The kernels of a cell: their names, parameters and templates, from the source.
+
+What Python passes is converted by what is written here, so that 2.0 arrives as a
+float where `float` is written. This reads declarations, not C++: comments,
+strings and macros are set aside, `typedef`, `using` and `#define` of one type are
+followed, and what is stranger than that is left to the compiler.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..native import ArgumentError
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter. `const float *__restrict__ a` has type float, const, pointer.
+
+    type:  without const and without the last *; "float *" for a float **
+    const: what the pointer points at may not be written (False for values)
+    text:  the parameter as it is written
+    """
+
+    type: str
+    name: str
+    pointer: bool
+    const: bool
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text or f"{self.type} {'*' * self.pointer}{self.name}"
+
+
+@dataclass(frozen=True)
+class TemplateParam:
+    """`class T` is a type (kind ""); `int TILE = 16` is a value of kind int."""
+
+    kind: str
+    name: str
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A __global__ function that the source defines; line counts from 1."""
+
+    name: str
+    params: tuple[Param, ...]
+    template: tuple[TemplateParam, ...]
+    line: int
+    scope: str = ""  # "outer::" for a kernel in namespace outer
+    returns: str = "void"
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.params))})"
+
+    def instantiate(self, args: Sequence[Any]) -> tuple[str, tuple[Param, ...]]:
+        """The C++ name with these template arguments, and its parameters.
+
+        args: strings of C++, ints, bools, NumPy or torch dtypes, the types int,
+        float and bool. Those with a default may be missing. Raises ArgumentError.
+        """
+        values = [_template_argument(self, arg) for arg in args]
+        defaults = [p.default for p in self.template]
+        missing = [p.name for p in self.template[len(values) :] if not p.default]
+        if len(values) > len(self.template) or missing:
+            wanted = ", ".join(p.name for p in self.template)
+            raise ArgumentError(
+                f"{self.name} takes {len(self.template)} template arguments"
+                f"{f' ({wanted})' if wanted else ''}, {len(values)} are given"
+            )
+        if not self.template:
+            return self.scope + self.name, self.params
+        known: dict[str, str] = {}
+        for param, value in zip(self.template, values + defaults[len(values) :]):
+            known[param.name] = _substitute(value, known)
+        expression = f"{self.scope}{self.name}<{', '.join(known.values())}>"
+        return expression, tuple(_with_types(p, known) for p in self.params)
+
+
+def parse(source: str) -> list[Signature]:
+    """The kernels that `source` defines, in their order.
+
+    Declarations without a body, and what stands under `#if 0`, are left out.
+    """
+    code = blank(source)
+    aliases = _aliases(code)
+    code = _DIRECTIVE.sub(_spaces, code)
+    found = []
+    for match in re.finditer(r"\b__global__\b", code):
+        signature = _signature(source, code, match.start(), match.end(), aliases)
+        if signature:
+            found.append(signature)
+    return found
+
+
+def blank(source: str) -> str:
+    """`source` with comments, strings and `#if 0` parts as spaces, as long as it."""
+    return _IF_0.sub(_spaces, _NOT_CODE.sub(_spaces, source))
+
+
+def close(code: str, start: int) -> int:
+    """The offset of the bracket that closes the one at `start`; -1: none does."""
+    opening = code[start]
+    closing = {"(": ")", "{": "}", "[": "]", "<": ">"}[opening]
+    depth = 0
+    for i in range(start, len(code)):
+        if code[i] == opening:
+            depth += 1
+        elif code[i] == closing:
+            depth -= 1
+            if depth == 0:
+                return i
+    return -1
+
+
+# ---- one kernel --------------------------------------------------------------
+
+_NOT_CODE = re.compile(
+    r"""//(?:\\\n|[^\n])*
+      | /\*.*?\*/
+      | \bu?8?[uUL]?R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"
+      | "(?:\\.|[^"\\\n])*"
+      | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'
+    """,
+    re.S | re.X,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
+_IF_0 = re.compile(
+    r"^[ \t]*#[ \t]*if[ \t]+0[ \t]*$.*?(?=^[ \t]*#[ \t]*(?:else|elif|endif)\b)",
+    re.S | re.M,
+)
+_QUALIFIERS = re.compile(
+    r"\b(?:__restrict__|__restrict|restrict|volatile|__grid_constant__|struct|class"
+    r"|typename|register|\[\[maybe_unused\]\])\b"
+)
+
+
+def _spaces(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def _signature(
+    source: str, code: str, start: int, end: int, aliases: dict[str, str]
+) -> Signature | None:
+    """The kernel whose `__global__` stands in [start, end); None: no definition."""
+    head = re.compile(r"([^;{}()]*?)\b(\w+)\s*\(")
+    at = end
+    while True:
+        found = head.match(code, at)
+        if not found:
+            return None
+        opening = found.end() - 1
+        closing = close(code, opening)
+        if closing < 0:
+            return None
+        if found[2] not in ("__launch_bounds__", "__maxnreg__", "__attribute__"):
+            break
+        at = closing + 1
+    if not re.match(r"[^;{}]*\{", code[closing + 1 :]):
+        return None
+    parts = _split(code, opening + 1, closing)
+    params = [_param(code[a:b], source[a:b], aliases) for a, b in parts]
+    before = code[max(code.rfind(c, 0, start) for c in ";}") + 1 : start]
+    words = (before + found[1]).split()
+    dropped = {"static", "inline", "extern", "__global__", "__forceinline__"}
+    return Signature(
+        found[2],
+        tuple(p for p in params if p),
+        _template(before),
+        source.count("\n", 0, start) + 1,
+        _scope(code, start),
+        words[-1] if words and words[-1] not in dropped else "void",
+    )
+
+
+def _split(code: str, start: int, end: int) -> list[tuple[int, int]]:
+    """[start, end) cut at the commas outside of brackets."""
+    parts, depth, first = [], 0, start
+    for i in range(start, end):
+        depth += (code[i] in "([{<") - (code[i] in ")]}>")
+        if code[i] == "," and depth == 0:
+            parts.append((first, i))
+            first = i + 1
+    return [*parts, (first, end)]
+
+
+def _param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
+    code = code.split("=")[0].strip()
+    text = " ".join(_NOT_CODE.sub(" ", raw).split("=")[0].split())
+    if code in ("", "void"):
+        return None
+    code = re.sub(r"\b__align__\s*\([^)]*\)|\[\[.*?\]\]", " ", code)
+    code = _QUALIFIERS.sub(" ", code)
+    array = re.search(r"\[[^\]]*\]\s*$", code)  # float a[] is a pointer
+    code = code[: array.start()] if array else code
+    found = re.search(r"(?<!:)\b([A-Za-z_]\w*)\s*$", code)
+    name, kind = "", code
+    if found and not _is_type(code[found.start() :], code[: found.start()]):
+        name, kind = found[1], code[: found.start()]
+    return replace(_declared(kind + "*" * bool(array), name, aliases), text=text)
+
+
+def _declared(kind: str, name: str, aliases: dict[str, str]) -> Param:
+    """A Param for a type as it is written, typedefs followed."""
+    for _ in range(8):
+        resolved = _substitute(kind, aliases)
+        if resolved == kind:
+            break
+        kind = resolved
+    kind = re.sub(r"\*\s*const\b", "*", kind)
+    pointer = kind.rstrip().endswith("*")
+    if pointer:
+        kind = kind.rstrip()[:-1]
+    const = bool(re.search(r"\bconst\b", kind)) and pointer
+    kind = " ".join(re.sub(r"\bconst\b", " ", kind).replace("*", " * ").split())
+    return Param(plain(kind), name, pointer, const)
+
+
+_WORDS = {
+    *("void", "bool", "char", "short", "int", "long", "unsigned", "signed"),
+    *("float", "double", "const", "size_t", "half"),
+}
+
+
+def _is_type(word: str, before: str) -> bool:
+    """Whether the last word of a parameter is its type: it has no name then."""
+    word, before = word.strip(), before.strip()
+    return word in _WORDS or before in ("", "const") or before.endswith("::")
+
+
+def plain(kind: str) -> str:
+    """One spelling for C's integers: `long unsigned int` is `unsigned long`."""
+    words = kind.split()
+    core = {"unsigned", "signed", "char", "short", "int", "long"}
+    if not words or not set(words) <= core:
+        return " ".join(words)
+    sign = "unsigned " if "unsigned" in words else ""
+    if "char" in words:
+        return sign + "char" if sign or "signed" not in words else "signed char"
+    longs = words.count("long")
+    if "short" in words:
+        return sign + "short"
+    return sign + {0: "int", 1: "long", 2: "long long"}[min(longs, 2)]
+
+
+# ---- templates, namespaces, typedefs ------------------------------------------
+
+
+def _template(before: str) -> tuple[TemplateParam, ...]:
+    found = re.search(r"\btemplate\s*<", before)
+    if not found:
+        return ()
+    opening = found.end() - 1
+    closing = before.rfind(">")
+    params = []
+    for start, end in _split(before, opening + 1, closing):
+        declared, _, default = before[start:end].partition("=")
+        words = declared.replace("...", " ... ").split()
+        if not words:
+            continue
+        name = words[-1] if len(words) > 1 else ""
+        kind = " ".join(words[:-1])
+        kind = "" if kind in ("class", "typename") else plain(kind)
+        params.append(TemplateParam(kind, name, default.strip()))
+    return tuple(params)
+
+
+def _scope(code: str, end: int) -> str:
+    """The namespaces around the offset `end`, as `outer::inner::`."""
+    names: list[str] = []
+    for match in re.finditer(r"(?:\bnamespace\s*([\w:]*)\s*)?\{|\}", code[:end]):
+        if match.group() == "}":
+            if names:
+                names.pop()
+        else:
+            names.append(match[1] or "")
+    return "".join(f"{name}::" for name in names if name)
+
+
+def _aliases(code: str) -> dict[str, str]:
+    """Names that stand for a type: typedef, using, and #define of one type."""
+    kind = r"((?:[\w:]|[ \t*])+?)"
+    found = {}
+    for match in re.finditer(rf"\busing\s+(\w+)\s*=\s*{kind}\s*;", code):
+        found[match[1]] = match[2]
+    for match in re.finditer(rf"\btypedef\s+{kind}\s*\b(\w+)\s*;", code):
+        found[match[2]] = match[1]
+    for match in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.*)$", code, re.M):
+        if set(match[2].replace("*", " ").split()) <= _WORDS and match[2].strip():
+            found[match[1]] = match[2]
+    return {name: text.strip() for name, text in found.items()}
+
+
+def _substitute(text: str, known: dict[str, str]) -> str:
+    if not known:
+        return text
+    return re.sub(r"(?<![\w:])[A-Za-z_]\w*", lambda m: known.get(m[0], m[0]), text)
+
+
+def _with_types(param: Param, known: dict[str, str]) -> Param:
+    made = _declared(
+        f"{'const ' * param.const}{_substitute(param.type, known)}"
+        f"{' *' * param.pointer}",
+        param.name,
+        {},
+    )
+    return replace(made, text=param.text)
+
+
+_DTYPES = {
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+}
+_PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
+
+
+def c_type(dtype: Any) -> str | None:
+    """The C type of a NumPy or torch dtype, or of its name; None: it has none."""
+    name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+    if isinstance(dtype, type):  # numpy.float32
+        name = dtype.__name__.rstrip("_")
+    return _DTYPES.get(name)
+
+
+def _template_argument(signature: Signature, arg: Any) -> str:
+    if isinstance(arg, bool):
+        return "true" if arg else "false"
+    if isinstance(arg, str) and arg.strip():
+        return arg.strip()
+    if isinstance(arg, type) and arg in _PYTHON_TYPES:
+        return _PYTHON_TYPES[arg]
+    if hasattr(arg, "__index__"):
+        return str(arg.__index__())
+    if found := c_type(arg):
+        return found
+    raise ArgumentError(
+        f"{signature.name}: {arg!r} is no template argument; give a number, a dtype "
+        f'or C++ as a string, e.g. {signature.name}["float", 16][grid, block](...)'
+    )
