@@ -131,3 +131,25 @@ def test_the_package_list_is_the_pip_part_of_environment_yml():
 def test_arguments_reach_the_python_that_was_prepared():
     done = run("-c", "import sys; print(sys.argv[1])", "hello", PYTHON=sys.executable)
     assert done.stdout == "hello\n"
+
+
+def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
+    """They belong to the torch that is there: none of CUDA 13 is added."""
+    wanted = environment.requirements()
+    for name in ("torch", "nvidia_cuda_nvrtc_cu12"):
+        folder = tmp_path / f"{name}-12.8.1.dist-info"
+        folder.mkdir()
+        name = name.replace("_", "-")
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 12.8.1\n")
+    python = fake_python(f'exec {sys.executable} -S -E "$@"')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)  # `python -c` looks here first
+        lacking = environment.missing(python, wanted)
+    names = {line.split()[0] for line in lacking}
+    assert "nvidia-cuda-nvrtc" not in names and "nvidia-cuda-cccl" in names
+
+
+def test_every_requirement_is_one_that_pip_reads():
+    requirement = pytest.importorskip("packaging.requirements").Requirement
+    for line in environment.requirements():
+        assert requirement(line.replace(" ", "")).name == line.split()[0]

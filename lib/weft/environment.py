@@ -91,14 +91,18 @@ def missing(python: str, wanted: list[str]) -> list[str]:
     """Those of `wanted` that the interpreter lacks, whatever their version.
 
     A version that is pinned for .venv is not forced on somebody's environment:
-    what is there stays, and what is not there comes as listed.
+    what is there stays, and what is not there comes as listed. NVIDIA's packages
+    of CUDA 12 have other names, and belong to a torch that was built with it.
     """
     names = [re.split(r"[ =<>!~]", line)[0] for line in wanted]
     script = (
         "import sys, importlib.metadata as m\n"
         "for name in sys.argv[1:]:\n"
-        "    try: print(m.version(name))\n"
-        "    except m.PackageNotFoundError: print('-')\n"
+        "    found = '-'\n"
+        "    for known in name, name + '-cu12':\n"
+        "        try: found = m.version(known)\n"
+        "        except m.PackageNotFoundError: pass\n"
+        "    print(found)\n"
     )
     versions = run([python, "-c", script, *names]).split()
     found = dict(zip(names, versions))

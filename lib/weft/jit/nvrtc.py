@@ -1,0 +1,366 @@
+"""NVRTC, NVIDIA's compiler as a library: CUDA C text to machine code.
+
+Needs no GPU: `compile(source, arch="sm_90a")` works wherever the library is, which
+pip installs as nvidia-cuda-nvrtc. A cell that nvcc takes should compile here too,
+so what nvcc includes by itself (fixed-width integers, INFINITY, FLT_MAX) is there,
+and the headers of C that teaching programs include exist and are empty.
+
+The functions and options used are the same in CUDA 12 and 13:
+https://docs.nvidia.com/cuda/nvrtc/
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cffi import FFI
+
+from ..build import BuildError
+from . import prelude
+
+ffi = FFI()
+ffi.cdef("""
+typedef struct _nvrtcProgram *nvrtcProgram;
+const char *nvrtcGetErrorString(int result);
+int nvrtcVersion(int *major, int *minor);
+int nvrtcGetNumSupportedArchs(int *count);
+int nvrtcGetSupportedArchs(int *archs);
+int nvrtcCreateProgram(nvrtcProgram *program, const char *source, const char *name,
+                       int count, const char *const *headers,
+                       const char *const *names);
+int nvrtcDestroyProgram(nvrtcProgram *program);
+int nvrtcCompileProgram(nvrtcProgram program, int count, const char *const *options);
+int nvrtcAddNameExpression(nvrtcProgram program, const char *expression);
+int nvrtcGetLoweredName(nvrtcProgram program, const char *expression,
+                        const char **name);
+int nvrtcGetPTXSize(nvrtcProgram program, size_t *size);
+int nvrtcGetPTX(nvrtcProgram program, char *ptx);
+int nvrtcGetCUBINSize(nvrtcProgram program, size_t *size);
+int nvrtcGetCUBIN(nvrtcProgram program, char *cubin);
+int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *size);
+int nvrtcGetProgramLog(nvrtcProgram program, char *log);
+""")
+
+_COMPILATION = 6  # NVRTC_ERROR_COMPILATION: the source is wrong; the log says where
+_CURE = "pip install nvidia-cuda-nvrtc"
+
+
+class Rejected(BuildError):
+    """NVRTC does not accept the source; `log` holds its own words."""
+
+    def __init__(self, log: str):
+        super().__init__(log)
+        self.log = log
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What ptxas says that one kernel needs: registers a thread, the rest bytes."""
+
+    registers: int = 0
+    shared: int = 0
+    stack: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """Compiled source. `lowered`: the mangled name of each expression asked for."""
+
+    cubin: bytes
+    ptx: str
+    lowered: Mapping[str, str]
+    log: str  # warnings
+    usage: Mapping[str, Usage] = field(default_factory=dict)  # by mangled name
+    seconds: float = 0.0
+
+
+def compile(
+    source: str,
+    name: str = "cell",
+    arch: str = "sm_80",
+    flags: Sequence[str] = (),
+    expressions: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Program:
+    """Compile CUDA C to machine code for `arch`, sm_90a for example.
+
+    name: what errors call the source. flags: as nvcc takes them. expressions: the
+    kernels wanted, a template's with its arguments, "fill<float, 16>". headers:
+    name -> text of what `#include "name"` finds before any file.
+
+    Raises Rejected for a source that is wrong, BuildError where NVRTC is missing,
+    does not know the architecture, or an option.
+    """
+    _check_arch(arch)
+    texts = {**prelude.HEADERS, **(headers or {})}
+    options = default_options(
+        arch, flags, "\n".join([source, *(headers or {}).values()])
+    )
+    try:
+        return _compile(source, name, options, expressions, texts)
+    except Rejected as error:
+        if not _only_constexpr(error.log, source):
+            raise
+        # nvcc runs a constexpr function that has no __device__ at compile time;
+        # NVRTC sees a function of the host. Nothing else is at fault here, so no
+        # missing __device__ is hidden by treating functions as device ones.
+        options.append("--device-as-default-execution-space")
+        return _compile(source, name, options, expressions, texts)
+
+
+def available() -> str:
+    """Why NVRTC cannot be used, with the cure; "" if it can."""
+    try:
+        _library()
+    except BuildError as error:
+        return str(error)
+    return ""
+
+
+def version() -> tuple[int, int]:
+    """The CUDA version of the NVRTC that is used, (13, 0) for example."""
+    return _version(_library())
+
+
+def architectures() -> list[str]:
+    """What it compiles for: sm_75, sm_80 ... without the letter some have."""
+    count = ffi.new("int *")
+    _check(_library().nvrtcGetNumSupportedArchs(count))
+    archs = ffi.new("int[]", count[0])
+    _check(_library().nvrtcGetSupportedArchs(archs))
+    return [f"sm_{arch}" for arch in archs]
+
+
+def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[str]:
+    """The options NVRTC gets: nvcc's defaults, the reader's flags, the headers."""
+    given = translate(flags)
+    options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
+    if not any(re.match(r"--?std=", flag) for flag in given):
+        options.append("-std=c++17")
+    options.append(f"--pre-include={prelude.NAME}")
+    if not re.search(prelude.NEEDS_ATOMIC, source):
+        # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s
+        # of parsing instead of 0.05.
+        options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
+    if re.search(prelude.REDEFINES, source):
+        options.append("--diag-suppress=47")  # incompatible redefinition of a macro
+    return [*options, *given, *(f"-I{path}" for path in include_folders())]
+
+
+def translate(flags: Sequence[str]) -> list[str]:
+    """nvcc's spelling of flags as NVRTC wants it.
+
+    An option and its value become one word; what only concerns optimising or
+    warning on the host is dropped, since the same flags may be meant for both.
+    """
+    out: list[str] = []
+    todo = list(flags)
+    while todo:
+        flag = todo.pop(0)
+        if flag in ("-I", "-D", "-U") and todo:
+            out.append(flag + todo.pop(0))
+        elif flag in ("-Xptxas", "-maxrregcount", "-std", "-include") and todo:
+            out.append(f"{flag}={todo.pop(0)}")
+        elif re.fullmatch(r"-O\w*|-W\w[\w=-]*|-march=.*|-mtune=.*|-g", flag):
+            continue
+        else:
+            out.append(flag)
+    return out
+
+
+@functools.cache
+def include_folders() -> tuple[str, ...]:
+    """Where the headers of the toolkit lie, as far as there are any."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    found = {}
+    for part in ("cudart", "cccl", "nvcc", "curand"):
+        try:
+            folder = find_nvidia_header_directory(part)
+        except Exception:  # an older pathfinder does not know the part
+            folder = None
+        if folder:
+            found[folder] = None
+    return tuple(found)
+
+
+# ---- one compilation ----------------------------------------------------------
+
+
+def _compile(source, name, options, expressions, texts) -> Program:
+    lib = _library()
+    start = time.perf_counter()
+    program = ffi.new("nvrtcProgram *")
+    held, names = _strings(texts.values()), _strings(texts.keys())
+    _check(
+        lib.nvrtcCreateProgram(
+            *(program, _bytes(source), _bytes(name), len(texts)),
+            *(ffi.new("char *[]", held), ffi.new("char *[]", names)),
+        )
+    )
+    try:
+        for expression in expressions:
+            _check(lib.nvrtcAddNameExpression(program[0], _bytes(expression)))
+        words = _strings(options)
+        status = lib.nvrtcCompileProgram(
+            program[0], len(words), ffi.new("char *[]", words)
+        )
+        log = _text(program[0], "ProgramLog")
+        if status == _COMPILATION:
+            raise Rejected(_without_ptxas(log))
+        if status:
+            raise BuildError(f"NVRTC: {log.strip() or _error(status)}")
+        return Program(
+            _get(program[0], "CUBIN"),
+            _text(program[0], "PTX"),
+            {e: _lowered(program[0], e) for e in expressions},
+            _without_ptxas(log),
+            parse_usage(log),
+            time.perf_counter() - start,
+        )
+    finally:
+        lib.nvrtcDestroyProgram(program)
+
+
+def parse_usage(log: str) -> dict[str, Usage]:
+    """What `--ptxas-options=-v` wrote into the log, by mangled name."""
+    found = {}
+    pieces = re.split(r"Compiling entry function '([^']+)'", log)
+    for kernel, text in zip(pieces[1::2], pieces[2::2]):
+
+        def number(pattern: str, text: str = text) -> int:
+            seen = re.search(pattern, text)
+            return int(seen.group(1)) if seen else 0
+
+        found[kernel] = Usage(
+            registers=number(r"Used (\d+) registers"),
+            shared=number(r"(\d+) bytes smem"),
+            stack=number(r"(\d+) bytes stack frame"),
+            spill_stores=number(r"(\d+) bytes spill stores"),
+            spill_loads=number(r"(\d+) bytes spill loads"),
+        )
+    return found
+
+
+def _without_ptxas(log: str) -> str:
+    """The log without the lines of `--ptxas-options=-v` and NVRTC's own remark."""
+    noise = re.compile(r"ptxas( info|  )|Remark: The warnings can be suppressed")
+    kept = [line for line in log.splitlines() if not noise.match(line)]
+    return "\n".join(kept).strip()
+
+
+def _only_constexpr(log: str, source: str) -> bool:
+    """Whether every error is a constexpr function taken for one of the host."""
+    lines = source.splitlines()
+    errors = re.findall(r"^.*?\((\d+)\): (?:catastrophic )?error: (.*)$", log, re.M)
+    return bool(errors) and all(
+        "host functions are not allowed" in message
+        and int(line) <= len(lines)
+        and "constexpr" in lines[int(line) - 1]
+        for line, message in errors
+    )
+
+
+def _lowered(program: Any, expression: str) -> str:
+    name = ffi.new("char const **")
+    _check(_library().nvrtcGetLoweredName(program, _bytes(expression), name))
+    return ffi.string(name[0]).decode()
+
+
+def _get(program: Any, what: str) -> bytes:
+    size = ffi.new("size_t *")
+    lib = _library()
+    _check(getattr(lib, f"nvrtcGet{what}Size")(program, size))
+    data = ffi.new("char[]", size[0])
+    _check(getattr(lib, f"nvrtcGet{what}")(program, data))
+    return bytes(ffi.buffer(data))
+
+
+def _text(program: Any, what: str) -> str:
+    return _get(program, what).rstrip(b"\0").decode(errors="replace")
+
+
+def _strings(texts: Any) -> list[Any]:
+    """char arrays; the caller holds the list while C uses their addresses."""
+    return [ffi.new("char[]", _bytes(text)) for text in texts]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode()
+
+
+# ---- the library --------------------------------------------------------------
+
+
+@functools.cache
+def _library() -> Any:
+    """NVRTC of the CUDA release that torch was built with, else the newest found."""
+    from cuda import pathfinder
+
+    wanted = _torch_cuda()
+    try:
+        path = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
+        found = ffi.dlopen(path)
+    except Exception as error:  # pathfinder has several, and they differ by version
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BuildError(f"no NVRTC ({first}): {_CURE}") from None
+    if wanted in (None, _version(found)[0]):
+        return found
+    for other in _of_release(wanted):
+        try:
+            return ffi.dlopen(other)
+        except OSError:
+            continue
+    return found
+
+
+def _of_release(major: int) -> list[str]:
+    """Files that pip installed which may be NVRTC of that CUDA release."""
+    paths = []
+    for name in (f"nvidia-cuda-nvrtc-cu{major}", "nvidia-cuda-nvrtc"):
+        try:
+            files = importlib.metadata.files(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        paths += [str(f.locate()) for f in files if f.name == f"libnvrtc.so.{major}"]
+    return [*paths, f"libnvrtc.so.{major}"]
+
+
+def _torch_cuda() -> int | None:
+    import torch
+
+    return int(torch.version.cuda.split(".")[0]) if torch.version.cuda else None
+
+
+def _version(lib: Any) -> tuple[int, int]:
+    major, minor = ffi.new("int *"), ffi.new("int *")
+    if lib.nvrtcVersion(major, minor):
+        raise BuildError("NVRTC does not tell its version")
+    return major[0], minor[0]
+
+
+def _check_arch(arch: str) -> None:
+    known = architectures()
+    if arch.rstrip("af") not in known:
+        here = ".".join(map(str, version()))
+        raise BuildError(
+            f"NVRTC {here} does not compile for {arch}; it knows {', '.join(known)}. "
+            f"A newer GPU needs a newer one ({_CURE} --upgrade)"
+        )
+
+
+def _check(status: int) -> None:
+    if status:
+        raise BuildError(f"NVRTC: {_error(status)}")
+
+
+def _error(status: int) -> str:
+    return ffi.string(_library().nvrtcGetErrorString(status)).decode()

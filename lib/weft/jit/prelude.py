@@ -1,0 +1,92 @@
+"""What a cell finds without any file: what nvcc includes by itself.
+
+NVRTC knows no header of the host. nvcc puts <stdint.h>, <math.h> and <limits.h>
+before every source, so kernels say uint32_t and INFINITY without including
+anything; and teaching programs include <stdio.h> for printf, which NVRTC has.
+"""
+
+from __future__ import annotations
+
+NAME = "weft_prelude.h"
+
+# Without these cooperative_groups.h does not need <cuda/atomic>.
+NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
+
+# NVIDIA's C++ library defines the macros below in its own words.
+REDEFINES = (
+    r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand|type_traits|limits>|utility|array)"
+)
+
+_INTEGERS = {
+    **{"int8_t": "signed char", "uint8_t": "unsigned char"},
+    **{"int16_t": "short", "uint16_t": "unsigned short"},
+    **{"int32_t": "int", "uint32_t": "unsigned int"},
+    # As NVIDIA's C++ library has them under NVRTC: two types would clash.
+    **{"int64_t": "long long", "uint64_t": "unsigned long long"},
+    **{"intptr_t": "long long", "uintptr_t": "unsigned long long"},
+}
+
+# C17 5.2.4.2, 7.12 and POSIX's constants of <math.h>, for x86-64 and Arm Linux.
+_MACROS = {
+    **{"CHAR_BIT": "8", "SCHAR_MIN": "(-128)", "SCHAR_MAX": "127"},
+    **{"UCHAR_MAX": "255", "SHRT_MIN": "(-32768)", "SHRT_MAX": "32767"},
+    **{"USHRT_MAX": "65535", "INT_MIN": "(-2147483647 - 1)", "INT_MAX": "2147483647"},
+    **{"UINT_MAX": "4294967295U", "LONG_MAX": "9223372036854775807L"},
+    **{"LONG_MIN": "(-9223372036854775807L - 1)"},
+    **{"ULONG_MAX": "18446744073709551615UL", "LLONG_MAX": "9223372036854775807LL"},
+    **{"LLONG_MIN": "(-9223372036854775807LL - 1)"},
+    **{"ULLONG_MAX": "18446744073709551615ULL"},
+    **{"INT8_MIN": "(-128)", "INT8_MAX": "127", "UINT8_MAX": "255"},
+    **{"INT16_MIN": "(-32768)", "INT16_MAX": "32767", "UINT16_MAX": "65535"},
+    **{"INT32_MIN": "(-2147483647 - 1)", "INT32_MAX": "2147483647"},
+    **{"UINT32_MAX": "4294967295U", "INT64_MIN": "(-9223372036854775807L - 1)"},
+    **{"INT64_MAX": "9223372036854775807L", "UINT64_MAX": "18446744073709551615UL"},
+    **{"SIZE_MAX": "18446744073709551615UL"},
+    **{"FLT_RADIX": "2", "FLT_DIG": "6", "FLT_MANT_DIG": "24"},
+    **{"FLT_MIN": "1.17549435e-38F", "FLT_MAX": "3.40282347e+38F"},
+    **{"FLT_EPSILON": "1.19209290e-07F", "DBL_DIG": "15", "DBL_MANT_DIG": "53"},
+    **{"DBL_MIN": "2.2250738585072014e-308", "DBL_MAX": "1.7976931348623157e+308"},
+    **{"DBL_EPSILON": "2.2204460492503131e-16"},
+    **{"HUGE_VALF": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fc00000)"},
+    "INFINITY": "__int_as_float(0x7f800000)",
+    "HUGE_VAL": "__longlong_as_double(0x7ff0000000000000LL)",
+    **{"M_E": "2.7182818284590452354", "M_LOG2E": "1.4426950408889634074"},
+    **{"M_LOG10E": "0.43429448190325182765", "M_LN2": "0.69314718055994530942"},
+    **{"M_LN10": "2.30258509299404568402", "M_PI": "3.14159265358979323846"},
+    **{"M_PI_2": "1.57079632679489661923", "M_PI_4": "0.78539816339744830962"},
+    **{"M_1_PI": "0.31830988618379067154", "M_2_PI": "0.63661977236758134308"},
+    **{"M_2_SQRTPI": "1.12837916709551257390", "M_SQRT2": "1.41421356237309504880"},
+    **{"M_SQRT1_2": "0.70710678118654752440"},
+}
+
+_C = ("assert ctype errno float limits math stdbool stddef stdint stdio stdlib string "
+      "time").split()  # fmt: skip
+_EMPTY = [
+    *(f"{name}.h" for name in _C),
+    *(f"c{name}" for name in _C),
+    *("cuda_runtime.h", "device_launch_parameters.h"),
+]
+
+# Of the C++ library, what kernels use at compile time: from NVIDIA's own, which
+# takes almost a second to read.
+_STD = ("type_traits", "limits", "utility", "array")
+
+
+def _text() -> str:
+    types = [f"typedef {ctype} {name};" for name, ctype in _INTEGERS.items()]
+    macros = [
+        f"#ifndef {name}\n#define {name} {value}\n#endif"
+        for name, value in _MACROS.items()
+    ]
+    return "\n".join(["#pragma once", *types, *macros, ""])
+
+
+HEADERS = {
+    NAME: _text(),
+    **dict.fromkeys(_EMPTY, ""),
+    **{
+        name: f"#pragma once\n#include <cuda/std/{name}>\n"
+        "namespace std { using namespace cuda::std; }\n"
+        for name in _STD
+    },
+}
