@@ -1,0 +1,433 @@
+"""Paint with threads: the right pixels, errors that are survived, one at a time.
+
+The front end's half, paint.js, is run by node where that is installed.
+"""
+
+import base64
+import io
+import json
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from PIL import Image
+
+from weft import paint as paint_module
+from weft.native import ArgumentError, KernelError
+from weft.paint import Painting, paint
+
+
+class Kernel:
+    """Launched as a compiled one is; body(col, row, width, height, t) by NumPy."""
+
+    def __init__(self, body):
+        self.body, self.launches = body, []
+
+    def __getitem__(self, where):
+        (grid, block) = where
+
+        def launch(image, width, height, t):
+            self.launches.append((grid, block, t))
+            rows, cols = (min(s, g * b) for s, g, b in
+                          zip((height, width), grid[::-1], block[::-1]))  # fmt: skip
+            row, col = np.mgrid[:rows, :cols]
+            for channel, shade in enumerate(self.body(col, row, width, height, t)):
+                part = np.broadcast_to(np.float32(shade), row.shape).copy()
+                image[:rows, :cols, channel] = torch.from_numpy(part)
+
+        return launch
+
+
+def gradient(col, row, width, height, t):
+    return col / width, row / height, t / 10
+
+
+def picture(body=gradient, *args, **options) -> Painting:
+    return paint(Kernel(body), *args, device="cpu", **options)
+
+
+# ---- pixels ------------------------------------------------------------------------
+
+
+def test_every_pixel_has_the_colour_its_thread_gave_it():
+    frame = picture(gradient, 40, 30).frame(2.0)
+    assert frame.shape == (30, 40, 4) and frame.dtype == np.uint8
+    row, col = np.mgrid[:30, :40]
+    want = np.stack([col / 40, row / 30, np.full((30, 40), 0.2)], axis=-1)
+    assert np.abs(frame[..., :3] / 255 - want).max() <= 0.5001 / 255
+    assert (frame[..., 3] == 255).all()
+
+
+def test_colours_end_at_black_and_at_full_strength():
+    values = [-1e9, -0.1, 0.0, 0.5, 1.0, 1.1, np.inf]
+    frame = picture(lambda col, *_: [np.choose(col, values)] * 3, 7, 1).frame(0)
+    assert frame[0, :, 0].tolist() == [0, 0, 0, 128, 255, 255, 255]
+    assert (frame[..., 3] == 255).all()
+
+
+def test_what_is_not_written_or_no_number_is_transparent():
+    def hole(col, row, *_):
+        return np.where((col == 3) & (row == 2), np.nan, 0.5), 0.5, 0.5
+
+    made = picture(hole, 16, 16)
+    frame = made.frame(0)
+    assert np.argwhere(frame[..., 3] == 0).tolist() == [[2, 3]]
+    made.grid = (1, 1)  # too few blocks: 16 x 4 threads
+    made.block = (16, 4)
+    assert (made.frame(0)[4:, :, 3] == 0).all()
+
+
+@pytest.mark.parametrize("size, block, grid", [
+    ((256, 256), (16, 16), (16, 16)),
+    ((100, 7), (32, 8), (4, 1)),
+    ((1, 1), (1, 1), (1, 1)),
+])  # fmt: skip
+def test_the_grid_covers_the_picture(size, block, grid):
+    made = picture(gradient, *size, block=block)
+    assert made.kernel.launches == [(grid, block, 0.0)]
+    assert (made.frame(0)[..., 3] == 255).all()
+
+
+@pytest.mark.parametrize("wrong, message", [
+    ({"width": 0}, "width=0, want 1 to 4096"),
+    ({"height": 2.5}, "height=2.5"),
+    ({"seconds": 0}, "seconds=0"),
+    ({"seconds": float("nan")}, "seconds=nan"),
+    ({"block": (64, 64)}, r"\(64, 64\) is 4096 threads, want 1 to 1024"),
+    ({"block": (-16, -16)}, "want 1 to 1024"),
+    ({"block": 16}, r"two numbers: \(16, 16\)"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused_with_the_numbers(wrong, message):
+    with pytest.raises(ArgumentError, match=message):
+        picture(gradient, **wrong)
+
+
+def test_a_thing_that_is_no_kernel_is_refused():
+    with pytest.raises(ArgumentError, match=r"cannot be launched.*__global__"):
+        paint(lambda image: None)
+
+
+def test_timing_is_that_of_whole_pictures():
+    made = picture(gradient, 8, 8)
+    timing = made.timing(samples=5)
+    assert timing.samples == 5 and 0 < timing.low <= timing.median <= timing.high
+    assert (
+        len({t for _, _, t in made.kernel.launches}) >= 5
+    )  # not one moment over again
+
+
+# ---- without a front end -----------------------------------------------------------
+
+
+def test_without_a_front_end_one_sees_moments_of_it(monkeypatch):
+    """Every front end shows the richest form it knows; a picture all know."""
+    made = picture(lambda *a: (a[-1] / 10, 0.0, 0.0), 8, 8)
+    shown = made.strip(4)
+    assert [ax.get_title() for ax in shown.axes] == [
+        f"t = {t}" for t in ("0", "2.5", "5", "7.5")
+    ]
+    reds = [ax.images[0].get_array()[0, 0, 0] for ax in shown.axes]
+    assert reds == [0, 64, 128, 191]
+    data, _ = made._repr_mimebundle_()
+    assert {"application/vnd.jupyter.widget-view+json", "text/plain"} <= data.keys()
+    image = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
+    assert image.width > 5 * 100 and image.getextrema()[0][1] > 100
+    monkeypatch.setattr(paint_module, "anywidget", None)
+    data, _ = picture(gradient, 8, 8)._repr_mimebundle_()
+    assert data.keys() == {"image/png", "text/plain"}
+
+
+# ---- the widget --------------------------------------------------------------------
+
+
+@pytest.fixture
+def live():
+    """live(body): a painting, and what its widget sends to the front end."""
+
+    def make(body=gradient, width=8, height=8):
+        made, sent = picture(body, width, height), []
+        made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
+        return made, sent
+
+    return make
+
+
+def ask(made: Painting, t: float, view: str = "a", playing: bool = False) -> None:
+    """As a front end does, by a message."""
+    content = {"kind": "frame", "view": view, "t": t, "playing": playing}
+    made.widget._handle_custom_msg(content, [])
+
+
+def test_a_request_is_answered_with_its_picture(live):
+    made, sent = live()
+    ask(made, 5.0, view="b")
+    ((answer, (pixels,)),) = sent
+    assert answer["kind"] == "frame" and (answer["view"], answer["t"]) == ("b", 5.0)
+    assert answer["ms"] > 0 and answer["unwritten"] == 0
+    assert bytes(pixels) == made.frame(5.0).tobytes()
+    assert made.widget.first == made.frame(0.0).tobytes()
+
+
+def test_pixels_without_a_colour_are_counted(live):
+    made, sent = live(lambda col, *_: (np.where(col > 5, np.nan, 1.0), 0.0, 0.0))
+    ask(made, 0)
+    assert sent[0][0]["unwritten"] == 16
+
+
+@pytest.mark.parametrize("error, text", [
+    (KernelError("plasma: address 0x0"), "KernelError: plasma: address 0x0"),
+    (TypeError("t is 'str'"), "TypeError: t is 'str'"),
+    (KeyboardInterrupt(), "KeyboardInterrupt"),
+])  # fmt: skip
+def test_an_error_is_shown_and_the_next_picture_is_right(live, error, text):
+    def fails_in_the_middle(*args):
+        if args[-1] == 5:
+            raise error
+        return gradient(*args)
+
+    made, sent = live(fails_in_the_middle)
+    ask(made, 5, playing=True)
+    assert sent == [({"kind": "error", "view": "a", "text": text}, ())]
+    assert not made.playing
+    ask(made, 6)
+    assert bytes(sent[1][1][0]) == made.frame(6).tobytes()
+
+
+def test_the_first_picture_raises_in_the_cell():
+    def wrong(*_):
+        raise KernelError("no such kernel")
+
+    with pytest.raises(KernelError, match="no such kernel"):
+        picture(wrong)
+
+
+# ---- the notebook ------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    """A notebook's IPython, where Kernel and paint are known."""
+    shell = InteractiveShell()
+    shell.history_manager.enabled = False
+    shell.user_ns.update(Kernel=Kernel, paint=lambda k: paint(k, 8, 8, device="cpu"))
+    monkeypatch.setattr(paint_module, "_shell", lambda: shell)
+    monkeypatch.setattr(paint_module, "_latest", {})
+    return shell
+
+
+def run_cell(shell: InteractiveShell, code: str) -> SimpleNamespace:
+    done = shell.run_cell(code, silent=False)
+    done.raise_error()
+    return SimpleNamespace(**shell.user_ns)
+
+
+def red(value: float) -> str:
+    return f"fade = Kernel(lambda *a: ({value}, 0.0, 0.0))"
+
+
+def test_an_edited_kernel_repaints_at_once_and_the_time_stays(shell):
+    run_cell(shell, red(0.0))
+    made = run_cell(shell, "made = paint(fade)").made
+    sent = []
+    made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
+    ask(made, 7.5)
+    run_cell(shell, "1 + 1")
+    assert len(sent) == 1
+    run_cell(shell, red(1.0))  # another cell, not that of the picture
+    assert sent[1][0] == {"kind": "changed"}
+    ask(made, made.t)
+    assert sent[2][0]["t"] == 7.5 and bytes(sent[2][1][0])[:4] == b"\xff\0\0\xff"
+    run_cell(shell, "fade = 'no kernel any more'")
+    assert len(sent) == 3 and made.kernel.launches[-1][-1] == 7.5
+
+
+def test_painted_anew_it_goes_on_where_it_was(shell):
+    run_cell(shell, red(0.5))
+    made = run_cell(shell, "made = paint(fade)").made
+    ask(made, 2.25, playing=True)
+    again = run_cell(shell, "made = paint(fade)").made
+    assert again is not made and (again.t, again.playing) == (2.25, True)
+    assert (again.widget.t, again.widget.playing) == (2.25, True)
+    other = run_cell(shell, "other = Kernel(fade.body)\nmade = paint(other)").made
+    assert (other.t, other.playing) == (0, False)
+
+
+# A page with as little in it as paint.js asks for; its clock is turned by hand.
+PAGE = """
+let now = 0, timers = [];
+globalThis.performance = {now: () => now};
+globalThis.setTimeout = (call, ms) => {
+  timers.push({call, at: now + ms});
+  return timers.at(-1);
+};
+globalThis.clearTimeout = (timer) => { timers = timers.filter((t) => t !== timer); };
+const pass = (ms) => {
+  for (const end = now + ms; ; ) {
+    const next = timers.filter((t) => t.at <= end).sort((a, b) => a.at - b.at)[0];
+    if (!next) { now = end; return; }
+    timers = timers.filter((t) => t !== next);
+    now = Math.max(now, next.at);
+    next.call();
+  }
+};
+class Element {
+  constructor(tag) {
+    Object.assign(this, {tag, children: [], style: {}, on: {}, attributes: {}});
+  }
+  append(child) { this.children.push(child); }
+  setAttribute(name, value) { this.attributes[name] = value; }
+  addEventListener(name, call) { this.on[name] = call; }
+  getBoundingClientRect() { return {left: 10, top: 20, width: 64, height: 64}; }
+  getContext() {
+    return {putImageData: (image) => drawn.push([image.data[0], image.width])};
+  }
+}
+const drawn = [], asked = [], page = {}, calls = {};
+let eye = null, latest = null;
+globalThis.document = {
+  createElement: (tag) => new Element(tag), hidden: false,
+  addEventListener: (name, call) => { page[name] = call; },
+  removeEventListener: (name) => { delete page[name]; },
+};
+globalThis.ImageData = class {
+  constructor(data, width) { Object.assign(this, {data, width}); }
+};
+globalThis.IntersectionObserver = class {
+  constructor(call) { eye = (seen) => call([{isIntersecting: seen}]); }
+  observe() {}
+  disconnect() { eye = null; }
+};
+const view = (value) => new DataView(new Uint8Array(64 * 4).fill(value).buffer);
+const state = {width: 8, height: 8, block: [4, 4], seconds: 10, place: "cpu", t: 0,
+  playing: false, first: view(1)};
+const model = {
+  get: (name) => state[name], set: (name, value) => { state[name] = value; },
+  on: (name, call) => { calls[name] = call; }, off: (name) => delete calls[name],
+  send: (message) => { latest = message; asked.push(message.t); },
+};
+const message = (content, ...buffers) => calls["msg:custom"](content, buffers);
+const answer = (value, more = {}) =>
+  message({...latest, kind: "frame", ms: 2, unwritten: 0, ...more}, view(value));
+const el = new Element("div");
+const { default: widget } = await import(process.argv[1]);
+const done = widget.render({model, el});
+const find = (test, node = el) =>
+  test(node) ? node : node.children.map((c) => find(test, c)).find(Boolean);
+const tag = (name) => find((node) => node.tag === name);
+const slide = (t) => { tag("input").value = t; tag("input").on.input(); pass(50); };
+const times = () => asked.splice(0).map((t) => Math.round(1000 * t) / 1000);
+const out = {first: [drawn.splice(0), times()]};
+
+eye(true); pass(50); answer(2);
+out.live = [drawn.splice(0), times()];
+pass(1000);
+out.idle = times();
+
+slide(1); slide(2); slide(3); slide(4);
+out.slow = times();
+answer(3); pass(50);
+out.then = times();
+answer(4); pass(50);
+out.rest = [times(), drawn.splice(0)];
+
+tag("button").on.click();
+for (let i = 0, answered = 0; i < 90; i++) {
+  pass(11);
+  if (asked.length > answered) { answered += 1; answer(5); }
+}
+const played = times();
+out.playing = [played.length, played.at(-1) - played[0], tag("button").textContent];
+const pause = () => { pass(50); answer(5); times(); pass(5000); return times(); };
+document.hidden = true;
+out.hidden = pause();
+document.hidden = false; page.visibilitychange(); pass(50);
+out.back = times()[0] - played.at(-1);
+eye(false);
+out.away = pause();
+eye(true); pass(50); answer(5);
+tag("button").on.click(); pass(50); answer(6); pass(50); times();
+
+slide(5); times();
+message({kind: "error", view: latest.view, text: "KernelFault: thread 3"});
+pass(1000);
+const pre = tag("pre");
+out.error = [pre.hidden, pre.textContent, times()];
+message({kind: "changed"}); pass(50);
+out.again = times();
+answer(7); pass(50);
+out.healed = [pre.hidden, times(), drawn.at(-1)];
+message({...latest, kind: "frame", view: "another"}, view(9)); pass(50);
+out.others = drawn.at(-1);
+
+const canvas = tag("canvas"), pointed = el.children[0].children.at(-2);
+canvas.on.pointermove({clientX: 10 + 5.5 * 8, clientY: 20 + 2.5 * 8});
+out.pointed = pointed.textContent;
+const key = (key, shiftKey = false) => canvas.on.keydown(
+  {key, shiftKey, preventDefault() {}, stopPropagation() {}});
+key("ArrowRight"); key("ArrowDown", true);
+out.keys = pointed.textContent;
+canvas.on.pointerleave();
+out.left = pointed.textContent;
+done();
+out.after = [Object.keys(calls), Object.keys(page), eye, timers.length];
+console.log(JSON.stringify(out));
+"""
+
+
+@pytest.fixture(scope="module")
+def front() -> dict:
+    """What paint.js did in PAGE, by the names there."""
+    if not shutil.which("node"):
+        pytest.skip("node runs paint.js here")
+    script = ["node", "--input-type=module", "-e", PAGE]
+    where = paint_module.__file__.replace(".py", ".js")
+    done = subprocess.run([*script, where], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_first_picture_needs_no_answer_the_next_is_asked_for_once(front):
+    assert front["first"] == [[[1, 8]], []]
+    assert front["live"] == [[[2, 8]], [0]]
+    assert front["idle"] == []
+
+
+def test_a_slow_kernel_is_asked_for_one_picture_and_then_for_the_last(front):
+    assert front["slow"] == [1]  # the slider went on to 2, 3 and 4 meanwhile
+    assert front["then"] == [4]
+    assert front["rest"] == [[], [[3, 8], [4, 8]]]
+
+
+def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):
+    pictures, seconds, button = front["playing"]
+    assert 20 <= pictures <= 31 and button == "Pause"
+    assert seconds == pytest.approx(0.99, abs=0.08)
+
+
+def test_nothing_is_asked_for_out_of_sight_and_the_time_waits(front):
+    assert front["hidden"] == front["away"] == []
+    assert 0 <= front["back"] < 0.2  # of the 5 seconds that went by
+
+
+def test_an_error_stands_below_the_picture_until_the_kernel_is_another(front):
+    assert front["error"] == [False, "KernelFault: thread 3", []]
+    assert front["again"] == [5]
+    assert front["healed"] == [True, [], [7, 8]]
+
+
+def test_a_view_draws_no_picture_of_another_view(front):
+    assert front["others"] == [7, 8]
+
+
+def test_one_can_ask_a_pixel_for_its_thread(front):
+    assert front["pointed"] == "col 5, row 2: blockIdx (1, 0), threadIdx (1, 2)"
+    assert front["keys"] == "col 6, row 6: blockIdx (1, 1), threadIdx (2, 2)"
+    assert front["left"] == ""
+
+
+def test_a_picture_that_is_gone_leaves_nothing_behind(front):
+    assert front["after"] == [[], [], None, 0]
