@@ -33,7 +33,8 @@ def source(path: str, name: str | None = None) -> str:
     if name is None:
         return text
     lines = text.splitlines()
-    starts = [i for i, line in enumerate(lines) if _defines(line, name)]
+    defines = _defines_python if path.endswith(".py") else _defines
+    starts = [i for i, line in enumerate(lines) if defines(line, name)]
     if not starts:
         known = sorted(set(re.findall(r"^[a-z][^;=]*?\b(\w+)\([^;]*$", text, re.M)))
         raise ValueError(f"{path} has no function '{name}'; it has {', '.join(known)}")
@@ -70,10 +71,14 @@ def show(path: str, name: str | None = None, against: str | None = None) -> None
         print(text)
 
 
+def _defines_python(line: str, name: str) -> bool:
+    return bool(re.match(rf"\s*(async def|def|class) {re.escape(name)}\b", line))
+
+
 def _defines(line: str, name: str) -> bool:
     if line.rstrip().endswith(";"):
         return False  # a declaration or a call
-    pattern = rf"(def |class )?.*\b{re.escape(name)}\s*\("
+    pattern = rf".*\b{re.escape(name)}\s*\("
     return bool(re.match(pattern, line)) and not re.match(r"\s*(/\*|\*|//|#)", line)
 
 

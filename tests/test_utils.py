@@ -25,6 +25,11 @@ def test_source_gives_one_python_function():
     assert "def source" not in text
 
 
+def test_source_gives_the_method_and_not_a_call_of_it():
+    text = utils.source("lib/weft/native.py", "_fail")
+    assert text.startswith("    def _fail(self") and "raise" in text
+
+
 def test_an_unknown_function_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match="no function 'nope'; it has .*weft_fail"):
         utils.source("kernels/common.cu", "nope")
