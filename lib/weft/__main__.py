@@ -14,6 +14,7 @@ COMMANDS = {
     "bench": ("weft.bench", "an op's rungs side by side with PyTorch's; the simulator"),
     "check": ("weft.check", "every rung against float64, with poisoned outputs"),
     "doctor": ("weft.doctor", "what this machine has and runs, and what is missing"),
+    "run": ("weft.run", "a whole CUDA program on the CPU, as if nvcc had built it"),
     "build": ("weft.build", "compile every kernel for what is here"),
     "cache": ("weft.cache", "what is cached, and --clear"),
 }
@@ -33,9 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     name = arguments[0]
     module = importlib.import_module(COMMANDS[name][0])
     parser = argparse.ArgumentParser(f"weft {name}", description=COMMANDS[name][1])
-    module.add_arguments(parser)
-    args = parser.parse_args(arguments[1:])
     try:
+        args = _arguments(module, parser, arguments[1:])
         _check_places(args)
         return module.main(args) or 0
     except KeyboardInterrupt as stop:
@@ -44,6 +44,17 @@ def main(arguments: list[str] | None = None) -> int:
     except _expected() as error:
         print(f"weft {name}: {error}", file=sys.stderr)
         return 1
+
+
+def _arguments(module, parser: argparse.ArgumentParser, words: list[str]):
+    """What the words after the command's name say.
+
+    `run` has a parse() of its own: argparse cannot read nvcc's options.
+    """
+    if hasattr(module, "parse"):
+        return module.parse(words)
+    module.add_arguments(parser)
+    return parser.parse_args(words)
 
 
 def _overview() -> argparse.ArgumentParser:

@@ -226,7 +226,7 @@ def _object(source: Path, flavour: Flavour, more: Sequence[str] = ()) -> Path:
 
 def _object_path(source: Path, command: list[str]) -> Path:
     """Where the object lies: its name holds the hash of all that makes it."""
-    parts = [source.read_text(), _heads(), Path(rewriter.__file__).read_text()]
+    parts = [source.read_text(), _heads(), rewriter.fingerprint()]
     digest = _hash(_compiler_version(command[0]), *command, *parts)
     return cache.folder("objects") / f"{source.stem}-{digest}.o"
 

@@ -1,0 +1,36 @@
+/* program.h -- what nvcc includes in a whole program's .cu by itself.
+ *
+ * lib/weft/preprocess.py has it stand before the first line of every source. A
+ * cell of a notebook does without: <math.h> alone would double the time that
+ * it takes to compile. */
+#ifndef SIMT_PROGRAM_H
+#define SIMT_PROGRAM_H
+#include <assert.h>
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "cuda_runtime.h"
+
+/* The preprocessor runs before the rewriter, which looks for these. They are
+ * macros again when the rewritten text is compiled. */
+#ifdef SIMT_PREPROCESS
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __constant__
+#undef __managed__
+#undef __shared__
+#undef __forceinline__
+#undef __noinline__
+#endif
+#endif

@@ -1,0 +1,154 @@
+"""A whole program's source, its headers included, as one text for the rewriter.
+
+g++'s own preprocessor resolves macros, conditions and includes, whatever they
+are. What it leaves is sorted here: the program's own text, which is rewritten,
+and that of system headers and of kernels/simt, which is put aside meanwhile.
+Lines keep their numbers, and `# line "file"` says where a file begins or goes on.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_MARKER = re.compile(r'# (\d+) "((?:\\.|[^"\\])*)"((?: \d)*)')
+_ASIDE = re.compile(r"^//@aside (\d+)$", re.M)
+_GAP = 99  # blank lines that stand for what the preprocessor skipped, at most
+
+
+@dataclass(frozen=True)
+class Source:
+    """Preprocessed text: `own` is the program's, with //@aside lines in it."""
+
+    own: str
+    aside: tuple[str, ...]  # the texts of system headers
+    files: tuple[str, ...]  # every file read, system headers included
+
+    def restore(self, own: str) -> str:
+        """`own`, after it was rewritten, with the system headers back in place."""
+        return _ASIDE.sub(lambda match: self.aside[int(match[1])], own)
+
+
+def split(text: str, simt: str) -> Source:
+    """Sort what `g++ -E -include SIMT/program.h` printed.
+
+    The files under `simt` are not the program's own, and program.h is left out:
+    the rewritten text includes it again, for its macros.
+    """
+    lines = text.split("\n")
+    marks = [_MARKER.fullmatch(line) for line in lines]
+    # A system header's macro, too, marks its words as a system header's: 3.
+    own = {m[2] for m in marks if m and "3" not in m[3]}
+    own = {name for name in own if not name.startswith(("<", simt))}
+    sorter = _Sorter()
+    first = _after_program_h(marks, simt)
+    for line, mark in zip(lines[first:], marks[first:], strict=True):
+        if mark is None:
+            sorter.line(line)
+        else:
+            sorter.mark(mark.group(), int(mark[1]), mark[2], mark[3], mark[2] in own)
+    sorter.end_aside()
+    files = {m[2].replace("\\\\", "\\") for m in marks if m}
+    names = sorted(name for name in files if not name.startswith("<"))
+    return Source("\n".join(sorter.own), tuple(sorter.aside), tuple(names))
+
+
+def position(text: str, offset: int) -> tuple[str, int] | None:
+    """The file and line at `offset` of a text with `# line "file"` in it."""
+    before = text[:offset].split("\n")[:-1]
+    for back, row in enumerate(reversed(before)):
+        if mark := _MARKER.fullmatch(row):
+            return mark[2].replace("\\\\", "\\"), int(mark[1]) + back
+    return None
+
+
+def merge(host: Source, device: Source, kind: Callable[[int], str]) -> Source:
+    """What the two passes of nvcc saw, as one text.
+
+    host, device: without and with __CUDA_ARCH__. Where they differ, device code
+    is what the second saw and other functions what the first saw; between
+    functions, whatever either of them saw. kind(offset into device.own) is
+    "device", "host" or "" for between.
+    """
+    a, b = host.own.split("\n"), device.own.split("\n")
+    starts = [0]
+    for line in b:
+        starts.append(starts[-1] + len(line) + 1)
+    out: list[str] = []
+    for tag, i, i_end, j, j_end in difflib.SequenceMatcher(
+        None, a, b, autojunk=False
+    ).get_opcodes():
+        ours, theirs = a[i:i_end], b[j:j_end]
+        if tag != "equal" and kind(starts[min(j, len(b) - 1)]) == "host":
+            out += ours
+        elif tag != "equal" and not any(line.strip() for line in theirs):
+            between = kind(starts[min(j, len(b) - 1)]) == ""
+            out += ours if between else theirs
+        else:
+            out += theirs
+    # Both passes read the same system headers in the same order, or the text
+    # would name one that the device's list does not have.
+    if host.aside != device.aside:
+        return device
+    files = tuple(sorted({*host.files, *device.files}))
+    return Source("\n".join(out), device.aside, files)
+
+
+def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:
+    inside = False
+    for i, mark in enumerate(marks):
+        if mark and mark[2] == f"{simt}/program.h" and mark[3].startswith(" 1"):
+            inside = True
+        elif inside and mark and mark[2] == "<command-line>":
+            return i
+    raise ValueError(f"{simt}/program.h is not in the preprocessed text")
+
+
+class _Sorter:
+    """Takes the lines one by one and keeps the program's own at their numbers."""
+
+    def __init__(self) -> None:
+        self.own: list[str] = []
+        self.aside: list[str] = []
+        self._away: list[str] | None = None  # the system header's lines so far
+        self._glue = False  # the next line continues the last one
+        self._file = ""
+        self._next = 0  # the number, in its file, of the line that comes next
+
+    def line(self, text: str) -> None:
+        if self._away is not None:
+            self._away.append(text)
+            return
+        if self._glue and not text.startswith("#"):
+            self.own[-1] += text
+        else:
+            self.own.append(text)
+            self._next += 1
+        self._glue = False
+
+    def mark(self, text: str, number: int, file: str, flags: str, own: bool) -> None:
+        """A `# number "file" flags`."""
+        if not own:
+            self._away = [] if self._away is None else self._away
+            self._away.append(text)
+            return
+        here = self._away is None and file == self._file
+        here = here and flags[:2] not in (" 1", " 2") and number <= self._next + _GAP
+        if here and number >= self._next:
+            self.own += [""] * (number - self._next)
+        elif here and not self.own[-1].startswith("#"):
+            # Words of a macro, or what follows them: the line before goes on.
+            self._glue = True
+            return
+        else:
+            self.end_aside()
+            self.own.append(f'# {number} "{file}"')
+        self._file, self._next = file, number
+
+    def end_aside(self) -> None:
+        if self._away is not None:
+            self.own.append(f"//@aside {len(self.aside)}")
+            self.aside.append("\n".join(self._away))
+            self._away = None

@@ -1,0 +1,304 @@
+"""python -m weft run: a whole CUDA program on the CPU, as if nvcc had built it.
+
+    python -m weft run prog.cu [more.cu more.cpp more.c] [options] [-- arguments]
+
+The program takes this process's place: its exit status, signals, terminal and
+folder are those that it would have had. Options that people paste from an nvcc
+command line are understood, and those that only concern a GPU are ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import program as programs
+
+USAGE = """\
+usage: weft run PROG.cu [MORE.cu MORE.cpp MORE.c] [options] [-- ARGUMENTS]
+
+Build a CUDA program for the CPU and run it here. The first time takes about a
+second; after that, until a file changes, it starts at once.
+
+  -I DIR  -D X[=V]  -U X  -include FILE  -O0 ... -O3  -std=c++17  -L DIR  -l LIB
+  -rdc=true  -x cu  -Xcompiler WORDS    as nvcc takes them; what concerns only a
+                                        GPU (-arch=sm_80, -lineinfo, ...) is ignored
+  -o NAME         what the program is called in its argv[0]
+  --build PATH    do not run: put the executable there
+  --timeout S     end it after S seconds, with exit status 124
+  --threads N     run blocks on N threads (default: all cores)
+  --order WHICH   the order of threads and blocks: forward, reverse or a seed > 1,
+                  for a random one (a missing barrier then shows)
+"""
+TIMED_OUT = 124  # the exit status of timeout(1)
+
+# nvcc's and g++'s options that change nothing here.
+_IGNORED_WITH_VALUE = [
+    "-arch",
+    "--gpu-architecture",
+    "-code",
+    "--gpu-code",
+    "-gencode",
+    "--generate-code",
+    "-ccbin",
+    "--compiler-bindir",
+    "-maxrregcount",
+    "--maxrregcount",
+    "-Xptxas",
+    "--ptxas-options",
+    "-Xlinker",
+    "--linker-options",
+    "-Xnvlink",
+    "-Xcudafe",
+    "-Xarchive",
+    "-cudart",
+    "--cudart",
+    "-odir",
+    "-t",
+    "--default-stream",
+    "-diag-suppress",
+    "--diag-suppress",
+    "-Werror",
+    "--relocatable-device-code",
+    "-rdc",
+    "--machine",
+    "-ftz",
+    "--ftz",
+    "-prec-div",
+    "--prec-div",
+    "-prec-sqrt",
+    "--prec-sqrt",
+    "-fmad",
+    "--fmad",
+    "--split-compile",
+]
+_IGNORED = re.compile(
+    r"-(?:g|G|w|W\S*|pg|c|dc|dlink|m\S+|s|v|lineinfo|extra-device-vectorization|keep"
+    r"|use_fast_math|res-usage|restrict|extended-lambda|expt-extended-lambda"
+    r"|expt-relaxed-constexpr|dopt(?:=\S+)?|pedantic|static|no-pie|fPIC|pie|pipe"
+    r"|rdynamic|cubin|time|Wno-deprecated-gpu-targets)"
+    r"|--(?:debug|device-debug|generate-line-info|use_fast_math|resource-usage"
+    r"|restrict|extended-lambda|expt-extended-lambda|expt-relaxed-constexpr"
+    r"|device-c|keep|verbose|disable-warnings|source-in-ptx|extra-device-vectorization"
+    r"|forward-unknown\S*|allow-unsupported-compiler|profile|optimize-line-info)"
+)
+_CUDA_LIBRARIES = re.compile(
+    r"cuda|cudart(?:_static)?|cudadevrt|cublas\w*|curand\w*|cufft\w*|cusparse\w*|"
+    r"cusolver\w*|cudnn\w*|nvrtc\w*|nccl|nvidia-ml|npp\w*|nvToolsExt|culibos|nvtx3"
+)
+# Of what is meant for the host's compiler, what may change the program.
+_HOST_FLAGS = re.compile(r"-(?:fopenmp|fexceptions|fno-\S+|fpermissive|ffast-math)")
+
+
+@dataclass
+class Options:
+    """The command line: the program, and how it is run."""
+
+    program: programs.Program
+    arguments: list[str] = field(default_factory=list)
+    name: str = ""
+    build: str = ""
+    timeout: float = 0.0  # seconds, 0: none
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def parse(words: Sequence[str]) -> Options:
+    """What the command line asks for; ValueError if it makes no sense."""
+    words = list(words)
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE, end="", file=sys.stdout if words else sys.stderr)
+        raise SystemExit(0 if words else 2)
+    options = Options(programs.Program())
+    if "--" in words:
+        split = words.index("--")
+        options.arguments = words[split + 1 :]
+        words = words[:split]
+    rest = _Words(words)
+    while rest:
+        _option(rest, options)
+    sources = options.program.sources
+    if not sources:
+        raise ValueError("no program: want a .cu file")
+    for source in sources:
+        if not os.path.isfile(source):
+            raise ValueError(
+                f"there is no file '{source}' (a program's own arguments follow --)"
+            )
+    return options
+
+
+def main(options: Options) -> int:
+    """Build the program if that is needed, and become it."""
+    names = " ".join(Path(s).name for s in options.program.sources)
+    late = threading.Timer(1.0, _say, [f"building {names} for the CPU"])
+    late.daemon = True
+    late.start()
+    try:
+        path = programs.executable(options.program)
+    finally:
+        late.cancel()
+    if options.build:
+        shutil.copy(path, options.build)
+        return 0
+    name = options.name or f"./{Path(options.program.sources[0]).stem}"
+    argv = [name if "/" in name else f"./{name}", *options.arguments]
+    environment = {**os.environ, **options.environment}
+    sys.stdout.flush()
+    if options.timeout:
+        return _run_for(path, argv, environment, options.timeout)
+    os.execve(path, argv, environment)
+
+
+# ---- the command line ----------------------------------------------------------
+
+
+class _Words:
+    """The words of a command line, taken one by one."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def take(self, option: str = "") -> str:
+        if not self._words:
+            raise ValueError(f"{option} needs a value")
+        return self._words.pop(0)
+
+
+def _option(rest: _Words, options: Options) -> None:
+    """Take one option or file with its value."""
+    word = rest.take()
+    program = options.program
+    if not word.startswith("-"):
+        return _file(word, program)
+    option, equals, value = word.partition("=")
+    if option in _OURS:
+        return _ours(option, value if equals else rest.take(option), options)
+    if option in ("-o", "--output-file"):
+        options.name = value if equals else rest.take(option)
+    elif found := re.fullmatch(r"-([IDULl])(.*)", word):
+        _short(found[1], found[2] or rest.take(word), program)
+    elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
+        flag = {"--pre-include": "-include", "--include-path": "-I"}.get(option, option)
+        program.preprocess += [flag, value if equals else rest.take(option)]
+    elif option in ("-std", "--std"):
+        program.std = value if equals else rest.take(option)
+    elif option in ("-x", "--x"):
+        program.all_cuda = (value if equals else rest.take(option)) == "cu"
+    elif option in ("-O", "--optimize") or re.fullmatch(r"-O[0-3s]|-Ofast", word):
+        level = word[2:] if word[2:] in ("0", "1", "2", "3", "s", "fast") else ""
+        level = level or value or rest.take(option)
+        program.optimise = {"fast": "3"}.get(level, level)
+    elif option in ("-Xcompiler", "--compiler-options"):
+        _host_flags(value if equals else rest.take(option), program)
+    elif _HOST_FLAGS.fullmatch(word):
+        program.compile.append(word)
+    elif option in _IGNORED_WITH_VALUE:
+        value = value if equals else rest.take(option)
+        if found := re.search(r"(?:sm|compute)_(\d+)", value):
+            program.arch = int(found[1]) * 10
+    elif word == "-pthread" or _IGNORED.fullmatch(option):
+        pass
+    else:
+        raise ValueError(f"unknown option '{word}' (a program's own follow --)")
+    return None
+
+
+_OURS = ("--build", "--timeout", "--threads", "--order")
+
+
+def _ours(option: str, value: str, options: Options) -> None:
+    if option == "--build":
+        options.build = value
+    elif option == "--timeout":
+        options.timeout = _number(option, value, float, "seconds")
+    elif option == "--threads":
+        threads = _number(option, value, int, "threads")
+        options.environment["WEFT_RUN_THREADS"] = str(threads)
+    else:
+        order = {"forward": "0", "reverse": "1"}.get(value, value)
+        if value not in ("forward", "reverse"):
+            _number(option, value, int, "forward, reverse or a seed")
+        options.environment["WEFT_RUN_ORDER"] = order
+
+
+def _number(option: str, value: str, kind: type, what: str):
+    try:
+        number = kind(value)
+        if number > 0:
+            return number
+    except ValueError:
+        pass
+    raise ValueError(f"{option} {value}: want {what}, more than 0")
+
+
+def _file(word: str, program: programs.Program) -> None:
+    suffix = Path(word).suffix
+    if suffix not in programs.SUFFIXES and not program.all_cuda:
+        known = " ".join(sorted(programs.SUFFIXES))
+        raise ValueError(
+            f"what is '{word}'? A source ends in one of {known}; a program's own "
+            "arguments follow --"
+        )
+    program.sources.append(word)
+
+
+def _short(letter: str, value: str, program: programs.Program) -> None:
+    if letter == "l":
+        if not _CUDA_LIBRARIES.fullmatch(value):
+            program.link.append(f"-l{value}")
+    elif letter == "L":
+        program.link.append(f"-L{value}")
+    # The toolkit's own headers would come before ours.
+    elif letter != "I" or not os.path.isfile(f"{value}/crt/host_defines.h"):
+        program.preprocess.append(f"-{letter}{value}")
+
+
+def _host_flags(text: str, program: programs.Program) -> None:
+    for word in shlex.split(text.replace(",", " ")):
+        if _HOST_FLAGS.fullmatch(word):
+            program.compile.append(word)
+        elif re.match(r"-[DUI].", word):
+            program.preprocess.append(word)
+
+
+# ---- running -------------------------------------------------------------------
+
+
+def _run_for(path: Path, argv: list[str], environment: dict, seconds: float) -> int:
+    """Run it as a child, which is ended after so many seconds."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child's affair
+    try:
+        child = subprocess.Popen(
+            argv,
+            executable=path,
+            env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, before),
+        )
+        status = child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+        _say(f"ended after {seconds:g} seconds (--timeout)")
+        return TIMED_OUT
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if status < 0:  # die as it died, so that our caller sees the same
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def _say(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr, flush=True)
