@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <exception>
 #include <new>
 
 #include "runtime.h"
@@ -63,26 +64,25 @@ static void guard(Worker *worker, int count) {
     }
 }
 
-/* ---- faults ------------------------------------------------------------- */
+/* ---- leaving ------------------------------------------------------------ */
 
-void note_fault(Job *job, cudaError_t error, const char *format, ...) {
-    if (job->failed.exchange(true)) return;
-    job->fault.error = error;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(job->fault.text, sizeof job->fault.text, format, args);
-    va_end(args);
-}
-
-/* Leave the block for good; its threads never go on. */
-[[noreturn]] static void abandon(Worker *worker) {
+void abandon(Worker *worker) {
     switch_fiber(here(), &worker->main);
     __builtin_unreachable();
 }
 
-[[noreturn]] static void abandon_interrupted(Worker *worker) {
-    note_fault(worker->job, cudaErrorLaunchTimeout, "%s: interrupted",
-               worker->job->kernel);
+/* Run the threads that begin on this fiber; what they throw ends the launch. */
+static void run_body(Worker *worker, Fiber *self) {
+    try {
+        worker->body(worker->closure);
+        return;
+    } catch (const std::exception &e) {
+        note_fault(worker, self, SIMT_FAULT_EXCEPTION, cudaErrorLaunchFailure,
+                   "uncaught exception: %s", e.what());
+    } catch (...) {
+        note_fault(worker, self, SIMT_FAULT_EXCEPTION, cudaErrorLaunchFailure,
+                   "uncaught exception");
+    }
     abandon(worker);
 }
 
@@ -121,7 +121,7 @@ static void fiber_main() {
     Fiber *self = here();
     Worker *worker = worker_of(self->block);
     for (;;) {
-        worker->body(worker->closure);
+        run_body(worker, self);
         if (!worker->promoted) abandon(worker); // the loop has run them all
         finish(worker, self);
         if (!worker->live) abandon(worker);
@@ -138,6 +138,7 @@ void start(Fiber *fiber) { prepare_fiber(fiber, fiber_main); }
 
 void promote(Fiber *self) {
     Worker *worker = worker_of(self->block);
+    if (worker->promoted) return; // preempted on its way here
     const int first = worker->running, threads = worker->threads;
     guard(worker, threads);
     worker->promoted = true;
@@ -198,28 +199,33 @@ void in_vain(Fiber *self) {
         worker->seen = progress(worker);
         worker->vain = 0;
     }
-    if (++worker->vain % CHECK_EVERY == 0 && interrupt_seen.load())
-        abandon_interrupted(worker);
+    if (++worker->vain % CHECK_EVERY == 0) leave_if_stopped(worker);
     // Two rounds in which everybody waits and nothing changes: nothing will.
     if (worker->vain < 2u * worker->live + 2) return;
-    note_fault(worker->job, cudaErrorLaunchTimeout,
-               "%s: deadlock in block (%u,%u,%u): of %d threads left, %d wait "
-               "at a barrier and the others for lanes that do not come",
-               worker->job->kernel, worker->index.x, worker->index.y,
-               worker->index.z, worker->live, worker->arrived);
+    note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
+               "deadlock in block (%u,%u,%u): of %d threads left, %d wait at a "
+               "barrier and the others for lanes that do not come",
+               worker->index.x, worker->index.y, worker->index.z, worker->live,
+               worker->arrived);
     abandon(worker);
 }
 
 void spin(Fiber *self) {
     Worker *worker = worker_of(self->block);
     if (++worker->spins % SPINS_PER_YIELD) return;
-    if (interrupt_seen.load(std::memory_order_relaxed))
-        abandon_interrupted(worker);
+    leave_if_stopped(worker);
     if (worker->spins % (SPINS_PER_YIELD * CHECK_EVERY) == 0)
         sched_yield(); // what it waits for may be another worker's to do
-    if (!worker->promoted) promote(self);
+    yield(self);
+}
+
+void yield(Fiber *self) {
+    Worker *worker = worker_of(self->block);
+    go_inside(worker);
+    promote(self);
     worker->vain = 0; // not asleep: this thread may end the wait of others
     if (self->next != self) pass(self);
+    go_outside(worker);
 }
 
 unsigned active_lanes(Fiber *self) {
@@ -230,7 +236,9 @@ unsigned active_lanes(Fiber *self) {
     const uint64_t site = (uint64_t)__builtin_return_address(0);
     warp->in[lane] = site;
     warp->asking |= bit;
+    go_inside(self->block);
     if (self->next != self) pass(self);
+    go_outside(self->block);
     if (!(warp->asking & bit)) return (unsigned)warp->out[lane];
     unsigned group = 0;
     for (unsigned left = warp->asking; left; left &= left - 1) {
@@ -261,9 +269,9 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
     busy.clear(std::memory_order_release);
     const size_t used = job->shared_used - job->dynamic_shared;
     if (used > STATIC_SHARED + 128) {
-        note_fault(job, cudaErrorLaunchOutOfResources,
-                   "%s: %zu bytes of static __shared__ arrays, at most %d",
-                   job->kernel, used, STATIC_SHARED);
+        note_fault(worker, 0, SIMT_FAULT_LAUNCH, cudaErrorLaunchOutOfResources,
+                   "%zu bytes of static __shared__ arrays, at most %d", used,
+                   STATIC_SHARED);
         abandon(worker);
     }
     return site->offset;
@@ -330,6 +338,7 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
         worker->order = worker->turns;
     }
     worker->promoted = false;
+    worker->inside = true;
     worker->running = 0;
     Fiber *first = worker->fiber(0);
     first->thread = worker->order[0];
@@ -348,6 +357,7 @@ static void begin_job(Worker *worker, Job *job) {
     worker->launch = job->number;
     worker->body = job->body;
     worker->closure = job->closure;
+    worker->cooperative = job->cooperative;
     if (!worker->guarded) guard(worker, 1);
     if (job->order != SIMT_FORWARD) // where the static arrays will lie
         memset(worker->shared, 0xff, job->shared_used.load() + STATIC_SHARED);
@@ -358,19 +368,15 @@ static void begin_job(Worker *worker, Job *job) {
 
 void run_blocks(Worker *worker, Job *job) {
     begin_job(worker, job);
+    this_worker = worker;
     for (;;) {
         uint64_t k = job->next.fetch_add(job->chunk);
         uint64_t end = k + job->chunk;
         if (end > job->blocks) end = job->blocks;
-        for (; k < end; k++) {
-            if (interrupt_seen.load(std::memory_order_relaxed))
-                note_fault(job, cudaErrorLaunchTimeout, "%s: interrupted",
-                           job->kernel);
-            if (job->failed.load(std::memory_order_relaxed)) return;
-            run_block(worker, job, k);
-        }
-        if (end == job->blocks) return;
+        for (; k < end && !stopped(worker); k++) run_block(worker, job, k);
+        if (k < end || end == job->blocks) break;
     }
+    this_worker = 0;
 }
 
 } // namespace

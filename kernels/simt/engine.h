@@ -44,6 +44,12 @@ struct Block {
     uint3 index;
     dim3 block_dim, grid_dim;
     bool promoted;
+    bool cooperative; /* all blocks of the launch run at once */
+    /* Whether the running fiber is in this file's code and not in the kernel's:
+     * then it may be stopped but not preempted (watchdog.cpp). It is set
+     * whenever fibers are switched, so whoever goes on after a switch leaves
+     * with it set and clears it himself. */
+    volatile bool inside;
     int threads, running; /* in the direct loop: how many, which one */
     const Thread *order;  /* the threads in the order of their turns */
     int live, arrived;    /* unfinished threads; those at the barrier */
@@ -58,7 +64,16 @@ struct Block {
 /* A __global__ function: one object of its own in each. */
 struct Kernel {
     const char *name;
-    int max_dynamic_shared; /* cudaFuncSetAttribute()'s; 0: the default */
+    int max_dynamic_shared;   /* cudaFuncSetAttribute()'s; 0: the default */
+    uintptr_t text, text_end; /* the code of the file it is in; 0: not known */
+};
+
+/* What can be done with a closure: the kernel's code with its arguments. */
+struct Closure {
+    void (*run)(void *closure);
+    size_t size, align;
+    void (*copy)(void *to, const void *from);
+    void (*destroy)(void *closure);
 };
 
 /* Where a static __shared__ declaration lies, valid for one launch. */
@@ -72,9 +87,13 @@ struct SharedSite {
 struct Launch {
     dim3 grid, block;
     size_t shared;
+    cudaStream_t stream;
+    bool cooperative;
     Launch *outer;
     bool taken;
-    Launch(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = 0);
+    int error; /* the cudaError_t of a launch that was refused */
+    Launch(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = 0,
+           bool cooperative = false);
     Launch(const Launch &) = delete;
     ~Launch();
 };
@@ -84,8 +103,9 @@ void launch_push(Launch *launch);
 void launch_pop(Launch *launch);
 /* True if only the kernel's identity was asked for: it returns at once. */
 bool asked(Kernel *kernel);
-/* Run body(closure) for every thread of the launch on top of the stack. */
-void run(Kernel *kernel, void (*body)(void *), void *closure);
+/* Run the closure for every thread of the launch on top of the stack, or keep a
+ * copy of it if its stream is being captured. */
+void run(Kernel *kernel, const Closure *calls, void *closure);
 
 void promote(Fiber *self);
 void start(Fiber *fiber);
@@ -97,15 +117,32 @@ void spin(Fiber *self);
 unsigned active_lanes(Fiber *self);
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
                       size_t align);
+/* Wait for all threads of a cooperative launch. */
+void grid_barrier();
+/* __trap(): end the launch. */
+[[noreturn]] void trap();
 #pragma GCC visibility pop
 
-inline Launch::Launch(dim3 grid, dim3 block, size_t shared, cudaStream_t)
-    : grid(grid), block(block), shared(shared), outer(0), taken(false) {
+inline Launch::Launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                      bool cooperative)
+    : grid(grid), block(block), shared(shared), stream(stream),
+      cooperative(cooperative), outer(0), taken(false), error(0) {
     launch_push(this);
 }
 inline Launch::~Launch() { launch_pop(this); }
 
 /* ---- running threads ---------------------------------------------------- */
+
+/* Around what touches the engine's own state: nothing of it, and nothing that
+ * other threads may write, is kept in registers across these. */
+SIMT_INLINE void go_inside(Block *block) {
+    block->inside = true;
+    asm volatile("" ::: "memory");
+}
+SIMT_INLINE void go_outside(Block *block) {
+    asm volatile("" ::: "memory");
+    block->inside = false;
+}
 
 /* Run one thread on a fiber of its own, or all of them in a loop. */
 template <class Body> void run_threads(void *closure) {
@@ -114,16 +151,62 @@ template <class Body> void run_threads(void *closure) {
     Block *block = self->block;
     for (;;) {
         Body mine = body; // parameters are the thread's own: it may change them
+        go_outside(block);
         mine();
+        go_inside(block);
         // Promoted on the way, or long before: the others are not ours to run.
         if (block->promoted || ++block->running == block->threads) return;
         self->thread = block->order[block->running];
     }
 }
 
+struct Place {}; // <new> is spared
+
+} // namespace
+} // namespace simt
+
+inline void *operator new(size_t, simt::Place, void *at) noexcept { return at; }
+inline void operator delete(void *, simt::Place, void *) noexcept {}
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+template <class Body> struct ClosureOf {
+    static void copy(void *to, const void *from) {
+        new (Place(), to) Body(*(const Body *)from);
+    }
+    static void destroy(void *closure) { ((Body *)closure)->~Body(); }
+    static constexpr Closure calls = {run_threads<Body>, sizeof(Body),
+                                      alignof(Body), copy, destroy};
+};
+
 /* What a kernel's body is wrapped in: see rewrite.py. */
 template <class Body> SIMT_INLINE void launch(Kernel *kernel, Body body) {
-    run(kernel, run_threads<Body>, &body);
+    run(kernel, &ClosureOf<Body>::calls, &body);
+}
+
+/* cudaLaunchKernel() and its kin: a kernel with its arguments, or with pointers
+ * to them. The result is a cudaError_t: whether the launch was accepted. */
+template <class... P, class... A>
+int launch_kernel(Launch *launch, void (*kernel)(P...), A &&...arguments) {
+    if (kernel) kernel((P)arguments...);
+    return launch->error;
+}
+template <size_t... I> struct Indices {};
+template <class... P, size_t... I>
+int launch_pointers(Launch *launch, void (*kernel)(P...), void **arguments,
+                    Indices<I...>) {
+    if (kernel) kernel(*(P *)arguments[I]...);
+    return launch->error;
+}
+template <class... P>
+int launch_pointers(Launch *launch, void (*kernel)(P...), void **arguments) {
+    return launch_pointers(launch, kernel, arguments,
+                           Indices<__integer_pack(sizeof...(P))...>());
 }
 
 /* Let the next thread in the ring run; returns when our turn comes again. */
@@ -150,8 +233,9 @@ SIMT_INLINE void open_barrier(Block *block) {
 
 /* __syncthreads(). Returns the sum of the threads' votes. */
 SIMT_INLINE int barrier(int vote = 0) {
+    Block *block = here()->block;
+    go_inside(block);
     Fiber *self = promoted();
-    Block *block = self->block;
     const unsigned epoch = block->epoch;
     block->votes[epoch & 1] += vote;
     if (++block->arrived == block->live) {
@@ -163,7 +247,9 @@ SIMT_INLINE int barrier(int vote = 0) {
             in_vain(self);
         }
     }
-    return block->votes[epoch & 1];
+    const int votes = block->votes[epoch & 1];
+    go_outside(block);
+    return votes;
 }
 
 /* Wait for the lanes of `mask` that have not finished, offering `value` and
@@ -172,6 +258,8 @@ SIMT_INLINE int barrier(int vote = 0) {
  * can overwrite what a slower lane has yet to read. */
 SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
                           unsigned source) {
+    Block *block = here()->block;
+    go_inside(block);
     Fiber *self = promoted();
     Warp *warp = self->warp;
     const unsigned lane = self->thread.linear % WARP;
@@ -189,7 +277,9 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
             in_vain(self);
         }
     }
-    return warp->out[lane];
+    const uint64_t result = warp->out[lane];
+    go_outside(block);
+    return result;
 }
 
 /* ---- shared memory ------------------------------------------------------ */

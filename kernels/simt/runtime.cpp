@@ -3,10 +3,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <condition_variable>
 #include <initializer_list>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "runtime.h"
@@ -18,7 +20,11 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-enum { MAX_WORKERS = 1024, CHUNKS_PER_WORKER = 16 };
+enum {
+    MAX_WORKERS = 1024,
+    CHUNKS_PER_WORKER = 16,
+    COOPERATIVE_BLOCKS = 64 // a thread of the system each: more is slow
+};
 
 /* The workers of this process. Worker 0 is whichever thread launches; the
  * others are threads that sleep between launches. */
@@ -36,9 +42,9 @@ static Pool *pool; // never destroyed: its threads outlive the destructors
 static std::atomic<int> wanted_threads, order_of_turns;
 static unsigned launches;
 static thread_local Launch *pending;
-static thread_local bool launching;
 static thread_local Kernel **asking;
-static thread_local char last_fault[sizeof(Fault::text)];
+thread_local Worker *this_worker;
+std::atomic<const Capture *> capture;
 
 /* ---- what stood between <<< and >>> ------------------------------------- */
 
@@ -79,6 +85,7 @@ static void sleep_and_work(Pool *mine, Worker *worker) {
         Job *job = mine->job;
         guard.unlock();
         run_blocks(worker, job);
+        pending = 0; // an abandoned thread cannot take away what it pushed
         guard.lock();
         if (--mine->busy == 0) mine->done.notify_one();
     }
@@ -164,12 +171,28 @@ static cudaError_t check(const Kernel *kernel, const Launch *launch) {
     return cudaSuccess;
 }
 
-static void refuse(const Kernel *kernel, const Launch *launch, cudaError_t e) {
+static void refuse(const Kernel *kernel, Launch *launch, cudaError_t e) {
     const dim3 g = launch->grid, b = launch->block;
-    snprintf(last_fault, sizeof last_fault,
-             "%s<<<(%u,%u,%u), (%u,%u,%u), %zu>>>: %s", kernel->name, g.x, g.y,
-             g.z, b.x, b.y, b.z, launch->shared, cudaGetErrorString(e));
-    set_error(e);
+    simt_fault fault = {};
+    fault.kind = SIMT_FAULT_LAUNCH;
+    fault.error = launch->error = e;
+    snprintf(fault.kernel, sizeof fault.kernel, "%s", kernel->name);
+    snprintf(fault.text, sizeof fault.text,
+             "%.99s<<<(%u,%u,%u), (%u,%u,%u), %zu>>>: %s", kernel->name, g.x,
+             g.y, g.z, b.x, b.y, b.z, launch->shared, cudaGetErrorString(e));
+    report_fault(&fault);
+}
+
+static void refuse_call(const Kernel *kernel) {
+    simt_fault fault = {};
+    fault.kind = SIMT_FAULT_LAUNCH;
+    fault.error = cudaErrorNotSupported;
+    snprintf(fault.kernel, sizeof fault.kernel, "%s", kernel->name);
+    snprintf(fault.text, sizeof fault.text,
+             "%.99s: called like a function; the host launches it with "
+             "<<<...>>>",
+             kernel->name);
+    report_fault(&fault);
 }
 
 /* As many workers as there is work for: waking one takes some 10 us. */
@@ -181,50 +204,106 @@ static int workers_for(const Job *job) {
     return (int)(wanted < job->blocks ? wanted : job->blocks);
 }
 
-static void fill(Job *job, const Kernel *kernel, const Launch *launch) {
+static void fill(Job *job, Kernel *kernel, const Launch *launch) {
     job->grid = launch->grid;
     job->block = launch->block;
     job->dynamic_shared = launch->shared;
-    job->kernel = kernel->name;
+    job->kernel = kernel;
+    job->cooperative = launch->cooperative;
     job->order = order_of_turns;
     job->blocks = (uint64_t)job->grid.x * job->grid.y * job->grid.z;
     job->number = ++launches ? launches : ++launches; // 0 is no launch
     job->shared_used = (unsigned)(launch->shared + 127) / 128 * 128;
 }
 
-void run(Kernel *kernel, void (*body)(void *), void *closure) {
-    Launch *launch = pending;
-    if (!launch || launch->taken || launching) {
-        // A kernel called like a function, or launched by another kernel.
-        if (launch) launch->taken = true;
-        snprintf(last_fault, sizeof last_fault,
-                 "%s: not launched by the host with <<<...>>>", kernel->name);
-        set_error(cudaErrorNotSupported);
-        return;
-    }
-    launch->taken = true;
-    if (cudaError_t error = check(kernel, launch))
-        return refuse(kernel, launch, error);
+static void run_now(Kernel *kernel, const Closure *calls, void *closure,
+                    Launch *launch) {
     std::lock_guard<std::mutex> guard(the_pool()->launching);
     if (!pool->own && !(pool->own = create_worker()))
         return refuse(kernel, launch, cudaErrorMemoryAllocation);
     static Job job; // one at a time, and no constructor per launch
     fill(&job, kernel, launch);
-    job.body = body;
+    job.body = calls->run;
     job.closure = closure;
     job.next = 0;
     job.failed = false;
     const int workers = workers_for(&job);
     const uint64_t chunk = job.blocks / (workers * CHUNKS_PER_WORKER);
     job.chunk = chunk < 1 ? 1 : chunk > 256 ? 256 : chunk;
-    launching = true;
     simt_watch_begin();
     run_job(&job, workers);
     simt_watch_end();
-    launching = false;
-    if (!job.failed) return;
-    memcpy(last_fault, job.fault.text, sizeof last_fault);
-    set_error(job.fault.error);
+    pending = launch; // an abandoned thread cannot take away what it pushed
+    if (job.failed) report_fault(&job.fault);
+}
+
+/* Keep a copy of the launch for the graph that its stream is captured in. */
+static void record(const Capture *to, Kernel *kernel, const Closure *calls,
+                   const void *closure, Launch *launch) {
+    Recorded *recorded = new (std::nothrow) Recorded();
+    const size_t align = calls->align < 16 ? 16 : calls->align;
+    if (!recorded || posix_memalign(&recorded->closure, align, calls->size)) {
+        delete recorded;
+        return refuse(kernel, launch, cudaErrorMemoryAllocation);
+    }
+    calls->copy(recorded->closure, closure);
+    recorded->kernel = kernel;
+    recorded->calls = calls;
+    recorded->grid = launch->grid;
+    recorded->block = launch->block;
+    recorded->shared = launch->shared;
+    recorded->stream = launch->stream;
+    recorded->cooperative = launch->cooperative;
+    to->keep(recorded);
+}
+
+static void launch_checked(Kernel *kernel, const Closure *calls, void *closure,
+                           Launch *launch) {
+    launch->taken = true;
+    if (const cudaError_t error = sticky_error())
+        launch->error = set_error(error);
+    else if (const cudaError_t error = check(kernel, launch))
+        refuse(kernel, launch, error);
+    else
+        run_now(kernel, calls, closure, launch);
+}
+
+void run(Kernel *kernel, const Closure *calls, void *closure) {
+    if (Worker *worker = this_worker) {
+        note_fault(worker, here(), SIMT_FAULT_LAUNCH, cudaErrorNotSupported,
+                   "calls the kernel %s: kernels that launch kernels (dynamic "
+                   "parallelism) are not supported",
+                   kernel->name);
+        abandon(worker);
+    }
+    Launch *launch = pending;
+    if (!launch || launch->taken) return refuse_call(kernel);
+    const Capture *to = capture.load();
+    if (!to || !to->active(launch->stream))
+        return launch_checked(kernel, calls, closure, launch);
+    launch->taken = true;
+    if (const cudaError_t error = check(kernel, launch))
+        return refuse(kernel, launch, error);
+    record(to, kernel, calls, closure, launch);
+}
+
+cudaError_t replay(const Recorded *recorded) {
+    Launch launch(recorded->grid, recorded->block, recorded->shared,
+                  recorded->stream, recorded->cooperative);
+    launch_checked(recorded->kernel, recorded->calls, recorded->closure,
+                   &launch);
+    return (cudaError_t)launch.error;
+}
+
+void forget(Recorded *recorded) {
+    recorded->calls->destroy(recorded->closure);
+    free(recorded->closure);
+    delete recorded;
+}
+
+int cooperative_limit() {
+    const int threads = simt_threads();
+    return threads < COOPERATIVE_BLOCKS ? (int)COOPERATIVE_BLOCKS : threads;
 }
 
 } // namespace
@@ -250,5 +329,3 @@ extern "C" int simt_threads(void) {
 extern "C" void simt_set_order(int order) {
     order_of_turns = order < 0 ? (int)SIMT_FORWARD : order;
 }
-
-extern "C" const char *simt_last_fault(void) { return last_fault; }

@@ -20,26 +20,43 @@ enum {
     DYNAMIC_SHARED = 227 << 10 /* after cudaFuncSetAttribute(), as on sm_90 */
 };
 
-struct Fault {
-    cudaError_t error;
-    char text[200];
-};
-
 /* One launch, as all its workers see it. */
 struct Job {
     dim3 grid, block;
     size_t dynamic_shared;
     void (*body)(void *);
     void *closure;
-    const char *kernel;
+    Kernel *kernel;
     unsigned number; /* of the launch, never 0 */
     int order;       /* enum simt_order */
+    bool cooperative;
     uint64_t blocks, chunk;
     std::atomic<uint64_t> next;        /* the first block nobody has taken */
     std::atomic<unsigned> shared_used; /* bytes of shared memory given out */
     std::atomic<bool> failed;
-    Fault fault; /* the first one; whoever set `failed` writes it */
+    simt_fault fault; /* the first one; whoever set `failed` writes it */
 };
+
+/* A launch that was captured instead of run, with its own copy of what it needs
+ * (cuda_graph.cpp keeps them). */
+struct Recorded {
+    Kernel *kernel;
+    const Closure *calls;
+    void *closure;
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+    bool cooperative;
+};
+
+/* How a launch finds out whether its stream is being captured: `active` is
+ * asked before each launch, and a captured one goes to `keep`, which owns it
+ * from then on. NULL while nothing is captured. */
+struct Capture {
+    bool (*active)(cudaStream_t stream);
+    void (*keep)(Recorded *recorded);
+};
+extern std::atomic<const Capture *> capture;
 
 /* A CPU thread that runs blocks: its block, and the stacks of its threads. */
 struct Worker : Block {
@@ -61,15 +78,43 @@ struct Worker : Block {
     }
 };
 
+/* The worker of this thread while it runs blocks, else NULL. */
+extern thread_local Worker *this_worker;
+
 /* block.cpp */
 Worker *create_worker();                   /* NULL: out of memory */
 void run_blocks(Worker *worker, Job *job); /* until none is left */
-void note_fault(Job *job, cudaError_t error, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void yield(Fiber *self); /* let the other threads of the block run */
+/* Leave the block for good; its threads never go on. */
+[[noreturn]] void abandon(Worker *worker);
+
+/* watchdog.cpp */
+bool stopped(Worker *worker); /* the launch has a fault or is to end */
+void leave_if_stopped(Worker *worker);
+
+/* faults.cpp */
+/* Make this the launch's fault if it is the first one, for all of its threads
+ * (`self` NULL) or for one. Returns the entry to complete, NULL if it is not
+ * the first. */
+simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
+                       cudaError_t error, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+void report_fault(const simt_fault *fault); /* to this thread's callers */
+/* The error of a faulty launch that no call has reported yet, or cudaSuccess.
+ * It is reported once, unless errors are sticky: for all that synchronises, and
+ * for cudaGetLastError(). Sticky errors are those of kernels that ran. */
+cudaError_t pending_error();
+cudaError_t sticky_error(); /* what every call must return, or cudaSuccess */
 
 /* runtime.cpp: the Kernel behind a pointer to a __global__ function, NULL if it
  * is none. */
 Kernel *kernel_of(const void *function);
+/* How many blocks a cooperative launch may have. */
+int cooperative_limit();
+/* Launch again what was captured, with all its checks. Returns what a launch
+ * that is refused gives. */
+cudaError_t replay(const Recorded *recorded);
+void forget(Recorded *recorded); /* free it */
 
 /* fiber_ucontext.cpp: storage for the contexts of a worker's fibers. */
 void create_contexts(Worker *worker);

@@ -2,10 +2,12 @@
  *
  * CUDA C runs on the CPU on top of one shared library. What CUDA itself has
  * no name for is here: how many worker threads, in which order the threads of
- * a block take their turns, and how Ctrl-C ends a long launch. All functions
- * may be called from any thread. */
+ * a block take their turns, what a kernel did wrong, and how a time limit or
+ * Ctrl-C ends a launch. All functions may be called from any thread. */
 #ifndef SIMT_RUNTIME_H
 #define SIMT_RUNTIME_H
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -37,7 +39,7 @@ void simt_set_order(int order);
  * and then runs the handler that was installed before, so Python still raises
  * its KeyboardInterrupt. Calls nest. A launch that is running or starts while
  * the flag is set ends early with cudaErrorLaunchTimeout ("the launch timed
- * out and was terminated"); blocks that have begun are finished first. Every
+ * out and was terminated"), also in the middle of an endless loop. Every
  * launch watches by itself if nobody else does. */
 void simt_watch_begin(void);
 
@@ -49,9 +51,61 @@ int simt_interrupted(void);
  * outermost simt_watch_begin(). */
 int simt_watch_end(void);
 
-/* Why this thread's last failed launch failed, in one line with the block's
- * index in it where there is one; "" if none has. */
+/* ---- what went wrong ---------------------------------------------------- */
+
+/* A thread that does what it must not ends its launch, as on a GPU, and never
+ * the process: signals on a kernel's stack are caught while a launch runs; all
+ * others find the handlers that were there before. What its block and the
+ * blocks that run beside it have written by then stays written. */
+enum simt_fault_kind {
+    SIMT_FAULT_NONE = 0,
+    SIMT_FAULT_LAUNCH = 1,     /* refused before it began: 1, 9, 701, ... */
+    SIMT_FAULT_ADDRESS = 2,    /* no memory there: 700; misaligned: 716 */
+    SIMT_FAULT_STACK = 3,      /* a thread's stack is full: 719 */
+    SIMT_FAULT_ARITHMETIC = 4, /* integer division by zero: 719 */
+    SIMT_FAULT_ILLEGAL = 5,    /* an instruction that is none: 715 */
+    SIMT_FAULT_ASSERT = 6,     /* assert(): 710 */
+    SIMT_FAULT_TRAP = 7,       /* __trap(), a barrier misused: 719 */
+    SIMT_FAULT_EXCEPTION = 8,  /* uncaught, bad_alloc too, or abort(): 719 */
+    SIMT_FAULT_TIMEOUT = 9,    /* simt_set_timeout(): 702 */
+    SIMT_FAULT_INTERRUPT = 10, /* Ctrl-C: 702 */
+    SIMT_FAULT_DEADLOCK = 11   /* all wait for what will not come: 702 */
+};
+
+/* How a launch failed; the first fault of it if there were several. */
+struct simt_fault {
+    int kind;           /* enum simt_fault_kind */
+    int error;          /* the cudaError_t that the launch gave */
+    uintptr_t address;  /* ADDRESS, STACK: what was accessed; else 0 */
+    int write;          /* 1: it was a store, 0: a load, -1: unknown */
+    unsigned block[3];  /* blockIdx and threadIdx of the thread, x y z; */
+    unsigned thread[3]; /* all ~0u where it is not one thread's fault */
+    char kernel[100];   /* the kernel's name */
+    char text[256];     /* all of this in one line */
+};
+
+/* This thread's last failed launch; kind SIMT_FAULT_NONE if there is none. The
+ * result is good until this thread's next launch. */
+const struct simt_fault *simt_last_launch_fault(void);
+
+/* Forget this thread's last failed launch, and the error that the next call
+ * that synchronises would report; a sticky one too. */
+void simt_clear_fault(void);
+
+/* The text of simt_last_launch_fault(), "" if there is none. */
 const char *simt_last_fault(void);
+
+/* End launches that run longer than this many milliseconds; 0: no limit, which
+ * is the default. For all launches of the process from the next one on. */
+void simt_set_timeout(int ms);
+
+/* 1: after a fault, all launches and calls return its error to the end of the
+ * process, as on a GPU. 0, the default: it is reported once, and then all is
+ * well again. */
+void simt_set_sticky(int sticky);
+
+/* 1 if the caller is a CUDA thread, that is if it runs inside a kernel. */
+int simt_on_device(void);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

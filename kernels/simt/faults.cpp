@@ -1,0 +1,99 @@
+/* faults.cpp -- how a launch fails: the first fault of it is kept, and told to
+ * the thread that launched. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+static thread_local simt_fault last;
+static thread_local cudaError_t unreported;
+static std::atomic<bool> sticky;
+static std::atomic<int> stuck; // the sticky error
+
+static void set_index(unsigned *out, uint3 index) {
+    out[0] = index.x, out[1] = index.y, out[2] = index.z;
+}
+
+simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
+                       cudaError_t error, const char *format, ...) {
+    Job *job = worker->job;
+    if (job->failed.exchange(true)) return 0;
+    simt_fault *fault = &job->fault;
+    *fault = {};
+    fault->kind = kind;
+    fault->error = error;
+    fault->write = -1;
+    memset(fault->block, 0xff, sizeof fault->block);
+    memset(fault->thread, 0xff, sizeof fault->thread);
+    snprintf(fault->kernel, sizeof fault->kernel, "%s", job->kernel->name);
+    const size_t size = sizeof fault->text;
+    size_t at = (size_t)snprintf(fault->text, size, "%s: ", fault->kernel);
+    if (self) {
+        set_index(fault->block, worker->index);
+        set_index(fault->thread, self->thread.index);
+        const unsigned *b = fault->block, *t = fault->thread;
+        at += (size_t)snprintf(fault->text + at, size - at,
+                               "block (%u,%u,%u), thread (%u,%u,%u): ", b[0],
+                               b[1], b[2], t[0], t[1], t[2]);
+    }
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fault->text + at, size - at, format, args);
+    va_end(args);
+    return fault;
+}
+
+void report_fault(const simt_fault *fault) {
+    last = *fault;
+    const cudaError_t error = (cudaError_t)fault->error;
+    set_error(error);
+    if (fault->kind == SIMT_FAULT_LAUNCH) return; // nothing ran
+    unreported = error;
+    if (sticky.load()) stuck = error;
+}
+
+cudaError_t sticky_error() { return (cudaError_t)stuck.load(); }
+
+cudaError_t pending_error() {
+    if (const cudaError_t error = sticky_error()) return error;
+    const cudaError_t error = unreported;
+    unreported = cudaSuccess;
+    return error;
+}
+
+void trap() {
+    Worker *worker = this_worker;
+    if (!worker) __builtin_trap(); // host code: as ever
+    note_fault(worker, here(), SIMT_FAULT_TRAP, cudaErrorLaunchFailure,
+               "__trap()");
+    abandon(worker);
+}
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+extern "C" const struct simt_fault *simt_last_launch_fault(void) {
+    return &last;
+}
+
+extern "C" void simt_clear_fault(void) {
+    last = {};
+    unreported = cudaSuccess;
+    stuck = 0;
+}
+
+extern "C" const char *simt_last_fault(void) { return last.text; }
+
+extern "C" void simt_set_sticky(int on) { sticky = on != 0; }
+
+extern "C" int simt_on_device(void) { return this_worker != 0; }
