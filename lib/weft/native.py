@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +64,9 @@ def _parse_header() -> FFI:
 
 ffi = _parse_header()
 NULL = ffi.NULL
+# Compared with, as asking a torch.device for its type takes five times as long.
+_HOST = torch.device("cpu")
+_NOTHING = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
 _kept: list[Library] = []  # never closed: somebody may still hold a pointer into one
 MAX_THREADS = 1024  # as weft_set_threads() has it
@@ -84,6 +86,7 @@ class Library:
         self.ffi = ffi
         self.C = ffi.dlopen(str(self.path))
         self.rungs = self._read_rungs()
+        self._chosen: dict[str | None, Rung] = {}  # what rung() has answered
         if _threads:
             self.call("weft_set_threads", _threads)
         _kept.append(self)
@@ -110,6 +113,14 @@ class Library:
         On the CPU that is the reference rung, in plain C. On a GPU it is the last
         one of the table, which lists an op's rungs from slow to fast.
         """
+        found = self._chosen.get(name)
+        if found is None:
+            found = self._choose(name)
+            if name or self.target == "cpu":  # the fastest depends on which GPU it is
+                self._chosen[name] = found
+        return found
+
+    def _choose(self, name: str | None) -> Rung:
         here = [r for r in self.rungs if self.target in r.targets]
         if name is None:
             first = [r for r in here if r.name == "reference"]
@@ -194,6 +205,17 @@ def set_threads(threads: int) -> int:
     return before
 
 
+def lost() -> str:
+    """Why the CUDA context of this process is gone; "" while it is not."""
+    return _lost
+
+
+def lose(message: str) -> None:
+    """The CUDA context is gone: from now on the GPU is refused, with `message`."""
+    global _lost
+    _lost = _lost or message
+
+
 def whole(name: str, value: Any) -> int:
     """`value` as a C int; ArgumentError if it is none, or does not fit."""
     with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -209,19 +231,18 @@ def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:
 
 def stream_of(device: torch.device) -> Any:
     """torch's current stream on `device`, as weft.h wants it."""
-    if device.type != "cuda":
+    if device == _HOST or device.type != "cuda":
         return NULL
     return ffi.cast("weft_stream", torch.cuda.current_stream(device).cuda_stream)
 
 
-@contextlib.contextmanager
-def on_device(device: torch.device) -> Iterator[None]:
+def on_device(device: torch.device) -> contextlib.AbstractContextManager:
     """Make a CUDA device current for the calls inside; the CPU needs nothing."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            yield
-    else:
-        yield
+    if device == _HOST or device.type != "cuda":
+        return _NOTHING
+    if device.index == torch.cuda.current_device():
+        return _NOTHING
+    return torch.cuda.device(device)
 
 
 def _rung(row: Any, index: int) -> Rung:

@@ -138,10 +138,10 @@ def cross_entropy(logits: Array, target: Array, *, rung: str | None = None) -> A
 
 def _apply(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
     """function.apply(), without what autograd costs where no gradient is asked."""
-    if torch.is_grad_enabled() and any(
-        isinstance(a, torch.Tensor) and a.requires_grad for a in args
-    ):
-        return function.apply(*args)
+    if torch.is_grad_enabled():
+        for a in args:
+            if isinstance(a, torch.Tensor) and a.requires_grad:
+                return function.apply(*args)
     return function.forward(_Forgetful(), *args)
 
 
@@ -343,15 +343,18 @@ def _launch(
     *options: Any,
 ) -> None:
     """Call a launcher of weft.h on the tensors' device and torch's stream."""
-    device = next(t.device for t in tensors if t is not None)
-    pointers = [
-        native.NULL if t is None else pointer(t, _CTYPES[t.dtype]) for t in tensors
-    ]
+    first = next(t for t in tensors if t is not None)
+    args = [native.NULL if t is None else pointer(t, _CTYPES[t.dtype]) for t in tensors]
+    args += [*sizes, *options]
+    if first.is_cpu:  # where a call may be over before one has asked for more
+        lib = native.library(op, "cpu")
+        lib.call(function, lib.rung(rung).index, *args, native.NULL)
+        return
+    device = first.device
     stream = native.stream_of(device)
     with native.on_device(device):
         lib = native.library(op, device.type)
-        index = lib.rung(rung).index
-        lib.call(function, index, *pointers, *sizes, *options, stream)
+        lib.call(function, lib.rung(rung).index, *args, stream)
 
 
 def _matmul(a, b, rung, trans_a=0, trans_b=0) -> torch.Tensor:
@@ -390,17 +393,20 @@ def _inputs(op: str, **arrays: Array | None) -> list[torch.Tensor | None]:
 
     Only a bias may be None.
     """
-    tensors = {
-        name: None
-        if array is None and name == "bias"
-        else _tensor(op, name, array, torch.float32)
-        for name, array in arrays.items()
-    }
+    tensors = [
+        None if a is None and name == "bias" else _tensor(op, name, a, torch.float32)
+        for name, a in arrays.items()
+    ]
+    if len(tensors) > 1:
+        _want_one_device(op, dict(zip(arrays, tensors)))
+    return tensors
+
+
+def _want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
     devices = {name: t.device for name, t in tensors.items() if t is not None}
     if len(set(devices.values())) > 1:
         where = ", ".join(f"{name} is on {device}" for name, device in devices.items())
         raise ArgumentError(f"{op}: the arrays are on different devices: {where}")
-    return list(tensors.values())
 
 
 def _tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
@@ -408,7 +414,7 @@ def _tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tenso
     tensor = _as_tensor(op, name, array, dtype)
     if tensor.dtype != dtype:
         raise ArgumentError(f"{op}: {name} is {tensor.dtype}, want {dtype}")
-    if tensor.device.type not in ("cpu", "cuda"):
+    if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
             f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
         )
