@@ -1,5 +1,7 @@
 """Answers in C: checked in a child, so that a wrong one leaves Python alive."""
 
+import gc
+
 import pytest
 
 from weft import exercises
@@ -23,6 +25,14 @@ def check_null(function):
 def test_right_answer_is_solved_and_its_output_is_seen(tmp_path, capsys):
     one(tmp_path, "return p == 0;", check_null)
     assert capsys.readouterr().out == "it is one\none: solved\n"
+
+
+def test_its_library_stays_open(tmp_path):
+    def check(function):
+        gc.collect()
+        check_null(function)
+
+    one(tmp_path, "return p == 0;", check)
 
 
 def test_stub_is_not_solved_yet(tmp_path, capsys):

@@ -1,9 +1,11 @@
 """Every lesson runs from top to bottom, is in shape, and its exercises can be solved.
 
 What is asked of a notebook stands in the tests' names. An exercise is a cell with
-the tag "exercise": a function that raises NotImplementedError. The cell after it
-checks it with `exercise(function, check)`. Its answer, and mistakes that must be
-refused, stand in notebooks/solutions/ under the notebook's name.
+the tag "exercise": a function that raises NotImplementedError, or one of C or CUDA
+C under a cell magic. The cell after it checks it with `exercise(function, check)`.
+Its answer, and mistakes that must be refused, stand in notebooks/solutions/ under
+the notebook's name: answers in Python in .py, in C in .c, in CUDA C in .cu; a
+mistake in C is what to replace in the answer, and by what.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
+import utils
 from weft.build import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -37,6 +40,7 @@ except ImportError:  # on Colab or Kaggle: fetch the lab and make it ready
     import sys; sys.path[:0] = ["../lib", ".."]"""
 GITHUB = re.search(r"https://github.com/([\w.-]+/[\w.-]+)", FIRST)[1]
 COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
+C_FUNCTION = re.compile(r"^[a-z_][^;/]*?\b(\w+)\([^;]*?\)\s*\{", re.M)
 LONGEST = 25  # lines of a code cell
 SECONDS = 300  # a cell may take, on a busy machine that builds what it needs
 
@@ -59,10 +63,19 @@ def test_answers_pass_and_mistakes_are_refused(path):
     right, wrong = [], []
     for stub, check in list(exercises(notebook)):
         name = name_of(stub)
-        stub.source = answer(path, name, f"[{name!r}]")
+        magic = magic_of(stub)
+        if magic:
+            empty = stub.source
+            stub.source = solved_in_c(empty, solutions[name])
+        else:
+            stub.source = answer(path, name, f"[{name!r}]")
         right.append(check)
-        for i in range(len(solutions["MISTAKES"][name])):
-            wrong.append(attempt(path, name, f"['MISTAKES'][{name!r}][{i}]", check))
+        for i, mistake in enumerate(solutions["MISTAKES"][name]):
+            if magic:
+                changed = with_mistake(solutions[name], *mistake)
+                wrong.append(attempt_in_c(solved_in_c(empty, changed), check))
+            else:
+                wrong.append(attempt(path, name, f"['MISTAKES'][{name!r}][{i}]", check))
     notebook.cells += wrong
     run(notebook)
     for cell in right:
@@ -70,6 +83,19 @@ def test_answers_pass_and_mistakes_are_refused(path):
     for cell in wrong:
         raised = [o.ename for o in cell.outputs if o.output_type == "error"]
         assert raised and raised != ["NotImplementedError"], cell.source
+
+
+@notebooks
+def test_folded_answers_are_the_tested_ones(path):
+    notebook = read(path)
+    stubs = [stub for stub, _ in exercises(notebook)]
+    solutions = read_solutions(path, [name_of(stub) for stub in stubs])
+    for stub in stubs:
+        name = name_of(stub)
+        text = solutions[name] if magic_of(stub) else python_source(path, name)
+        after = notebook.cells[notebook.cells.index(stub) :]
+        folded = next(c.source for c in after if "<summary>Answer" in c.source)
+        assert text.strip() in folded, name
 
 
 @notebooks
@@ -176,8 +202,16 @@ def exercises(notebook) -> Iterator[tuple]:
             yield stub, check
 
 
+def magic_of(stub) -> str:
+    """The line that makes a cell one of C or CUDA C; "" for Python."""
+    first = stub.source.partition("\n")[0]
+    return first if first.startswith("%%") else ""
+
+
 def name_of(stub) -> str:
     """The function that an exercise asks for."""
+    if magic_of(stub):
+        return C_FUNCTION.search(stub.source)[1]
     (function,) = (n for n in parse(stub).body if isinstance(n, ast.FunctionDef))
     return function.name
 
@@ -218,9 +252,41 @@ def read_solutions(path: Path, wanted: list[str]) -> dict:
         pytest.skip("no exercises")
     found = runpy.run_path(str(solutions_of(path)))
     for name in wanted:
-        assert callable(found[name]), name
+        for suffix in ".c", ".cu":
+            file = solutions_of(path).with_suffix(suffix)
+            if name not in found and file.exists():
+                found[name] = c_source(file, name)
+        assert callable(found[name]) or isinstance(found[name], str), name
         assert found["MISTAKES"][name], f"no mistake for {name}"
     return found
+
+
+def c_source(file: Path, name: str) -> str:
+    """A function of C, with the functions and constants that only it needs."""
+    return utils.source(str(file.relative_to(ROOT)), name)
+
+
+def python_source(path: Path, name: str) -> str:
+    return utils.source(str(solutions_of(path).relative_to(ROOT)), name)
+
+
+def with_mistake(right: str, old: str, new: str) -> str:
+    assert right.count(old) == 1, f"{old!r} in\n{right}"
+    return right.replace(old, new)
+
+
+def solved_in_c(stub: str, function: str) -> str:
+    """The cell with its function in place of the stub's; what is above stays."""
+    return stub[: C_FUNCTION.search(stub).start()] + function
+
+
+def attempt_in_c(solved: str, check) -> nbformat.NotebookNode:
+    """A cell that does what the cell `solved` would, then checks it, and may fail."""
+    magic, _, body = solved.partition("\n")
+    kind, _, line = magic[2:].partition(" ")
+    source = f"get_ipython().run_cell_magic({kind!r}, {line!r}, {body!r})"
+    tags = {"tags": ["raises-exception"]}
+    return nbformat.v4.new_code_cell(f"{source}\n{check.source}", metadata=tags)
 
 
 def answer(path: Path, name: str, place: str) -> str:
@@ -267,8 +333,6 @@ def names(cell) -> tuple[set[str], set[str]]:
 
 def starred() -> set[str]:
     """What `from utils import *` brings."""
-    import utils
-
     return set(utils.__all__)
 
 

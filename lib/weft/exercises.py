@@ -67,7 +67,8 @@ class FromC:
         with tempfile.TemporaryDirectory(prefix="weft_") as folder:
             library = f"{folder}/lib{self.__name__}.so"
             _compile(self.path, library)
-            return getattr(ffi.dlopen(library), self.__name__)
+            self._library = ffi.dlopen(library)  # a function alone lets it close
+        return getattr(self._library, self.__name__)
 
 
 def from_c(path: str | Path, declaration: str) -> FromC:
