@@ -284,13 +284,12 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
 
 /* ---- shared memory ------------------------------------------------------ */
 
-/* The arrays of one __shared__ declaration, as members of T. */
+/* The arrays of one __shared__ declaration, as members of T. As under nvcc no
+ * constructor runs. */
 template <class T> SIMT_INLINE T &shared(SharedSite *site) {
     static_assert(sizeof(T) <= 48 << 10,
                   "more than 48 KB of static __shared__ memory: use extern "
                   "__shared__ and cudaFuncSetAttribute()");
-    static_assert(__has_trivial_constructor(T),
-                  "__shared__ variables cannot be initialised");
     Block *block = here()->block;
     unsigned offset;
     if (__atomic_load_n(&site->launch, __ATOMIC_ACQUIRE) == block->launch)

@@ -21,6 +21,17 @@
 
 #include "cuda_runtime.h"
 
+/* The toolkit's own include guards: headers ask by them what is there. */
+#define __CUDA_RUNTIME_H__
+#define __CUDA_RUNTIME_API_H__
+#define __DRIVER_TYPES_H__
+#define __VECTOR_TYPES_H__
+#define __VECTOR_FUNCTIONS_H__
+#define __HOST_DEFINES_H__
+#ifndef CUDART_VERSION
+#define CUDART_VERSION 13000
+#endif
+
 /* The preprocessor runs before the rewriter, which looks for these. They are
  * macros again when the rewritten text is compiled. */
 #ifdef SIMT_PREPROCESS

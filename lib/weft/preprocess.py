@@ -102,7 +102,7 @@ def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:
         if mark and mark[2] == f"{simt}/program.h" and mark[3].startswith(" 1"):
             inside = True
         elif inside and mark and mark[2] == "<command-line>":
-            return i
+            return i + 1
     raise ValueError(f"{simt}/program.h is not in the preprocessed text")
 
 
@@ -144,7 +144,8 @@ class _Sorter:
             return
         else:
             self.end_aside()
-            self.own.append(f'# {number} "{file}"')
+            # Flags say which file was entered or left: gcc counts them.
+            self.own.append(text)
         self._file, self._next = file, number
 
     def end_aside(self) -> None:
