@@ -363,7 +363,7 @@ out.healed = [pre.hidden, times(), drawn.at(-1)];
 message({...latest, kind: "frame", view: "another"}, view(9)); pass(50);
 out.others = drawn.at(-1);
 
-const canvas = tag("canvas"), pointed = el.children[0].children.at(-2);
+const canvas = tag("canvas"), pointed = el.children[0].children.at(-1);
 canvas.on.pointermove({clientX: 10 + 5.5 * 8, clientY: 20 + 2.5 * 8});
 out.pointed = pointed.textContent;
 const key = (key, shiftKey = false) => canvas.on.keydown(

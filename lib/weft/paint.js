@@ -9,11 +9,11 @@ const PERIOD = 1000 / 30; // ms from one request to the next, at least
 const TELL = 500; // ms between two changes of the numbers below the picture
 
 const STYLE = `
-.weft-paint { font: 13px system-ui, sans-serif; max-width: 100%; }
+.weft-paint { font: 13px system-ui, sans-serif; max-width: 100%; margin: 4px; }
 .weft-paint .picture { position: relative; line-height: 0;
   background: repeating-conic-gradient(#8886 0 25%, #8882 0 50%) 0 0 / 16px 16px; }
 .weft-paint canvas { image-rendering: pixelated; width: 100%; cursor: crosshair; }
-.weft-paint canvas:focus-visible { outline: 2px solid #0072B2; outline-offset: 2px; }
+.weft-paint canvas:focus-visible { outline: 2px solid #0072B2; outline-offset: 1px; }
 .weft-paint .block { position: absolute; box-sizing: border-box; pointer-events: none;
   border: 1px solid #fff; outline: 1px solid #000; }
 .weft-paint .controls { display: flex; gap: 10px; align-items: center;
@@ -24,7 +24,7 @@ const STYLE = `
 .weft-paint output, .weft-paint .numbers { font-variant-numeric: tabular-nums; }
 .weft-paint output { min-width: 6em; }
 .weft-paint .numbers { min-height: 1.5em; line-height: 1.5; }
-.weft-paint pre { margin: 6px 0 0; padding: 6px 10px; border-left: 4px solid #D55E00;
+.weft-paint pre { margin: 6px 0; padding: 6px 10px; border-left: 4px solid #D55E00;
   background: #D55E0022; white-space: pre-wrap; color: inherit;
   font: 12px ui-monospace, monospace; max-height: 20em; overflow: auto; }
 .weft-paint [hidden] { display: none; }`;
@@ -91,7 +91,7 @@ function makePicture(parent, model) {
         ArrowDown: [0, 1] }[event.key];
       if (!step) return;
       event.preventDefault();
-      event.stopPropagation(); // the notebook would go to another cell
+      event.stopPropagation(); // other notebooks go to another cell by these keys
       const [col, row] = at ?? [width >> 1, height >> 1];
       const far = event.shiftKey; // from block to block
       go(col + step[0] * (far ? across : 1), row + step[1] * (far ? down : 1));
@@ -131,16 +131,18 @@ function sizeOf(model) {
 function render({ model, el }) {
   const root = make(el, "div", "weft-paint");
   make(root, "style", "", STYLE);
+  // JupyterLab's own shortcuts would take the arrow keys from slider and picture.
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
   const picture = makePicture(root, model);
   const show = makeControls(root, model.get("seconds"), {
     play() { playing = !playing; last = performance.now(); update(); },
     slide(value) { t = value; update(); },
   });
-  const numbers = make(root, "div", "numbers");
-  const pointed = make(root, "div", "numbers");
   const problem = make(root, "pre");
   problem.setAttribute("role", "alert");
   problem.hidden = true;
+  const numbers = make(root, "div", "numbers");
+  const pointed = make(root, "div", "numbers");
 
   const view = Math.random().toString(36).slice(2); // several may show one model
   const seconds = model.get("seconds");
