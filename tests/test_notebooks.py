@@ -27,6 +27,7 @@ from nbclient import NotebookClient
 
 import utils
 from weft.build import ROOT
+from weft.jit import signature
 
 NOTEBOOKS = ROOT / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -315,6 +316,8 @@ def plain(cell) -> str:
 
 def names(cell) -> tuple[set[str], set[str]]:
     """The global names that a cell assigns, and those that it uses."""
+    if cell.source.startswith("%%cuda"):
+        return {kernel.name for kernel in signature.parse(cell.source)}, set()
     assigned: set[str] = set()
     used: set[str] = set()
     todo = [symtable.symtable(plain(cell), "cell", "exec")]
