@@ -12,9 +12,9 @@
                    error("this kernel is defined in an included file: only " \
                          "kernels of the .cu file itself are rewritten for " \
                          "the CPU")))
-#define SIMT_BODY                                    \
-    static simt::Kernel simt_kernel = {__func__, 0}; \
-    if (simt::asked(&simt_kernel)) return;           \
+#define SIMT_BODY                                          \
+    static simt::Kernel simt_kernel = {__func__, 0, 0, 0}; \
+    if (simt::asked(&simt_kernel)) return;                 \
     simt::launch(&simt_kernel, [=]() mutable __attribute__((always_inline)) {
 #define SIMT_END \
     });
@@ -32,6 +32,8 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
+#define __cluster_dims__(...) \
+    _Pragma("GCC error \"clusters are not simulated on the CPU\"")
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define SIMT_NOINLINE __attribute__((noinline)) /* rewritten __noinline__ */
@@ -96,6 +98,10 @@ SIMT_INLINE int __syncthreads_and(int predicate) {
 SIMT_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 SIMT_INLINE void __threadfence_block() { __threadfence(); }
 SIMT_INLINE void __threadfence_system() { __threadfence(); }
+
+/* End the launch with an error; the second wakes a debugger on a GPU. */
+SIMT_INLINE void __trap() { simt::trap(); }
+SIMT_INLINE void __brkpt() { simt::trap(); }
 
 /* Let other threads run; the time asked for is not kept. */
 SIMT_INLINE void __nanosleep(unsigned) { simt::spin(simt::here()); }

@@ -131,4 +131,37 @@ SIMT_INLINE unsigned atomicDec(unsigned *address, unsigned limit) {
     });
 }
 
+SIMT_INLINE unsigned short atomicCAS(unsigned short *address,
+                                     unsigned short compare,
+                                     unsigned short value) {
+    unsigned short old = compare;
+    const bool done = __atomic_compare_exchange_n(
+        address, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return simt::added(old, !done);
+}
+
+/* For the threads of the block, and for those of the whole machine. */
+#define SIMT_SCOPED(name, scope)                         \
+    template <class T, class... V>                       \
+    SIMT_INLINE auto name##scope(T *address, V... value) \
+        -> decltype(name(address, value...)) {           \
+        return name(address, value...);                  \
+    }
+#define SIMT_SCOPES(name)     \
+    SIMT_SCOPED(name, _block) \
+    SIMT_SCOPED(name, _system)
+SIMT_SCOPES(atomicAdd)
+SIMT_SCOPES(atomicSub)
+SIMT_SCOPES(atomicExch)
+SIMT_SCOPES(atomicMin)
+SIMT_SCOPES(atomicMax)
+SIMT_SCOPES(atomicInc)
+SIMT_SCOPES(atomicDec)
+SIMT_SCOPES(atomicCAS)
+SIMT_SCOPES(atomicAnd)
+SIMT_SCOPES(atomicOr)
+SIMT_SCOPES(atomicXor)
+#undef SIMT_SCOPED
+#undef SIMT_SCOPES
+
 #endif

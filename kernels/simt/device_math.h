@@ -1,10 +1,11 @@
-/* device_math.h -- the functions that nvcc offers without any #include.
+/* device_math.h -- the mathematics that nvcc offers without any #include.
  *
- * The C library's own are declared here word for word, so that <math.h> may be
- * included as well. Those in simt::math are templates, so that <math.h>'s and
- * <stdlib.h>'s C++ overloads, where present, are preferred to them. Names that
- * begin with __ and lie in the C library's private corner (__expf) are C
- * functions with noexcept: some versions declare them, none define them. */
+ * The C library's functions are declared here word for word, so that <math.h>
+ * may be included as well. Those in simt::math are templates, so that the C++
+ * overloads of <math.h> and <stdlib.h>, where present, are preferred to them.
+ * CUDA's own that are called often are inlined; device_math.cpp, in the
+ * runtime, has the others. Names that some version of <math.h> has or may get
+ * are C functions with noexcept: some declare them, none define them. */
 #ifndef SIMT_DEVICE_MATH_H
 #define SIMT_DEVICE_MATH_H
 #include "engine.h"
@@ -17,27 +18,113 @@
 #define SIMT_C2(name)                     \
     double name(double, double) noexcept; \
     float name##f(float, float) noexcept;
+#define SIMT_CI(Integer, name)     \
+    Integer name(double) noexcept; \
+    Integer name##f(float) noexcept;
 
 // clang-format off: these are lists
 extern "C" {
 SIMT_C1(acos) SIMT_C1(acosh) SIMT_C1(asin) SIMT_C1(asinh) SIMT_C1(atan)
 SIMT_C1(atanh) SIMT_C1(cbrt) SIMT_C1(ceil) SIMT_C1(cos) SIMT_C1(cosh)
-SIMT_C1(erf) SIMT_C1(erfc) SIMT_C1(exp) SIMT_C1(exp2) SIMT_C1(expm1)
-SIMT_C1(fabs) SIMT_C1(floor) SIMT_C1(lgamma) SIMT_C1(log) SIMT_C1(log10)
-SIMT_C1(log1p) SIMT_C1(log2) SIMT_C1(nearbyint) SIMT_C1(rint) SIMT_C1(round)
-SIMT_C1(sin) SIMT_C1(sinh) SIMT_C1(sqrt) SIMT_C1(tan) SIMT_C1(tanh)
-SIMT_C1(tgamma) SIMT_C1(trunc)
+SIMT_C1(erf) SIMT_C1(erfc) SIMT_C1(exp) SIMT_C1(exp2) SIMT_C1(exp10)
+SIMT_C1(expm1) SIMT_C1(fabs) SIMT_C1(floor) SIMT_C1(j0) SIMT_C1(j1)
+SIMT_C1(lgamma) SIMT_C1(log) SIMT_C1(log10) SIMT_C1(log1p) SIMT_C1(log2)
+SIMT_C1(logb) SIMT_C1(nearbyint) SIMT_C1(rint) SIMT_C1(round) SIMT_C1(sin)
+SIMT_C1(sinh) SIMT_C1(sqrt) SIMT_C1(tan) SIMT_C1(tanh) SIMT_C1(tgamma)
+SIMT_C1(trunc) SIMT_C1(y0) SIMT_C1(y1)
 SIMT_C2(atan2) SIMT_C2(copysign) SIMT_C2(fdim) SIMT_C2(fmax) SIMT_C2(fmin)
-SIMT_C2(fmod) SIMT_C2(hypot) SIMT_C2(pow) SIMT_C2(remainder)
+SIMT_C2(fmod) SIMT_C2(hypot) SIMT_C2(nextafter) SIMT_C2(pow)
+SIMT_C2(remainder)
+SIMT_CI(int, ilogb) SIMT_CI(long, lrint) SIMT_CI(long, lround)
+SIMT_CI(long long, llrint) SIMT_CI(long long, llround)
 double fma(double, double, double) noexcept;
 float fmaf(float, float, float) noexcept;
+double frexp(double, int *) noexcept;
+float frexpf(float, int *) noexcept;
+double jn(int, double) noexcept;
+float jnf(int, float) noexcept;
 double ldexp(double, int) noexcept;
 float ldexpf(float, int) noexcept;
+double modf(double, double *) noexcept;
+float modff(float, float *) noexcept;
+double nan(const char *) noexcept;
+float nanf(const char *) noexcept;
+double remquo(double, double, int *) noexcept;
+float remquof(float, float, int *) noexcept;
+double scalbln(double, long) noexcept;
+float scalblnf(float, long) noexcept;
+double scalbn(double, int) noexcept;
+float scalbnf(float, int) noexcept;
+void sincos(double, double *, double *) noexcept;
+void sincosf(float, float *, float *) noexcept;
+double yn(int, double) noexcept;
+float ynf(int, float) noexcept;
 int abs(int) noexcept;
+long labs(long) noexcept;
+long long llabs(long long) noexcept;
 }
 // clang-format on
-#undef SIMT_C1
-#undef SIMT_C2
+
+/* ---- CUDA's own --------------------------------------------------------- */
+
+#define SIMT_C extern "C" inline __attribute__((always_inline))
+
+SIMT_C float rsqrtf(float x) noexcept { return 1.0f / __builtin_sqrtf(x); }
+SIMT_C double rsqrt(double x) noexcept { return 1.0 / __builtin_sqrt(x); }
+SIMT_C float rcbrtf(float x) noexcept { return 1.0f / __builtin_cbrtf(x); }
+SIMT_C double rcbrt(double x) noexcept { return 1.0 / __builtin_cbrt(x); }
+SIMT_C float fdividef(float x, float y) noexcept { return x / y; }
+SIMT_C double fdivide(double x, double y) noexcept { return x / y; }
+SIMT_C float __saturatef(float x) noexcept {
+    return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; // a NaN becomes 0
+}
+
+/* The fast ones of the GPU are less precise there, and plain ones here. */
+SIMT_C float __expf(float x) noexcept { return __builtin_expf(x); }
+SIMT_C float __exp10f(float x) noexcept { return __builtin_powf(10.0f, x); }
+SIMT_C float __logf(float x) noexcept { return __builtin_logf(x); }
+SIMT_C float __log2f(float x) noexcept { return __builtin_log2f(x); }
+SIMT_C float __log10f(float x) noexcept { return __builtin_log10f(x); }
+SIMT_C float __powf(float x, float y) noexcept { return __builtin_powf(x, y); }
+SIMT_C float __sinf(float x) noexcept { return __builtin_sinf(x); }
+SIMT_C float __cosf(float x) noexcept { return __builtin_cosf(x); }
+SIMT_C float __tanf(float x) noexcept { return __builtin_tanf(x); }
+SIMT_C float __tanhf(float x) noexcept { return __builtin_tanhf(x); }
+SIMT_C float __fdividef(float x, float y) noexcept { return x / y; }
+SIMT_C void __sincosf(float x, float *s, float *c) noexcept {
+    sincosf(x, s, c);
+}
+
+#pragma GCC visibility push(default)
+// clang-format off: these are lists
+SIMT_C1(cyl_bessel_i0) SIMT_C1(cyl_bessel_i1) SIMT_C1(erfcinv) SIMT_C1(erfcx)
+SIMT_C1(erfinv) SIMT_C1(normcdf) SIMT_C1(normcdfinv)
+SIMT_C2(rhypot)
+extern "C" { // C23 has these two
+SIMT_C1(cospi) SIMT_C1(sinpi)
+}
+double norm(int, const double *) noexcept;
+float normf(int, const float *) noexcept;
+double rnorm(int, const double *) noexcept;
+float rnormf(int, const float *) noexcept;
+double norm3d(double, double, double) noexcept;
+float norm3df(float, float, float) noexcept;
+double rnorm3d(double, double, double) noexcept;
+float rnorm3df(float, float, float) noexcept;
+double norm4d(double, double, double, double) noexcept;
+float norm4df(float, float, float, float) noexcept;
+double rnorm4d(double, double, double, double) noexcept;
+float rnorm4df(float, float, float, float) noexcept;
+// clang-format on
+#pragma GCC visibility pop
+SIMT_INLINE void sincospi(double x, double *s, double *c) noexcept {
+    *s = sinpi(x);
+    *c = cospi(x);
+}
+SIMT_INLINE void sincospif(float x, float *s, float *c) noexcept {
+    *s = sinpif(x);
+    *c = cospif(x);
+}
 
 /* ---- overloads, as in C++ ----------------------------------------------- */
 
@@ -47,6 +134,13 @@ namespace math {
 template <class T> struct Float {}; /* has `type` if T is float */
 template <> struct Float<float> {
     typedef float type;
+};
+template <class T> struct Real {}; /* ... bool if T is float or double */
+template <> struct Real<float> {
+    typedef bool type;
+};
+template <> struct Real<double> {
+    typedef bool type;
 };
 template <class T> struct Number {}; /* ... if T has an abs() but int's */
 template <> struct Number<long> {
@@ -62,49 +156,64 @@ template <> struct Number<double> {
     typedef double type;
 };
 
-#define SIMT_F1(name)                                                  \
+#undef SIMT_C1
+#undef SIMT_C2
+#undef SIMT_CI
+#define SIMT_C1(name)                                                  \
     template <class T> SIMT_INLINE typename Float<T>::type name(T x) { \
-        return __builtin_##name##f(x);                                 \
+        return name##f(x);                                             \
     }
-#define SIMT_F2(name)                                                       \
+#define SIMT_C2(name)                                                       \
     template <class T> SIMT_INLINE typename Float<T>::type name(T x, T y) { \
-        return __builtin_##name##f(x, y);                                   \
+        return name##f(x, y);                                               \
     }
-SIMT_F1(ceil)
-SIMT_F1(cos)
-SIMT_F1(erf)
-SIMT_F1(exp)
-SIMT_F1(exp2)
-SIMT_F1(expm1)
-SIMT_F1(fabs)
-SIMT_F1(floor)
-SIMT_F1(log)
-SIMT_F1(log10)
-SIMT_F1(log1p)
-SIMT_F1(log2)
-SIMT_F1(rint)
-SIMT_F1(round)
-SIMT_F1(sin)
-SIMT_F1(sqrt)
-SIMT_F1(tan)
-SIMT_F1(tanh)
-SIMT_F1(trunc)
-SIMT_F2(atan2)
-SIMT_F2(fmax)
-SIMT_F2(fmin)
-SIMT_F2(fmod)
-SIMT_F2(pow)
-#undef SIMT_F1
-#undef SIMT_F2
+// clang-format off: these are lists
+SIMT_C1(acos) SIMT_C1(acosh) SIMT_C1(asin) SIMT_C1(asinh) SIMT_C1(atan)
+SIMT_C1(atanh) SIMT_C1(cbrt) SIMT_C1(ceil) SIMT_C1(cos) SIMT_C1(cosh)
+SIMT_C1(cospi) SIMT_C1(erf) SIMT_C1(erfc) SIMT_C1(erfcinv) SIMT_C1(erfcx)
+SIMT_C1(erfinv) SIMT_C1(exp) SIMT_C1(exp2) SIMT_C1(exp10) SIMT_C1(expm1)
+SIMT_C1(fabs) SIMT_C1(floor) SIMT_C1(lgamma) SIMT_C1(log) SIMT_C1(log10)
+SIMT_C1(log1p) SIMT_C1(log2) SIMT_C1(logb) SIMT_C1(nearbyint)
+SIMT_C1(normcdf) SIMT_C1(normcdfinv) SIMT_C1(rcbrt) SIMT_C1(rint)
+SIMT_C1(round) SIMT_C1(rsqrt) SIMT_C1(sin) SIMT_C1(sinh) SIMT_C1(sinpi)
+SIMT_C1(sqrt) SIMT_C1(tan) SIMT_C1(tanh) SIMT_C1(tgamma) SIMT_C1(trunc)
+SIMT_C2(atan2) SIMT_C2(copysign) SIMT_C2(fdim) SIMT_C2(fdivide) SIMT_C2(fmax)
+SIMT_C2(fmin) SIMT_C2(fmod) SIMT_C2(hypot) SIMT_C2(nextafter) SIMT_C2(pow)
+SIMT_C2(remainder) SIMT_C2(rhypot)
+// clang-format on
+#undef SIMT_C1
+#undef SIMT_C2
 
+                                                template <class T>
+                                                SIMT_INLINE
+    typename Float<T>::type fma(T x, T y, T z) {
+    return __builtin_fmaf(x, y, z);
+}
+template <class T> SIMT_INLINE typename Float<T>::type ldexp(T x, int n) {
+    return __builtin_ldexpf(x, n);
+}
+template <class T> SIMT_INLINE typename Float<T>::type modf(T x, T *whole) {
+    return __builtin_modff(x, whole);
+}
+template <class T> SIMT_INLINE typename Float<T>::type frexp(T x, int *n) {
+    return __builtin_frexpf(x, n);
+}
+template <class T> SIMT_INLINE void sincos(T x, T *s, T *c) {
+    static_assert(sizeof(typename Float<T>::type), "for float");
+    sincosf(x, s, c);
+}
 template <class T> SIMT_INLINE typename Number<T>::type abs(T x) {
     return __builtin_signbit((double)x) ? -x : x;
 }
-template <class T> SIMT_INLINE bool isnan(T x) { return __builtin_isnan(x); }
-template <class T> SIMT_INLINE bool isinf(T x) { return __builtin_isinf(x); }
-template <class T> SIMT_INLINE bool isfinite(T x) {
-    return __builtin_isfinite(x);
-}
+#define SIMT_TEST(name)                                               \
+    template <class T> SIMT_INLINE typename Real<T>::type name(T x) { \
+        return __builtin_##name(x);                                   \
+    }
+SIMT_TEST(isnan)
+SIMT_TEST(isinf)
+SIMT_TEST(isfinite)
+SIMT_TEST(signbit)
+#undef SIMT_TEST
 
 } // namespace math
 } // namespace simt
@@ -138,114 +247,18 @@ SIMT_MIN_MAX(double, float, double, )
 SIMT_MIN_MAX(double, double, float, )
 #undef SIMT_MIN_MAX
 
-/* ---- CUDA's own --------------------------------------------------------- */
-
-#define SIMT_C extern "C" inline __attribute__((always_inline))
-
-SIMT_C float rsqrtf(float x) noexcept { return 1.0f / __builtin_sqrtf(x); }
-SIMT_C double rsqrt(double x) noexcept { return 1.0 / __builtin_sqrt(x); }
-SIMT_C float rcbrtf(float x) noexcept { return 1.0f / __builtin_cbrtf(x); }
-SIMT_C void sincosf(float x, float *s, float *c) noexcept {
-    *s = __builtin_sinf(x);
-    *c = __builtin_cosf(x);
+SIMT_INLINE unsigned umin(unsigned a, unsigned b) { return min(a, b); }
+SIMT_INLINE unsigned umax(unsigned a, unsigned b) { return max(a, b); }
+SIMT_INLINE long long llmin(long long a, long long b) { return min(a, b); }
+SIMT_INLINE long long llmax(long long a, long long b) { return max(a, b); }
+SIMT_INLINE unsigned long long ullmin(unsigned long long a,
+                                      unsigned long long b) {
+    return min(a, b);
 }
-SIMT_C float __saturatef(float x) noexcept {
-    return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; // a NaN becomes 0
+SIMT_INLINE unsigned long long ullmax(unsigned long long a,
+                                      unsigned long long b) {
+    return max(a, b);
 }
-
-/* The fast ones of the GPU are less precise there, and plain ones here. */
-SIMT_C float __expf(float x) noexcept { return __builtin_expf(x); }
-SIMT_C float __exp10f(float x) noexcept { return __builtin_powf(10.0f, x); }
-SIMT_C float __logf(float x) noexcept { return __builtin_logf(x); }
-SIMT_C float __log2f(float x) noexcept { return __builtin_log2f(x); }
-SIMT_C float __log10f(float x) noexcept { return __builtin_log10f(x); }
-SIMT_C float __powf(float x, float y) noexcept { return __builtin_powf(x, y); }
-SIMT_C float __sinf(float x) noexcept { return __builtin_sinf(x); }
-SIMT_C float __cosf(float x) noexcept { return __builtin_cosf(x); }
-SIMT_C float __tanf(float x) noexcept { return __builtin_tanf(x); }
-SIMT_C float __fdividef(float x, float y) noexcept { return x / y; }
-
-/* Rounded to nearest, never contracted into a multiply-add. */
-SIMT_C float __fadd_rn(float x, float y) noexcept { return x + y; }
-SIMT_C float __fsub_rn(float x, float y) noexcept { return x - y; }
-SIMT_C float __fmul_rn(float x, float y) noexcept { return x * y; }
-SIMT_C float __fdiv_rn(float x, float y) noexcept { return x / y; }
-SIMT_C float __frcp_rn(float x) noexcept { return 1.0f / x; }
-SIMT_C float __fsqrt_rn(float x) noexcept { return __builtin_sqrtf(x); }
-SIMT_C float __frsqrt_rn(float x) noexcept { return rsqrtf(x); }
-SIMT_C float __fmaf_rn(float x, float y, float z) noexcept {
-    return __builtin_fmaf(x, y, z);
-}
-SIMT_C double __dadd_rn(double x, double y) noexcept { return x + y; }
-SIMT_C double __dmul_rn(double x, double y) noexcept { return x * y; }
-
-SIMT_C int __float2int_rn(float x) noexcept { return (int)__builtin_rintf(x); }
-SIMT_C int __float2int_rz(float x) noexcept { return (int)x; }
-SIMT_C int __float2int_rd(float x) noexcept { return (int)__builtin_floorf(x); }
-SIMT_C int __float2int_ru(float x) noexcept { return (int)__builtin_ceilf(x); }
-SIMT_C float __int2float_rn(int x) noexcept { return (float)x; }
-SIMT_C float __uint2float_rn(unsigned x) noexcept { return (float)x; }
-
-#define SIMT_AS(name, To, From)             \
-    SIMT_C To name(From value) noexcept {   \
-        To bits;                            \
-        memcpy(&bits, &value, sizeof bits); \
-        return bits;                        \
-    }
-SIMT_AS(__float_as_int, int, float)
-SIMT_AS(__float_as_uint, unsigned, float)
-SIMT_AS(__int_as_float, float, int)
-SIMT_AS(__uint_as_float, float, unsigned)
-SIMT_AS(__double_as_longlong, long long, double)
-SIMT_AS(__longlong_as_double, double, long long)
-#undef SIMT_AS
-
-SIMT_C int __popc(unsigned x) noexcept { return __builtin_popcount(x); }
-SIMT_C int __popcll(unsigned long long x) noexcept {
-    return __builtin_popcountll(x);
-}
-SIMT_C int __clz(int x) noexcept { return x ? __builtin_clz((unsigned)x) : 32; }
-SIMT_C int __clzll(long long x) noexcept {
-    return x ? __builtin_clzll((unsigned long long)x) : 64;
-}
-SIMT_C int __ffs(int x) noexcept { return __builtin_ffs(x); }
-SIMT_C int __ffsll(long long x) noexcept { return __builtin_ffsll(x); }
-SIMT_C unsigned __brev(unsigned x) noexcept {
-    x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
-    x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
-    x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
-    return __builtin_bswap32(x);
-}
-SIMT_C int __mul24(int x, int y) noexcept {
-    return ((x << 8) >> 8) * ((y << 8) >> 8);
-}
-SIMT_C unsigned __umulhi(unsigned x, unsigned y) noexcept {
-    return (unsigned)((uint64_t)x * y >> 32);
-}
-SIMT_C int __mulhi(int x, int y) noexcept {
-    return (int)((int64_t)x * y >> 32);
-}
-#undef SIMT_C
-
-/* Loads and stores with a cache hint, which has no meaning here. */
-#define SIMT_LOAD(name) \
-    template <class T> SIMT_INLINE T name(const T *address) { return *address; }
-SIMT_LOAD(__ldg)
-SIMT_LOAD(__ldca)
-SIMT_LOAD(__ldcg)
-SIMT_LOAD(__ldcs)
-SIMT_LOAD(__ldlu)
-SIMT_LOAD(__ldcv)
-#undef SIMT_LOAD
-#define SIMT_STORE(name)                                            \
-    template <class T> SIMT_INLINE void name(T *address, T value) { \
-        *address = value;                                           \
-    }
-SIMT_STORE(__stcg)
-SIMT_STORE(__stcs)
-SIMT_STORE(__stwb)
-SIMT_STORE(__stwt)
-#undef SIMT_STORE
 
 /* From <math.h>, word for word, in case it is included as well. */
 #ifndef NAN

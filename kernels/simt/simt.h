@@ -5,7 +5,9 @@
  *     builtins.h         __global__, threadIdx, __syncthreads(), ...
  *     device_warp.h      shuffles and votes
  *     device_atomics.h   atomicAdd() and its like
- *     device_math.h      fmaxf(), __expf(), __popc(), min(), ...
+ *     device_math.h      fmaxf(), __expf(), erfinv(), min(), ...
+ *     device_intrinsics.h  __fadd_rz(), __float2int_rn(), __popc(), __vadd4()
+ *     device_memory.h    __ldg(), printf(), malloc()
  *     cuda_api.h         cudaMalloc() and its like
  *
  * lib/weft/rewrite.py turns the few things that are not C++ (<<<>>>,
@@ -17,7 +19,9 @@
 #include "builtins.h"
 #include "cuda_api.h"
 #include "device_atomics.h"
+#include "device_intrinsics.h"
 #include "device_math.h"
+#include "device_memory.h"
 #include "device_warp.h"
 #include "engine.h"
 #include "simt_runtime.h"

@@ -1,0 +1,39 @@
+/* cooperative_groups/reduce.h -- one value from those of a group's threads. */
+#ifndef SIMT_COOPERATIVE_GROUPS_REDUCE_H
+#define SIMT_COOPERATIVE_GROUPS_REDUCE_H
+#include "../cooperative_groups.h"
+
+namespace cooperative_groups {
+
+#define SIMT_OPERATOR(name, expression)                                 \
+    template <class T> struct name {                                    \
+        SIMT_MEMBER T operator()(T a, T b) const { return expression; } \
+    };
+SIMT_OPERATOR(plus, a + b)
+SIMT_OPERATOR(less, b < a ? b : a)
+SIMT_OPERATOR(greater, a < b ? b : a)
+SIMT_OPERATOR(bit_and, a &b)
+SIMT_OPERATOR(bit_or, a | b)
+SIMT_OPERATOR(bit_xor, a ^ b)
+#undef SIMT_OPERATOR
+
+/* op() over the values of all threads of the group, for each of them. */
+template <unsigned Size, class Parent, class T, class Op>
+SIMT_INLINE T reduce(const thread_block_tile<Size, Parent> &g, T value, Op op) {
+    // The order of the GPU: sums of floats come out the same.
+    for (unsigned flip = Size / 2; flip; flip /= 2)
+        value = op(value, g.shfl_xor(value, flip));
+    return value;
+}
+template <class T, class Op>
+SIMT_INLINE T reduce(const coalesced_group &g, T value, Op op) {
+    const unsigned size = g.size(), rank = g.thread_rank();
+    for (unsigned step = 1; step < size; step *= 2) {
+        const T other = g.shfl_down(value, step);
+        if (rank + step < size) value = op(value, other);
+    }
+    return g.shfl(value, 0);
+}
+
+} // namespace cooperative_groups
+#endif

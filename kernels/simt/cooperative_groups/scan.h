@@ -1,0 +1,27 @@
+/* cooperative_groups/scan.h -- for each thread the sum over those before it. */
+#ifndef SIMT_COOPERATIVE_GROUPS_SCAN_H
+#define SIMT_COOPERATIVE_GROUPS_SCAN_H
+#include "reduce.h"
+
+namespace cooperative_groups {
+
+/* op() over the values of the ranks up to this thread's own ... */
+template <class Group, class T, class Op = plus<T>>
+SIMT_INLINE T inclusive_scan(const Group &g, T value, Op op = {}) {
+    const unsigned size = g.size(), rank = g.thread_rank();
+    for (unsigned step = 1; step < size; step *= 2) {
+        const T other = g.shfl_up(value, step);
+        if (rank >= step) value = op(other, value);
+    }
+    return value;
+}
+
+/* ... and of those below it; T() for rank 0. */
+template <class Group, class T, class Op = plus<T>>
+SIMT_INLINE T exclusive_scan(const Group &g, T value, Op op = {}) {
+    const T below = g.shfl_up(inclusive_scan(g, value, op), 1);
+    return g.thread_rank() == 0 ? T() : below;
+}
+
+} // namespace cooperative_groups
+#endif

@@ -1,0 +1,41 @@
+/* device_memory.h -- loads and stores with hints, and what a kernel may call
+ * of the C library without any #include: printf(), malloc(), memcpy(). */
+#ifndef SIMT_DEVICE_MEMORY_H
+#define SIMT_DEVICE_MEMORY_H
+#include "engine.h"
+
+/* Declared word for word as <stdio.h>, <stdlib.h> and <time.h> do. What is
+ * printed goes to stdout; `new` and malloc() take from the host's memory. */
+extern "C" {
+int printf(const char *__restrict format, ...);
+void *malloc(size_t size) noexcept;
+void free(void *memory) noexcept;
+long clock(void) noexcept; /* CPU time of the process in us */
+}
+
+/* Cache hints have no meaning here. */
+#define SIMT_LOAD(name) \
+    template <class T> SIMT_INLINE T name(const T *address) { return *address; }
+SIMT_LOAD(__ldg)
+SIMT_LOAD(__ldca)
+SIMT_LOAD(__ldcg)
+SIMT_LOAD(__ldcs)
+SIMT_LOAD(__ldlu)
+SIMT_LOAD(__ldcv)
+#undef SIMT_LOAD
+#define SIMT_STORE(name)                                            \
+    template <class T> SIMT_INLINE void name(T *address, T value) { \
+        *address = value;                                           \
+    }
+SIMT_STORE(__stcg)
+SIMT_STORE(__stcs)
+SIMT_STORE(__stwb)
+SIMT_STORE(__stwt)
+#undef SIMT_STORE
+
+/* g++ has no word for it before version 13. */
+#define __builtin_assume(condition) \
+    ((condition) ? (void)0 : __builtin_unreachable())
+#define __assume(condition) __builtin_assume(condition)
+
+#endif
