@@ -135,7 +135,7 @@ def test_without_a_front_end_one_sees_moments_of_it(monkeypatch):
     data, _ = made._repr_mimebundle_()
     assert {"application/vnd.jupyter.widget-view+json", "text/plain"} <= data.keys()
     image = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
-    assert image.width > 5 * 100 and image.getextrema()[0][1] > 100
+    assert image.width > 5 * 80 and image.getextrema()[0][1] > 100
     monkeypatch.setattr(paint_module, "anywidget", None)
     data, _ = picture(gradient, 8, 8)._repr_mimebundle_()
     assert data.keys() == {"image/png", "text/plain"}
@@ -329,7 +329,12 @@ out.idle = times();
 
 slide(1); slide(2); slide(3); slide(4);
 out.slow = times();
+const said = () => el.children[0].children.at(-2).textContent;
+const before = said();
+pass(4000);
+out.patience = [before, said()];
 answer(3); pass(50);
+out.answered = said();
 out.then = times();
 answer(4); pass(50);
 out.rest = [times(), drawn.splice(0)];
@@ -400,6 +405,13 @@ def test_a_slow_kernel_is_asked_for_one_picture_and_then_for_the_last(front):
     assert front["slow"] == [1]  # the slider went on to 2, 3 and 4 meanwhile
     assert front["then"] == [4]
     assert front["rest"] == [[], [[3, 8], [4, 8]]]
+
+
+def test_the_numbers_stand_below_or_that_no_answer_comes(front):
+    numbers = "8 x 8 = 64 pixels, a thread for each, on the CPU: 2.0 ms a picture"
+    before, later = front["patience"]
+    assert before == front["answered"] == numbers
+    assert later.startswith("No answer yet")
 
 
 def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):

@@ -6,6 +6,7 @@
 
 const SIDE = 512; // pixels of the page that a picture may be wide
 const PERIOD = 1000 / 30; // ms from one request to the next, at least
+const PATIENCE = 3000; // ms without an answer until that is said
 const TELL = 500; // ms between two changes of the numbers below the picture
 
 const STYLE = `
@@ -37,6 +38,7 @@ function make(parent, tag, className = "", text = "") {
   return element;
 }
 
+const clamp = (n, most) => Math.min(Math.max(n, 0), most);
 const count = (n) => n.toLocaleString("en-US");
 const bytes = (view) =>
   new Uint8ClampedArray(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
@@ -75,7 +77,7 @@ function makePicture(parent, model) {
   function onPoint(tell) {
     let at = null;
     const go = (col, row) => {
-      at = [Math.min(Math.max(col, 0), width - 1), Math.min(Math.max(row, 0), height - 1)];
+      at = [clamp(col, width - 1), clamp(row, height - 1)];
       tell(point(...at));
     };
     const leave = () => { at = null; box.hidden = true; tell(""); };
@@ -149,7 +151,7 @@ function render({ model, el }) {
   let t = model.get("t"), playing = model.get("playing");
   let drawn = NaN; // the time of the picture that is seen; NaN: it is out of date
   let waiting = false, seen = true, gone = false;
-  let last = performance.now(), asked = -Infinity, timer = null;
+  let last = performance.now(), asked = -Infinity, timer = null, late = null;
   let told = -Infinity, pictures = 0; // since `told`
 
   /* Ask for the picture at t, unless one is under way or none is called for. */
@@ -165,6 +167,9 @@ function render({ model, el }) {
     }
     waiting = true;
     show(t, playing);
+    late = setTimeout(() => {
+      numbers.textContent = "No answer yet: Python is busy, or does not run.";
+    }, PATIENCE);
     model.send({ kind: "frame", view, t, playing });
   }
 
@@ -194,6 +199,7 @@ function render({ model, el }) {
     if (message.kind === "changed") { drawn = NaN; soon(); return; }
     if (message.view !== view) return;
     waiting = false;
+    clearTimeout(late);
     problem.hidden = message.kind !== "error";
     if (message.kind === "error") {
       problem.textContent = message.text;
@@ -224,6 +230,7 @@ function render({ model, el }) {
   return () => {
     gone = true;
     clearTimeout(timer);
+    clearTimeout(late);
     eye.disconnect();
     document.removeEventListener("visibilitychange", back);
     model.off("msg:custom", answer);

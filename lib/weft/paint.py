@@ -125,7 +125,7 @@ class Painting:
         if self.widget is not None:
             bundle, metadata = self.widget._repr_mimebundle_()
         picture = io.BytesIO()
-        self.strip().savefig(picture, format="png", dpi=100)
+        self.strip().savefig(picture, format="png", dpi=80)
         bundle["image/png"] = base64.b64encode(picture.getvalue()).decode()
         bundle["text/plain"] = repr(self)
         return bundle, metadata
