@@ -167,13 +167,21 @@ def translate(flags: Sequence[str]) -> list[str]:
         flag = todo.pop(0)
         if flag in ("-I", "-D", "-U") and todo:
             out.append(flag + todo.pop(0))
+        elif flag in ("-iquote", "-isystem") and todo:
+            out.append(f"-I{todo.pop(0)}")
         elif flag in ("-Xptxas", "-maxrregcount", "-std", "-include") and todo:
             out.append(f"{flag}={todo.pop(0)}")
-        elif re.fullmatch(r"-O\w*|-W\w[\w=-]*|-march=.*|-mtune=.*|-g", flag):
-            continue
-        else:
+        elif flag in ("-arch", "-gencode") and todo:
+            todo.pop(0)  # the GPU that is here decides
+        elif not _HOST_ONLY.fullmatch(flag):
             out.append(flag)
     return out
+
+
+_HOST_ONLY = re.compile(
+    r"-O\w*|-W\w[\w=-]*|-g\w*|-f(?!mad|tz)[\w=-]+|-m(?!axrreg|inimal)[\w=.-]+"
+    r"|-pthread|-pedantic|--?(?:arch|gencode|gpu-architecture)=.*|--expt-[\w-]+"
+)
 
 
 @functools.cache
@@ -254,7 +262,23 @@ def _without_ptxas(log: str) -> str:
     """The log without the lines of `--ptxas-options=-v` and NVRTC's own remark."""
     noise = re.compile(r"ptxas( info|  )|Remark: The warnings can be suppressed")
     kept = [line for line in log.splitlines() if not noise.match(line)]
-    return "\n".join(kept).strip()
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    for long, short in _SHORTER:
+        text = re.sub(long, short, text)
+    return text
+
+
+# It would lead readers to an option that hides a missing __device__.
+_SHORTER = (
+    (
+        r"A function without execution space annotations .* in JIT mode",
+        "a __host__ function: neither __device__ nor __global__ stands before it",
+    ),
+    (
+        r"A namespace scope variable without memory space annotations .* in JIT mode",
+        "a __host__ variable: neither __device__ nor __constant__ stands before it",
+    ),
+)
 
 
 def _only_constexpr(log: str, source: str) -> bool:
@@ -262,7 +286,7 @@ def _only_constexpr(log: str, source: str) -> bool:
     lines = source.splitlines()
     errors = re.findall(r"^.*?\((\d+)\): (?:catastrophic )?error: (.*)$", log, re.M)
     return bool(errors) and all(
-        "host functions are not allowed" in message
+        "a __host__ function: neither" in message
         and int(line) <= len(lines)
         and "constexpr" in lines[int(line) - 1]
         for line, message in errors

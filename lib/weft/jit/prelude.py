@@ -59,8 +59,10 @@ _MACROS = {
     **{"M_SQRT1_2": "0.70710678118654752440"},
 }
 
-_C = ("assert ctype errno float limits math stdbool stddef stdint stdio stdlib string "
-      "time").split()  # fmt: skip
+_C = (
+    *("assert", "ctype", "errno", "float", "limits", "math", "stdbool", "stddef"),
+    *("stdint", "stdio", "stdlib", "string", "time"),
+)
 _EMPTY = [
     *(f"{name}.h" for name in _C),
     *(f"c{name}" for name in _C),

@@ -1,0 +1,219 @@
+"""The CUDA driver API, as far as cells need it, through cffi.
+
+Handles are numbers here (uintptr_t), so that a launch converts nothing. torch owns
+the context: each call works in the primary context of the device that torch uses.
+Signatures: https://docs.nvidia.com/cuda/cuda-driver-api/, the same in CUDA 12 and 13.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from cffi import FFI
+
+from .. import native
+from ..native import DeviceLost, KernelError, OutOfMemory
+
+# The launch, with CUDA's C types as they lie in registers; the configuration is
+# what launch.py lays out.
+LAUNCH = """
+int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
+                     uintptr_t arguments, uintptr_t extra);
+"""
+
+ffi = FFI()
+ffi.cdef(
+    LAUNCH
+    + """
+int cuGetErrorName(int error, const char **text);
+int cuGetErrorString(int error, const char **text);
+int cuDriverGetVersion(int *version);
+int cuDeviceGet(int *device, int ordinal);
+int cuDeviceGetAttribute(int *value, int attribute, int device);
+int cuDevicePrimaryCtxRetain(uintptr_t *context, int device);
+int cuCtxGetCurrent(uintptr_t *context);
+int cuCtxSetCurrent(uintptr_t context);
+int cuCtxSynchronize(void);
+int cuStreamSynchronize(uintptr_t stream);
+int cuModuleLoadData(uintptr_t *module, const void *image);
+int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
+int cuFuncGetAttribute(int *value, int attribute, uintptr_t function);
+int cuFuncSetAttribute(uintptr_t function, int attribute, int value);
+int cuFuncGetParamInfo(uintptr_t function, size_t index, size_t *offset, size_t *size);
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, uintptr_t function,
+                                                int threads, size_t shared);
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, uintptr_t function,
+                                     void *shared_of_block, size_t shared, int limit);
+"""
+)
+
+INVALID_CONTEXT = 201
+# What a fault leaves behind is sticky: every later call in the process fails.
+STICKY = {
+    **{214: "an uncorrectable memory error", 700: "an illegal address"},
+    **{702: "the driver's time limit", 709: "its context is destroyed"},
+    **{710: "a failed assert()", 714: "a hardware stack error"},
+    **{715: "an illegal instruction", 716: "a misaligned address"},
+    **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
+    719: "an unspecified launch failure",
+}
+FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
+DEVICE = {
+    **{"threads": 1, "block_x": 2, "block_y": 3, "block_z": 4},
+    **{"grid_x": 5, "grid_y": 6, "grid_z": 7, "warp": 10, "multiprocessors": 16},
+    **{"threads_per_multiprocessor": 39, "cooperative": 95, "shared": 97},
+}
+
+
+@functools.cache
+def library() -> Any:
+    """libcuda; KernelError where there is no driver."""
+    try:
+        return ffi.dlopen("libcuda.so.1")
+    except OSError:
+        raise KernelError("no NVIDIA driver: libcuda.so.1 is not there") from None
+
+
+def check(status: int, doing: str) -> None:
+    """Raise for a failing CUresult: DeviceLost, OutOfMemory or KernelError.
+
+    doing: what was tried, with the kernel's name; the message begins with it.
+    After DeviceLost every launch on the GPU is refused, the libraries' too.
+    """
+    if not status:
+        return
+    if status in STICKY:
+        native.lose(lost_message(status, doing))
+        raise DeviceLost(native.lost())
+    kind = OutOfMemory if status == 2 else KernelError
+    raise kind(f"{doing}: {error(status)}")
+
+
+def lost_message(status: int, doing: str) -> str:
+    """What to say when a kernel has taken the CUDA context with it."""
+    cause = STICKY[status]
+    found = f"{doing}: {cause} ended a kernel on the GPU (CUDA error {status})"
+    if status == 710:
+        found += "; the line printed above names the file, line and thread"
+    return (
+        f"{found}. CUDA cannot go on in this process: restart the kernel. "
+        "The same cell on the CPU (--cpu) names the thread and the array, and "
+        "--isolated keeps such a fault away from the notebook"
+    )
+
+
+def error(status: int) -> str:
+    """A CUresult in words: CUDA_ERROR_INVALID_VALUE (1), invalid argument."""
+    texts = []
+    for ask in (library().cuGetErrorName, library().cuGetErrorString):
+        text = ffi.new("char const **")
+        known = ask(status, text) == 0 and text[0] != ffi.NULL
+        texts.append(ffi.string(text[0]).decode() if known else "unknown")
+    return f"{texts[0]} ({status}), {texts[1]}"
+
+
+def version() -> tuple[int, int]:
+    """The CUDA version that the driver is for."""
+    number = _integer(library().cuDriverGetVersion)
+    return number // 1000, number % 1000 // 10
+
+
+@contextlib.contextmanager
+def device(index: int) -> Iterator[None]:
+    """Make the primary context of device `index` current, as torch would."""
+    if native.lost():
+        raise DeviceLost(native.lost())
+    with torch.cuda.device(index):
+        make_current(index)
+        yield
+
+
+def make_current(index: int) -> None:
+    """The primary context of a device for this thread; a new thread has none."""
+    library().cuCtxSetCurrent(_context(index))
+
+
+@functools.cache
+def _context(index: int) -> int:
+    torch.cuda.init()
+    handle = _integer(library().cuDeviceGet, index)
+    context = ffi.new("uintptr_t *")
+    doing = f"taking the context of cuda:{index}"
+    # Never released: torch holds it for as long as the process lives.
+    check(library().cuDevicePrimaryCtxRetain(context, handle), doing)
+    return context[0]
+
+
+@functools.cache
+def device_attribute(index: int, name: str) -> int:
+    """A number of DEVICE, of cuda:`index`."""
+    return _integer(library().cuDeviceGetAttribute, DEVICE[name], index)
+
+
+def function_attribute(function: int, name: str) -> int:
+    """A number of FUNCTION."""
+    return _integer(library().cuFuncGetAttribute, FUNCTION[name], function)
+
+
+def load(image: bytes, doing: str) -> int:
+    """Load machine code into the current context. Never unloaded."""
+    module = ffi.new("uintptr_t *")
+    check(library().cuModuleLoadData(module, ffi.from_buffer(image)), doing)
+    return module[0]
+
+
+def function(module: int, name: str) -> int:
+    """The kernel of that (mangled) name."""
+    found = ffi.new("uintptr_t *")
+    status = library().cuModuleGetFunction(found, module, name.encode())
+    check(status, f"looking for kernel {name}")
+    return found[0]
+
+
+def parameter_sizes(function: int) -> list[int] | None:
+    """The bytes of each parameter; None: the driver is too old to say (12.4)."""
+    try:
+        ask = library().cuFuncGetParamInfo
+    except AttributeError:
+        return None
+    sizes: list[int] = []
+    offset, size = ffi.new("size_t *"), ffi.new("size_t *")
+    while ask(function, len(sizes), offset, size) == 0:
+        sizes.append(size[0])
+    return sizes
+
+
+def occupancy(function: int, threads: int, shared: int, index: int) -> float:
+    """The part of a multiprocessor's threads that are resident, 0 to 1."""
+    blocks = _integer(
+        library().cuOccupancyMaxActiveBlocksPerMultiprocessor,
+        *(function, threads, shared),
+    )
+    return blocks * threads / device_attribute(index, "threads_per_multiprocessor")
+
+
+def best_block(function: int) -> int:
+    """The block size with the highest occupancy, without dynamic shared memory."""
+    block = ffi.new("int *")
+    grid = ffi.new("int *")
+    ask = library().cuOccupancyMaxPotentialBlockSize
+    check(ask(grid, block, function, ffi.NULL, 0, 0), "asking for the occupancy")
+    return block[0]
+
+
+def synchronize(stream: int | None, doing: str) -> None:
+    """Wait for a stream (None: all of the current device); faults show up here."""
+    if stream is None:
+        check(library().cuCtxSynchronize(), doing)
+    else:
+        check(library().cuStreamSynchronize(stream), doing)
+
+
+def _integer(ask: Any, *args: int) -> int:
+    value = ffi.new("int *")
+    check(ask(value, *args), "asking the CUDA driver")
+    return value[0]

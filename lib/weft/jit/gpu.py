@@ -1,0 +1,385 @@
+"""A cell on the GPU: NVRTC to machine code, loaded beside torch, launched by cffi.
+
+    NVRTC -> cubin in the cache -> cuModuleLoadData in torch's context -> launch.py
+
+About 30 ms for a cell. A launch is queued on torch's current stream and returns;
+a kernel that prints or asserts is waited for, so that its words appear. A fault
+shows when somebody waits: synchronize() says so, and refuses the GPU from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache as once
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import build
+from ..native import ArgumentError, KernelError
+from . import diagnostics, driver, launch, nvrtc, output, signature, stored
+from .arguments import Binder
+from .diagnostics import Diagnostic
+from .nvrtc import Program, Usage
+from .signature import Param
+
+_DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory without asking for more
+_TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")
+_COOPERATIVE = re.compile(r"\b(this_grid|grid_group)\b")
+
+
+@dataclass
+class Compiled:
+    """A cell's machine code for the GPUs here, loaded on the one it is for.
+
+    report: one line on what its kernels need; seconds: what compile() took.
+    """
+
+    source: str
+    name: str
+    flags: tuple[str, ...]
+    expressions: tuple[str, ...]
+    headers: dict[str, str]
+    device: int
+    program: Program
+    cached: bool
+    report: str = ""
+    seconds: float = 0.0
+    warnings: list[Diagnostic] = field(default_factory=list)
+    _functions: dict[tuple[int, str], int] = field(default_factory=dict)
+    _modules: dict[int, int] = field(default_factory=dict)
+
+    def launcher(
+        self,
+        expression: str,
+        params: tuple[Param, ...],
+        *,
+        sync: bool | None = None,
+        cooperative: bool | None = None,
+        **_: Any,
+    ) -> launch.Launch:
+        """The kernel `expression` as launch(grid, block, shared, stream, args).
+
+        It works on whatever GPU the arrays lie on. sync: wait after each launch;
+        None: where the source prints or asserts. cooperative: let the grid's
+        blocks wait for each other; None: where the source says this_grid.
+        Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
+        """
+        kernel = expression.removeprefix("::")
+        binder = Binder(kernel, params)
+        sizes = self._checked_sizes(expression, binder)
+        text = "\n".join([signature.blank(self.source), *self.headers.values()])
+        sync = bool(_TALKS.search(text)) if sync is None else sync
+        if cooperative is None:
+            cooperative = bool(_COOPERATIVE.search(text))
+
+        def plan(device: int, grid: Any, block: Any, shared: int) -> launch.Plan:
+            function = self.function(expression, device)
+            return _plan(kernel, function, device, grid, block, shared)
+
+        def fail(status: int, device: int) -> None:
+            driver.check(status, f"launching {kernel} on cuda:{device}")
+
+        def wait(device: int, stream: int) -> None:
+            if not torch.cuda.is_current_stream_capturing():
+                with output.captured(True):
+                    driver.synchronize(stream, kernel)
+
+        several = torch.cuda.device_count() > 1
+        return launch.launcher(
+            binder,
+            launch.Target(
+                call=driver.library().cuLaunchKernelEx,
+                plan=plan,
+                stream=torch._C._cuda_getCurrentRawStream,
+                enter=driver.device,
+                fail=fail,
+                default=torch.cuda.current_device,
+                current=torch._C._cuda_getDevice if several else None,
+                after=wait if sync else None,
+                attributes=launch.COOPERATIVE if cooperative else b"",
+            ),
+            sizes,
+        )
+
+    def function(self, expression: str, device: int) -> int:
+        """The kernel's handle on a device, loaded there if need be."""
+        key = device, expression
+        if key not in self._functions:
+            with driver.device(device):
+                module = self._module(device)
+                lowered = self._program(device).lowered[expression]
+                self._functions[key] = driver.function(module, lowered)
+        return self._functions[key]
+
+    def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
+        """The part of a multiprocessor's threads resident at a block size, 0 to 1.
+
+        threads: 0 takes the best block size.
+        """
+        function = self.function(expression, self.device)
+        with driver.device(self.device):
+            threads = threads or driver.best_block(function)
+            return driver.occupancy(function, threads, shared, self.device)
+
+    def _module(self, device: int) -> int:
+        if device not in self._modules:
+            doing = f"loading {self.name} on cuda:{device}"
+            _check_driver(doing)
+            self._modules[device] = driver.load(self._program(device).cubin, doing)
+        return self._modules[device]
+
+    def _program(self, device: int) -> Program:
+        if arch(device) == arch(self.device):
+            return self.program
+        return _program(self, arch(device))[0]
+
+    def _checked_sizes(self, expression: str, binder: Binder) -> list[int] | None:
+        """The parameters' sizes as the compiler has them, against what we pack."""
+        sizes = driver.parameter_sizes(self.function(expression, self.device))
+        if sizes is None:
+            return None
+        for param, kind, size in zip(binder.params, binder.types, sizes):
+            expected = 8 if param.pointer else kind.size if kind else size
+            if size != expected:
+                raise ArgumentError(
+                    f"{binder.kernel}: {param} has {size} bytes, not the {expected} "
+                    f"of {param.type}: write its type without a macro"
+                )
+        if len(sizes) != len(binder.params):
+            raise ArgumentError(
+                f"{binder.kernel} has {len(sizes)} parameters, {len(binder.params)} "
+                f"could be read: write its parameters without macros"
+            )
+        return sizes
+
+
+def compile(
+    source: str,
+    name: str = "cell",
+    flags: Sequence[str] = (),
+    expressions: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    device: int | None = None,
+) -> Compiled:
+    """The cell as machine code for a GPU, from the cache if it is there, loaded.
+
+    expressions: the C++ names of the kernels to launch ("add", "fill<float, 16>").
+    device: its index; None is torch's current one. Raises CompileError, BuildError
+    without NVRTC or a GPU, DeviceLost after a fault.
+    """
+    begin = time.perf_counter()
+    if not torch.cuda.is_available():
+        raise build.BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
+    index = torch.cuda.current_device() if device is None else device
+    made = Compiled(
+        *(source, name, tuple(flags), tuple(expressions), dict(headers or {}), index),
+        *(Program(b"", "", {}, ""), False),
+    )
+    made.program, made.cached = _program(made, arch(index))
+    made.warnings = diagnostics.parse_nvrtc(made.program.log, name)
+    for expression in made.expressions:
+        made.function(expression, index)
+    made.report = _report(made)
+    made.seconds = time.perf_counter() - begin
+    return made
+
+
+def ptx(
+    source: str,
+    name: str = "cell",
+    flags: Sequence[str] = (),
+    expressions: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    sm: str = "",
+) -> str:
+    """The cell as PTX. sm: for what, "sm_80"; "" is the GPU here, else sm_80."""
+    return _for_reading(source, name, flags, expressions, headers, sm).ptx
+
+
+def sass(
+    source: str,
+    name: str = "cell",
+    flags: Sequence[str] = (),
+    expressions: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    sm: str = "",
+) -> str:
+    """The cell as the GPU's own instructions; BuildError without a disassembler."""
+    tool = _disassembler()
+    program = _for_reading(source, name, flags, expressions, headers, sm)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(program.cubin)
+        file.flush()
+        option = "-sass" if "cuobjdump" in Path(tool).name else "-c"
+        done = subprocess.run([tool, option, file.name], text=True, capture_output=True)
+    if done.returncode:
+        raise build.BuildError(f"{tool}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def synchronize(device: int | None = None, doing: str = "waiting for the GPU") -> None:
+    """Wait for all that is queued on a device; faults show up here as DeviceLost."""
+    index = torch.cuda.current_device() if device is None else device
+    with driver.device(index):
+        driver.synchronize(None, doing)
+
+
+@once
+def arch(device: int) -> str:
+    """What NVRTC calls the architecture of a GPU: sm_90a for an H200.
+
+    The architecture-specific target has wgmma and TMA.
+    """
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}" + "a" * (major >= 9)
+
+
+# ---- compiling ----------------------------------------------------------------
+
+
+def _program(made: Compiled, sm: str) -> tuple[Program, bool]:
+    """Machine code for `sm`, and whether it came from the cache."""
+    return stored.program(
+        *(made.source, made.name, sm, made.flags, made.expressions, made.headers)
+    )
+
+
+def _for_reading(source, name, flags, expressions, headers, sm) -> Program:
+    if not sm:
+        here = torch.cuda.is_available()
+        sm = arch(torch.cuda.current_device()) if here else "sm_80"
+    if not expressions:
+        expressions = [
+            s.scope + s.name for s in signature.parse(source) if not s.template
+        ]
+    return stored.program(source, name, sm, flags, expressions, headers or {})[0]
+
+
+def _check_driver(doing: str) -> None:
+    """Code of a newer CUDA release than the driver's does not load."""
+    ours, drivers = nvrtc.version(), driver.version()
+    if ours[0] > drivers[0]:
+        raise KernelError(
+            f"{doing}: NVRTC is of CUDA {ours[0]}.{ours[1]}, the driver of "
+            f"{drivers[0]}.{drivers[1]}: update the driver, or "
+            f"pip install nvidia-cuda-nvrtc-cu{drivers[0]}"
+        )
+
+
+def _report(made: Compiled) -> str:
+    """saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a"""
+    parts = []
+    for expression in made.expressions:
+        function = made.function(expression, made.device)
+        usage = made.program.usage.get(made.program.lowered[expression], Usage())
+        with driver.device(made.device):
+            parts.append(f"{expression} · {_needs(made, function, usage)}")
+    return (
+        "; ".join([*parts, "compiled"][: len(parts) or 1]) + f" · {arch(made.device)}"
+    )
+
+
+def _needs(made: Compiled, function: int, usage: Usage) -> str:
+    numbers = {n: driver.function_attribute(function, n) for n in driver.FUNCTION}
+    words = [f"{numbers['registers']} registers"]
+    if numbers["shared"]:
+        words.append(f"{_bytes(numbers['shared'])} shared")
+    if numbers["local"]:
+        words.append(f"{_bytes(numbers['local'])} local")
+    if usage.spill_stores or usage.spill_loads:
+        words.append(f"spills {usage.spill_stores} B out, {usage.spill_loads} B in")
+    threads = driver.best_block(function)
+    part = driver.occupancy(function, threads, 0, made.device)
+    words.append(f"{part:.0%} occupancy at {threads} threads a block")
+    return " · ".join(words)
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1024:.4g} KB" if count >= 1024 else f"{count} B"
+
+
+_DISASSEMBLERS = ("nvdisasm", "cuobjdump")
+
+
+@once
+def _disassembler() -> str:
+    """The path of nvdisasm or cuobjdump: PATH, the toolkit, or Triton's copy."""
+    import importlib.util
+    import shutil
+
+    from cuda import pathfinder
+
+    finders: list[Callable[[str], Any]] = [shutil.which]
+    if hasattr(pathfinder, "find_nvidia_binary_utility"):
+        finders.append(pathfinder.find_nvidia_binary_utility)
+    triton = importlib.util.find_spec("triton")
+    if triton and triton.origin:
+        folder = Path(triton.origin).parent / "backends" / "nvidia" / "bin"
+        finders.append(lambda tool: shutil.which(tool, path=str(folder)))
+    for find in finders:
+        for tool in _DISASSEMBLERS:
+            if (found := find(tool)) and os.access(found, os.X_OK):
+                return found
+    raise build.BuildError(
+        "no nvdisasm and no cuobjdump, which print machine code: "
+        "pip install nvidia-cuda-nvdisasm"
+    )
+
+
+# ---- launching ----------------------------------------------------------------
+
+
+def _plan(
+    kernel: str, function: int, device: int, grid: Any, block: Any, shared: int
+) -> launch.Plan:
+    """A launch's shape, checked against what this kernel can have here."""
+    grids = launch.dims(grid, "grid", kernel)
+    blocks = launch.dims(block, "block", kernel)
+    for what, sizes in (("grid", grids), ("block", blocks)):
+        for axis, size in zip("xyz", sizes):
+            most = driver.device_attribute(device, f"{what}_{axis}")
+            if size > most:
+                raise ArgumentError(
+                    f"{kernel}: {what} = {sizes}: {axis} is at most {most}"
+                )
+    threads = blocks[0] * blocks[1] * blocks[2]
+    limit = driver.device_attribute(device, "threads")
+    if threads > limit:
+        raise ArgumentError(
+            f"{kernel}: block = {blocks} has {threads} threads, at most {limit} fit"
+        )
+    most = driver.function_attribute(function, "threads")
+    if threads > most:
+        registers = driver.function_attribute(function, "registers")
+        raise ArgumentError(
+            f"{kernel}: block = {blocks} has {threads} threads; with {registers} "
+            f"registers each, or by its __launch_bounds__, at most {most} fit"
+        )
+    _allow_shared(kernel, function, device, shared)
+    return launch.Plan(function, grids, blocks, shared)
+
+
+def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
+    """More than 48 KB of dynamic shared memory must be asked for."""
+    static = driver.function_attribute(function, "shared")
+    most = driver.device_attribute(device, "shared") - static
+    if not isinstance(shared, int) or not 0 <= shared <= most:
+        raise ArgumentError(
+            f"{kernel}: {shared} bytes of dynamic shared memory; this GPU has "
+            f"{most} for it, beside {static} of the kernel's own"
+        )
+    if shared + static > _DEFAULT_SHARED:
+        current = driver.function_attribute(function, "dynamic")
+        if shared > current:
+            status = driver.library().cuFuncSetAttribute(
+                function, driver.FUNCTION["dynamic"], shared
+            )
+            driver.check(status, f"{kernel}: {shared} bytes of shared memory")

@@ -1,0 +1,336 @@
+"""From Python's arguments to a launch on the GPU, in a few microseconds.
+
+A function is written for each kernel, with the checks of its own parameters in a
+row, and compiled once. What it does not recognise goes the careful way
+(arguments.py), which takes everything a kernel may be given and says what is wrong
+with the rest. Nothing here needs a GPU: gpu.py says how one launches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from cffi import FFI
+
+from .. import native
+from ..native import ArgumentError
+from .arguments import Array, Binder, common_device
+
+ffi = FFI()
+Launch = Callable[[Any, Any, int, Any, tuple[Any, ...]], None]
+_PLANS = 1024  # remembered at most; a sweep over shapes must not fill the memory
+
+# struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments lie behind it.
+_GRID = struct.Struct("=7I")  # grid, block, bytes of shared memory
+_STREAM, _ARGUMENTS = 32, 64  # offsets
+COOPERATIVE = struct.pack("=I4xi60x", 2, 1)  # CUlaunchAttribute
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch's shape on one device, checked, and memory for its arguments."""
+
+    function: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """How launches reach one kind of device.
+
+    call:    cuLaunchKernelEx(configuration, function, arguments, 0) -> status
+    plan:    (device, grid, block, shared) -> Plan; raises what is wrong with them
+    stream:  device -> torch's current stream there, as a number
+    current: () -> the device whose context is current; None: there is only one
+    enter:   device -> a context manager that makes it current
+    fail:    (status, device), raises for what `call` returned
+    after:   (device, stream), once a launch is queued; None: nothing to do
+    default: the device of a launch without any array
+    kind:    the device type of the arrays
+    attributes: CUlaunchAttributes, COOPERATIVE for example
+    """
+
+    call: Callable[[int, int, int, int], int]
+    plan: Callable[[int, Any, Any, int], Plan]
+    stream: Callable[[int], int]
+    enter: Callable[[int], AbstractContextManager[None]]
+    fail: Callable[[int, int], None]
+    default: Callable[[], int]
+    current: Callable[[], int] | None = None
+    after: Callable[[int, int], None] | None = None
+    kind: str = "cuda"
+    attributes: bytes = b""
+
+
+class Room:
+    """Memory for one launch: its configuration, its arguments, their addresses."""
+
+    __slots__ = ("buffer", "configuration", "held", "table")
+
+    def __init__(self, plan: Plan, size: int, offsets: Iterable[int]) -> None:
+        memory = ffi.new("char[]", _ARGUMENTS + size + 16)
+        # CUDA reads a float4 from where a float4 may lie.
+        start = -_address(memory) % 16
+        self.configuration = _address(memory) + start
+        first = self.configuration + _ARGUMENTS
+        table = ffi.new("uintptr_t[]", [first + offset for offset in offsets] or [0])
+        self.buffer = memoryview(ffi.buffer(memory))[start:]
+        self.table = _address(table)
+        self.held = memory, table
+        _GRID.pack_into(self.buffer, 0, *plan.grid, *plan.block, plan.shared)
+
+
+def launcher(
+    binder: Binder, target: Target, sizes: Sequence[int] | None = None
+) -> Launch:
+    """The kernel as launch(grid, block, shared, stream, args), which only queues.
+
+    stream: None is torch's current one; else a torch.cuda.Stream, a number, or
+    what has __cuda_stream__. sizes: of the parameters in bytes, as the compiler has
+    them. Raises ArgumentError for arguments that do not fit.
+    """
+    rooms: dict[Any, tuple[list[Room], int]] = {}  # by launch shape; and the function
+    attributes = ffi.new("char[]", target.attributes or b"\0")
+    head = struct.pack("=QI", _address(attributes), len(target.attributes) // 72)
+    careful = _careful(binder, target, sizes, rooms, head)
+    careful.attributes = attributes  # type: ignore[attr-defined]  # as long as it
+    lines = _quick_lines(binder, target, head)
+    if lines is None:
+        return careful
+    names: dict[str, Any] = {
+        **{"rooms": rooms, "careful": careful, "native": native},
+        **{"call": target.call, "stream_of": target.stream, "fail": target.fail},
+        **{"current": target.current, "after": target.after, "Tensor": torch.Tensor},
+        "pack_into": _layout(binder, bool(target.attributes)).pack_into,
+        **_dtypes(binder),
+    }
+    exec(compile("\n".join(lines), f"<launch of {binder.kernel}>", "exec"), names)
+    return names["launch"]
+
+
+def dims(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
+    """A grid or a block as three numbers: from 7, (4, 4), or what has x, y, z."""
+    if all(hasattr(value, axis) for axis in "xyz"):
+        value = (value.x, value.y, value.z)
+    parts = tuple(value) if isinstance(value, (tuple, list, torch.Size)) else (value,)
+    try:
+        sizes = [part.__index__() for part in parts]
+    except (AttributeError, TypeError):
+        sizes = []
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
+        raise ArgumentError(
+            f"{kernel}: {what} = {value!r}: want one to three whole numbers of at "
+            f"least 1"
+        )
+    return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
+
+
+def stream_number(stream: Any) -> int:
+    """The CUstream of a torch.cuda.Stream, a number or a __cuda_stream__ object."""
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, cuda.core
+        if isinstance(number := getattr(stream, name, None), int):
+            return number
+    if hasattr(stream, "__cuda_stream__"):
+        found = stream.__cuda_stream__
+        return int((found() if callable(found) else found)[1])
+    raise ArgumentError(
+        f"{stream!r} is no stream: pass a torch.cuda.Stream or a stream's number"
+    )
+
+
+# ---- the quick way ------------------------------------------------------------
+
+
+def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | None:
+    """The text of `launch`; None where a parameter needs the careful way."""
+    names = [f"a{i}" for i in range(len(binder.params))]
+    conditions, packed, first = ["not native._lost", "stream is None"], [], None
+    for name, param, kind in zip(names, binder.params, binder.types):
+        if kind is None or (kind.kind == "bfloat16" and not param.pointer):
+            return None
+        if param.pointer:
+            conditions += _array_conditions(name, param, kind, first)
+            packed.append(f"{name}.data_ptr()")
+            first = first or name
+        elif kind.count > 1:
+            conditions += [f"{name}.__class__ is tuple", f"len({name}) == {kind.count}"]
+            packed += [f"{name}[{i}]" for i in range(kind.count)]
+        else:
+            conditions += [f"{name}.__class__ is bool"] * (kind.kind == "bool")
+            packed.append(name)
+    if first is None:
+        return None  # nothing says on which device
+    if target.current:
+        conditions.append("current() == device")
+    if target.attributes:
+        packed = [str(number) for number in struct.unpack("=QI", head)] + packed
+    return [
+        "def launch(grid, block, shared, stream, args):",
+        "    quick = False",
+        "    try:",
+        f"        {', '.join(names)}, = args",
+        f"        device = {first}.get_device()",
+        f"        if {' and '.join(conditions)}:",
+        "            free, function = rooms[device, grid, block, shared]",
+        "            room = free.pop()",
+        "            number = stream_of(device)",
+        f"            pack_into(room.buffer, {_STREAM}, number, {', '.join(packed)})",
+        "            quick = True",
+        "    except Exception:",
+        "        pass  # it is said the careful way",
+        "    if not quick:",
+        "        return careful(grid, block, shared, stream, args)",
+        "    status = call(room.configuration, function, room.table, 0)",
+        "    free.append(room)",
+        "    if status:",
+        "        fail(status, device)",
+        *["    after(device, number)"] * bool(target.after),
+    ]
+
+
+def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> list[str]:
+    """What holds for a torch tensor that may go to this parameter as it is."""
+    found = [f"{name}.__class__ is Tensor"]
+    found.append(f"{name}.dtype in dtypes_{name}")
+    found.append(f"{name}.is_contiguous()")
+    if first:
+        found.append(f"{name}.get_device() == device")
+    if not param.const:
+        found.append(f"not {name}.requires_grad")
+    if kind.count > 1:
+        found.append(f"not {name}.data_ptr() % {kind.align}")
+        found.append(f"not {name}.nbytes % {kind.size}")
+    return found
+
+
+def _dtypes(binder: Binder) -> dict[str, Any]:
+    """dtypes_a0, ...: what torch dtypes the array for each parameter may have.
+
+    Not complex ones: they may be lazily conjugated, which the careful way checks.
+    """
+    found = {}
+    for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
+        if param.pointer and kind:
+            known = [getattr(torch, name, None) for name in kind.dtypes]
+            found[f"dtypes_a{i}"] = frozenset(
+                dtype
+                for dtype in known
+                if isinstance(dtype, torch.dtype) and not dtype.is_complex
+            )
+    return found
+
+
+def _layout(binder: Binder, attributes: bool) -> struct.Struct:
+    """How struct packs a configuration from its stream on, and the arguments."""
+    form, end = "=QQI12x" if attributes else "=Q24x", 0
+    for param, kind, offset in zip(binder.params, binder.types, binder.offsets):
+        code = "Q" if param.pointer else kind.code * kind.count
+        form += "x" * (offset - end) + code
+        end = offset + struct.calcsize("=" + code)
+    return struct.Struct(form)
+
+
+# ---- the careful way ----------------------------------------------------------
+
+
+def _careful(
+    binder: Binder,
+    target: Target,
+    sizes: Sequence[int] | None,
+    rooms: dict[Any, tuple[list[Room], int]],
+    head: bytes,
+) -> Launch:
+    def launch(
+        grid: Any, block: Any, shared: int, stream: Any, args: tuple[Any, ...]
+    ) -> None:
+        bound = binder.bind(args)
+        if sizes and binder.has_structs:
+            _check_structs(binder, bound, sizes)
+        device = _device(binder.kernel, bound, target)
+        arrays = [value for value, p in zip(bound, binder.params) if p.pointer]
+        addresses = [array.address if array else 0 for array in arrays]
+        packed, offsets = binder.pack(bound, addresses)
+        with target.enter(device):
+            plan = target.plan(device, grid, block, shared)
+            room = Room(plan, len(packed), offsets)
+            current = target.stream(device)
+            number = current if stream is None else stream_number(stream)
+            struct.pack_into("=Q12s", room.buffer, _STREAM, number, head)
+            room.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
+            _wait_for_producers(arrays, number)
+            status = target.call(room.configuration, plan.function, room.table, 0)
+            if status:
+                target.fail(status, device)
+            if number != current and target.kind == "cuda":
+                _keep(arrays, number, device)
+            if target.after:
+                target.after(device, number)
+        _remember(rooms, (device, grid, block, shared), room, plan.function)
+
+    return launch
+
+
+def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> None:
+    for param, value, size in zip(binder.params, bound, sizes):
+        if isinstance(value, bytes) and len(value) != size:
+            raise ArgumentError(
+                f"{binder.kernel}: {param} has {size} bytes, {len(value)} are given: "
+                f"the fields must be C's, in C's order (NumPy: align=True)"
+            )
+
+
+def _remember(rooms: dict, key: Any, room: Room, function: int) -> None:
+    """Let the quick way have the memory, and know the shape."""
+    if len(rooms) >= _PLANS:
+        rooms.clear()
+    with contextlib.suppress(TypeError):  # a list is no key
+        rooms.setdefault(key, ([], function))[0].append(room)
+
+
+def _device(kernel: str, bound: list[Any], target: Target) -> int:
+    where = common_device(kernel, bound)
+    if where is None:
+        return target.default()
+    if where[0] != target.kind:
+        array = next(value for value in bound if isinstance(value, Array))
+        raise ArgumentError(
+            f"{kernel} is compiled for {target.kind}, its arrays lie elsewhere: {array}"
+        )
+    return where[1] if target.kind == "cuda" else -1
+
+
+def _keep(arrays: list[Array | None], number: int, device: int) -> None:
+    """Tensors freed by Python stay allocated until the other stream is done."""
+    other = torch.cuda.ExternalStream(number, device=device)
+    for array in arrays:
+        if array and isinstance(array.owner, torch.Tensor):
+            array.owner.record_stream(other)
+
+
+def _address(memory: Any) -> int:
+    return int(ffi.cast("uintptr_t", memory))
+
+
+def _wait_for_producers(arrays: list[Array | None], number: int) -> None:
+    """What another library still writes on a stream of its own must be there.
+
+    https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html
+    """
+    for array in arrays:
+        if array is None or isinstance(array.owner, torch.Tensor):
+            continue
+        interface = getattr(array.owner, "__cuda_array_interface__", {})
+        stream = interface.get("stream")
+        # 1 and 2 name the two default streams; the first one waits for the others.
+        if stream and stream not in (1, number):
+            torch.cuda.ExternalStream(stream).synchronize()

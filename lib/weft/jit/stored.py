@@ -1,0 +1,110 @@
+"""Compiled cells on disk: NVRTC's programs by the hash of all that makes them.
+
+One file each: a line of JSON, then the machine code, then the PTX.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache as once
+from pathlib import Path
+
+from .. import build, cache
+from . import diagnostics, nvrtc, prelude
+from .diagnostics import CompileError
+from .nvrtc import Program, Usage
+
+
+def program(
+    source: str,
+    name: str,
+    arch: str,
+    flags: Sequence[str],
+    expressions: Sequence[str],
+    headers: Mapping[str, str],
+) -> tuple[Program, bool]:
+    """nvrtc.compile()'s program, and whether it was there. Raises CompileError."""
+    path = _path(source, name, arch, flags, expressions, headers)
+    found = _read(path)
+    if found:
+        os.utime(path)  # used now: prune() takes the oldest first
+        return found, True
+    try:
+        made = nvrtc.compile(source, name, arch, flags, expressions, headers)
+    except nvrtc.Rejected as error:
+        raise CompileError(
+            diagnostics.parse_nvrtc(error.log, name), source, name, error.log
+        ) from None
+    _write(path, made)
+    cache.prune()
+    return made, False
+
+
+def includes(source: str, folders: Sequence[str]) -> list[Path]:
+    """The files that `#include` names, and those that they name, found in folders.
+
+    Those of the toolkit are left out: they are as old as it is.
+    """
+    found: list[Path] = []
+    todo = [(source, [Path(folder) for folder in folders])]
+    while todo:
+        text, where = todo.pop()
+        for name in re.findall(r'^[ \t]*#[ \t]*include\s*["<]([^">]+)', text, re.M):
+            for folder in where:
+                path = folder / name
+                if path.is_file() and path not in found:
+                    found.append(path)
+                    text = path.read_text(errors="replace")
+                    todo.append((text, [path.parent, *where]))
+                    break
+    return found
+
+
+def _path(source, name, arch, flags, expressions, headers) -> Path:
+    options = nvrtc.default_options(arch, flags)
+    given = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
+    texts = [source, *headers.values()]
+    files = includes("\n".join(texts), [os.getcwd(), *given])
+    parts = [
+        *(str(nvrtc.version()), _ours(), source, name, arch, *options),
+        *("expressions", *expressions, "headers"),
+        *(f"{key}\1{text}" for key, text in sorted(headers.items())),
+        *("files", *(f"{file}\1{file.read_text(errors='replace')}" for file in files)),
+    ]
+    return cache.folder("cells") / f"{build._hash(*parts)}.cubin"
+
+
+@once
+def _ours() -> str:
+    """The text of what decides how a cell is compiled."""
+    return "".join(Path(module.__file__).read_text() for module in (nvrtc, prelude))
+
+
+def _read(path: Path) -> Program | None:
+    try:
+        head, _, rest = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    about = json.loads(head)
+    size = about.pop("cubin")
+    usage = {kernel: Usage(**numbers) for kernel, numbers in about.pop("usage").items()}
+    return Program(rest[:size], rest[size:].decode(), usage=usage, **about)
+
+
+def _write(path: Path, made: Program) -> None:
+    """Whole or not at all: another process may read it at once."""
+    about = {
+        **{"cubin": len(made.cubin), "lowered": dict(made.lowered), "log": made.log},
+        **{"usage": {kernel: asdict(u) for kernel, u in made.usage.items()}},
+        "seconds": made.seconds,
+    }
+    handle, beside = tempfile.mkstemp(".cubin", "part_", path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(json.dumps(about).encode() + b"\n" + made.cubin)
+        file.write(made.ptx.encode())
+    os.replace(beside, path)

@@ -1,0 +1,345 @@
+"""The arguments of a GPU launch, seen by a C function in cuLaunchKernelEx's place."""
+
+import contextlib
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+import torch
+from cffi import FFI
+
+from weft import native
+from weft.jit import arguments, driver, launch, signature
+from weft.native import ArgumentError, DeviceLost
+
+# Copies what a driver would copy: 16 bytes behind each address, the configuration.
+STAND_IN = """
+#include <stdint.h>
+#include <string.h>
+struct config {
+    unsigned grid[3], block[3], shared;
+    uintptr_t stream;
+    unsigned *attributes;
+    unsigned count;
+};
+extern "C" {
+struct config seen;
+uintptr_t function;
+unsigned attribute[2];
+unsigned char bytes[16][16];
+int arguments_wanted, status;
+int cuLaunchKernelEx(uintptr_t c, uintptr_t f, uintptr_t a, uintptr_t extra) {
+    void **table = (void **)a;
+    seen = *(struct config *)c;
+    function = f;
+    if (seen.count) memcpy(attribute, seen.attributes, 4);
+    if (seen.count) memcpy(attribute + 1, seen.attributes + 2, 4);
+    for (int i = 0; i < arguments_wanted; i++) memcpy(bytes[i], table[i], 16);
+    return extra ? 1 : status;
+}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory):
+    path = tmp_path_factory.mktemp("launch") / "stand_in.so"
+    command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(path)]
+    subprocess.run(command, input=STAND_IN, text=True, check=True)
+    ffi = FFI()
+    ffi.cdef(driver.LAUNCH)
+    ffi.cdef("""
+    struct config { unsigned grid[3], block[3], shared; uintptr_t stream;
+                    uintptr_t attributes; unsigned count; };
+    extern struct config seen; extern uintptr_t function;
+    extern unsigned attribute[2]; extern unsigned char bytes[16][16];
+    extern int arguments_wanted, status;
+    """)
+    lib = ffi.dlopen(str(path))
+    lib.status = 0
+    return lib
+
+
+class Kernel:
+    """A kernel whose launches go to the stand-in; arrays lie on the CPU."""
+
+    def __init__(self, stand_in, source, sizes=None, **target):
+        (self.signature,) = signature.parse(source)
+        self.C, self.plans, self.after = stand_in, [], []
+        self.binder = arguments.Binder(self.signature.name, self.signature.params)
+        self.target = launch.Target(
+            **{
+                "call": stand_in.cuLaunchKernelEx,
+                "plan": self.plan,
+                "stream": lambda device: 5,
+                "enter": self.enter,
+                "fail": self.fail,
+                "default": lambda: -1,
+                "kind": "cpu",
+                **target,
+            }
+        )
+        self.launch = launch.launcher(self.binder, self.target, sizes)
+        stand_in.arguments_wanted = len(self.signature.params)
+
+    def plan(self, device, grid, block, shared):
+        self.plans.append((device, grid, block, shared))
+        name = self.signature.name
+        sizes = launch.dims(grid, "grid", name), launch.dims(block, "block", name)
+        return launch.Plan(77, *sizes, shared)
+
+    @contextlib.contextmanager
+    def enter(self, device):
+        if native.lost():
+            raise DeviceLost(native.lost())
+        yield
+
+    def fail(self, status, device):
+        raise RuntimeError(f"status {status} on {device}")
+
+    def __call__(self, *args, grid=1, block=1, shared=0, stream=None):
+        self.launch(grid, block, shared, stream, args)
+        return [bytes(self.C.bytes[i]) for i in range(len(args))]
+
+
+EIGHT = """__global__ void eight(float *out, const float *a, const half *b,
+    const int *c, const unsigned char *d, float scale, int n, size_t m) {}"""
+
+
+def tensors():
+    return [
+        *(torch.zeros(12), torch.ones(3, 4), torch.ones(2, dtype=torch.float16)),
+        torch.ones(5, dtype=torch.int32),
+        torch.ones(5, dtype=torch.uint8),
+    ]
+
+
+def number(data, dtype):
+    return np.frombuffer(data, dtype)[0]
+
+
+@pytest.mark.parametrize("launches", [1, 2, 3])
+def test_every_argument_arrives_as_its_c_type(stand_in, launches):
+    """The first launch goes the careful way, later ones the quick one."""
+    kernel, arrays = Kernel(stand_in, EIGHT), tensors()
+    for _ in range(launches):
+        got = kernel(*arrays, 0.1, -7, 2**63, grid=(2, 3), block=64, shared=48)
+    for data, array in zip(got, arrays):
+        assert number(data, np.uint64) == array.data_ptr()
+    assert number(got[5], np.float32) == np.float32(0.1)
+    assert (number(got[6], np.int32), number(got[7], np.uint64)) == (-7, 2**63)
+    seen = stand_in.seen
+    assert (*seen.grid, *seen.block, seen.shared) == (2, 3, 1, 64, 1, 1, 48)
+    assert (seen.stream, seen.count, stand_in.function) == (5, 0, 77)
+    assert len(kernel.plans) == 1
+
+
+def test_many_kinds_of_scalars(stand_in):
+    source = """__global__ void all(const float *x, bool b, char c, unsigned char u,
+        short s, unsigned short v, unsigned w, long long l, double d, half h,
+        float2 f, int3 i, float4 q) {}"""
+    kernel, x = Kernel(stand_in, source), torch.zeros(1)
+    args = (True, -128, 255, -3, 65535, 2**32 - 1, -(2**63), 0.1, 0.5)
+    vectors = (1.0, 2.0), (3, 4, 5), (1.0, 2.0, 3.0, 4.0)
+    kernel(x, *args, *vectors)
+    kernel(x, *args, *vectors)
+    got = kernel(x, *args, *vectors)
+    assert len(kernel.plans) == 1  # the later ones went the quick way
+    codes = ["?", "i1", "u1", "i2", "u2", "u4", "i8", "f8", "f2"]
+    assert [number(d[: np.dtype(c).itemsize], c) for d, c in zip(got[1:], codes)] == [
+        *args
+    ]
+    assert np.frombuffer(got[10][:8], "f4").tolist() == [1, 2]
+    assert np.frombuffer(got[11][:12], "i4").tolist() == [3, 4, 5]
+    assert np.frombuffer(got[12], "f4").tolist() == [1, 2, 3, 4]
+
+
+def test_structs_and_bfloat16_go_the_careful_way(stand_in):
+    source = """struct P { float x; int n; };
+    __global__ void k(float *out, P p, __nv_bfloat16 b) {}"""
+    kernel = Kernel(stand_in, source, sizes=[8, 8, 2])
+    p = np.zeros((), np.dtype([("x", "f4"), ("n", "i4")], align=True))
+    p["x"], p["n"] = 2.5, 9
+    for _ in range(2):
+        _, data, half = kernel(torch.zeros(1), p, 1.0)
+        assert (number(data, "f4"), number(data[4:], "i4")) == (2.5, 9)
+        assert number(half, "u2") == 0x3F80
+    with pytest.raises(ArgumentError, match="has 8 bytes, 12 are given"):
+        kernel(torch.zeros(1), b"x" * 12, 1.0)
+
+
+WRONG = [
+    ({0: torch.zeros(12, dtype=torch.float64)}, "float \\*out: wants float32"),
+    ({1: torch.ones(4, 3).t()}, "const float \\*a: the array is not contiguous"),
+    ({3: torch.ones(5, dtype=torch.int64)}, "const int \\*c: wants int32"),
+    ({0: torch.zeros(12, requires_grad=True)}, "requires a gradient"),
+    ({4: 3}, "wants an array, this is 3"),
+    ({5: "x"}, "float scale: .*'x'"),
+    ({5: 1e39}, "float scale: .*1e\\+39"),
+    ({6: 2.0}, "int n: int wants a whole number.*2.0"),
+    ({6: 2**31}, "int n: int holds -2147483648 to 2147483647.*2147483648"),
+    ({7: -1}, "size_t m: .*holds 0 to"),
+    ({5: torch.zeros(2)}, "float scale"),
+]
+
+
+@pytest.mark.parametrize("change, message", WRONG)
+@pytest.mark.parametrize("warm", [False, True])
+def test_what_does_not_fit_is_named(stand_in, change, message, warm):
+    kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
+    for _ in range(3 * warm):
+        kernel(*args)
+    for place, value in change.items():
+        args[place] = value
+    with pytest.raises(ArgumentError, match=f"eight: .*{message}"):
+        kernel(*args)
+
+
+def test_a_wrong_count_is_told_with_the_parameters(stand_in):
+    kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
+    for wrong in (args[:-1], [*args, 9]):
+        with pytest.raises(ArgumentError, match=rf"takes 8 .* {len(wrong)} are given"):
+            kernel(*wrong)
+
+
+@pytest.mark.parametrize("shape", [0, -1, 1.5, (1, 2, 3, 4), (), "4", (4, 0), None])
+def test_a_grid_that_is_none(stand_in, shape):
+    kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
+    with pytest.raises(ArgumentError, match="eight: grid = .*want one to three whole"):
+        kernel(*args, grid=shape)
+
+
+def test_grids_of_every_spelling(stand_in):
+    kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
+    for grid in (4, (4,), (4, 1, 1), [4, 1], np.int64(4), torch.Size([4])):
+        for _ in range(2):
+            kernel(*args, grid=grid)
+            assert tuple(stand_in.seen.grid) == (4, 1, 1)
+
+
+def test_null_and_other_streams(stand_in):
+    kernel = Kernel(stand_in, "__global__ void k(float *o, const int *maybe) {}")
+    x = torch.zeros(1)
+    assert number(kernel(x, None)[1], np.uint64) == 0
+    for stream, want in [(9, 9), (type("S", (), {"cuda_stream": 11})(), 11)]:
+        kernel(x, None, stream=stream)
+        assert stand_in.seen.stream == want
+    protocol = type("S", (), {"__cuda_stream__": lambda self: (0, 13)})()
+    kernel(x, None, stream=protocol)
+    assert stand_in.seen.stream == 13
+    with pytest.raises(ArgumentError, match="no stream"):
+        kernel(x, None, stream="fast")
+
+
+def test_float4_arrays_must_lie_where_a_float4_may(stand_in):
+    kernel = Kernel(stand_in, "__global__ void k(float4 *o) {}")
+    x = torch.zeros(20)
+    start = -x.data_ptr() % 16 // 4
+    good, bad = x[start : start + 8], x[start + 1 : start + 9]
+    for _ in range(2):
+        kernel(good)
+        with pytest.raises(ArgumentError, match="no multiple of 16"):
+            kernel(bad)
+        with pytest.raises(ArgumentError, match="no whole number of float4"):
+            kernel(good[:6])
+
+
+def test_cooperative_launches_say_so(stand_in):
+    kernel = Kernel(
+        stand_in, "__global__ void k(float *o) {}", attributes=launch.COOPERATIVE
+    )
+    for _ in range(3):
+        stand_in.attribute[0:2] = [0, 0]
+        kernel(torch.zeros(1))
+        assert (stand_in.seen.count, *stand_in.attribute) == (1, 2, 1)
+        assert stand_in.seen.stream == 5
+    assert len(kernel.plans) == 1
+
+
+def test_a_failing_launch_and_a_lost_context(stand_in, monkeypatch):
+    kernel, x = Kernel(stand_in, "__global__ void k(float *o) {}"), torch.zeros(1)
+    for _ in range(2):
+        monkeypatch.setattr(stand_in, "status", 719)
+        with pytest.raises(RuntimeError, match="status 719 on -1"):
+            kernel(x)
+        monkeypatch.setattr(stand_in, "status", 0)
+        kernel(x)
+    monkeypatch.setattr(native, "_lost", "")
+    native.lose("restart the kernel")
+    native.lose("a later reason")
+    with pytest.raises(DeviceLost, match="restart the kernel"):
+        kernel(x)
+
+
+def test_after_each_launch_what_was_asked_for_is_called(stand_in):
+    seen = []
+    kernel = Kernel(
+        *(stand_in, "__global__ void k(float *o) {}"),
+        after=lambda device, stream: seen.append((device, stream)),
+    )
+    for _ in range(3):
+        kernel(torch.zeros(1))
+    assert seen == 3 * [(-1, 5)]
+
+
+def test_another_current_device_goes_the_careful_way(stand_in):
+    here = [-1]
+    kernel = Kernel(stand_in, "__global__ void k(float *o) {}", current=lambda: here[0])
+    x = torch.zeros(1)
+    for _ in range(3):
+        kernel(x)
+    assert len(kernel.plans) == 1
+    here[0] = 1
+    kernel(x)
+    assert len(kernel.plans) == 2
+
+
+def test_threads_do_not_share_the_memory_of_a_launch(stand_in):
+    """cffi lets go of the GIL in the call: another thread packs meanwhile."""
+    wrong, x = [], torch.zeros(1)
+    local = threading.local()
+
+    def call(configuration, function, table, extra):
+        value = np.ctypeslib.as_array(
+            (np.ctypeslib.ctypes.c_uint64 * 2).from_address(table)
+        )[1]
+        before = np.ctypeslib.ctypes.c_int.from_address(int(value)).value
+        threading.Event().wait(0.0005)
+        after = np.ctypeslib.ctypes.c_int.from_address(int(value)).value
+        if not before == after == local.number:
+            wrong.append((before, after, local.number))
+        return 0
+
+    kernel = Kernel(stand_in, "__global__ void k(float *o, int n) {}", call=call)
+
+    def work(number):
+        local.number = number
+        for _ in range(20):
+            kernel.launch(1, 1, 0, None, (x, number))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_sweep_over_shapes_does_not_fill_the_memory(stand_in, monkeypatch):
+    monkeypatch.setattr(launch, "_PLANS", 8)
+    kernel = Kernel(stand_in, "__global__ void k(float *o) {}")
+    for grid in range(1, 40):
+        kernel(torch.zeros(1), grid=grid)
+        assert stand_in.seen.grid[0] == grid
+    rooms = kernel.launch.__globals__["rooms"]
+    assert 1 <= len(rooms) <= 8
+
+
+def test_numpy_arrays_and_numbers_are_taken(stand_in):
+    kernel = Kernel(stand_in, "__global__ void k(float *o, float a, int n) {}")
+    x = np.zeros(3, np.float32)
+    for scalars in [(np.float32(2), np.int64(3)), (torch.tensor(2.0), torch.tensor(3))]:
+        got = kernel(x, *scalars)
+        assert number(got[0], np.uint64) == x.ctypes.data
+        assert (number(got[1], "f4"), number(got[2], "i4")) == (2, 3)

@@ -1,0 +1,201 @@
+"""NVRTC compiles what nvcc does, for any GPU, without one."""
+
+import pytest
+
+from weft.jit import nvrtc, prelude
+
+pytestmark = pytest.mark.skipif(
+    bool(nvrtc.available()), reason=f"NVRTC: {nvrtc.available()}"
+)
+
+SAXPY = """
+__global__ void saxpy(float *y, const float *x, float a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += a * x[i];
+}
+template <typename T, int N> __global__ void fill(T *out) {
+    __shared__ T part[N];
+    part[threadIdx.x] = N;
+    __syncthreads();
+    out[threadIdx.x] = part[N - 1 - threadIdx.x];
+}
+"""
+TOOLKIT = len(nvrtc.include_folders()) > 0 if not nvrtc.available() else False
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a"])
+def test_kernels_and_templates_become_machine_code(arch):
+    names = ["saxpy", "fill<float, 16>", "fill<unsigned char, 32>"]
+    made = nvrtc.compile(SAXPY, arch=arch, expressions=names)
+    assert made.cubin[:4] == b"\x7fELF" and f".target {arch}" in made.ptx
+    assert made.lowered["saxpy"] == "_Z5saxpyPfPKffi"
+    assert len(set(made.lowered.values())) == 3
+    assert all(name.encode() in made.cubin for name in made.lowered.values())
+    fill = made.usage[made.lowered["fill<float, 16>"]]
+    assert fill.registers > 0 and (fill.shared, fill.spill_stores) == (64, 0)
+    assert made.log == "" and made.seconds > 0
+
+
+def test_spills_are_told():
+    source = """
+    __global__ void __launch_bounds__(1024, 2) k(float *x, int n) {
+        float v[64]; // all alive at once, in at most 32 registers
+    #pragma unroll
+        for (int i = 0; i < 64; i++) v[i] = x[i * 32 + threadIdx.x];
+        for (int round = 0; round < n; round++) {
+            float sum = 0;
+    #pragma unroll
+            for (int i = 0; i < 64; i++) sum += v[i];
+    #pragma unroll
+            for (int i = 0; i < 64; i++) v[i] = v[i] * sum + x[round];
+        }
+    #pragma unroll
+        for (int i = 0; i < 64; i++) x[i * 32 + threadIdx.x] = v[i];
+    }"""
+    (usage,) = nvrtc.compile(source).usage.values()
+    assert usage.spill_stores > 0 and usage.spill_loads > 0 and usage.stack > 0
+    assert usage.registers == 32
+
+
+@pytest.mark.parametrize(
+    "source, line, words",
+    [
+        ("__global__ void k(float *o) {\n    o[0] = y;\n}", 2, '"y" is undefined'),
+        (
+            "float f(float x) { return x; }\n__global__ void k() {}",
+            1,
+            "__host__ function",
+        ),
+        ("\n\n#include <nowhere.h>\n", 3, "nowhere.h"),
+    ],
+)
+def test_an_error_names_the_cell_and_the_line(source, line, words):
+    with pytest.raises(nvrtc.Rejected) as error:
+        nvrtc.compile(source, name="cell 7")
+    assert f"cell 7({line}): " in error.value.log and words in error.value.log
+    assert "ptxas" not in error.value.log
+
+
+def test_a_constexpr_function_needs_no_device_as_with_nvcc():
+    good = """
+    constexpr int cdiv(int a, int b) { return (a + b - 1) / b; }
+    __global__ void k(float *o) { __shared__ float s[cdiv(100, 32)]; o[0] = s[0]; }
+    """
+    assert nvrtc.compile(good).cubin
+    with pytest.raises(nvrtc.Rejected, match="__host__ function"):
+        nvrtc.compile(good + "float twice(float x) { return 2 * x; }")
+
+
+def test_warnings_are_kept_and_nothing_else():
+    log = nvrtc.compile("__global__ void k() {\n    int unused;\n}").log
+    assert "cell(2): warning" in log and "unused" in log
+    assert "Remark" not in log and "ptxas" not in log
+
+
+def test_what_nvcc_includes_by_itself_is_there():
+    types = "".join(f"a[{i}] = sizeof({t});" for i, t in enumerate(prelude._INTEGERS))
+    made = nvrtc.compile(f"""
+    __global__ void k(float *o, size_t *a, const char *text) {{
+        {types}
+        o[0] = INFINITY + NAN + HUGE_VAL + FLT_MAX + FLT_EPSILON + DBL_MAX + M_PI;
+        o[1] = (float)(SIZE_MAX & UINT64_MAX & UINT_MAX) + INT_MIN + LLONG_MIN;
+        o[2] = (o == NULL) + fmaxf(o[0], sqrtf(o[1])) + max(3, 4) + abs(-1);
+        printf("%f %s\\n", o[0], text);
+        assert(o[0] > 0);
+        memset(o, 0, 4);
+    }}""")
+    assert made.log == ""
+
+
+def test_macros_of_the_prelude_have_the_values_of_c(tmp_path):
+    """g++ compares them with those of the system's headers."""
+    import subprocess
+
+    skipped = {"HUGE_VALF", "HUGE_VAL", "NAN", "INFINITY"}  # CUDA's own functions
+    checks = "".join(
+        f"static_assert({name} == ({value}), {name!r});\n".replace("'", '"')
+        for name, value in prelude._MACROS.items()
+        if name not in skipped
+    )
+    heads = (
+        "#include <cfloat>\n#include <climits>\n#include <cmath>\n#include <cstdint>"
+    )
+    done = subprocess.run(
+        ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-"],
+        **{"input": f"{heads}\n{checks}", "text": True, "capture_output": True},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_headers_that_teaching_programs_include_are_empty():
+    names = [n for n, text in prelude.HEADERS.items() if not text]
+    assert {"stdio.h", "math.h", "cuda_runtime.h", "cstdint"} <= set(names)
+    includes = "".join(f"#include <{name}>\n" for name in names)
+    assert nvrtc.compile(includes + SAXPY, expressions=["saxpy"]).log == ""
+
+
+def test_a_cells_own_headers_come_first():
+    headers = {"mine.cuh": '#pragma once\n#include "deep/er.cuh"\n', "deep/er.cuh": ""}
+    headers["deep/er.cuh"] = "__device__ float one() { return 1; }"
+    source = '#include "mine.cuh"\n__global__ void k(float *o) { o[0] = one(); }'
+    assert nvrtc.compile(source, headers=headers).cubin
+    headers["deep/er.cuh"] = "nonsense"
+    with pytest.raises(nvrtc.Rejected, match=r"deep/er.cuh.?\(1\): error"):
+        nvrtc.compile(source, headers=headers)
+
+
+@pytest.mark.skipif(not TOOLKIT, reason="the toolkit's headers are not installed")
+def test_the_toolkits_headers_are_found():
+    made = nvrtc.compile(
+        """
+        #include <cooperative_groups.h>
+        #include <cooperative_groups/reduce.h>
+        #include <cuda_bf16.h>
+        #include <cuda_fp16.h>
+        #include <cuda_runtime.h>
+        #include <cuda/std/cstdint>
+        #include <cuda/std/climits>
+        #include <nv/target>
+        #include <stdint.h>
+        namespace cg = cooperative_groups;
+        __global__ void k(half *h, __nv_bfloat16 *b, float *o, int64_t n) {
+            auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+            h[0] = __float2half(1.0f) + h[1];
+            b[0] = __float2bfloat16(1.0f);
+            float part = o[cg::this_grid().thread_rank() % n];
+            o[0] = warp.shfl_xor(part, 1) + cg::reduce(warp, part, cg::plus<float>());
+            cg::this_grid().sync();
+        }""",
+        arch="sm_90a",
+    )
+    assert made.log == ""
+
+
+def test_flags_are_taken_as_nvcc_spells_them():
+    source = "__global__ void k(float *o) { o[0] = sinf(o[1]) * SCALE; }"
+    slow = nvrtc.compile(source, flags=["-D", "SCALE=3", "-O3", "-Wall"])
+    fast = nvrtc.compile(source, flags=["-DSCALE=3", "--use_fast_math", "-std=c++20"])
+    assert "sin.approx" in fast.ptx and "sin.approx" not in slow.ptx
+    given = ["-Xptxas", "-O1", "-I", "/a b", "-march=native", "-maxrregcount=32"]
+    given += ["-fopenmp", "-arch", "sm_80", "-isystem", "/c", "-fmad=false"]
+    assert nvrtc.translate(given) == [
+        *["-Xptxas=-O1", "-I/a b", "-maxrregcount=32", "-I/c", "-fmad=false"],
+    ]
+    with pytest.raises(nvrtc.BuildError, match="-no-such-option"):
+        nvrtc.compile(source, flags=["-no-such-option"])
+
+
+def test_an_architecture_that_is_not_known_is_one_sentence():
+    with pytest.raises(nvrtc.BuildError, match=r"does not compile for sm_999.*sm_80"):
+        nvrtc.compile(SAXPY, arch="sm_999")
+
+
+def test_multiplications_and_additions_fuse_as_with_nvcc_and_math_is_exact():
+    source = "__global__ void k(float *o) { o[0] = o[1] * o[2] + o[3] / o[4]; }"
+    ptx = nvrtc.compile(source).ptx
+    assert "fma.rn.f32" in ptx and "div.rn.f32" in ptx
+    assert "fma.rn.f32" not in nvrtc.compile(source, flags=["--fmad=false"]).ptx
+
+
+def test_lines_of_the_source_are_in_the_code():
+    assert ".file" in nvrtc.compile(SAXPY, name="my cell", expressions=["saxpy"]).ptx
