@@ -18,7 +18,7 @@ from weft import bench_simt, build
 FOLDER = Path(__file__).parent / "simt"
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 7}
 INVALID_VALUE, INVALID_CONFIGURATION = 1, 9
-OUT_OF_RESOURCES, TIMEOUT, NOT_SUPPORTED = 701, 702, 801
+OUT_OF_RESOURCES, TIMEOUT, LAUNCH_FAILURE, NOT_SUPPORTED = 701, 702, 719, 801
 
 
 class Simt:
@@ -515,14 +515,12 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_stack_that_overflows_hits_its_guard_page(simt):
-    body = """
-flag = np.array([100], np.int32)
-assert lib.run_overflow(pointer(flag)) == 0 and flag[0] != 100
-flag[0] = 0
-lib.run_overflow(pointer(flag))
-"""
-    done = subprocess.run(script(simt, body), capture_output=True, text=True)
-    assert done.returncode == -signal.SIGSEGV, done.stderr
+    flag = np.array([100], np.int32)
+    lib = simt.load("launch")
+    assert lib.run_overflow(pointer(flag)) == 0 and flag[0] != 100
+    flag[0] = 0
+    assert lib.run_overflow(pointer(flag)) == LAUNCH_FAILURE
+    assert "thread (1,0,0): stack overflow" in simt.fault()
 
 
 # ---- what it costs -----------------------------------------------------------

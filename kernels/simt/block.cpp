@@ -10,7 +10,7 @@
 #include <exception>
 #include <new>
 
-#include "runtime.h"
+#include "signals.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT
@@ -22,8 +22,14 @@ inline namespace asm_fibers {
 enum {
     SHARED_BYTES = 512 << 10, // the limits of runtime.h, and room to notice
     SPINS_PER_YIELD = 8,      // a compare-and-swap may fail a few times
-    CHECK_EVERY = 64          // turns in vain between two looks at Ctrl-C
+    CHECK_EVERY = 64,         // turns in vain between two looks at Ctrl-C
+    SLOTS_BYTES = MAX_THREADS * SIMT_STACK,
+    MAX_KNOWN = 2048 // workers: twice as many as there can be
 };
+
+// For handlers of signals, which may not ask for thread-local variables.
+static std::atomic<Worker *> workers[MAX_KNOWN];
+static std::atomic<int> workers_known;
 
 static Worker *worker_of(Block *block) { return static_cast<Worker *>(block); }
 
@@ -40,14 +46,26 @@ Worker *create_worker() {
     void *memory = 0;
     if (posix_memalign(&memory, alignof(Worker), sizeof(Worker))) return 0;
     Worker *worker = new (memory) Worker();
-    char *slots = map((size_t)(MAX_THREADS + 1) * SIMT_STACK);
+    char *slots = map((size_t)SLOTS_BYTES + SIMT_STACK);
     worker->shared = map(SHARED_BYTES);
     if (!slots || !worker->shared) return 0; // no launch: what leaks is virtual
     const uintptr_t mask = SIMT_STACK - 1;
     worker->slots = (char *)(((uintptr_t)slots + mask) & ~mask);
     worker->identity_order = -1; // not filled yet
     create_contexts(worker);
+    const int known = workers_known.fetch_add(1);
+    if (known < MAX_KNOWN) workers[known] = worker;
     return worker;
+}
+
+Worker *worker_at(uintptr_t address) {
+    const int known = workers_known.load();
+    for (int i = 0; i < known && i < MAX_KNOWN; i++) {
+        Worker *worker = workers[i].load();
+        if (worker && address - (uintptr_t)worker->slots < SLOTS_BYTES)
+            return worker;
+    }
+    return 0;
 }
 
 /* Give the first `count` slots their guard pages. Each splits a mapping in two,
@@ -358,6 +376,7 @@ static void begin_job(Worker *worker, Job *job) {
     worker->body = job->body;
     worker->closure = job->closure;
     worker->cooperative = job->cooperative;
+    worker->modes = processor_modes();
     if (!worker->guarded) guard(worker, 1);
     if (job->order != SIMT_FORWARD) // where the static arrays will lie
         memset(worker->shared, 0xff, job->shared_used.load() + STATIC_SHARED);

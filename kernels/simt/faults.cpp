@@ -1,8 +1,10 @@
 /* faults.cpp -- how a launch fails: the first fault of it is kept, and told to
  * the thread that launched. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime.h"
 
@@ -93,6 +95,31 @@ extern "C" void simt_clear_fault(void) {
 }
 
 extern "C" const char *simt_last_fault(void) { return last.text; }
+
+extern "C" __attribute__((visibility("default"), noreturn)) void
+simt_assert_failed(const char *expression, const char *file, unsigned line,
+                   const char *function) {
+    Worker *worker = this_worker;
+    if (!worker) __assert_fail(expression, file, line, function);
+    const Fiber *self = here();
+    const uint3 b = worker->index, t = self->thread.index;
+    // The body of a kernel is a lambda here, which CUDA's line does not have.
+    const char *lambda = strstr(function, "::<lambda");
+    const int length = (int)(lambda ? lambda - function : strlen(function));
+    char text[1024]; // one write, so that lines of several threads stay whole
+    const int size = snprintf(text, sizeof text,
+                              "%s:%u: %.*s: block: [%u,%u,%u], thread: "
+                              "[%u,%u,%u] Assertion `%s` failed.\n",
+                              file, line, length, function, b.x, b.y, b.z, t.x,
+                              t.y, t.z, expression);
+    const int most = (int)sizeof text - 1;
+    if (write(2, text, (size_t)(size < most ? size : most)) < 0) {
+        // nobody to tell; the launch says it, too
+    }
+    note_fault(worker, self, SIMT_FAULT_ASSERT, cudaErrorAssert,
+               "assertion `%s` failed (%s:%u)", expression, file, line);
+    abandon(worker);
+}
 
 extern "C" void simt_set_sticky(int on) { sticky = on != 0; }
 

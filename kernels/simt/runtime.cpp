@@ -77,6 +77,7 @@ Kernel *kernel_of(const void *function) {
 /* ---- workers ------------------------------------------------------------ */
 
 static void sleep_and_work(Pool *mine, Worker *worker) {
+    provide_stack();
     std::unique_lock<std::mutex> guard(mine->lock);
     for (;;) {
         mine->wake.wait(guard, [&] { return mine->job && mine->seats > 0; });
@@ -98,7 +99,8 @@ static bool add_thread() {
     // Signals are for the program's own threads; faults stay where they arise.
     sigset_t all, before;
     sigfillset(&all);
-    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+    for (int fault :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG})
         sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool started = true;
@@ -116,6 +118,7 @@ static void after_fork() {
     // The child has only the thread that forked: start afresh, lazily. The old
     // pool is left alone, since its locks may be held by threads that are gone.
     pool = new Pool;
+    release_faults();
     forget_watches();
 }
 
@@ -230,8 +233,11 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     const int workers = workers_for(&job);
     const uint64_t chunk = job.blocks / (workers * CHUNKS_PER_WORKER);
     job.chunk = chunk < 1 ? 1 : chunk > 256 ? 256 : chunk;
+    provide_stack();
     simt_watch_begin();
+    catch_faults();
     run_job(&job, workers);
+    release_faults();
     simt_watch_end();
     pending = launch; // an abandoned thread cannot take away what it pushed
     if (job.failed) report_fault(&job.fault);

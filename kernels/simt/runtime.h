@@ -58,6 +58,13 @@ struct Capture {
 };
 extern std::atomic<const Capture *> capture;
 
+/* What the handler of a fault saw. */
+struct Signal {
+    int number, write; /* write: as in simt_fault */
+    uintptr_t address, stack_pointer;
+    bool misaligned, unknown; /* unknown: the address cannot be had */
+};
+
 /* A CPU thread that runs blocks: its block, and the stacks of its threads. */
 struct Worker : Block {
     Job *job;
@@ -72,6 +79,8 @@ struct Worker : Block {
     int identity_order;
     Warp warps[MAX_THREADS / WARP];
     void *contexts; /* fiber_ucontext.cpp's */
+    Signal got;
+    unsigned modes; /* the processor's, of rounding and the like */
 
     Fiber *fiber(int i) {
         return fiber_at((uintptr_t)slots + (uintptr_t)i * SIMT_STACK);
@@ -87,6 +96,11 @@ void run_blocks(Worker *worker, Job *job); /* until none is left */
 void yield(Fiber *self); /* let the other threads of the block run */
 /* Leave the block for good; its threads never go on. */
 [[noreturn]] void abandon(Worker *worker);
+
+/* signals.cpp */
+void provide_stack(); /* this thread's handlers will have one of their own */
+void catch_faults();
+void release_faults();
 
 /* watchdog.cpp */
 bool stopped(Worker *worker); /* the launch has a fault or is to end */

@@ -205,6 +205,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     # that sqrtf() is an instruction, as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
+    plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
     # The rewritten text comes through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
     return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]

@@ -1,0 +1,21 @@
+/* assert.h -- assert(), in kernels too.
+ *
+ * Found before the system's, which <cassert> would include. A failed assertion
+ * in a kernel prints CUDA's line and ends the launch with cudaErrorAssert; in
+ * host code it is the system's own. Like that one it may be included again
+ * after NDEBUG has changed, so it has no guard. */
+#include_next <assert.h>
+#if defined(__cplusplus) && !defined(NDEBUG)
+#undef assert
+#ifndef SIMT_ASSERT_H
+#define SIMT_ASSERT_H
+extern "C" __attribute__((visibility("default"), noreturn, cold)) void
+simt_assert_failed(const char *expression, const char *file, unsigned line,
+                   const char *function);
+#endif
+#define assert(...)                                             \
+    (static_cast<bool>(__VA_ARGS__)                             \
+         ? void(0)                                              \
+         : simt_assert_failed(#__VA_ARGS__, __FILE__, __LINE__, \
+                              __PRETTY_FUNCTION__))
+#endif

@@ -1,0 +1,234 @@
+/* signals.cpp -- what a kernel's thread does wrong becomes its launch's fault.
+ *
+ * While a launch runs, the signals of faults are ours. If the stack pointer
+ * lies on a fiber, the handler writes down what happened and lets the thread go
+ * on in land(), at the top of its own stack: it will not return to where it
+ * was. All else goes to the handler that was there before. */
+#include "signals.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum { ALTERNATE_STACK = 64 << 10 };
+
+/* ---- hooks -------------------------------------------------------------- */
+
+static bool is_ours(const Hook *hook, const struct sigaction *action) {
+    return action->sa_flags & SA_SIGINFO &&
+           action->sa_sigaction == hook->handler;
+}
+
+static bool is_plain(const struct sigaction *action, void (*handler)(int)) {
+    return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == handler;
+}
+
+void hook(Hook *hook, bool polite) {
+    struct sigaction ours = {}, old;
+    ours.sa_sigaction = hook->handler;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    if (sigaction(hook->number, &ours, &old)) return;
+    if (polite && is_plain(&old, SIG_IGN)) {
+        sigaction(hook->number, &old, 0);
+    } else if (!is_ours(hook, &old)) {
+        hook->later = old;
+        // Hooked and yet not on top: this one was put on top of ours, and calls
+        // ours. Were it below as well, they would call each other for ever.
+        if (!hook->hooked) hook->below = old;
+        hook->hooked = true;
+    }
+}
+
+void unhook(Hook *hook) {
+    if (!hook->hooked) return;
+    struct sigaction old;
+    sigaction(hook->number, &hook->later, &old);
+    if (!is_ours(hook, &old))
+        sigaction(hook->number, &old, 0); // somebody else's: not ours to remove
+    else
+        hook->hooked =
+            memcmp(&hook->later, &hook->below, sizeof hook->later) != 0;
+}
+
+void chain(Hook *hook, siginfo_t *info, void *context) {
+    const int number = hook->number;
+    const struct sigaction *below = &hook->below;
+    if (below->sa_flags & SA_SIGINFO) {
+        below->sa_sigaction(number, info, context);
+    } else if (is_plain(below, SIG_DFL) || is_plain(below, SIG_IGN)) {
+        // A fault happens again when we return, and is then treated as it would
+        // have been; what was sent must be sent again.
+        const bool sent = info->si_code <= 0 || number == SIGINT;
+        if (sent && is_plain(below, SIG_IGN)) return;
+        sigaction(number, below, 0);
+        if (sent) raise(number);
+    } else {
+        below->sa_handler(number);
+    }
+}
+
+#if SIMT_SIGNALS
+/* ---- where a fault lands ------------------------------------------------ */
+
+static bool in_guard(const Fiber *self, uintptr_t address) {
+    const uintptr_t slot = (uintptr_t)self & ~(uintptr_t)(SIMT_STACK - 1);
+    return address - slot < (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+static void note_address(Worker *worker, Fiber *self) {
+    const Signal *got = &worker->got;
+    const uintptr_t address = got->address;
+    static const char *const how[] = {"access to", "load from", "store to"};
+    simt_fault *fault;
+    if (in_guard(self, address) || in_guard(self, got->stack_pointer)) {
+        fault =
+            note_fault(worker, self, SIMT_FAULT_STACK, cudaErrorLaunchFailure,
+                       "stack overflow: a thread has %d KB for its local "
+                       "variables and calls",
+                       (SIMT_STACK - 2 * SIMT_PAGE) >> 10);
+    } else if (got->misaligned) {
+        fault = note_fault(worker, self, SIMT_FAULT_ADDRESS,
+                           cudaErrorMisalignedAddress,
+                           "misaligned address: %s %#zx", how[got->write + 1],
+                           (size_t)address);
+    } else {
+        const bool null = address < (uintptr_t)SIMT_PAGE && !got->unknown;
+        fault = note_fault(
+            worker, self, SIMT_FAULT_ADDRESS, cudaErrorIllegalAddress,
+            "illegal address: %s %#zx%s%s", how[got->write + 1],
+            (size_t)address, null ? " (a null pointer)" : "",
+            got->unknown ? " (no address that a machine has)" : "");
+    }
+    if (!fault) return;
+    fault->address = address;
+    fault->write = got->write;
+}
+
+/* Where the thread goes on after a fault. */
+static void land() {
+    Worker *worker = this_worker;
+    Fiber *self = here();
+    clean_processor(worker->modes);
+    switch (worker->got.number) {
+    case SIGFPE:
+        note_fault(worker, self, SIMT_FAULT_ARITHMETIC, cudaErrorLaunchFailure,
+                   "integer division by zero, or a quotient that is too large");
+        break;
+    case SIGILL:
+        note_fault(worker, self, SIMT_FAULT_ILLEGAL,
+                   cudaErrorIllegalInstruction,
+                   "illegal instruction: __builtin_trap(), or code that the "
+                   "compiler takes to be unreachable");
+        break;
+    case SIGABRT:
+        note_fault(worker, self, SIMT_FAULT_EXCEPTION, cudaErrorLaunchFailure,
+                   "abort() was called");
+        break;
+    default: note_address(worker, self);
+    }
+    abandon(worker);
+}
+
+/* ---- the handler -------------------------------------------------------- */
+
+static void on_fault(int number, siginfo_t *info, void *context);
+
+static Hook hooks[] = {{SIGSEGV, on_fault, {}, {}, false},
+                       {SIGBUS, on_fault, {}, {}, false},
+                       {SIGFPE, on_fault, {}, {}, false},
+                       {SIGILL, on_fault, {}, {}, false},
+                       {SIGABRT, on_fault, {}, {}, false}};
+
+static Hook *hook_of(int number) {
+    Hook *hook = hooks;
+    while (hook->number != number) hook++;
+    return hook;
+}
+
+static void write_down(Signal *got, int number, const siginfo_t *info,
+                       const ucontext_t *context) {
+    got->number = number;
+    got->stack_pointer = stack_pointer(context);
+    got->address = (uintptr_t)info->si_addr;
+    got->write = was_write(context);
+    got->misaligned = number == SIGBUS && info->si_code == BUS_ADRALN;
+    got->unknown = false;
+    if (number != SIGSEGV || !address_unknown(context)) return;
+    const uintptr_t address = operand_address(context, &got->write);
+    const uintptr_t high = address >> 47; // an address has 48 bits, or 57
+    got->address = address;
+    got->misaligned = address % 16 && (high == 0 || high == 0x1ffff);
+    got->unknown = !got->misaligned;
+}
+
+static void on_fault(int number, siginfo_t *info, void *raw) {
+    ucontext_t *context = (ucontext_t *)raw;
+    const uintptr_t at = stack_pointer(context);
+    Worker *worker = worker_at(at);
+    // Somebody else may have sent it: then it means the process.
+    const bool mine = info->si_code > 0 ||
+                      (info->si_code == SI_TKILL && info->si_pid == getpid());
+    if (!worker || !mine) return chain(hook_of(number), info, raw);
+    write_down(&worker->got, number, info, context);
+    redirect(context, (uintptr_t)fiber_at(at), land);
+}
+
+/* ---- the stack that handlers run on ------------------------------------- */
+
+/* A fault may be that there is no stack left, so its handler has its own. */
+struct AlternateStack {
+    void *memory = 0;
+    bool checked = false;
+    void provide();
+    ~AlternateStack();
+};
+
+void AlternateStack::provide() {
+    stack_t now, ours = {};
+    checked = true;
+    // Somebody else's is as good: Python's faulthandler has one.
+    if (sigaltstack(0, &now) || !(now.ss_flags & SS_DISABLE)) return;
+    void *got = mmap(0, ALTERNATE_STACK, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (got == MAP_FAILED) return;
+    ours.ss_sp = memory = got;
+    ours.ss_size = ALTERNATE_STACK;
+    sigaltstack(&ours, 0);
+}
+
+AlternateStack::~AlternateStack() {
+    if (!memory) return;
+    stack_t now, none = {};
+    none.ss_flags = SS_DISABLE;
+    if (!sigaltstack(0, &now) && now.ss_sp == memory) sigaltstack(&none, 0);
+    munmap(memory, ALTERNATE_STACK);
+}
+
+void provide_stack() {
+    static thread_local AlternateStack stack;
+    if (!stack.checked) stack.provide();
+}
+
+void catch_faults() {
+    for (Hook &each : hooks) hook(&each, false);
+}
+
+void release_faults() {
+    for (Hook &each : hooks) unhook(&each);
+}
+#else
+void provide_stack() {}
+void catch_faults() {}
+void release_faults() {}
+#endif
+
+} // namespace
+} // namespace simt

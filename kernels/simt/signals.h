@@ -1,0 +1,99 @@
+/* signals.h -- handlers that come and go, and the registers that a signal
+ * interrupted. */
+#ifndef SIMT_SIGNALS_H
+#define SIMT_SIGNALS_H
+#include <signal.h>
+#include <ucontext.h>
+
+#include "runtime.h"
+
+/* Where this is 0, a fault of a kernel ends the process and nothing ends a
+ * kernel that waits for ever. */
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#define SIMT_SIGNALS 1
+#else
+#define SIMT_SIGNALS 0
+#endif
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* A signal's handler of ours, on top of whatever was there before. */
+struct Hook {
+    int number;
+    void (*handler)(int, siginfo_t *, void *);
+    struct sigaction below; /* what chain() calls */
+    struct sigaction later; /* what unhook() brings back; mostly the same */
+    bool hooked;
+};
+
+/* Install the handler. What is ignored stays ignored if `polite`. */
+void hook(Hook *hook, bool polite);
+void unhook(Hook *hook);
+/* What would have happened without the hook; may end the process. */
+void chain(Hook *hook, siginfo_t *info, void *context);
+
+/* The worker on whose fibers' stacks `address` lies; NULL if there is none. */
+Worker *worker_at(uintptr_t address);
+
+#if SIMT_SIGNALS && defined(__x86_64__)
+inline uintptr_t stack_pointer(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
+}
+inline uintptr_t program_counter(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+}
+/* Go on with to(), which never returns, on the stack that ends at `top`. */
+inline void redirect(ucontext_t *context, uintptr_t top, void (*to)()) {
+    greg_t *registers = context->uc_mcontext.gregs;
+    registers[REG_RSP] = (greg_t)(top / 16 * 16 - 8); // as after a call
+    registers[REG_RIP] = (greg_t)(uintptr_t)to;
+    registers[REG_EFL] &= ~0x400; // strings are copied upwards
+}
+/* 1 if the access that faulted was a store, 0 a load, -1 unknown. */
+inline int was_write(const ucontext_t *context) {
+    const greg_t *registers = context->uc_mcontext.gregs;
+    const bool page_fault = registers[REG_TRAPNO] == 14;
+    return page_fault ? (int)(registers[REG_ERR] >> 1 & 1) : -1;
+}
+/* The processor's modes, and back to these after an interrupted computation. */
+inline unsigned processor_modes() { return __builtin_ia32_stmxcsr(); }
+inline void clean_processor(unsigned modes) {
+    asm volatile("emms" ::: "memory");
+    __builtin_ia32_ldmxcsr(modes);
+}
+/* The address that the interrupted instruction accesses, 0 if that cannot be
+ * said; *write as was_write() (operand.cpp). */
+uintptr_t operand_address(const ucontext_t *context, int *write);
+/* Whether the processor refused an access without saying where: one to an
+ * address that no machine has, or by an instruction that wants alignment. */
+inline bool address_unknown(const ucontext_t *context) {
+    return context->uc_mcontext.gregs[REG_TRAPNO] == 13;
+}
+#elif SIMT_SIGNALS
+inline uintptr_t stack_pointer(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.sp;
+}
+inline uintptr_t program_counter(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.pc;
+}
+inline void redirect(ucontext_t *context, uintptr_t top, void (*to)()) {
+    context->uc_mcontext.sp = top / 16 * 16;
+    context->uc_mcontext.pc = (uintptr_t)to;
+}
+inline int was_write(const ucontext_t *) { return -1; }
+inline unsigned processor_modes() { return 0; }
+inline void clean_processor(unsigned) {}
+inline bool address_unknown(const ucontext_t *) { return false; }
+inline uintptr_t operand_address(const ucontext_t *, int *) { return 0; }
+#else
+inline unsigned processor_modes() { return 0; }
+#endif
+
+} // namespace
+} // namespace simt
+#endif
