@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 import weft
+from weft import load_cuda
 from weft.build import ROOT
 
-__all__ = ["ROOT", "cdiv", "np", "show", "source", "torch", "weft"]
+__all__ = ["ROOT", "cdiv", "load_cuda", "np", "show", "source", "torch", "weft"]
 
 
 def cdiv(a: int, b: int) -> int:

@@ -6,6 +6,7 @@ import sys
 # a command imports what it needs.
 if sys.argv[:1] != ["-m"]:
     from .check import Mismatch, check
+    from .jit import CompileError, KernelFault, load_cuda
     from .native import (
         ArgumentError,
         DeviceLost,
@@ -27,8 +28,10 @@ if sys.argv[:1] != ["-m"]:
 
 __all__ = [
     "ArgumentError",
+    "CompileError",
     "DeviceLost",
     "KernelError",
+    "KernelFault",
     "Mismatch",
     "OutOfMemory",
     "batchnorm2d",
@@ -36,6 +39,7 @@ __all__ = [
     "conv2d",
     "cross_entropy",
     "linear",
+    "load_cuda",
     "matmul",
     "maxpool2d",
     "reload",
@@ -43,3 +47,15 @@ __all__ = [
     "rungs",
     "set_threads",
 ]
+
+
+def load_ipython_extension(shell) -> None:
+    """What %load_ext weft calls: %%cuda and %%cuda_header from now on."""
+    from . import magic
+
+    magic.register(shell)
+
+
+# In a notebook `import weft` is enough.
+if "IPython" in sys.modules and sys.argv[:1] != ["-m"]:
+    load_ipython_extension(None)

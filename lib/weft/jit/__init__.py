@@ -1,1 +1,70 @@
-"""CUDA C from a string to a Python callable, on the GPU and on the CPU."""
+"""CUDA C from a string to a Python callable, on the GPU and on the CPU.
+
+    k = load_cuda(source)
+    k.saxpy[grid, block](y, x, 2.0, n)
+
+The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g++
+on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
+
+    signature, scalars, arguments    what a kernel takes, and what Python passes
+    checks, diagnostics, hints       what is wrong with a source, on its own lines
+    cpu, launcher, arena, faults     the CPU: compiling, fenced copies, what went wrong
+    nvrtc, gpu                       the GPU
+    module                           the callables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..native import ArgumentError
+from . import flags as flags_module
+from .diagnostics import CompileError, Diagnostic
+from .faults import KernelFault
+from .module import Kernel, Launch, Module
+
+
+def load_cuda(
+    source: str,
+    *,
+    target: str | None = None,
+    flags: str | Sequence[str] = "",
+    timeout: float | None = None,
+    inplace: bool = False,
+    isolated: bool = False,
+    name: str = "cell",
+) -> Module:
+    """Compile CUDA C; its kernels are the attributes of what is returned.
+
+    target: "cpu" or "cuda"; None: where the arrays of a launch lie (compiled for
+    the GPU first if there is one). flags: "-DTILE=16 -I folder", never seen by a
+    shell. timeout: seconds that a launch may take on the CPU (20; 0: no limit).
+    inplace: on the CPU, work on the arrays themselves and not on fenced copies.
+    isolated: launch in a process of its own. name: what messages call the source.
+
+    Raises CompileError with the source's own lines in its message.
+    """
+    if not isinstance(source, str):
+        raise ArgumentError(f"load_cuda wants CUDA C as a string, not {source!r:.60}")
+    if target not in (None, "cpu", "cuda"):
+        raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
+    if timeout is not None and not 0 <= timeout <= 86400:
+        raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
+    return Module(
+        source,
+        target=target,
+        flags=flags_module.split(flags),
+        name=name,
+        options={"timeout": timeout, "inplace": inplace},
+    )
+
+
+__all__ = [
+    "CompileError",
+    "Diagnostic",
+    "Kernel",
+    "KernelFault",
+    "Launch",
+    "Module",
+    "load_cuda",
+]

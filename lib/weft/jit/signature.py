@@ -65,6 +65,8 @@ class Signature:
         float and bool. Those with a default may be missing. Raises ArgumentError.
         """
         values = [_template_argument(self, arg) for arg in args]
+        for param, arg in zip(self.template, args):
+            _check_kind(self, param, arg)
         defaults = [p.default for p in self.template]
         missing = [p.name for p in self.template[len(values) :] if not p.default]
         if len(values) > len(self.template) or missing:
@@ -338,6 +340,21 @@ def c_type(dtype: Any) -> str | None:
     return _DTYPES.get(name)
 
 
+def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
+    """A type where a value is wanted, or the other way round, is an ArgumentError."""
+    if isinstance(arg, str):
+        return
+    is_value = hasattr(arg, "__index__") and not isinstance(arg, type)
+    if is_value != bool(param.kind):
+        wanted = f"a value ({param.kind})" if param.kind else "a type"
+        raise ArgumentError(
+            f"{signature.name}: {param.name} is {wanted}, {arg!r} is not; the "
+            f"template's arguments come before the grid: "
+            f"{signature.name}[{', '.join(p.name for p in signature.template)}]"
+            f"[grid, block](...)"
+        )
+
+
 def _template_argument(signature: Signature, arg: Any) -> str:
     if isinstance(arg, bool):
         return "true" if arg else "false"
@@ -345,7 +362,7 @@ def _template_argument(signature: Signature, arg: Any) -> str:
         return arg.strip()
     if isinstance(arg, type) and arg in _PYTHON_TYPES:
         return _PYTHON_TYPES[arg]
-    if hasattr(arg, "__index__"):
+    if hasattr(arg, "__index__") and not isinstance(arg, type):
         return str(arg.__index__())
     if found := c_type(arg):
         return found

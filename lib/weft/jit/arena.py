@@ -1,0 +1,226 @@
+"""Fenced copies of a launch's arrays: where a kernel of a cell really works.
+
+    | guard: no access | 0xff ... | the array | 0xff ... | guard: no access |
+
+A copy ends at its upper guard as nearly as its alignment allows: at it, unless the
+cell uses vector types, whose 16-byte accesses leave up to 15 bytes of slack. A
+touch of a guard is a page fault, which the SIMT runtime turns into a failed launch;
+a write into the slack is found afterwards; what is read there is NaN or -1.
+Arrays that share memory share one copy, so they still do.
+"""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cffi import FFI
+
+from .arguments import Array
+from .scalars import Scalar
+
+PAGE = mmap.PAGESIZE
+GUARD = 1 << 30  # bytes of address space, not of memory
+KEEP = 256 << 20  # bytes of fenced memory that wait for the next launch ...
+KEEP_REGIONS = 256  # ... in at most so many pieces
+FILL = 0xFF
+
+ffi = FFI()
+ffi.cdef("""
+void *mmap(void *address, size_t length, int protection, int flags, int fd,
+           long offset);
+int munmap(void *address, size_t length);
+int mprotect(void *address, size_t length, int protection);
+void *memmove(void *to, const void *from, size_t length);
+void *memset(void *to, int byte, size_t length);
+int memcmp(const void *a, const void *b, size_t length);
+""")
+_libc = ffi.dlopen(None)
+_NONE, _READ_WRITE = 0, 3
+_PRIVATE_ANONYMOUS = 0x22 if sys.platform == "linux" else 0x1002
+_NORESERVE = 0x4000 if sys.platform == "linux" else 0x40
+_VECTOR = re.compile(
+    r"\b(?:u?(?:char|short|int|long|longlong)|float|double|(?:__)?half)[234]\b"
+    r"|\b(?:__)?nv_bfloat162\b|\balignas\b|\b__align__\b"
+)
+_filled = ffi.new("char[]", bytes([FILL]) * 2 * PAGE)
+
+
+@dataclass(slots=True)
+class Region:
+    """Fenced memory: [base, base + room) may be touched, `guard` bytes on either
+    side may not. The copy of [source, source + nbytes) lies at `start`."""
+
+    base: int
+    room: int
+    guard: int
+    start: int = 0
+    source: int = 0
+    nbytes: int = 0
+
+    def fill(self) -> None:
+        """Write the canary around the copy, and the copy."""
+        front, back = self.start - self.base, self.start + self.nbytes
+        _libc.memset(_at(self.base), FILL, front)
+        _libc.memset(_at(back), FILL, self.base + self.room - back)
+        if self.nbytes:
+            _libc.memmove(_at(self.start), _at(self.source), self.nbytes)
+
+    def strayed(self) -> int | None:
+        """The address of the canary's byte, nearest to the copy, that was written
+        over; None: none was."""
+        back = self.start + self.nbytes
+        slack = self.base + self.room - back
+        if _libc.memcmp(_at(back), _filled, slack):
+            return back + _first(ffi.unpack(_at(back), slack))
+        front = self.start - self.base
+        if _libc.memcmp(_at(self.base), _filled, front):
+            return self.start - 1 - _first(ffi.unpack(_at(self.base), front)[::-1])
+        return None
+
+
+class Arena:
+    """The copies of one launch's arrays.
+
+    arrays: those of the pointer parameters; None for NULL. align: what each
+    array's copy is aligned to, at least.
+    """
+
+    def __init__(self, arrays: Sequence[Array | None], align: Sequence[int]) -> None:
+        self.arrays = arrays
+        self.regions: list[Region] = []
+        self.failed = False
+        spans = _spans(arrays, align)
+        self._ends = [end for _, end, _ in spans]
+        for start, end, alignment in spans:
+            region = _take(end - start + -end % alignment)
+            region.source, region.nbytes = start, end - start
+            top = region.base + region.room - region.nbytes
+            # Aligned as the array itself is, no better.
+            region.start = top - (top - start) % alignment
+            region.fill()
+            self.regions.append(region)
+
+    def addresses(self) -> list[int]:
+        """Where the kernel finds the arrays."""
+        return [self._address(array) for array in self.arrays]
+
+    def _address(self, array: Array | None) -> int:
+        if array is None:
+            return 0
+        region = self._region_of(array)
+        return region.start + array.address - region.source
+
+    def _region_of(self, array: Array) -> Region:
+        # An empty array may begin where another ends: any place will do for it.
+        at = bisect.bisect_left(self._ends, array.address + array.nbytes)
+        return self.regions[at]
+
+    def strayed(self) -> int | None:
+        """An address outside of the arrays that was written; None: none."""
+        for region in self.regions:
+            address = region.strayed()
+            if address is not None:
+                return address
+        return None
+
+    def copy_back(self, written: Sequence[bool]) -> None:
+        """Write the copies of these arrays back to where they came from."""
+        for array, at, yes in zip(self.arrays, self.addresses(), written):
+            if yes and array is not None and array.nbytes:
+                _libc.memmove(_at(array.address), _at(at), array.nbytes)
+
+    def release(self) -> None:
+        """Give the memory back: to the next launch, or to the system."""
+        for region in self.regions:
+            _give_back(region)
+        self.regions = []
+
+
+def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[int]:
+    """The addresses that the kernel gets: of the copies, or of the arrays."""
+    if arena_or_none is not None:
+        return arena_or_none.addresses()
+    return [array.address if array is not None else 0 for array in arrays]
+
+
+def alignments(source: str, types: Sequence[Scalar | None]) -> list[int]:
+    """What the copies must be aligned to: the type, or 16 bytes for a cell that
+    mentions a vector type (to which it may cast its pointers) or a struct."""
+    if _VECTOR.search(source):
+        return [16] * len(types)
+    return [16 if kind is None else kind.align for kind in types]
+
+
+# ---- memory ------------------------------------------------------------------
+
+_free: dict[int, list[Region]] = {}
+_kept = _pieces = 0
+
+
+def _take(nbytes: int) -> Region:
+    """A region with at least `nbytes`, fenced."""
+    global _kept, _pieces
+    room = -(-max(nbytes, 1) // PAGE) * PAGE
+    waiting = _free.get(room)
+    if waiting:
+        _kept -= room
+        _pieces -= 1
+        return waiting.pop()
+    guard = GUARD
+    while guard >= 16 * PAGE:
+        total = guard + room + guard
+        flags = _PRIVATE_ANONYMOUS | _NORESERVE
+        base = int(
+            ffi.cast("intptr_t", _libc.mmap(ffi.NULL, total, _NONE, flags, -1, 0))
+        )
+        if base != -1:
+            if _libc.mprotect(_at(base + guard), room, _READ_WRITE):
+                _libc.munmap(_at(base), total)
+                break
+            return Region(base + guard, room, guard)
+        guard //= 8  # address space is limited here (ulimit -v)
+    raise MemoryError(
+        f"no memory for a fenced copy of {nbytes} bytes; inplace=True (--inplace) "
+        f"lets the kernel work on the arrays themselves"
+    )
+
+
+def _give_back(region: Region) -> None:
+    global _kept, _pieces
+    if _kept + region.room <= KEEP and _pieces < KEEP_REGIONS:
+        _kept += region.room
+        _pieces += 1
+        _free.setdefault(region.room, []).append(region)
+    else:
+        guard = region.guard
+        _libc.munmap(_at(region.base - guard), region.room + 2 * guard)
+
+
+def _spans(
+    arrays: Sequence[Array | None], align: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """The memory of the arrays, those that overlap as one: (start, end, alignment),
+    sorted."""
+    spans: list[list[int]] = []
+    every = [(a.address, a.address + a.nbytes, n) for a, n in zip(arrays, align) if a]
+    for start, end, alignment in sorted(every):
+        if spans and (start < spans[-1][1] or (start, end) == tuple(spans[-1][:2])):
+            spans[-1][1] = max(end, spans[-1][1])
+            spans[-1][2] = max(alignment, spans[-1][2])
+        else:
+            spans.append([start, end, alignment])
+    return [(start, end, alignment) for start, end, alignment in spans]
+
+
+def _first(data: bytes | bytearray) -> int:
+    """The index of the first byte that is not the canary's."""
+    return len(data) - len(bytes(data).lstrip(bytes([FILL])))
+
+
+def _at(address: int):
+    return ffi.cast("char *", address)

@@ -1,0 +1,208 @@
+"""What is refused in a cell before any compiler sees it, on both targets alike.
+
+g++ knows no difference between functions of the host and of the device, and would
+take much that NVRTC refuses; and where both refuse, neither says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from . import signature
+from .diagnostics import Diagnostic
+from .signature import Signature
+
+_RUNS = "a whole program runs with python -m weft run program.cu"
+_HOST_HEADERS = {
+    *("iostream", "vector", "string", "cstdlib", "algorithm", "chrono", "thread"),
+    *("memory", "map", "fstream", "sstream", "iomanip", "random", "numeric", "mutex"),
+    *("functional", "unordered_map", "set", "cuda_runtime_api.h", "unistd.h"),
+}
+
+
+def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
+    """What is wrong with the cell; empty if nothing is."""
+    code = signature.blank(source)
+    found = [*_host(source, code), *_kernels(code, kernels), *_undecorated(code)]
+    if not kernels and not found:
+        found.append(
+            _at(code, 0, "there is no kernel in this cell: __global__ void name(...)")
+        )
+    return sorted(found, key=lambda one: (one.line, one.column))
+
+
+def doubles(source: str) -> list[Diagnostic]:
+    """A note for the first literal of double in a source that has no double.
+
+    0.5 * x computes in double where x is a float: right, and on most GPUs 32 or 64
+    times as slow.
+    """
+    code = signature.blank(source)
+    if re.search(r"\bdouble\b|\bT\b", code):
+        return []
+    number = r"(?<![\w.])(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])"
+    for match in re.finditer(number, code):
+        line = code[code.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if line.lstrip().startswith("#"):
+            continue
+        text = f"{match.group()} is a double: write {match.group()}f for a float"
+        return [_at(code, match.start(), text, "note")]
+    return []
+
+
+def _at(code: str, offset: int, message: str, severity: str = "error") -> Diagnostic:
+    line = code.count("\n", 0, offset) + 1
+    column = len(code[code.rfind("\n", 0, offset) + 1 : offset].encode()) + 1
+    return Diagnostic("", line, column, severity, message)
+
+
+# ---- the host's ----------------------------------------------------------------
+
+
+def _host(source: str, code: str) -> Iterator[Diagnostic]:
+    if match := re.search(r"\bmain\s*\([^;{]*\)\s*\{", code):
+        yield _at(
+            code,
+            match.start(),
+            f"a cell has no main(): Python launches its kernels, name[grid, block]"
+            f"(...); {_RUNS}",
+        )
+    if match := re.search(r"<<<", code):
+        yield _at(
+            code,
+            match.start(),
+            "Python launches the kernels of a cell: name[grid, block](...)",
+        )
+    if match := re.search(
+        r"\bcuda(?:Malloc|Memcpy|Memset|Free|Host|Device|Stream|Event|GetLast"
+        r"|Launch|Func)\w*(?=\s*\()",
+        code,
+    ):
+        yield _at(
+            code,
+            match.start(),
+            f"{match.group()}() belongs to the host, and a cell is all device code: "
+            f"make arrays in Python and pass them; {_RUNS}",
+        )
+    for match in re.finditer(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", source, re.M):
+        if match[1] in _HOST_HEADERS and code[match.start() : match.end()].strip():
+            yield _at(
+                code,
+                match.start(),
+                f"<{match[1]}> is the host's: kernels do without it (printf, math and "
+                f"fixed-width integers need no #include)",
+            )
+    if match := re.search(r"(?<!cuda::)\bstd::(\w+)", code):
+        yield _at(
+            code,
+            match.start(),
+            f"std::{match[1]} is the host's C++ library; in a kernel use C's: fminf(), "
+            f"sqrtf(), plain arrays",
+        )
+
+
+def _kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnostic]:
+    seen: dict[str, int] = {}
+    for kernel in kernels:
+        start = _offset(code, kernel.line)
+        name = re.compile(rf"\b{kernel.name}\b").search(code, start)
+        where = name.start() if name else start
+        if kernel.returns != "void":
+            yield _at(
+                code,
+                where,
+                f"a kernel returns nothing: __global__ void {kernel.name}(...), with "
+                f"an array for its result",
+            )
+        for param in kernel.params:
+            if "&" in param.type:
+                yield _at(
+                    code,
+                    where,
+                    f"a kernel's parameter cannot be a reference ({param}): pass an "
+                    f"array, or the value",
+                )
+        if kernel.name in seen:
+            yield _at(
+                code,
+                where,
+                f"there are two kernels {kernel.name}; the other one is on line "
+                f"{seen[kernel.name]}: give them different names",
+            )
+        seen[kernel.name] = kernel.line
+        yield from _returns(code, kernel, where)
+
+
+def _returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
+    """`return i;` in a kernel: g++ would take it, the body being a lambda's."""
+    brace = code.find("{", start)
+    body = code[brace : signature.close(code, brace) + 1] if brace >= 0 else ""
+    match = re.search(r"\breturn\b(?!\s*;)", body)
+    if match and not re.search(r"\]\s*(?:\([^()]*\)\s*)?(?:mutable\s*)?\{", body):
+        yield _at(
+            code,
+            brace + match.start(),
+            "a kernel returns nothing: write its result into an array",
+        )
+
+
+def _offset(code: str, line: int) -> int:
+    return sum(len(text) + 1 for text in code.split("\n")[: line - 1])
+
+
+# ---- helpers without __device__ --------------------------------------------------
+
+_CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+
+
+def _undecorated(code: str) -> Iterator[Diagnostic]:
+    """Functions that device code calls and that lack __device__."""
+    host: dict[str, int] = {}
+    device: list[str] = []
+    for head, at, body in _functions(code):
+        if re.search(r"\b(?:__global__|__device__)\b", head):
+            device.append(body)
+        elif "constexpr" not in head:
+            name = _CALLABLE.search(head)
+            if name:
+                host[name[1]] = at + name.start()
+    for name, offset in host.items():
+        if any(re.search(rf"(?<![\w.>:]){name}\s*\(", body) for body in device):
+            yield _at(
+                code,
+                offset,
+                f"a kernel calls {name}(), which runs on the device only if it says "
+                f"__device__: write __device__ before it",
+            )
+
+
+def _functions(code: str) -> Iterator[tuple[str, int, str]]:
+    """The functions outside of any class: what stands before the body, where that
+    begins, and the body."""
+    code = re.sub(
+        r"^[ \t]*#(?:\\\n|[^\n])*",
+        lambda m: re.sub(r"[^\n]", " ", m[0]),
+        code,
+        flags=re.M,
+    )
+    start = 0
+    for match in re.finditer(r"[{};]", code):
+        at = match.start()
+        if at < start:
+            continue
+        head = code[start:at]
+        if match.group() != "{":
+            start = at + 1
+            continue
+        if re.search(r"\bnamespace\b[^()]*$|\bextern\s*$", head):
+            start = at + 1
+            continue
+        end = signature.close(code, at)
+        if end < 0:
+            return
+        if "(" in head and not re.search(
+            r"\b(?:struct|class|enum|union)\s+\w+\s*$", head
+        ):
+            yield head, start, code[at : end + 1]
+        start = end + 1

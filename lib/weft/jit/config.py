@@ -1,0 +1,95 @@
+"""What stands in the brackets of a launch: kernel[grid, block, shared, stream]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..native import ArgumentError
+
+MAX_THREADS = 1024  # of a block
+MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90
+_GRID = (2**31 - 1, 65535, 65535)
+_BLOCK = (1024, 1024, 64)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A launch's shape, within CUDA's limits; stream: as it was passed."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int = 0
+    stream: Any = None
+
+
+def parse(kernel: str, key: Any) -> Config:
+    """The Config for kernel[key].
+
+    grid and block: an int, up to three of them, or an object with x, y and z;
+    shared: bytes of dynamic shared memory. Raises ArgumentError with the numbers.
+    """
+    parts = key if isinstance(key, tuple) else (key,)
+    if not 2 <= len(parts) <= 4:
+        raise ArgumentError(
+            f"{kernel}[...] takes grid and block, then bytes of shared memory and a "
+            f"stream if need be: {len(parts)} are given, e.g. {kernel}[blocks, 256]"
+            f"(...)"
+        )
+    grid = _dim(kernel, "grid", parts[0], _GRID)
+    block = _dim(kernel, "block", parts[1], _BLOCK)
+    threads = block[0] * block[1] * block[2]
+    if threads > MAX_THREADS:
+        raise ArgumentError(
+            f"{kernel}: a block of {_shown(block)} has {threads} threads, at most "
+            f"{MAX_THREADS} are possible"
+        )
+    shared = _whole(kernel, "shared", parts[2]) if len(parts) > 2 else 0
+    if not 0 <= shared <= MAX_SHARED:
+        raise ArgumentError(
+            f"{kernel}: shared={shared} bytes, want 0 to {MAX_SHARED} (227 KB)"
+        )
+    return Config(grid, block, shared, parts[3] if len(parts) > 3 else None)
+
+
+def _dim(
+    kernel: str, what: str, value: Any, limits: tuple[int, int, int]
+) -> tuple[int, int, int]:
+    if all(hasattr(value, axis) for axis in "xyz"):
+        value = (value.x, value.y, value.z)
+    is_one = hasattr(value, "__index__") or not isinstance(value, Iterable)
+    sides = [value] if is_one or isinstance(value, str) else list(value)
+    if not 1 <= len(sides) <= 3:
+        raise ArgumentError(
+            f"{kernel}: {what} {value!r} has {len(sides)} dimensions, want 1 to 3"
+        )
+    whole = [_whole(kernel, what, side) for side in sides] + [1] * (3 - len(sides))
+    for axis, side, limit in zip("xyz", whole, limits):
+        if side < 1:
+            raise ArgumentError(
+                f"{kernel}: {what} {_shown(whole)} is empty: every side is at least 1"
+            )
+        if side > limit:
+            raise ArgumentError(
+                f"{kernel}: {what} {_shown(whole)} is too large: {axis} is at most "
+                f"{limit}"
+            )
+    return whole[0], whole[1], whole[2]
+
+
+def _whole(kernel: str, what: str, value: Any) -> int:
+    if hasattr(value, "__index__"):
+        try:
+            return value.__index__()
+        except (TypeError, ValueError):
+            pass
+    hint = " (n / 2 is a float, n // 2 a whole number; cdiv(n, 2) rounds up)"
+    raise ArgumentError(
+        f"{kernel}: {what} wants whole numbers, this is {value!r}"
+        f"{hint if isinstance(value, float) else ''}"
+    )
+
+
+def _shown(sides: Iterable[int]) -> str:
+    return f"({', '.join(map(str, sides))})"

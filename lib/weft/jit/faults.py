@@ -1,0 +1,168 @@
+"""What ended a launch on the CPU, said in one sentence, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..native import KernelError
+from .arena import Arena
+from .arguments import Array
+from .scalars import Scalar
+from .signature import Param
+
+NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
+LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
+EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
+
+
+class KernelFault(KernelError):
+    """A kernel did what it must not, or did not end; its launch was ended.
+
+    Its arrays are as they were before the launch, unless it ran in place.
+    kernel: its name; block, thread: which of them, (x, y, z), or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kernel: str = "",
+        block: tuple[int, int, int] | None = None,
+        thread: tuple[int, int, int] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kernel, self.block, self.thread = kernel, block, thread
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What the SIMT runtime says about a failed launch (struct simt_fault)."""
+
+    kind: int
+    error: int
+    address: int
+    write: int  # 1: a store, 0: a load, -1: unknown
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    text: str
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The launch it happened in: what names and places its addresses have."""
+
+    kernel: str
+    params: tuple[Param, ...]
+    types: tuple[Scalar | None, ...]
+    bound: Sequence[object]
+    addresses: Sequence[int]  # of the pointers among them
+    arena: Arena | None
+    timeout: float
+
+    def pointers(self) -> list[tuple[Param, Scalar | None, Array | None, int]]:
+        """The pointer parameters, what was passed, and where the kernel saw it."""
+        every = zip(self.params, self.types, self.bound)
+        chosen = [(p, kind, value) for p, kind, value in every if p.pointer]
+        return [
+            (p, kind, value if isinstance(value, Array) else None, address)
+            for (p, kind, value), address in zip(chosen, self.addresses)
+        ]
+
+
+def explain(fault: Fault, scene: Scene) -> KernelFault:
+    """The exception for a failed launch."""
+    who = f"thread {_index(fault.thread)} of block {_index(fault.block)}"
+    what = {
+        ADDRESS: lambda: f"{who} {_address(fault, scene)}",
+        STACK: lambda: (
+            f"{who} used up its stack of 64 KB: make its local arrays smaller, or end "
+            f"the recursion"
+        ),
+        ARITHMETIC: lambda: (
+            f"{who} divided a whole number by zero (a GPU would go on with a "
+            f"meaningless number): check the divisor"
+        ),
+        ILLEGAL: lambda: (
+            f"{who} reached code that must not be reached: look for a missing return "
+            f"or an index that is undefined"
+        ),
+        ASSERT: lambda: f"{fault.text or f'an assert failed in {who}'}",
+        TRAP: lambda: f"{who} called __trap()",
+        EXCEPTION: lambda: f"{who}: {fault.text}",
+        TIMEOUT: lambda: (
+            f"it ran longer than {scene.timeout:g} s and was ended: look for a loop "
+            f"that does not end, or allow it more with timeout= (--timeout)"
+        ),
+        DEADLOCK: lambda: f"{fault.text}",
+    }.get(fault.kind, lambda: fault.text)()
+    what = what.removeprefix(f"{scene.kernel}: ")
+    return KernelFault(
+        f"{scene.kernel}: {what}{_state(scene)}",
+        scene.kernel,
+        None if fault.kind in (TIMEOUT, LAUNCH) else fault.block,
+        None if fault.kind in (TIMEOUT, LAUNCH) else fault.thread,
+    )
+
+
+def strayed(address: int, scene: Scene) -> KernelFault:
+    """The exception for a canary that was found written over after the launch."""
+    where = _nearest(address, scene)
+    return KernelFault(
+        f"{scene.kernel}: a thread wrote {where}{_guard()}{_state(scene)}",
+        scene.kernel,
+    )
+
+
+def _state(scene: Scene) -> str:
+    if scene.arena is None:
+        return ". It worked in place: its arrays may be half written."
+    return ". Its arrays are as they were."
+
+
+def _guard() -> str:
+    return ": guard the access with an if, or check the sizes it was launched with"
+
+
+def _address(fault: Fault, scene: Scene) -> str:
+    verb = {1: "wrote", 0: "read"}.get(fault.write, "touched")
+    if fault.address < NULL_PAGES:
+        nulls = [str(p) for p, _, a, _ in scene.pointers() if a is None]
+        hint = f": None was passed for {', '.join(nulls)}" if nulls else ""
+        return f"{verb} through a null pointer (address 0x{fault.address:x}){hint}"
+    return f"{verb} {_nearest(fault.address, scene)}{_guard()}"
+
+
+def _nearest(address: int, scene: Scene) -> str:
+    """`out[1030], 6 elements past the end of its 1024`."""
+    best: tuple[int, str] | None = None
+    for param, kind, array, start in scene.pointers():
+        if array is None:
+            continue
+        size = kind.size if kind else array.itemsize
+        count = array.nbytes // size
+        index = (address - start) // size
+        beyond = index - count
+        distance = max(-index, beyond + 1, 0)
+        if scene.arena is not None and distance * size > (1 << 30):
+            continue
+        name = f"{param.name or 'an array'}[{index}]"
+        if index < 0:
+            text = f"{name}, {_elements(-index)} before its start"
+        elif beyond >= 0:
+            past = f"{_elements(beyond)} past" if beyond else "just past"
+            text = f"{name}, {past} the end of its {count}"
+        else:
+            text = f"{name} of {count}, which it may not"
+        if best is None or distance < best[0]:
+            best = distance, text
+    if best is None or (scene.arena is None and best[0] > 1 << 20):
+        return f"to address 0x{address:x}, which is in none of its arrays"
+    return best[1]
+
+
+def _elements(count: int) -> str:
+    return f"{count} element{'s' * (count != 1)}"
+
+
+def _index(index: tuple[int, int, int]) -> str:
+    return "({},{},{})".format(*index)

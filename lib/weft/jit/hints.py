@@ -1,0 +1,139 @@
+"""One sentence for a usual mistake in a cell."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+_CUDA = [
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "__syncthreads"),
+    *("__syncwarp", "__shfl_down_sync", "__shfl_xor_sync", "__shfl_sync"),
+    *("__shfl_up_sync", "__ballot_sync", "__any_sync", "__all_sync", "__popc"),
+    *("__activemask", "__shared__", "__global__", "__device__", "__constant__"),
+    *("__restrict__", "__threadfence", "__ldg", "__launch_bounds__"),
+    *("atomicAdd", "atomicSub", "atomicMax", "atomicMin", "atomicExch", "atomicCAS"),
+    *("fminf", "fmaxf", "sqrtf", "rsqrtf", "expf", "logf", "powf", "sinf", "cosf"),
+    *("fabsf", "floorf", "ceilf", "fmaf", "tanhf", "make_float2", "make_float4"),
+    *("unsigned", "float", "double", "int", "return", "const", "printf"),
+]
+_PYTHON = {
+    "True": "C writes true",
+    "False": "C writes false",
+    "None": "C has no None: use nullptr for a pointer, or a number",
+    "elif": "C writes else if",
+    "def": "a cell of %%cuda holds CUDA C, not Python",
+    "range": "C counts with for (int i = 0; i < n; i++)",
+    "len": "an array does not know its length in C: pass it as a parameter",
+    "self": "a cell of %%cuda holds CUDA C, not Python",
+    "print": 'C prints with printf("%d\\n", i)',
+    "pass": "C needs nothing there: an empty body is {}",
+    "lambda": "C++ writes [=](float x) { return ...; }",
+    "cuda": "CUDA C needs no cuda. before threadIdx and the like",
+    "math": "C needs no math.: sqrtf(x), expf(x)",
+    "np": "NumPy is Python's: in C write the loop, or a function such as sqrtf(x)",
+}
+_HOST = (
+    "a cell holds what runs on the GPU, and Python does the rest: launch with "
+    "name[grid, block](...); a whole program runs with python -m weft run"
+)
+
+
+def hint(message: str, line: str, source: str) -> str:
+    """What probably was meant; "" if nobody can tell.
+
+    message: the compiler's; line: the one it is about; source: the whole cell.
+    """
+    for test in (_unknown_name, _python, _types, _syntax):
+        found = test(message, line, source)
+        if found:
+            return found
+    return ""
+
+
+def near(name: str, source: str = "") -> str:
+    """The name of CUDA's, or of the source's, that `name` probably should be."""
+    squeezed = name.strip("_").lower()
+    for known in _CUDA:
+        if known.strip("_").lower() == squeezed and known != name:
+            return known
+    own = sorted({w for w in re.findall(r"\b[A-Za-z_]\w*\b", source) if w != name})
+    close = difflib.get_close_matches(name, [*_CUDA, *own], 1, 0.8)
+    return close[0] if close else ""
+
+
+def _unknown_name(message: str, line: str, source: str) -> str:
+    match = re.search(
+        r"'(\w+)'(?: was not declared| does not name a type| has not been declared)"
+        r"|identifier \"(\w+)\" is undefined|'(\w+)' in namespace",
+        message,
+    )
+    if not match:
+        return ""
+    name = match[1] or match[2] or match[3]
+    if name in _PYTHON:
+        return _PYTHON[name]
+    if name.startswith("cuda") and name[4:5].isupper():
+        return _HOST
+    if name in ("assert", "uint8_t", "uint32_t") or name.startswith("__nv_"):
+        return ""
+    if re.search(rf"\b__(device|global)__[^;{{]*\b{name}\s*\(", source):
+        return f"{name} stands further down: C wants it before its first use"
+    if "did you mean" in message:
+        return "" if near(name) == "" else f"CUDA writes it {near(name)}"
+    meant = near(name, source)
+    if not meant:
+        return ""
+    return f"CUDA writes it {meant}" if meant in _CUDA else f"did you mean {meant}?"
+
+
+def _python(message: str, line: str, source: str) -> str:
+    code = line.split('"')[0]
+    pointer = "invalid type argument" in message or 'operand of "*"' in message
+    if pointer and re.search(r"\w\s*\*\*\s*[\w(]", code):
+        return "C has no **: write x * x, or powf(x, y)"
+    if re.search(r"^\s*(?:def|class \w+\(|import|from)\b.*", line):
+        return _PYTHON["def"]
+    # `a = b // 2` is a comment in C; g++ complains on this line or the next.
+    for one in source.splitlines():
+        if re.search(r"=[^;/]*[\w)\]]\s*//\s*[\w(]+\s*;?\s*$", one) and (
+            "expected" in message
+        ):
+            return "// begins a comment in C; / divides whole numbers without a rest"
+    if re.search(r"^\s*(?:for|while|if)\b[^({]*:\s*$|^\s*else\s*:", line):
+        return "C wants ( ) around a condition, and { } instead of a colon"
+    return ""
+
+
+_FORMATS = "%d int, %u unsigned, %f float and double, %lld long long, %zu size_t, %p"
+
+
+def _types(message: str, line: str, source: str) -> str:
+    if re.search(r"format '?%|format \"?%|format specifies", message):
+        return f"printf's formats: {_FORMATS}"
+    if "function 'main'" in message:
+        return _HOST
+    if re.search(r"invalid operands.*'(?:float|double)'.*'%'|modulo", message):
+        return "% is for whole numbers; fmodf(x, y) is the one for float"
+    if re.search(r"to binary 'operator%'", message):
+        return "% is for whole numbers; fmodf(x, y) is the one for float"
+    if re.search(r"read-only|must be a modifiable lvalue", message):
+        return "it is const: what a kernel writes must be a parameter without const"
+    if re.search(r"invalid types '.*' for array subscript", message):
+        return "only an array or a pointer can be indexed: look for a missing *"
+    if "__host__ function" in message or 'host function("' in message:
+        return "write __device__ before the function that a kernel calls"
+    if re.search(r"expression must have pointer-to-object type", message):
+        return "only an array or a pointer can be indexed: look for a missing *"
+    if re.search(r"No such file or directory|cannot open source file", message):
+        return "%%cuda_header name.cuh makes a header that cells can include"
+    return ""
+
+
+def _syntax(message: str, line: str, source: str) -> str:
+    if re.search(r"expected '?(?:,' or ')?;'?|expected a \";\"", message):
+        return "a statement ends with ;"
+    if re.search(r"expected '}' at end|never closed", message):
+        return "count the { and }: one of them has no partner"
+    if re.search(r"expected declaration before '}'", message):
+        return "there is one } too many"
+    return ""

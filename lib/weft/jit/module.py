@@ -1,0 +1,256 @@
+"""A cell's kernels as Python callables: module.add[grid, block](out, a, b, n)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..native import ArgumentError
+from . import checks, config, cpu, headers, signature
+from .arguments import describe
+from .diagnostics import CompileError, Diagnostic
+from .signature import Param, Signature
+
+CACHED_CONFIGS = 256  # per kernel
+
+
+class Module:
+    """The kernels of one source, each an attribute. Made by load_cuda().
+
+    report: the line on what was compiled; warnings: of the compiler.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        target: str | None,
+        flags: Sequence[str],
+        name: str,
+        options: dict[str, Any],
+        wrap: Callable[[Kernel, Launch, tuple[Any, ...]], None] | None = None,
+    ) -> None:
+        self.source, self.name, self.flags = source, name, tuple(flags)
+        self.options, self.wrap = options, wrap
+        self.target = target
+        self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._compiled: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._load()
+
+    def _load(self) -> None:
+        self.version = headers.version
+        self.headers = headers.used(self.source)
+        found = signature.parse(self.source)
+        wrong = checks.check(self.source, found + self._in_headers())
+        if wrong:
+            raise CompileError(wrong, self.source, self.name)
+        self.signatures = {s.name: s for s in found + self._in_headers()}
+        self._compiled.clear()
+        begin = time.perf_counter()
+        compiled = self.compiled(self.default, self._ordinary())
+        self.milliseconds = (time.perf_counter() - begin) * 1e3
+        self.report = self._report(compiled)
+        self.warnings: list[Diagnostic] = [
+            *compiled.warnings,
+            *checks.doubles(self.source),
+        ]
+        self._kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
+
+    def _in_headers(self) -> list[Signature]:
+        return [s for text in self.headers.values() for s in signature.parse(text)]
+
+    def _ordinary(self) -> tuple[str, ...]:
+        """The kernels that need no template arguments, as C++ names."""
+        return tuple(
+            s.instantiate([])[0]
+            for s in self.signatures.values()
+            if all(p.default for p in s.template)
+        )
+
+    def compiled(self, target: str, expressions: tuple[str, ...]) -> Any:
+        """The source compiled for a target: cpu.Compiled or gpu.Compiled."""
+        key = target, expressions
+        if key not in self._compiled:
+            where: Any = cpu
+            if target == "cuda":
+                from . import gpu as where
+            self._compiled[key] = where.compile(
+                self.source, self.name, self.flags, expressions, self.headers
+            )
+        return self._compiled[key]
+
+    def launcher(
+        self, target: str, expression: str, params: tuple[Param, ...]
+    ) -> Callable[..., None]:
+        """The launcher of one kernel on one target, compiled if need be."""
+        ordinary = self._ordinary()
+        mine = ordinary if expression in ordinary else (expression,)
+        compiled = self.compiled(target, mine)
+        if target == "cuda":
+            return compiled.launcher(expression, params)
+        return compiled.launcher(expression, params, **self.options)
+
+    def _report(self, compiled: Any) -> str:
+        took = f"{self.milliseconds:.0f} ms"
+        how = f"from the cache in {took}" if compiled.cached else f"compiled in {took}"
+        return f"{compiled.report} · {how}"
+
+    def refresh(self) -> None:
+        """Compile again if a header of the session that it includes has changed."""
+        self.version = headers.version
+        if headers.used(self.source) != self.headers:
+            self._load()
+
+    def __getattr__(self, name: str) -> Kernel:
+        kernels = self.__dict__.get("_kernels", {})
+        if name in kernels:
+            return kernels[name]
+        known = ", ".join(kernels) or "none"
+        raise AttributeError(f"this source has no kernel '{name}'; it has {known}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._kernels]
+
+    def __getitem__(self, key: Any) -> Any:
+        """[grid, block] of the only kernel."""
+        if len(self._kernels) != 1:
+            raise ArgumentError(
+                f"this source has {len(self._kernels)} kernels: say which, e.g. "
+                f"module.{next(iter(self._kernels))}[grid, block](...)"
+            )
+        return next(iter(self._kernels.values()))[key]
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.report}>"
+
+
+class Kernel:
+    """A __global__ function; kernel[grid, block, shared, stream] is a Launch.
+
+    A template takes its arguments first: fill["float", 16][grid, block](...).
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        kind: Signature,
+        instance: tuple[str, tuple[Param, ...]] | None = None,
+    ) -> None:
+        self.module, self.signature = module, kind
+        self.__name__, self.__doc__ = kind.name, str(kind)
+        self._needs_arguments = bool(kind.template) and instance is None
+        self.expression, self.params = instance or (kind.name, kind.params)
+        if not kind.template:
+            self.expression, self.params = kind.instantiate([])
+        pointers = [i for i, p in enumerate(self.params) if p.pointer]
+        self._pointers = pointers
+        self._configs: dict[Any, Launch] = {}
+        self._instances: dict[Any, Kernel] = {}
+        self._launchers: dict[str, Callable[..., None]] = {}
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.module.version != headers.version:
+            self._refresh()
+        try:
+            found = self._configs.get(key)
+        except TypeError:  # a list, a dim3 that has no hash
+            found = None
+        if found is not None:
+            return found
+        if self._needs_arguments:
+            return self._instantiate(key)
+        launch = Launch(self, config.parse(self.expression, key))
+        try:
+            if len(self._configs) < CACHED_CONFIGS:
+                self._configs[key] = launch
+        except TypeError:
+            pass
+        return launch
+
+    def _refresh(self) -> None:
+        self.module.refresh()
+        self.signature = self.module.signatures.get(self.__name__, self.signature)
+        self._launchers.clear()
+        self._configs.clear()
+        self._instances.clear()
+        if not self.signature.template:
+            self.expression, self.params = self.signature.instantiate([])
+
+    def _instantiate(self, key: Any) -> Kernel:
+        args = key if isinstance(key, tuple) else (key,)
+        instance = self.signature.instantiate(args)
+        if instance[0] not in self._instances:
+            made = Kernel(self.module, self.signature, instance)
+            made.launcher(self.module.default)  # its errors belong here
+            self._instances[instance[0]] = made
+        return self._instances[instance[0]]
+
+    def launcher(self, target: str) -> Callable[..., None]:
+        """The launcher on a target, compiled on first use."""
+        found = self._launchers.get(target)
+        if found is None:
+            found = self.module.launcher(target, self.expression, self.params)
+            self._launchers[target] = found
+        return found
+
+    def target_of(self, args: Sequence[Any]) -> str:
+        """Where the arrays among the arguments lie: "cpu" or "cuda"."""
+        for i in self._pointers:
+            value = args[i] if i < len(args) else None
+            kind = type(value)
+            if kind is torch.Tensor:
+                found = "cuda" if value.is_cuda else "cpu"
+            elif kind is np.ndarray:
+                found = "cpu"
+            else:
+                array = describe(value)
+                if array is None:
+                    continue
+                found = array.device_type
+            wanted = self.module.target
+            if wanted and found != wanted:
+                names = {"cpu": "the CPU", "cuda": "the GPU"}
+                raise ArgumentError(
+                    f"{self.__name__}: {self.params[i]} lies on {names[found]}, and "
+                    f"the cell was compiled for {names[wanted]}: move it, or leave "
+                    f"the choice to the arrays"
+                )
+            return found
+        return self.module.default
+
+    def __call__(self, *args: Any) -> None:
+        raise ArgumentError(
+            f"{self.__name__} is a kernel: launch it with "
+            f"{self.__name__}[grid, block](...)"
+        )
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.signature}>"
+
+
+class Launch:
+    """A kernel with its grid and block; call it with the kernel's arguments."""
+
+    __slots__ = ("block", "grid", "kernel", "shared", "stream")
+
+    def __init__(self, kernel: Kernel, shape: config.Config) -> None:
+        self.kernel = kernel
+        self.grid, self.block = shape.grid, shape.block
+        self.shared, self.stream = shape.shared, shape.stream
+
+    def __call__(self, *args: Any) -> None:
+        kernel = self.kernel
+        if kernel.module.wrap is not None:
+            kernel.module.wrap(kernel, self, args)
+        else:
+            self.run(args)
+
+    def run(self, args: Sequence[Any]) -> None:
+        """The launch itself, without --check and --time."""
+        kernel = self.kernel
+        launcher = kernel.launcher(kernel.target_of(args))
+        launcher(self.grid, self.block, self.shared, self.stream, args)

@@ -1,0 +1,68 @@
+"""What a kernel prints comes out where Python's print() does, and in order.
+
+printf() in a kernel is C's: it goes to file descriptor 1, past Python's sys.stdout,
+which in a notebook is not the cell's output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from cffi import FFI
+
+MOST = 1 << 20  # bytes shown; a kernel can print gigabytes
+
+ffi = FFI()
+ffi.cdef("int fflush(void *file);")
+_libc = ffi.dlopen(None)
+
+
+@contextlib.contextmanager
+def captured(prints: bool = True) -> Iterator[None]:
+    """Show what is printed inside, in C, where Python's own output goes.
+
+    Nothing is done unless `prints`. The text appears when the block ends, also by
+    an exception.
+    """
+    if not prints:
+        yield
+        return
+    sys.stdout.flush()
+    if _is_descriptor_1():
+        try:
+            yield
+        finally:
+            _libc.fflush(ffi.NULL)
+        return
+    _libc.fflush(ffi.NULL)  # what was printed before is not ours
+    with tempfile.TemporaryFile() as file:
+        before = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            yield
+        finally:
+            _libc.fflush(ffi.NULL)
+            os.dup2(before, 1)
+            os.close(before)
+            show(file)
+
+
+def show(file) -> None:
+    """Write what is in the binary file to sys.stdout, the first MOST bytes of it."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    sys.stdout.write(file.read(MOST).decode(errors="replace"))
+    if size > MOST:
+        sys.stdout.write(f"\n... and {size - MOST} more bytes\n")
+    sys.stdout.flush()
+
+
+def _is_descriptor_1() -> bool:
+    try:
+        return sys.stdout.fileno() == 1 and type(sys.stdout).__name__ != "OutStream"
+    except (OSError, AttributeError, ValueError):
+        return False

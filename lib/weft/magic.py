@@ -1,0 +1,138 @@
+"""%%cuda and %%cuda_header: CUDA C in a notebook's cell.
+
+    %%cuda --time
+    __global__ void add(float *out, const float *a, const float *b, int n) { ... }
+
+    add[grid, block](out, a, b, n)          in the next cell
+
+Each kernel of the cell becomes a name of the notebook. `from utils import *`,
+`import weft` in IPython and `%load_ext weft` register the magics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Any
+
+from .build import ROOT
+from .jit import ArgumentError, load_cuda
+from .jit import diagnostics as diagnostics_module
+from .jit import headers as headers_module
+
+_MARK = "// Saved from a notebook's cell by %%cuda --save: "
+
+
+class UsageError(ArgumentError):
+    """The line after %%cuda makes no sense."""
+
+    def _render_traceback_(self) -> list[str]:
+        return diagnostics_module.red(str(self)).splitlines()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises instead of ending the process."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(f"%%cuda: {message}; {_options()}")
+
+    def exit(self, status: int = 0, message: str | None = None) -> None:  # type: ignore[override]
+        raise UsageError((message or self.format_help()).strip())
+
+
+def _options() -> str:
+    return (
+        "options: --gpu --cpu --time --check --ptx --sass --save kernels/x.cu "
+        '--flags "-DN=1" --timeout S --inplace --isolated'
+    )
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--gpu", dest="target", action="store_const", const="cuda")
+    where.add_argument("--cpu", dest="target", action="store_const", const="cpu")
+    for name in ("time", "check", "ptx", "sass", "inplace", "isolated", "help"):
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--save", metavar="PATH")
+    parser.add_argument("--flags", default="")
+    parser.add_argument("--timeout", type=float)
+    return parser
+
+
+def cuda(line: str, cell: str) -> None:
+    """Compile the cell and put its kernels into the notebook's namespace."""
+    shell = _shell()
+    options = _arguments(line)
+    if options.help:
+        print(f"%%cuda [options], then CUDA C\n{_options()}")
+        return
+    name = f"cell [{shell.execution_count}]" if shell else "cell"
+    module = load_cuda(
+        cell,
+        target=options.target,
+        flags=options.flags,
+        timeout=options.timeout,
+        inplace=options.inplace,
+        isolated=options.isolated,
+        name=name,
+    )
+    print(module.report)
+    if module.warnings:
+        print(diagnostics_module.render(module.warnings, cell, name))
+    for kernel in module.signatures:
+        shell.user_ns[kernel] = getattr(module, kernel)
+    if options.save:
+        print(f"saved as {save(options.save, cell, shell)}")
+
+
+def cuda_header(line: str, cell: str) -> None:
+    """Keep the cell as a header that later cells may include."""
+    words = shlex.split(line)
+    if len(words) != 1:
+        raise UsageError("%%cuda_header wants one name, e.g. %%cuda_header tiles.cuh")
+    headers_module.add(words[0], cell)
+
+
+def save(where: str, cell: str, shell: Any = None) -> Path:
+    """Write a cell's source under the checkout; returns the path.
+
+    Refuses (UsageError) a path outside of it, and a file that no cell wrote: what
+    lies in kernels/ is somebody's work.
+    """
+    path = (ROOT / where).resolve()
+    if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
+        raise UsageError(f"--save {where}: want a .cu or .cuh within {ROOT}")
+    if path.exists() and not path.read_text().startswith(_MARK):
+        raise UsageError(
+            f"--save {where}: the file exists and no cell wrote it; choose another name"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{_MARK}edit it there, or remove this line\n{cell}")
+    return path
+
+
+def register(shell: Any = None) -> None:
+    """Give an IPython session the magics; without a session nothing happens."""
+    shell = shell or _shell()
+    if shell is None:
+        return
+    shell.register_magic_function(cuda, "cell", "cuda")
+    shell.register_magic_function(cuda_header, "cell", "cuda_header")
+
+
+def _arguments(line: str) -> argparse.Namespace:
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"%%cuda {line}: {error}") from None
+    return _parser().parse_args(words)
+
+
+def _shell() -> Any:
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return None
+    return get_ipython()
