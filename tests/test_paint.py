@@ -17,6 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from PIL import Image
 
 from weft import paint as paint_module
+from weft.jit import load_cuda
 from weft.native import ArgumentError, KernelError
 from weft.paint import Painting, paint
 
@@ -118,6 +119,54 @@ def test_timing_is_that_of_whole_pictures():
     assert (
         len({t for _, _, t in made.kernel.launches}) >= 5
     )  # not one moment over again
+
+
+# ---- kernels in CUDA C -------------------------------------------------------------
+
+SOURCE = """
+__global__ void fade(float3 *image, int width, int height, float t) {
+    int col = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (col >= width || row >= height) return;
+    image[row * width + col] =
+        make_float3((float)col / width, (float)row / height, t / 10);
+}
+__global__ void astray(float3 *image, int width, int height, float t) {
+    int col = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (t > 5) row += height;
+    if (col < width) image[row * width + col] = make_float3(1, 0, 0);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return load_cuda(SOURCE)
+
+
+def test_a_cells_kernel_paints_as_the_same_body_in_numpy(compiled, target):
+    made = paint(compiled.fade, 50, 30, device=target)
+    for t in 0.0, 7.25:
+        frame, want = made.frame(t), picture(gradient, 50, 30).frame(t)
+        assert np.abs(frame.astype(int) - want).max() <= 1  # of 255
+
+
+def test_a_store_outside_of_the_picture_is_said_below_it(compiled):
+    made, sent = paint(compiled.astray, 16, 16, device="cpu"), []
+    made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
+    ask(made, 6)
+    assert sent[0][0]["kind"] == "error"
+    assert sent[0][0]["text"].startswith("KernelFault: astray")
+    assert "image" in sent[0][0]["text"]
+    ask(made, 1)
+    assert bytes(sent[1][1][0]) == b"\xff\0\0\xff" * 256
+
+
+def test_wrong_parameters_are_an_error_of_the_cell(compiled):
+    short = load_cuda("__global__ void one(float3 *image, int width) {}")
+    with pytest.raises(ArgumentError, match="one takes 2 arguments, 4 are given"):
+        paint(short.one, device="cpu")
 
 
 # ---- without a front end -----------------------------------------------------------

@@ -146,7 +146,8 @@ def paint(
     height * width `float3`: red, green and blue from 0 to 1, row 0 on top. t is in
     seconds, from 0 to `seconds`. block: threads of a block along x and y; the grid
     has as many blocks as it takes, so some threads may lie outside of the picture.
-    device: where the threads run; None: on the GPU, if there is one.
+    device: where the threads run; None: on the GPU, if there is one and the cell is
+    not compiled for the CPU alone.
 
     In a notebook the picture follows its kernel: a cell that gives the kernel's
     name to another one repaints it. Painted anew, it starts at the time where the
@@ -156,8 +157,9 @@ def paint(
     width, height = (_side(n, v) for n, v in [("width", width), ("height", height)])
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         raise ArgumentError(f"paint: seconds={seconds!r}, want more than 0")
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device is None:  # where %%cuda --cpu or --gpu says, or where there is a GPU
+        device = getattr(getattr(kernel, "module", None), "target", None)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if not hasattr(kernel, "__getitem__"):
         raise ArgumentError(
             f"paint: {kernel!r} cannot be launched; want the name of a __global__ "
