@@ -72,7 +72,7 @@ class Compiled:
         blocks wait for each other; None: where the source says this_grid.
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
-        kernel = expression.removeprefix("::")
+        kernel = re.sub(r"^(?:\w+::)*", "", expression)
         binder = Binder(kernel, params)
         sizes = self._checked_sizes(expression, binder)
         text = "\n".join([signature.blank(self.source), *self.headers.values()])

@@ -13,9 +13,7 @@ NAME = "weft_prelude.h"
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
 # NVIDIA's C++ library defines the macros below in its own words.
-REDEFINES = (
-    r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand|type_traits|limits>|utility|array)"
-)
+REDEFINES = r"#\s*include\s*[<\"](cuda/|cub/|thrust/|curand)"
 
 _INTEGERS = {
     **{"int8_t": "signed char", "uint8_t": "unsigned char"},
@@ -69,11 +67,6 @@ _EMPTY = [
     *("cuda_runtime.h", "device_launch_parameters.h"),
 ]
 
-# Of the C++ library, what kernels use at compile time: from NVIDIA's own, which
-# takes almost a second to read.
-_STD = ("type_traits", "limits", "utility", "array")
-
-
 def _text() -> str:
     types = [f"typedef {ctype} {name};" for name, ctype in _INTEGERS.items()]
     macros = [
@@ -83,12 +76,4 @@ def _text() -> str:
     return "\n".join(["#pragma once", *types, *macros, ""])
 
 
-HEADERS = {
-    NAME: _text(),
-    **dict.fromkeys(_EMPTY, ""),
-    **{
-        name: f"#pragma once\n#include <cuda/std/{name}>\n"
-        "namespace std { using namespace cuda::std; }\n"
-        for name in _STD
-    },
-}
+HEADERS = {NAME: _text(), **dict.fromkeys(_EMPTY, "")}

@@ -1,0 +1,461 @@
+"""Cells on a GPU: arguments, streams, graphs, faults. Skipped where there is none."""
+
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from weft import cache, jit
+from weft.build import BuildError
+from weft.jit import arguments, gpu, launch, nvrtc
+from weft.native import ArgumentError
+
+HERE = torch.cuda.is_available()
+on_gpu = pytest.mark.skipif(not HERE, reason="no CUDA GPU here")
+
+SAXPY = """
+__global__ void saxpy(float *y, const float *x, float a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += a * x[i];
+}
+"""
+
+
+@pytest.mark.skipif(HERE, reason="there is a GPU")
+def test_without_a_gpu_it_says_so():
+    with pytest.raises(BuildError, match="no CUDA GPU"):
+        gpu.compile(SAXPY, expressions=["saxpy"])
+
+
+@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+def test_ptx_needs_no_gpu():
+    assert "fma.rn.f32" in gpu.ptx(SAXPY, sm="sm_90a")
+    assert ".target sm_75" in gpu.ptx(SAXPY, sm="sm_75")
+
+
+@on_gpu
+@pytest.mark.parametrize("n", [1, 2, 3, 255, 256, 257, 100_003])
+def test_a_kernel_computes(n):
+    k = jit.load_cuda(SAXPY)
+    y, x = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
+    want = y.double() + 2.5 * x.double()
+    k[-(-n // 256), 256](y, x, 2.5, n)
+    torch.testing.assert_close(y.double(), want, atol=1e-5, rtol=1e-6)
+
+
+@on_gpu
+def test_scalars_of_every_type_arrive():
+    source = """
+    #include <cuda_bf16.h>
+    #include <cuda_fp16.h>
+    struct Point { float x; double y; int n; };
+    __global__ void all(double *out, bool b, char c, unsigned char u, short s,
+                        unsigned short v, int i, unsigned w, long l, long long q,
+                        size_t z, uint64_t t, float f, double d) {
+        double values[] = {(double)b, (double)c, (double)u, (double)s, (double)v,
+                           (double)i, (double)w, (double)l, (double)q, (double)z,
+                           (double)t, (double)f, d};
+        for (int j = 0; j < 13; j++) out[j] = values[j];
+    }
+    __global__ void more(double *out, half h, __nv_bfloat16 g, float2 f, float4 q,
+                         int3 i, Point p) {
+        double values[] = {(double)__half2float(h), (double)__bfloat162float(g),
+                           f.x, f.y, q.x, q.y, q.z, q.w,
+                           (double)i.x, (double)i.y, (double)i.z,
+                           p.x, p.y, (double)p.n};
+        for (int j = 0; j < 14; j++) out[j] = values[j];
+    }
+    """
+    k = jit.load_cuda(source)
+    out = torch.full((14,), torch.nan, dtype=torch.float64, device="cuda")
+    values = [True, -128, 255, -32768, 65535, -(2**31), 2**32 - 1, -(2**62), 2**62]
+    values += [2**63, 2**40, 0.5, 0.1]
+    for _ in range(3):  # the careful way, then twice the quick one
+        out.fill_(torch.nan)
+        k.all[1, 1](out, *values)
+        assert out[:13].tolist() == [float(v) for v in values]
+    point = np.zeros((), np.dtype([("x", "f4"), ("y", "f8"), ("n", "i4")], align=True))
+    point["x"], point["y"], point["n"] = 7.5, 8.25, -9
+    args = (0.5, 1.5, (1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7, 8, 9), point)
+    for _ in range(2):
+        out.fill_(torch.nan)
+        k.more[1, 1](out, *args)
+        want = [0.5, 1.5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 7.5, 8.25, -9]
+        assert out.tolist() == want
+    with pytest.raises(ArgumentError, match=r"Point p has 24 bytes, 4 are given"):
+        k.more[1, 1](out, *args[:-1], b"1234")
+
+
+DTYPES = {
+    **{"float": torch.float32, "double": torch.float64, "half": torch.float16},
+    **{"__nv_bfloat16": torch.bfloat16, "int": torch.int32, "long": torch.int64},
+    **{"short": torch.int16, "signed char": torch.int8, "unsigned char": torch.uint8},
+    "bool": torch.bool,
+}
+
+
+@on_gpu
+def test_arrays_of_every_dtype_through_a_template():
+    k = jit.load_cuda("""
+    #include <cuda_bf16.h>
+    #include <cuda_fp16.h>
+    template <typename T> __global__ void copy(T *out, const T *in, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) out[i] = in[i];
+    }
+    """)
+    for ctype, dtype in DTYPES.items():
+        source = torch.arange(300, device="cuda").remainder(2).to(dtype)
+        out = torch.zeros_like(source)
+        k.copy[ctype][2, 256](out, source, 300)
+        assert torch.equal(out, source), ctype
+        k.copy[dtype][2, 256](out.zero_(), source, 300)
+        assert torch.equal(out, source), dtype
+
+
+class Interface:
+    """An array that speaks only __cuda_array_interface__."""
+
+    def __init__(self, tensor, **more):
+        self.tensor = tensor
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, **more}
+
+
+class Dlpack:
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.__dlpack__ = tensor.__dlpack__
+        self.__dlpack_device__ = tensor.__dlpack_device__
+
+
+@on_gpu
+def test_arrays_of_every_kind():
+    k, n = jit.load_cuda(SAXPY), 1000
+    stream = torch.cuda.Stream()
+    kinds = {
+        "interface": Interface,
+        "its own stream": lambda t: Interface(t, stream=stream.cuda_stream, version=3),
+        "dlpack": Dlpack,
+        "parameter": lambda t: torch.nn.Parameter(t, requires_grad=False),
+    }
+    for name, module in (("cupy", "cupy"), ("numba", "numba.cuda")):
+        try:
+            __import__(module)
+        except Exception:
+            continue
+        found = sys.modules[module]
+        kinds[name] = found.asarray if name == "cupy" else found.as_cuda_array
+    for name, make in kinds.items():
+        y, x = torch.zeros(n, device="cuda"), torch.randn(n, device="cuda")
+        k[4, 256](make(y), make(x), 2.0, n)
+        assert torch.equal(y, 2 * x), name
+
+
+@on_gpu
+def test_what_does_not_fit_is_named():
+    k, x = jit.load_cuda(SAXPY, target="cuda"), torch.zeros(8, device="cuda")
+    for _ in range(2):
+        for wrong in (x.double(), x[::2], x.cpu(), np.zeros(8, np.float32), 3.0):
+            with pytest.raises(ArgumentError, match="saxpy"):
+                k[1, 8](x, wrong, 1.0, 8)
+        with pytest.raises(ArgumentError, match="int n"):
+            k[1, 8](x, x, 1.0, 8.0)
+        k[1, 8](x, x, 1.0, 8)
+
+
+@on_gpu
+def test_a_launch_that_cannot_be_is_refused_and_nothing_is_lost():
+    k = jit.load_cuda("""
+    __global__ void __launch_bounds__(128) small(float *o) { o[threadIdx.x] = 1; }
+    extern __shared__ float s[];
+    __global__ void shared(float *o, int n) {
+        for (int i = threadIdx.x; i < n; i += blockDim.x) s[i] = i;
+        __syncthreads();
+        if (threadIdx.x == 0) o[0] = s[n - 1];
+    }
+    """)
+    out = torch.zeros(256, device="cuda")
+    with pytest.raises(ArgumentError, match=r"256 threads.*at most 128"):
+        k.small[1, 256](out)
+    with pytest.raises(ArgumentError, match="2000"):
+        k.small[1, 2000](out)
+    with pytest.raises(ArgumentError, match="65535"):
+        k.small[(1, 70_000), 1](out)
+    most = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+    if most < 227 << 10:
+        with pytest.raises(ArgumentError, match=str(most)):
+            k.shared[1, 64, most + 4](out, 1)
+    for kb in (4, 48, 60, most >> 10, 4):  # more than 48 KB must be asked for
+        k.shared[1, 64, kb << 10](out, kb << 8)
+        assert out[0].item() == (kb << 8) - 1
+    k.small[1, 128](out)
+    assert out[:128].sum().item() >= 127
+
+
+@on_gpu
+def test_printf_comes_out_in_the_cell_and_in_order(capfd):
+    k = jit.load_cuda("""
+    __global__ void hello(int n) { printf("thread %d of %d\\n", threadIdx.x, n); }
+    """)
+    print("before")
+    k[1, 2](2)
+    print("after")
+    said = capfd.readouterr().out
+    assert said == "before\nthread 0 of 2\nthread 1 of 2\nafter\n"
+
+
+@on_gpu
+def test_launches_go_to_torchs_current_stream_or_the_one_given():
+    k, n = jit.load_cuda(SAXPY), 1000
+    y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
+    k[4, 256](y, x, 0.0, n)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    protocol = type("S", (), {"__cuda_stream__": lambda self: (0, side.cuda_stream)})
+    for given in (None, side, side.cuda_stream, protocol()):
+        y.zero_()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(200_000_000)  # about 0.1 s
+            if given is None:
+                k[4, 256](y, x, 2.0, n)
+        if given is not None:
+            k[4, 256, 0, given](y, x, 2.0, n)
+        early = y.clone()  # on the default stream, which does not wait
+        assert early.sum().item() == 0
+        side.synchronize()
+        assert y.sum().item() == 2 * n
+
+
+@on_gpu
+def test_memory_that_another_stream_still_uses_is_not_given_away():
+    k, n = jit.load_cuda(SAXPY), 1 << 20
+    side, out = torch.cuda.Stream(), torch.zeros(n, device="cuda")
+    x = torch.ones(n, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+    k[n // 256, 256, 0, side](out, x, 3.0, n)
+    del x
+    torch.full((n,), torch.nan, device="cuda")  # would get x's memory at once
+    side.synchronize()
+    assert out.sum().item() == 3 * n
+
+
+@on_gpu
+def test_launches_are_captured_in_a_graph():
+    k, n = jit.load_cuda(SAXPY), 1000
+    talks = jit.load_cuda("""
+    __global__ void talks(float *y) { if (y[0] < 0) printf("never\\n"); y[0] += 1; }
+    """)
+    y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
+    k[4, 256](y, x, 0.0, n)
+    talks[1, 1](y)
+    y.zero_()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        k[4, 256](y, x, 2.0, n)
+        k[4, 256](y, x, 1.0, n)
+        talks[1, 1](y)
+    assert y.sum().item() == 0
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert y[1:].eq(9).all() and y[0].item() == 12
+
+
+@on_gpu
+def test_blocks_wait_for_each_other_in_a_cooperative_launch():
+    k = jit.load_cuda("""
+    #include <cooperative_groups.h>
+    namespace cg = cooperative_groups;
+    __global__ void shift(float *out, float *part) {
+        auto grid = cg::this_grid();
+        part[grid.thread_rank()] = grid.thread_rank();
+        grid.sync();
+        out[grid.thread_rank()] = part[grid.size() - 1 - grid.thread_rank()];
+    }
+    """)
+    out, part = torch.zeros(2, 64 * 256, device="cuda")
+    for _ in range(3):
+        part.zero_()
+        k[64, 256](out, part)
+        assert torch.equal(out, torch.arange(64 * 256, device="cuda").flip(0).float())
+
+
+@on_gpu
+def test_a_thread_that_never_saw_cuda_may_launch():
+    k, n, wrong = jit.load_cuda(SAXPY), 1000, []
+    y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
+    k[4, 256](y, x, 1.0, n)
+
+    def work():
+        try:
+            for _ in range(100):
+                k[4, 256](y, x, 1.0, n)
+            torch.cuda.synchronize()
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.cuda.synchronize()
+    assert not wrong
+    # Threads share a stream: their launches follow each other, none is lost.
+    assert y.eq(401).all()
+
+
+@on_gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_the_arrays_choose_the_gpu():
+    k, n = jit.load_cuda(SAXPY), 1000
+    for _ in range(3):
+        for device in ("cuda:1", "cuda:0"):
+            y, x = torch.zeros(n, device=device), torch.ones(n, device=device)
+            k[4, 256](y, x, 2.0, n)
+            assert y.eq(2).all() and torch.cuda.current_device() == 0
+    with pytest.raises(ArgumentError, match="two devices.*cuda:0.*cuda:1"):
+        k[4, 256](x, torch.zeros(n, device="cuda:1"), 1.0, n)
+
+
+@on_gpu
+def test_a_cell_comes_from_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    first = gpu.compile(SAXPY, expressions=["saxpy"])
+    again = gpu.compile(SAXPY, expressions=["saxpy"])
+    assert (first.cached, again.cached) == (False, True)
+    assert again.report == first.report and again.program.ptx == first.program.ptx
+    for change in (
+        {"flags": ["-DX"]},
+        {"headers": {"a.h": ""}},
+        {"expressions": []},
+        {"name": "other"},
+    ):
+        assert not gpu.compile(SAXPY, **{"expressions": ["saxpy"], **change}).cached
+    files = list((tmp_path / "cells").iterdir())
+    assert len(files) == 5 and all(f.suffix == ".cubin" for f in files)
+
+
+@on_gpu
+def test_globals_begin_afresh_with_each_compilation():
+    source = """__device__ int calls = 0;
+    __global__ void count(int *out) { out[0] = ++calls; }"""
+    out = torch.zeros(1, dtype=torch.int32, device="cuda")
+    first, second = jit.load_cuda(source), jit.load_cuda(source)
+    for k, want in [(first, 1), (first, 2), (second, 1), (first, 3)]:
+        k[1, 1](out)
+        assert out.item() == want
+
+
+@on_gpu
+def test_the_report_names_what_a_kernel_needs():
+    source = """__global__ void __launch_bounds__(1024, 2) k(float *x, int n) {
+        __shared__ float s[1024];
+        s[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = s[n];
+    }"""
+    compiled = gpu.compile(source, expressions=["k"])
+    assert re.fullmatch(
+        r"k · \d+ registers · 4 KB shared · \d+% occupancy at \d+ threads a block"
+        r" · sm_\d+a?",
+        compiled.report,
+    ), compiled.report
+    assert 0 < compiled.occupancy("k", 32) < compiled.occupancy("k") <= 1
+    assert compiled.occupancy("k", 256, 40 << 10) < 1
+
+
+@on_gpu
+def test_machine_code_can_be_read():
+    assert "fma.rn.f32" in gpu.ptx(SAXPY)
+    try:
+        text = gpu.sass(SAXPY)
+    except BuildError as error:
+        pytest.skip(str(error))
+    assert "FFMA" in text and "saxpy" in text
+
+
+@on_gpu
+def test_an_error_is_shown_on_the_readers_line():
+    with pytest.raises(jit.CompileError) as error:
+        gpu.compile("__global__ void k(float *o) {\n    o[0] = y;\n}", name="cell [7]")
+    assert "cell [7], line 2" in str(error.value) and "o[0] = y;" in str(error.value)
+
+
+@on_gpu
+def test_the_quick_way_is_taken():
+    """Not how fast it is: that the careful way is not the usual one."""
+    k, n = jit.load_cuda(SAXPY), 1000
+    y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
+    k[4, 256](y, x, 1.0, n)
+    bound = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = arguments.Binder.bind
+        patch.setattr(
+            arguments.Binder, "bind", lambda *a: bound.append(a) or original(*a)
+        )
+        for _ in range(10):
+            k[4, 256](y, x, 1.0, n)
+    torch.cuda.synchronize()
+    assert not bound and y.eq(11).all() and launch._PLANS > 10
+
+
+FAULTS = {
+    "an illegal address": "o[1ull << 40] = 1;",
+    "a misaligned address": "*(double *)((char *)o + 4) = 1;",
+    "a failed assert": "assert(o[0] > 5);",
+    "an illegal instruction|an unspecified launch failure": "__trap();",
+}
+
+
+@on_gpu
+def test_a_fault_is_said_once_and_then_every_launch_is_refused():
+    """Each in a process of its own, which must end by itself; all at once."""
+    script = """
+    import sys, torch
+    from weft import jit, native, ops
+    from weft.jit import gpu
+    k = jit.load_cuda("__global__ void bad(float *o) { BODY }", target="cuda")
+    fine = jit.load_cuda("__global__ void fine(float *o) { o[0] = 1; }", target="cuda")
+    x = torch.zeros(8, device="cuda")
+    fine[1, 1](x)
+    try:
+        k[1, 1](x)
+        gpu.synchronize()
+        print("no fault")
+    except native.DeviceLost as lost:
+        print("LOST", lost)
+    for call in (lambda: fine[1, 1](x), gpu.synchronize, lambda: k[1, 1](x),
+                 lambda: jit.load_cuda("__global__ void z() {}", target="cuda")):
+        try:
+            call()
+            print("went on")
+        except native.DeviceLost as lost:
+            print("REFUSED", "restart the kernel" in str(lost))
+    y = torch.zeros(4)
+    jit.load_cuda("__global__ void c(float *o) { o[0] = 1; }", target="cpu")[1, 1](y)
+    print("CPU", y[0].item())
+    """
+    runs = {
+        cause: subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script).replace("BODY", body)],
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
+        )
+        for cause, body in FAULTS.items()
+    }
+    for cause, process in runs.items():
+        out, err = process.communicate(timeout=300)
+        lines = out.splitlines()
+        assert re.search(f"LOST .*({cause}).*restart the kernel", out), out + err
+        assert lines.count("REFUSED True") == 4 and "went on" not in out, out + err
+        assert "CPU 1.0" in lines and process.returncode == 0, out + err
+        if "assert" in cause:
+            assert "Assertion `o[0] > 5` failed" in out + err, out + err
