@@ -30,14 +30,15 @@ KEEP_REGIONS = 256  # ... in at most so many pieces
 FILL = 0xFF
 
 ffi = FFI()
+# Addresses are integers here: these functions are called many times a launch.
 ffi.cdef("""
-void *mmap(void *address, size_t length, int protection, int flags, int fd,
-           long offset);
-int munmap(void *address, size_t length);
-int mprotect(void *address, size_t length, int protection);
-void *memmove(void *to, const void *from, size_t length);
-void *memset(void *to, int byte, size_t length);
-int memcmp(const void *a, const void *b, size_t length);
+intptr_t mmap(uintptr_t address, size_t length, int protection, int flags, int fd,
+              long offset);
+int munmap(uintptr_t address, size_t length);
+int mprotect(uintptr_t address, size_t length, int protection);
+uintptr_t memmove(uintptr_t to, uintptr_t from, size_t length);
+uintptr_t memset(uintptr_t to, int byte, size_t length);
+int memcmp(uintptr_t a, uintptr_t b, size_t length);
 """)
 _libc = ffi.dlopen(None)
 _NONE, _READ_WRITE = 0, 3
@@ -47,7 +48,8 @@ _VECTOR = re.compile(
     r"\b(?:u?(?:char|short|int|long|longlong)|float|double|(?:__)?half)[234]\b"
     r"|\b(?:__)?nv_bfloat162\b|\balignas\b|\b__align__\b"
 )
-_filled = ffi.new("char[]", bytes([FILL]) * 2 * PAGE)
+_held = ffi.new("char[]", bytes([FILL]) * 2 * PAGE)
+_filled = int(ffi.cast("uintptr_t", _held))
 
 
 @dataclass(slots=True)
@@ -65,21 +67,21 @@ class Region:
     def fill(self) -> None:
         """Write the canary around the copy, and the copy."""
         front, back = self.start - self.base, self.start + self.nbytes
-        _libc.memset(_at(self.base), FILL, front)
-        _libc.memset(_at(back), FILL, self.base + self.room - back)
+        _libc.memset(self.base, FILL, front)
+        _libc.memset(back, FILL, self.base + self.room - back)
         if self.nbytes:
-            _libc.memmove(_at(self.start), _at(self.source), self.nbytes)
+            _libc.memmove(self.start, self.source, self.nbytes)
 
     def strayed(self) -> int | None:
         """The address of the canary's byte, nearest to the copy, that was written
         over; None: none was."""
         back = self.start + self.nbytes
         slack = self.base + self.room - back
-        if _libc.memcmp(_at(back), _filled, slack):
-            return back + _first(ffi.unpack(_at(back), slack))
+        if _libc.memcmp(back, _filled, slack):
+            return back + _first(_bytes(back, slack))
         front = self.start - self.base
-        if _libc.memcmp(_at(self.base), _filled, front):
-            return self.start - 1 - _first(ffi.unpack(_at(self.base), front)[::-1])
+        if _libc.memcmp(self.base, _filled, front):
+            return self.start - 1 - _first(_bytes(self.base, front)[::-1])
         return None
 
 
@@ -132,7 +134,7 @@ class Arena:
         """Write the copies of these arrays back to where they came from."""
         for array, at, yes in zip(self.arrays, self.addresses(), written):
             if yes and array is not None and array.nbytes:
-                _libc.memmove(_at(array.address), _at(at), array.nbytes)
+                _libc.memmove(array.address, at, array.nbytes)
 
     def release(self) -> None:
         """Give the memory back: to the next launch, or to the system."""
@@ -175,12 +177,10 @@ def _take(nbytes: int) -> Region:
     while guard >= 16 * PAGE:
         total = guard + room + guard
         flags = _PRIVATE_ANONYMOUS | _NORESERVE
-        base = int(
-            ffi.cast("intptr_t", _libc.mmap(ffi.NULL, total, _NONE, flags, -1, 0))
-        )
+        base = _libc.mmap(0, total, _NONE, flags, -1, 0)
         if base != -1:
-            if _libc.mprotect(_at(base + guard), room, _READ_WRITE):
-                _libc.munmap(_at(base), total)
+            if _libc.mprotect(base + guard, room, _READ_WRITE):
+                _libc.munmap(base, total)
                 break
             return Region(base + guard, room, guard)
         guard //= 8  # address space is limited here (ulimit -v)
@@ -198,7 +198,7 @@ def _give_back(region: Region) -> None:
         _free.setdefault(region.room, []).append(region)
     else:
         guard = region.guard
-        _libc.munmap(_at(region.base - guard), region.room + 2 * guard)
+        _libc.munmap(region.base - guard, region.room + 2 * guard)
 
 
 def _spans(
@@ -222,5 +222,5 @@ def _first(data: bytes | bytearray) -> int:
     return len(data) - len(bytes(data).lstrip(bytes([FILL])))
 
 
-def _at(address: int):
-    return ffi.cast("char *", address)
+def _bytes(address: int, length: int) -> bytes:
+    return ffi.unpack(ffi.cast("char *", address), length)

@@ -278,16 +278,11 @@ def _torch(tensor: torch.Tensor) -> Array:
 
 def _numpy(array: np.ndarray) -> Array:
     dtype = array.dtype
-    if dtype.hasobject or not dtype.isnative:
-        raise ArgumentError(
-            f"a NumPy array of dtype {dtype}: a kernel needs numbers in this "
-            f"machine's byte order"
-        )
     flags = array.flags
     return Array(
         array.__array_interface__["data"][0],
         array.nbytes,
-        dtype.name,
+        _names.get(dtype) or _name(dtype),
         "cpu",
         0,
         array.shape,
@@ -296,6 +291,19 @@ def _numpy(array: np.ndarray) -> Array:
         flags.c_contiguous,
         flags.writeable,
     )
+
+
+_names: dict[np.dtype, str] = {}  # NumPy makes a dtype's name anew each time
+
+
+def _name(dtype: np.dtype) -> str:
+    if dtype.hasobject or not dtype.isnative:
+        raise ArgumentError(
+            f"a NumPy array of dtype {dtype}: a kernel needs numbers in this "
+            f"machine's byte order"
+        )
+    _names[dtype] = dtype.name
+    return dtype.name
 
 
 def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:

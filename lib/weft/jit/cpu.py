@@ -8,6 +8,7 @@ all that made them and are never closed: somebody may still hold a kernel of one
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -88,7 +89,6 @@ class Compiled:
             self.source, [t for p, t in zip(params, binder.types) if p.pointer]
         )
         written = [not p.const for p in params if p.pointer]
-        config = ffi.new("unsigned[6]")
 
         def launch(grid: Any, block: Any, shared: int, stream: Any, args: Any) -> None:
             bound = binder.bind(args)
@@ -101,9 +101,8 @@ class Compiled:
                     *(name, params, binder.types, bound, addresses, arena, limit)
                 )
                 packed, offsets = binder.pack(bound, addresses)
-                config[0:6] = [*grid, *block]
                 with output.captured(self.prints):
-                    self._run(number, config, shared, packed, offsets, scene)
+                    self._run(number, [*grid, *block], shared, packed, offsets, scene)
                 if arena is not None:
                     address = arena.strayed()
                     if address is not None:
@@ -118,7 +117,7 @@ class Compiled:
     def _run(
         self,
         number: int,
-        config: Any,
+        config: list[int],
         shared: int,
         packed: bytes,
         offsets: Sequence[int],
@@ -174,7 +173,7 @@ def compile(
     else:
         warnings = made.build(path)
         path.with_suffix(".txt").write_text(diagnostics.dump(warnings))
-        cache.prune()
+        _prune_at_exit()
     warnings = []
     with contextlib.suppress(OSError):
         warnings = diagnostics.load(path.with_suffix(".txt").read_text())
@@ -183,6 +182,12 @@ def compile(
         *(path, source, made.expressions, made.counts, _report(made), cached),
         *(time.perf_counter() - begin, warnings, library, "printf" in source),
     )
+
+
+@functools.cache
+def _prune_at_exit() -> None:
+    """Looking at every file of the cache takes as long as compiling a cell."""
+    atexit.register(cache.prune)
 
 
 # ---- making the library --------------------------------------------------------
@@ -217,6 +222,7 @@ class _Made:
                 found = diagnostics.in_source(found, self.source, text)
                 if done.returncode:
                     raise CompileError(found, self.source, self.name, done.stderr)
+                os.chmod(beside, 0o755)
                 os.replace(beside, path)
                 return found
             finally:
