@@ -1,0 +1,110 @@
+/* device_half.h -- bits of floats of 16 bits: what cuda_fp16.h and cuda_bf16.h
+ * have in common. A format is a struct with to_float(bits) and from_float(). */
+#ifndef SIMT_DEVICE_HALF_H
+#define SIMT_DEVICE_HALF_H
+#include "simt.h"
+
+#define SIMT_RAW_(type) type##_raw
+#define SIMT_RAW(type) SIMT_RAW_(type)
+
+namespace simt {
+
+/* IEEE 754's binary16: 5 bits of exponent, 10 of mantissa. */
+struct Binary16 {
+    static inline float to_float(unsigned short bits) {
+        const unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+        if (rest >= 0x7c00) // infinite, or a NaN
+            return __uint_as_float(sign | 0x7f800000u | (rest & 0x3ff) << 13);
+        // As a float's, the exponent's bits mean 2^112 times less: exactly.
+        const float value = __uint_as_float(rest << 13) * 0x1p112f;
+        return __uint_as_float(__float_as_uint(value) | sign);
+    }
+    /* Rounded to nearest, to even between two. */
+    static inline unsigned short from_float(float x) {
+        const unsigned bits = __float_as_uint(x), rest = bits & 0x7fffffffu;
+        const unsigned sign = bits >> 16 & 0x8000u;
+        if (rest > 0x7f800000u) return 0x7fff;
+        if (rest >= 0x477ff000u) return sign | 0x7c00; // 65520 and above
+        if (rest >= 0x38800000u) // 2^-14: the mantissa loses 13 bits
+            return sign | (rest - 0x38000000u + 0xfff + (rest >> 13 & 1)) >> 13;
+        // Next to 0.5 floats are as far apart as subnormal halves.
+        const float shifted = __uint_as_float(rest) + 0.5f;
+        return sign | (__float_as_uint(shifted) - 0x3f000000u);
+    }
+};
+
+/* The upper half of a float: 8 bits of exponent, 7 of mantissa. */
+struct BFloat16 {
+    static inline float to_float(unsigned short bits) {
+        return __uint_as_float((unsigned)bits << 16);
+    }
+    static inline unsigned short from_float(float x) {
+        const unsigned bits = __float_as_uint(x);
+        if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+        return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    }
+};
+
+/* x as a float whose last bit says whether something was cut off. Rounded once
+ * more, to far fewer bits, it gives what x itself would give. */
+inline float to_odd(double x) {
+    const float y = (float)x;
+    const unsigned bits = __float_as_uint(y);
+    if ((double)y == x || x != x || bits & 1) return y;
+    const bool above = __builtin_fabs((double)y) > __builtin_fabs(x);
+    return __uint_as_float(above ? bits - 1 : bits + 1);
+}
+inline double to_odd(unsigned long long x) {
+    if (x >> 53 && x & 0x7ff) x = (x | 0x800) & ~0x7ffull;
+    return (double)x;
+}
+inline double to_odd(long long x) {
+    return x < 0 ? -to_odd(0 - (unsigned long long)x)
+                 : to_odd((unsigned long long)x);
+}
+
+template <class Format> inline unsigned short from_double(double x) {
+    return Format::from_float(to_odd(x));
+}
+
+/* Rounded towards zero, up or down. */
+enum Direction { ZERO_WARD, UP_WARD, DOWN_WARD };
+template <class Format>
+inline unsigned short from_double(double x, Direction direction) {
+    const unsigned short near = from_double<Format>(x);
+    const double value = Format::to_float(near);
+    const bool negative = near & 0x8000;
+    if (direction == ZERO_WARD) direction = negative ? UP_WARD : DOWN_WARD;
+    if (direction == UP_WARD && value < x)
+        return negative ? near - 1 : near + 1;
+    if (direction == DOWN_WARD && value > x)
+        return negative ? near + 1 : near - 1;
+    return near;
+}
+
+/* fma(a, b, c): a * b is exact in double; the sum is, too, or what it loses is
+ * far from the middle between two results. */
+template <class Format>
+inline unsigned short fused(unsigned short a, unsigned short b,
+                            unsigned short c) {
+    const double product =
+        (double)Format::to_float(a) * (double)Format::to_float(b);
+    return from_double<Format>(product + (double)Format::to_float(c));
+}
+
+inline float clamp_to_one(float x) {
+    return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; // a NaN becomes 0
+}
+
+/* The larger (smaller) one; of a number and a NaN the number; -0 < +0. */
+inline float larger(float a, float b) {
+    if (a != a || (a == b && __builtin_signbit(a))) return b;
+    return b > a ? b : a;
+}
+inline float smaller(float a, float b) {
+    if (a != a || (a == b && __builtin_signbit(b))) return b;
+    return b < a ? b : a;
+}
+
+} // namespace simt
+#endif
