@@ -306,3 +306,21 @@ def test_the_standard_library_is_all_it_needs():
         [sys.executable, "-S", "-I", "-c", code, str(folder)], capture_output=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_kernel_writes_through_its_references():
+    source = """\
+template <class T, int N>
+__global__ void k(int &a, const T (&b)[N], int c = 3 & 1, float *d = nullptr) {
+    a = b[0] + c + (d != nullptr);
+}
+template <class... T> __global__ void all(T &...t) { ((t = 1), ...); }
+void run(int *p, float *q) {
+    const int b[2] = {1, 2};
+    k<int, 2><<<1, 1>>>(*p, b);
+    all<<<1, 1>>>(*p, *q);
+}
+"""
+    assert "[=, &a" in rewritten(source) and "&t..." in rewritten(source)
+    assert "&c" not in rewritten(source) and "&d" not in rewritten(source)
+    assert compiles(source) == ""

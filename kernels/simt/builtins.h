@@ -12,10 +12,13 @@
                    error("this kernel is defined in an included file: only " \
                          "kernels of the .cu file itself are rewritten for " \
                          "the CPU")))
-#define SIMT_BODY                                          \
+#define SIMT_BODY SIMT_BODY_TAKING([=])
+/* The same with captures of its own: references stay references. */
+#define SIMT_BODY_TAKING(...)                              \
     static simt::Kernel simt_kernel = {__func__, 0, 0, 0}; \
     if (simt::asked(&simt_kernel)) return;                 \
-    simt::launch(&simt_kernel, [=]() mutable __attribute__((always_inline)) {
+    simt::launch(&simt_kernel,                             \
+                 __VA_ARGS__() mutable __attribute__((always_inline)) {
 #define SIMT_END \
     });
 

@@ -69,8 +69,9 @@ def merge(host: Source, device: Source, kind: Callable[[int], str]) -> Source:
 
     host, device: without and with __CUDA_ARCH__. Where they differ, device code
     is what the second saw and other functions what the first saw; between
-    functions, whatever either of them saw. kind(offset into device.own) is
-    "device", "host" or "" for between.
+    functions, whatever either of them saw, except for device code that only
+    the first saw: that is for GPUs that lack something. kind(offset into
+    device.own) is "device", "host" or "" for between.
     """
     a, b = host.own.split("\n"), device.own.split("\n")
     starts = [0]
@@ -81,13 +82,12 @@ def merge(host: Source, device: Source, kind: Callable[[int], str]) -> Source:
         None, a, b, autojunk=False
     ).get_opcodes():
         ours, theirs = a[i:i_end], b[j:j_end]
-        if tag != "equal" and kind(starts[min(j, len(b) - 1)]) == "host":
-            out += ours
-        elif tag != "equal" and not any(line.strip() for line in theirs):
-            between = kind(starts[min(j, len(b) - 1)]) == ""
-            out += ours if between else theirs
-        else:
-            out += theirs
+        if tag != "equal":
+            where = kind(starts[min(j, len(b) - 1)])
+            empty = not any(line.strip() for line in theirs)
+            between = where == "" and empty and "__device__" not in "".join(ours)
+            theirs = ours if where == "host" or between else theirs
+        out += theirs
     # Both passes read the same system headers in the same order, or the text
     # would name one that the device's list does not have.
     if host.aside != device.aside:

@@ -173,9 +173,27 @@ def _kernels(text: Text) -> str:
                 match.start(), "write __global__ at the kernel, not in a macro"
             )
         close = text.close(brace, "{", "}")
-        edits.append((brace, brace + 1, "{SIMT_BODY; "))
+        taking = "".join(f", &{n}" for n in _references(text, match.end(), brace))
+        body = f"SIMT_BODY_TAKING([={taking}])" if taking else "SIMT_BODY"
+        edits.append((brace, brace + 1, f"{{{body}; "))
         edits.append((close, close + 1, " SIMT_END}"))
     return edit(text, edits)
+
+
+def _references(text: Text, start: int, brace: int) -> list[str]:
+    """The names of a kernel's parameters that are references.
+
+    A copy, which is what [=] takes, would keep from the caller what the kernel
+    writes.
+    """
+    close = text.skip_back(text.code.rindex(")", start, brace) + 1) - 1
+    opening = text.open(close, "(", ")")
+    names = []
+    for first, last in _declarators(text, opening + 1, close):
+        declared = text.code[first:last].replace(BLANK, " ").split("=")[0]
+        if found := re.search(r"&\s*(?:\.\.\.\s*)?(\w+)\s*$", declared):
+            names.append(found[1] + ("..." if "..." in declared else ""))
+    return names
 
 
 def _directive_end(text: Text, offset: int) -> int | None:

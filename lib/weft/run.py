@@ -82,7 +82,7 @@ _IGNORED_WITH_VALUE = [
     "--split-compile",
 ]
 _IGNORED = re.compile(
-    r"-(?:g|G|w|W\S*|pg|c|dc|dlink|m\S+|s|v|lineinfo|extra-device-vectorization|keep"
+    r"-(?:g|G|w|pthread|W\S*|pg|c|dc|dlink|m\S+|s|v|lineinfo|extra-device-vectorization|keep"
     r"|use_fast_math|res-usage|restrict|extended-lambda|expt-extended-lambda"
     r"|expt-relaxed-constexpr|dopt(?:=\S+)?|pedantic|static|no-pie|fPIC|pie|pipe"
     r"|rdynamic|cubin|time|Wno-deprecated-gpu-targets)"
@@ -187,6 +187,8 @@ def _option(rest: _Words, options: Options) -> None:
         return _ours(option, value if equals else rest.take(option), options)
     if option in ("-o", "--output-file"):
         options.name = value if equals else rest.take(option)
+    elif _IGNORED.fullmatch(option):
+        pass  # -lineinfo is not -l ineinfo
     elif found := re.fullmatch(r"-([IDULl])(.*)", word):
         _short(found[1], found[2] or rest.take(word), program)
     elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
@@ -208,8 +210,6 @@ def _option(rest: _Words, options: Options) -> None:
         value = value if equals else rest.take(option)
         if found := re.search(r"(?:sm|compute)_(\d+)", value):
             program.arch = int(found[1]) * 10
-    elif word == "-pthread" or _IGNORED.fullmatch(option):
-        pass
     else:
         raise ValueError(f"unknown option '{word}' (a program's own follow --)")
     return None

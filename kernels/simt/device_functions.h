@@ -1,0 +1,5 @@
+/* device_functions.h -- an old name for what cuda_runtime.h brings. */
+#ifndef SIMT_DEVICE_FUNCTIONS_H
+#define SIMT_DEVICE_FUNCTIONS_H
+#include "cuda_runtime.h"
+#endif
