@@ -26,7 +26,8 @@ const STYLE = `
 .weft-paint output { min-width: 6em; }
 .weft-paint .numbers { min-height: 1.5em; line-height: 1.5; }
 .weft-paint pre { margin: 6px 0; padding: 6px 10px; border-left: 4px solid #D55E00;
-  background: #D55E0022; white-space: pre-wrap; color: inherit;
+  background: #D55E0022; color: inherit;
+  white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere;
   font: 12px ui-monospace, monospace; max-height: 20em; overflow: auto; }
 .weft-paint [hidden] { display: none; }`;
 
