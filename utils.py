@@ -44,6 +44,8 @@ def source(path: str, name: str | None = None) -> str:
         first -= 1
     indent = len(lines[last]) - len(lines[last].lstrip())
     closes = "}" if not path.endswith(".py") else None
+    if closes and "{" in lines[last] and lines[last].endswith("}"):
+        return "\n".join(lines[first : last + 1]) + "\n"  # all of it in one line
     while last + 1 < len(lines) and not _ends(lines[last + 1], indent, closes):
         last += 1
     if closes:

@@ -27,7 +27,7 @@ from nbclient import NotebookClient
 
 import utils
 from weft.build import ROOT
-from weft.jit import signature
+from weft.jit import nvrtc, signature
 
 NOTEBOOKS = ROOT / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -97,6 +97,26 @@ def test_folded_answers_are_the_tested_ones(path):
         after = notebook.cells[notebook.cells.index(stub) :]
         folded = next(c.source for c in after if "<summary>Answer" in c.source)
         assert text.strip() in folded, name
+
+
+@notebooks
+def test_cuda_cells_compile_for_a_gpu(path):
+    """Also where there is none: NVRTC needs no GPU."""
+    cells = [c.source for c in code_cells(read(path)) if c.source.startswith("%%cuda")]
+    answers = solutions_of(path).with_suffix(".cu")
+    if not cells:
+        pytest.skip("no %%cuda cells")
+    if nvrtc.available():
+        pytest.skip(nvrtc.available())
+    headers = {}
+    for cell in cells:
+        magic, _, text = cell.partition("\n")
+        if magic.startswith("%%cuda_header"):
+            headers[magic.split()[1]] = text
+        else:
+            compile_for_a_gpu(text, headers)
+    if answers.exists():
+        compile_for_a_gpu(answers.read_text(), headers)
 
 
 @notebooks
@@ -265,6 +285,11 @@ def read_solutions(path: Path, wanted: list[str]) -> dict:
 def c_source(file: Path, name: str) -> str:
     """A function of C, with the functions and constants that only it needs."""
     return utils.source(str(file.relative_to(ROOT)), name)
+
+
+def compile_for_a_gpu(text: str, headers: dict[str, str]) -> None:
+    made = nvrtc.compile(text, "cell", headers=headers)
+    assert made.log == "", f"{made.log}\n{text}"
 
 
 def python_source(path: Path, name: str) -> str:

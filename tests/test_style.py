@@ -10,6 +10,7 @@ import pytest
 from weft.build import KERNELS, ROOT
 
 BIN = Path(sys.executable).parent  # pip's programs stand beside its python
+NOTEBOOKS = ROOT / "notebooks"
 PYTHON = ["lib", "tests", "utils.py"]
 
 
@@ -28,5 +29,6 @@ def test_clang_format_has_nothing_to_say():
     tool = shutil.which("clang-format", path=BIN) or pytest.skip("no clang-format")
     zoo = (ROOT / "tests").rglob("*.cu")
     files = [p for p in KERNELS.rglob("*.*") if p.suffix != ".pyc"]
-    done = run(tool, "--dry-run", "-Werror", *files, *zoo)
+    lessons = [p for p in NOTEBOOKS.rglob("*.*") if p.suffix in (".c", ".cu")]
+    done = run(tool, "--dry-run", "-Werror", *files, *zoo, *lessons)
     assert done.returncode == 0, done.stderr[-2000:]

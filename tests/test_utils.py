@@ -19,6 +19,11 @@ def test_source_gives_one_c_function_with_its_comment():
     assert "matmul_naive_general" not in kernel
 
 
+def test_source_gives_a_c_function_of_one_line():
+    text = utils.source("notebooks/programs/streams.cu", "report")
+    assert text.endswith("static void report(void *data) { ++*(int *)data; }\n")
+
+
 def test_source_gives_one_python_function():
     text = utils.source("utils.py", "cdiv")
     assert text.startswith("def cdiv(") and "return" in text

@@ -13,9 +13,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from .style import INK, READ, faint, style, svg
+from .style import INK, READ, THREAD, faint, style, svg
 
 
 @contextlib.contextmanager
@@ -81,6 +81,16 @@ def _cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
     corners = "round,pad=0,rounding_size=0.1"
     ax.add_patch(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, corners, **look))
     ax.text(x + 0.5, y + 0.52, text, size=8.5, ha="center", va="center")
+
+
+def thread(ax: Axes, x: float, y: float, number: Any = "", runs: bool = True) -> None:
+    """Draw a thread, a circle with its number, in the square at (x, y).
+
+    runs: False for one that has nothing to do, dashed.
+    """
+    look = {"fc": faint(THREAD), "lw": 1.4} if runs else {"fc": "none", "ls": "--"}
+    ax.add_patch(Circle((x + 0.5, y + 0.5), 0.4, ec=THREAD, **look))
+    ax.text(x + 0.5, y + 0.52, str(number), size=8.5, ha="center", va="center")
 
 
 def memory(listing: str) -> None:
