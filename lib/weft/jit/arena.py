@@ -136,6 +136,11 @@ class Arena:
             if yes and array is not None and array.nbytes:
                 _libc.memmove(array.address, at, array.nbytes)
 
+    def contents(self, written: Sequence[bool]) -> list[bytes | None]:
+        """What the copies of these arrays hold now; None for the others."""
+        every = zip(self.arrays, self.addresses(), written)
+        return [_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every]
+
     def release(self) -> None:
         """Give the memory back: to the next launch, or to the system."""
         for region in self.regions:

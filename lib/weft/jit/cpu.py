@@ -17,39 +17,18 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cffi import FFI
-
 from .. import build, cache
 from .. import rewrite as rewriter
-from ..native import ArgumentError
-from . import diagnostics, faults, flags, output, signature
-from .arena import Arena, alignments, place
-from .arguments import Array, Binder
+from . import diagnostics, flags, signature
+from .cpu_launch import Launcher, ffi, runtime, runtime_path
 from .diagnostics import CompileError, Diagnostic
-from .launcher import CDEF, launcher
+from .launcher import launcher
 from .signature import Param
-
-TIMEOUT = 20.0  # seconds that a launch may take, by default
-Launcher = Callable[[Any, Any, int, Any, Sequence[Any]], None]
-
-ffi = FFI()
-ffi.cdef(CDEF)
-ffi.cdef("""
-struct simt_fault {
-    int kind, error; uintptr_t address; int write; unsigned block[3], thread[3];
-    char kernel[100]; char text[256];
-};
-const struct simt_fault *simt_last_launch_fault(void);
-void simt_clear_fault(void);
-void simt_set_timeout(int ms);
-void simt_set_order(int order);
-int simt_threads(void);
-""")
 
 
 @dataclass
@@ -65,7 +44,7 @@ class Compiled:
     seconds: float
     warnings: list[Diagnostic] = field(default_factory=list)
     C: Any = None
-    prints: bool = False
+    made: Any = None
 
     def launcher(
         self,
@@ -77,77 +56,18 @@ class Compiled:
     ) -> Launcher:
         """The kernel `expression` as launch(grid, block, shared, stream, args).
 
-        grid and block: three ints each, within CUDA's limits. timeout: seconds, 0:
-        none. Raises ArgumentError, KernelFault or KeyboardInterrupt.
+        timeout: seconds, None: the default. inplace: no fenced copies.
         """
         number = self.expressions.index(expression)
-        name = re.sub(r"^(?:\w+::)*", "", expression)
-        binder = Binder(name, params)
-        sizes = self._check_sizes(number, binder)
-        limit = TIMEOUT if timeout is None else timeout
-        align = alignments(
-            self.source, [t for p, t in zip(params, binder.types) if p.pointer]
+        return Launcher(
+            *(self.C, number, expression, params, self.source),
+            timeout=timeout,
+            inplace=inplace,
         )
-        written = [not p.const for p in params if p.pointer]
 
-        def launch(grid: Any, block: Any, shared: int, stream: Any, args: Any) -> None:
-            bound = binder.bind(args)
-            _check_structs(binder, bound, sizes)
-            arrays = [v for p, v in zip(params, bound) if p.pointer]
-            arena = None if inplace else Arena(arrays, align)
-            try:
-                addresses = place(arena, arrays)
-                scene = faults.Scene(
-                    *(name, params, binder.types, bound, addresses, arena, limit)
-                )
-                packed, offsets = binder.pack(bound, addresses)
-                with output.captured(self.prints):
-                    self._run(number, [*grid, *block], shared, packed, offsets, scene)
-                if arena is not None:
-                    address = arena.strayed()
-                    if address is not None:
-                        raise faults.strayed(address, scene)
-                    arena.copy_back(written)
-            finally:
-                if arena is not None:
-                    arena.release()
-
-        return launch
-
-    def _run(
-        self,
-        number: int,
-        config: list[int],
-        shared: int,
-        packed: bytes,
-        offsets: Sequence[int],
-        scene: faults.Scene,
-    ) -> None:
-        runtime = _runtime()
-        runtime.simt_set_timeout(int(scene.timeout * 1000))
-        try:
-            error = self.C.weft_launch(
-                number, config, shared, ffi.from_buffer(packed), list(offsets)
-            )
-        finally:
-            runtime.simt_set_timeout(0)
-        if error:
-            raise _failure(runtime, scene)
-
-    def _check_sizes(self, number: int, binder: Binder) -> list[int]:
-        """The sizes of the parameters, as g++ has them, against what we pack."""
-        room = len(binder.params)
-        out = ffi.new("unsigned[]", room + 1)
-        count = self.C.weft_sizes(number, out, room)
-        sizes = list(out[0:room])
-        for param, kind, size in zip(binder.params, binder.types, sizes):
-            expected = 8 if param.pointer else kind.size if kind else size
-            if count != room or size != expected:
-                raise ArgumentError(
-                    f"{binder.kernel}: {param} has {size} bytes, not the {expected} "
-                    f"of {param.type}: write its type without a macro"
-                )
-        return sizes
+    def afresh(self) -> Compiled:
+        """The same with global variables of its own, as they were at the start."""
+        return replace(self, C=_open(self.path, self.made))
 
 
 def compile(
@@ -177,10 +97,10 @@ def compile(
     warnings = []
     with contextlib.suppress(OSError):
         warnings = diagnostics.load(path.with_suffix(".txt").read_text())
-    library = _open(path, source, made)
+    library = _open(path, made)
     return Compiled(
         *(path, source, made.expressions, made.counts, _report(made), cached),
-        *(time.perf_counter() - begin, warnings, library, "printf" in source),
+        *(time.perf_counter() - begin, warnings, library, made),
     )
 
 
@@ -234,7 +154,9 @@ class _Made:
         except rewriter.RewriteError as error:
             found = diagnostics.parse_rewriter(str(error))
             raise CompileError(found, self.source, self.name, str(error)) from None
-        return text + launcher(list(zip(self.expressions, self.counts)))
+        everything = "\n".join([self.source, *(text for _, text in self.headers)])
+        cooperative = bool(_COOPERATIVE.search(signature.blank(everything)))
+        return text + launcher(list(zip(self.expressions, self.counts)), cooperative)
 
 
 def _made(
@@ -264,7 +186,7 @@ def _made(
 
 def _gxx(more: list[str], text: str, output: Path) -> subprocess.CompletedProcess:
     """Compile and link `text`; g++ reads it from a pipe, no shell is involved."""
-    runtime = str(_runtime_path())
+    runtime = str(runtime_path())
     head = ["-include", str(_precompiled())]
     command = [build._tool("g++"), *head, *_FLAGS, *_fibers(), *more, "-x", "c++", "-"]
     # Without the start files and the C++ library, which the runtime brings, the
@@ -278,6 +200,8 @@ def _gxx(more: list[str], text: str, output: Path) -> subprocess.CompletedProces
         close_fds=False,  # so that Python may use vfork()
     )
 
+
+_COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 
 # Warnings that a beginner can act upon. -O2: -O3 takes longer than it saves here.
 _FLAGS = [
@@ -297,16 +221,6 @@ def _fibers() -> list[str]:
 
 
 @functools.cache
-def _runtime_path() -> Path:
-    return build.simt_runtime(build.Flavour.here("cpu"))
-
-
-@functools.cache
-def _runtime() -> Any:
-    return ffi.dlopen(str(_runtime_path()))
-
-
-@functools.cache
 def _toolchain() -> str:
     """What a library depends on besides its cell, as a hash."""
     heads = [p.read_text() for p in sorted((build.KERNELS / "simt").rglob("*.h"))]
@@ -314,9 +228,7 @@ def _toolchain() -> str:
     ours = [(here / f"{name}.py").read_text() for name in ("cpu", "launcher")]
     ours.append(Path(rewriter.__file__).read_text())
     version = build._compiler_version(build._tool("g++"))
-    return build._hash(
-        version, *_FLAGS, *_fibers(), str(_runtime_path()), *heads, *ours
-    )
+    return build._hash(version, *_FLAGS, *_fibers(), str(runtime_path()), *heads, *ours)
 
 
 @functools.cache
@@ -359,9 +271,9 @@ _STATE = re.compile(r"\b__(?:device|managed|constant)__\b[^(){};]*(?:;|=|\[|\{)"
 _opened: dict[Path, Any] = {}  # never closed
 
 
-def _open(path: Path, source: str, made: _Made) -> Any:
-    _runtime()  # its name is then known to the loader
-    if _STATE.search(signature.blank(source)):
+def _open(path: Path, made: _Made) -> Any:
+    runtime()  # its name is then known to the loader
+    if _STATE.search(signature.blank(made.source)):
         # Its global variables begin afresh, as those of a loaded module do: the
         # loader opens a file it has open already only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
@@ -394,36 +306,7 @@ def _demangled(symbol: str) -> str:
     return done.stdout.strip() or symbol
 
 
-def _check_structs(binder: Binder, bound: Sequence[Any], sizes: Sequence[int]) -> None:
-    if not binder.has_structs:
-        return
-    for param, value, size in zip(binder.params, bound, sizes):
-        if isinstance(value, bytes) and len(value) != size:
-            raise ArgumentError(
-                f"{binder.kernel}: {param} has {size} bytes, {len(value)} are given: "
-                f"the fields must be C's, in C's order (NumPy: align=True)"
-            )
-
-
-def _failure(runtime: Any, scene: faults.Scene) -> BaseException:
-    """The exception for the launch of this thread that has just failed."""
-    c_fault = runtime.simt_last_launch_fault()
-    fault = faults.Fault(
-        *(c_fault.kind, c_fault.error, c_fault.address, c_fault.write),
-        tuple(c_fault.block),
-        tuple(c_fault.thread),
-        ffi.string(c_fault.text).decode(errors="replace"),
-    )
-    runtime.simt_clear_fault()
-    if fault.kind == faults.INTERRUPT:
-        return KeyboardInterrupt(f"{scene.kernel} was stopped")
-    return faults.explain(fault, scene)
-
-
 def _report(made: _Made) -> str:
     kernels = ", ".join(made.expressions) or "compiled"
-    threads = _runtime().simt_threads()
+    threads = runtime().simt_threads()
     return f"{kernels} · CPU, {threads} core{'s' * (threads != 1)}"
-
-
-__all__ = ["Array", "Compiled", "compile"]

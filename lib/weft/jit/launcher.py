@@ -36,12 +36,14 @@ static int sizes(void (*)(P...), unsigned *out, unsigned room) {
 """
 
 
-def launcher(expressions: Sequence[tuple[str, int]]) -> str:
+def launcher(expressions: Sequence[tuple[str, int]], cooperative: bool = False) -> str:
     """C++ with weft_sizes() and weft_launch() for the kernels.
 
     expressions: a kernel's C++ name and how many parameters it has; their
-    places in the list are the numbers that both functions take.
+    places in the list are the numbers that both functions take. cooperative: all
+    blocks of a launch run at once, so that they may wait for each other.
     """
+    more = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
     for number, (expression, count) in enumerate(expressions):
         args = ", ".join(f"Any{{a + o[{i}]}}" for i in range(count))
@@ -49,7 +51,8 @@ def launcher(expressions: Sequence[tuple[str, int]]) -> str:
             f"case {number}: {{ auto *weft_kernel = &{expression};"
             f" if (shared > 48 << 10) cudaFuncSetAttribute(weft_kernel,"
             f" cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);"
-            f" weft_kernel<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]), shared>>>"
+            f" weft_kernel<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]),"
+            f" shared{more}>>>"
             f"({args}); break; }}"
         )
         sizes.append(f"case {number}: return sizes(&{expression}, out, room);")

@@ -22,17 +22,17 @@ _libc = ffi.dlopen(None)
 
 
 @contextlib.contextmanager
-def captured(prints: bool = True) -> Iterator[None]:
+def captured(prints: bool = True, shown: bool = True) -> Iterator[None]:
     """Show what is printed inside, in C, where Python's own output goes.
 
     Nothing is done unless `prints`. The text appears when the block ends, also by
-    an exception.
+    an exception; with shown=False it is dropped.
     """
     if not prints:
         yield
         return
     sys.stdout.flush()
-    if _is_descriptor_1():
+    if shown and _is_descriptor_1():
         try:
             yield
         finally:
@@ -48,7 +48,8 @@ def captured(prints: bool = True) -> Iterator[None]:
             _libc.fflush(ffi.NULL)
             os.dup2(before, 1)
             os.close(before)
-            show(file)
+            if shown:
+                show(file)
 
 
 def show(file) -> None:

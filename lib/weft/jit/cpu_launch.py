@@ -1,0 +1,215 @@
+"""Launching a kernel of a compiled cell on the CPU: bind, fence, call, copy back."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cffi import FFI
+
+from .. import build
+from ..native import ArgumentError
+from . import faults, output
+from .arena import Arena, alignments, place
+from .arguments import Array, Binder, common_device
+from .launcher import CDEF
+from .signature import Param
+
+TIMEOUT = 20.0  # seconds that a launch may take, by default
+
+ffi = FFI()
+ffi.cdef(CDEF)
+ffi.cdef("""
+struct simt_fault {
+    int kind, error; uintptr_t address; int write; unsigned block[3], thread[3];
+    char kernel[100]; char text[256];
+};
+const struct simt_fault *simt_last_launch_fault(void);
+void simt_clear_fault(void);
+void simt_set_timeout(int ms);
+void simt_set_order(int order);
+int simt_threads(void);
+""")
+
+
+@functools.cache
+def runtime_path() -> Path:
+    """Where the SIMT runtime's library lies, built if need be."""
+    return build.simt_runtime(build.Flavour.here("cpu"))
+
+
+@functools.cache
+def runtime() -> Any:
+    """The SIMT runtime, opened."""
+    return ffi.dlopen(str(runtime_path()))
+
+
+@dataclass
+class _Launch:
+    """One launch under way: its arguments where the kernel will find them."""
+
+    scene: faults.Scene
+    arrays: list[Array | None]
+    packed: bytes
+    offsets: tuple[int, ...]
+    config: list[int]
+    shared: int
+
+
+class Launcher:
+    """launcher(grid, block, shared, stream, args) for one kernel.
+
+    grid and block: three ints each, within CUDA's limits. The stream has no meaning
+    here: when the call returns, the kernel has finished. Raises ArgumentError,
+    KernelFault or KeyboardInterrupt; then the arrays are as they were, unless
+    `inplace`.
+
+    C: the cell's library; number: the kernel's in it. timeout: seconds, 0: none.
+    """
+
+    def __init__(
+        self,
+        C: Any,
+        number: int,
+        expression: str,
+        params: tuple[Param, ...],
+        source: str,
+        *,
+        timeout: float | None = None,
+        inplace: bool = False,
+    ) -> None:
+        self.C, self.number, self.params = C, number, params
+        self.name = re.sub(r"^(?:\w+::)*", "", expression)
+        self.binder = Binder(self.name, params)
+        self.sizes = self._check_sizes()
+        self.timeout = TIMEOUT if timeout is None else timeout
+        self.inplace = inplace
+        self.prints = "printf" in source
+        pointers = [(p, t) for p, t in zip(params, self.binder.types) if p.pointer]
+        self.align = alignments(source, [t for _, t in pointers])
+        self.written = [not p.const for p, _ in pointers]
+
+    def __call__(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        stream: Any,
+        args: Sequence[Any],
+    ) -> None:
+        with self._prepared(grid, block, shared, args) as launch:
+            with output.captured(self.prints):
+                self._run(launch)
+            arena = launch.scene.arena
+            if arena is not None:
+                arena.copy_back(self.written)
+
+    def results(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        args: Sequence[Any],
+        order: int,
+    ) -> list[bytes | None]:
+        """What the written arrays would hold after a launch in this order of the
+        threads (enum simt_order); None for the others. The arrays stay as they are,
+        and what is printed is not shown."""
+        with self._prepared(grid, block, shared, args) as launch:
+            runtime().simt_set_order(order)
+            try:
+                with output.captured(self.prints, shown=False):
+                    self._run(launch)
+            finally:
+                runtime().simt_set_order(0)
+            assert launch.scene.arena is not None
+            return launch.scene.arena.contents(self.written)
+
+    @contextlib.contextmanager
+    def _prepared(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        args: Sequence[Any],
+    ) -> Iterator[_Launch]:
+        bound = self.binder.bind(args)
+        self._check_structs(bound)
+        arrays = [v for p, v in zip(self.params, bound) if p.pointer]
+        where = common_device(self.name, arrays)
+        if where and where[0] != "cpu":
+            raise ArgumentError(f"{self.name}: its arrays lie on {where[0]}, not here")
+        arena = None if self.inplace else Arena(arrays, self.align)
+        try:
+            addresses = place(arena, arrays)
+            packed, offsets = self.binder.pack(bound, addresses)
+            scene = faults.Scene(
+                *(self.name, self.params, self.binder.types, bound, addresses, arena),
+                self.timeout,
+            )
+            yield _Launch(scene, arrays, packed, offsets, [*grid, *block], shared)
+        finally:
+            if arena is not None:
+                arena.release()
+
+    def _run(self, launch: _Launch) -> None:
+        simt = runtime()
+        simt.simt_set_timeout(int(self.timeout * 1000))
+        try:
+            error = self.C.weft_launch(
+                *(self.number, launch.config, launch.shared),
+                *(ffi.from_buffer(launch.packed), list(launch.offsets)),
+            )
+        finally:
+            simt.simt_set_timeout(0)
+        if error:
+            raise _failure(launch.scene)
+        arena = launch.scene.arena
+        address = arena.strayed() if arena is not None else None
+        if address is not None:
+            raise faults.strayed(address, launch.scene)
+
+    def _check_sizes(self) -> list[int]:
+        """The sizes of the parameters, as g++ has them, against what we pack."""
+        room = len(self.params)
+        out = ffi.new("unsigned[]", room + 1)
+        count = self.C.weft_sizes(self.number, out, room)
+        sizes = list(out[0:room])
+        for param, kind, size in zip(self.params, self.binder.types, sizes):
+            expected = 8 if param.pointer else kind.size if kind else size
+            if count != room or size != expected:
+                raise ArgumentError(
+                    f"{self.name}: {param} has {size} bytes, not the {expected} "
+                    f"of {param.type}: write its type without a macro"
+                )
+        return sizes
+
+    def _check_structs(self, bound: Sequence[Any]) -> None:
+        if not self.binder.has_structs:
+            return
+        for param, value, size in zip(self.params, bound, self.sizes):
+            if isinstance(value, bytes) and len(value) != size:
+                raise ArgumentError(
+                    f"{self.name}: {param} has {size} bytes, {len(value)} are given: "
+                    f"the fields must be C's, in C's order (NumPy: align=True)"
+                )
+
+
+def _failure(scene: faults.Scene) -> BaseException:
+    """The exception for the launch of this thread that has just failed."""
+    c_fault = runtime().simt_last_launch_fault()
+    fault = faults.Fault(
+        *(c_fault.kind, c_fault.error, c_fault.address, c_fault.write),
+        tuple(c_fault.block),
+        tuple(c_fault.thread),
+        ffi.string(c_fault.text).decode(errors="replace"),
+    )
+    runtime().simt_clear_fault()
+    if fault.kind == faults.INTERRUPT:
+        return KeyboardInterrupt(f"{scene.kernel} was stopped")
+    return faults.explain(fault, scene)
