@@ -2,7 +2,9 @@
 
 import pytest
 
-from weft.jit import nvrtc, prelude
+from weft import cache
+from weft.jit import nvrtc, prelude, stored
+from weft.jit.diagnostics import CompileError
 
 pytestmark = pytest.mark.skipif(
     bool(nvrtc.available()), reason=f"NVRTC: {nvrtc.available()}"
@@ -199,3 +201,82 @@ def test_multiplications_and_additions_fuse_as_with_nvcc_and_math_is_exact():
 
 def test_lines_of_the_source_are_in_the_code():
     assert ".file" in nvrtc.compile(SAXPY, name="my cell", expressions=["saxpy"]).ptx
+
+
+# ---- the cache ----------------------------------------------------------------
+
+
+def kept(source=SAXPY, arch="sm_80", expressions=("saxpy",), **more):
+    arguments = {"name": "cell", "flags": (), "headers": {}, **more}
+    return stored.program(
+        *(source, arguments["name"], arch, arguments["flags"], expressions),
+        arguments["headers"],
+    )
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    return tmp_path / "cells"
+
+
+def test_a_program_is_compiled_once(empty_cache, monkeypatch):
+    made, cached = kept()
+    assert not cached
+    monkeypatch.setattr(nvrtc, "compile", None)  # would fail if it were called
+    again, cached = kept()
+    assert cached and again == made and again.usage == made.usage
+
+
+def test_whatever_makes_a_program_changes_its_name(empty_cache, monkeypatch):
+    changes = [
+        *({}, {"source": SAXPY + "//"}, {"arch": "sm_90a"}, {"name": "other"}),
+        *({"flags": ("-DX",)}, {"headers": {"a.h": ""}}, {"headers": {"a.h": "//"}}),
+        {"expressions": ("saxpy", "fill<float, 8>")},
+    ]
+    assert not any(kept(**change)[1] for change in changes)
+    assert all(kept(**change)[1] for change in changes)
+    monkeypatch.setattr(nvrtc, "version", lambda: (99, 0))
+    assert not kept()[1]
+    assert len(list(empty_cache.iterdir())) == len(changes) + 1
+
+
+def test_a_file_that_is_included_counts(empty_cache, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "one.cuh").write_text('#include "deep/two.cuh"\n')
+    (tmp_path / "deep/two.cuh").write_text("#include <three.cuh>\n")
+    three = tmp_path / "deep/three.cuh"
+    three.write_text("__device__ float f() { return 1; }")
+    source = '#include "one.cuh"\n__global__ void k(float *o) { o[0] = f(); }'
+    flags = ("-I", str(tmp_path), f"-I{tmp_path / 'deep'}")
+    first, cached = kept(source, expressions=("k",), flags=flags)
+    assert not cached and kept(source, expressions=("k",), flags=flags)[1]
+    three.write_text("__device__ float f() { return 2; }")
+    second, cached = kept(source, expressions=("k",), flags=flags)
+    assert not cached and second.ptx != first.ptx
+
+
+def test_a_damaged_file_is_made_again(empty_cache):
+    made, _ = kept()
+    (path,) = empty_cache.iterdir()
+    whole = path.read_bytes()
+    for broken in (b"", b"{}\n", whole[: len(whole) // 2], b"\xff" + whole[1:]):
+        path.write_bytes(broken)
+        again, cached = kept()
+        assert not cached and again.cubin == made.cubin
+
+
+def test_an_error_carries_the_readers_line_and_is_not_cached(empty_cache):
+    with pytest.raises(CompileError) as error:
+        kept("__global__ void k(float *o) {\n    o[0] = y;\n}", name="cell [3]")
+    (one,) = error.value.diagnostics
+    assert (one.line, one.column, one.severity, one.file) == (2, 12, "error", "")
+    assert "cell [3], line 2" in str(error.value) and "o[0] = y;" in str(error.value)
+    assert not list(empty_cache.glob("*"))
+
+
+def test_a_template_argument_that_makes_no_sense_is_told(empty_cache):
+    with pytest.raises(CompileError) as error:
+        kept(expressions=("fill<nonsense, 3>",))
+    (one,) = error.value.diagnostics
+    assert "nonsense" in one.message and (one.file, one.line) == ("", 0)

@@ -33,8 +33,13 @@ BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
 # What `python -m weft bench WHAT` knows besides the ops (bench_ops.py): a module
-# with rows() -> list of rows.
-BENCHMARKS = {"simt": "weft.bench_simt"}
+# with rows() -> list of rows; SHOWN, the columns to print, and note(rows), what
+# stands under them, if it has these.
+BENCHMARKS = {
+    "simt": "weft.bench_simt",
+    "edit": "weft.bench_edit",
+    "launch": "weft.bench_launch",
+}
 
 
 @dataclass(frozen=True)
@@ -271,8 +276,10 @@ def main(args: argparse.Namespace) -> int:
     from . import bench_ops
 
     if args.what in BENCHMARKS:
-        rows = importlib.import_module(BENCHMARKS[args.what]).rows()
-        shown = list(dict.fromkeys(key for row in rows for key in row))
+        module = importlib.import_module(BENCHMARKS[args.what])
+        rows = module.rows()
+        every = list(dict.fromkeys(key for row in rows for key in row))
+        shown = getattr(module, "SHOWN", every)
     else:
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
@@ -281,10 +288,14 @@ def main(args: argparse.Namespace) -> int:
         shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
         shown += ["gbs", "tflops", "error", "vs_torch"]
     print(table(rows, shown))
-    if args.what not in BENCHMARKS:
+    if args.what in BENCHMARKS:
+        if hasattr(module, "note"):
+            print(f"{module.note(rows)}\n{STATISTIC}")
+    else:
         print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
     if args.json:
-        write_json(args.json, rows, args.device)
+        on_gpu = any(row["target"] == "cuda" and row["device"] for row in rows)
+        write_json(args.json, rows, "cuda" if on_gpu else args.device)
     return 0
 
 

@@ -87,6 +87,13 @@ class Room:
         self.held = memory, table
         _GRID.pack_into(self.buffer, 0, *plan.grid, *plan.block, plan.shared)
 
+    def fill(
+        self, packed: bytes, stream: int = 0, attributes: bytes = bytes(12)
+    ) -> None:
+        """Put the arguments in, and what they are launched on and with."""
+        struct.pack_into("=Q12s", self.buffer, _STREAM, stream, attributes)
+        self.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
+
 
 def launcher(
     binder: Binder, target: Target, sizes: Sequence[int] | None = None
@@ -265,8 +272,7 @@ def _careful(
             room = Room(plan, len(packed), offsets)
             current = target.stream(device)
             number = current if stream is None else stream_number(stream)
-            struct.pack_into("=Q12s", room.buffer, _STREAM, number, head)
-            room.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
+            room.fill(packed, number, head)
             _wait_for_producers(arrays, number)
             status = target.call(room.configuration, plan.function, room.table, 0)
             if status:

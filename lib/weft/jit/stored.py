@@ -10,13 +10,13 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache as once
 from pathlib import Path
 
 from .. import build, cache
 from . import diagnostics, nvrtc, prelude
-from .diagnostics import CompileError
+from .diagnostics import CompileError, Diagnostic
 from .nvrtc import Program, Usage
 
 
@@ -37,9 +37,8 @@ def program(
     try:
         made = nvrtc.compile(source, name, arch, flags, expressions, headers)
     except nvrtc.Rejected as error:
-        raise CompileError(
-            diagnostics.parse_nvrtc(error.log, name), source, name, error.log
-        ) from None
+        found = _of_the_source(diagnostics.parse_nvrtc(error.log, name))
+        raise CompileError(found, source, name, error.log) from None
     _write(path, made)
     cache.prune()
     return made, False
@@ -65,6 +64,15 @@ def includes(source: str, folders: Sequence[str]) -> list[Path]:
     return found
 
 
+def _of_the_source(found: list[Diagnostic]) -> list[Diagnostic]:
+    """Without NVRTC's own lines about the names asked for, if others are wrong."""
+    own = [one for one in found if one.file == "__nv_name_map"]
+    others = [one for one in found if one not in own]
+    if any(one.severity == "error" for one in others):
+        return others
+    return [*others, *(replace(one, file="", line=0, column=0) for one in own[:1])]
+
+
 def _path(source, name, arch, flags, expressions, headers) -> Path:
     options = nvrtc.default_options(arch, flags)
     given = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
@@ -86,25 +94,30 @@ def _ours() -> str:
 
 
 def _read(path: Path) -> Program | None:
+    """What _write() wrote; None if nothing is there, or it is damaged."""
     try:
         head, _, rest = path.read_bytes().partition(b"\n")
-    except OSError:
+        about = json.loads(head)
+        cubin, ptx = about.pop("sizes")
+        numbers = about.pop("usage")
+        if len(rest) != cubin + ptx:
+            return None
+        usage = {kernel: Usage(**values) for kernel, values in numbers.items()}
+        return Program(rest[:cubin], rest[cubin:].decode(), usage=usage, **about)
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    about = json.loads(head)
-    size = about.pop("cubin")
-    usage = {kernel: Usage(**numbers) for kernel, numbers in about.pop("usage").items()}
-    return Program(rest[:size], rest[size:].decode(), usage=usage, **about)
 
 
 def _write(path: Path, made: Program) -> None:
     """Whole or not at all: another process may read it at once."""
+    ptx = made.ptx.encode()
     about = {
-        **{"cubin": len(made.cubin), "lowered": dict(made.lowered), "log": made.log},
+        **{"sizes": [len(made.cubin), len(ptx)], "lowered": dict(made.lowered)},
+        "log": made.log,
         **{"usage": {kernel: asdict(u) for kernel, u in made.usage.items()}},
         "seconds": made.seconds,
     }
     handle, beside = tempfile.mkstemp(".cubin", "part_", path.parent)
     with os.fdopen(handle, "wb") as file:
-        file.write(json.dumps(about).encode() + b"\n" + made.cubin)
-        file.write(made.ptx.encode())
+        file.write(json.dumps(about).encode() + b"\n" + made.cubin + ptx)
     os.replace(beside, path)
