@@ -58,13 +58,13 @@ Worker *create_worker() {
     return worker;
 }
 
+Worker *worker_number(int i) {
+    return i < MAX_KNOWN && i < workers_known.load() ? workers[i].load() : 0;
+}
+
 Worker *worker_at(uintptr_t address) {
-    const int known = workers_known.load();
-    for (int i = 0; i < known && i < MAX_KNOWN; i++) {
-        Worker *worker = workers[i].load();
-        if (worker && address - (uintptr_t)worker->slots < SLOTS_BYTES)
-            return worker;
-    }
+    for (int i = 0; Worker *worker = worker_number(i); i++)
+        if (address - (uintptr_t)worker->slots < SLOTS_BYTES) return worker;
     return 0;
 }
 
@@ -388,6 +388,8 @@ static void begin_job(Worker *worker, Job *job) {
 void run_blocks(Worker *worker, Job *job) {
     begin_job(worker, job);
     this_worker = worker;
+    worker->thread = pthread_self();
+    worker->busy.store(job->number);
     for (;;) {
         uint64_t k = job->next.fetch_add(job->chunk);
         uint64_t end = k + job->chunk;
@@ -395,6 +397,8 @@ void run_blocks(Worker *worker, Job *job) {
         for (; k < end && !stopped(worker); k++) run_block(worker, job, k);
         if (k < end || end == job->blocks) break;
     }
+    worker->busy.store(0);
+    while (worker->looked_at.load()) sched_yield(); // about to be poked
     this_worker = 0;
 }
 

@@ -120,6 +120,7 @@ static void after_fork() {
     pool = new Pool;
     release_faults();
     forget_watches();
+    forget_watchdog();
 }
 
 static void create_pool() {
@@ -236,7 +237,9 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     provide_stack();
     simt_watch_begin();
     catch_faults();
+    watch_launch(&job);
     run_job(&job, workers);
+    unwatch_launch();
     release_faults();
     simt_watch_end();
     pending = launch; // an abandoned thread cannot take away what it pushed

@@ -1,6 +1,8 @@
 /* runtime.h -- what the runtime's own files share. Kernels do not see this. */
 #ifndef SIMT_RUNTIME_PRIVATE_H
 #define SIMT_RUNTIME_PRIVATE_H
+#include <pthread.h>
+
 #include <atomic>
 
 #include "cuda_api.h"
@@ -78,7 +80,14 @@ struct Worker : Block {
     dim3 identity_dim;
     int identity_order;
     Warp warps[MAX_THREADS / WARP];
-    void *contexts; /* fiber_ucontext.cpp's */
+    void *contexts;              /* fiber_ucontext.cpp's */
+    std::atomic<unsigned> busy;  /* the launch it works on, 0: none */
+    std::atomic<unsigned> poked; /* the launch in which it is to yield */
+    std::atomic<bool> looked_at; /* by the watchdog */
+    pthread_t thread;            /* that it runs on while busy */
+    uint64_t seen_steps;         /* the watchdog's: see share() */
+    int turns_given, hot;        /* the same */
+    volatile bool waiting;       /* at a grid barrier */
     Signal got;
     unsigned modes; /* the processor's, of rounding and the like */
 
@@ -92,6 +101,7 @@ extern thread_local Worker *this_worker;
 
 /* block.cpp */
 Worker *create_worker();                   /* NULL: out of memory */
+Worker *worker_number(int i);              /* all there are, and then NULL */
 void run_blocks(Worker *worker, Job *job); /* until none is left */
 void yield(Fiber *self); /* let the other threads of the block run */
 /* Leave the block for good; its threads never go on. */
@@ -105,6 +115,9 @@ void release_faults();
 /* watchdog.cpp */
 bool stopped(Worker *worker); /* the launch has a fault or is to end */
 void leave_if_stopped(Worker *worker);
+void watch_launch(Job *job);
+void unwatch_launch();
+void forget_watchdog(); /* in a forked child */
 
 /* faults.cpp */
 /* Make this the launch's fault if it is the first one, for all of its threads

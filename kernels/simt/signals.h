@@ -37,6 +37,23 @@ void unhook(Hook *hook);
 /* What would have happened without the hook; may end the process. */
 void chain(Hook *hook, siginfo_t *info, void *context);
 
+/* Code in memory: that of one library or program. */
+struct Text {
+    volatile uintptr_t start, size; /* size 0: not known */
+};
+
+/* preempt.cpp */
+void find_text(Text *text, const void *inside);
+void prepare_preemption();
+/* Make the interrupted thread let the others run, if it has room for that. */
+void preempt(ucontext_t *context);
+/* Make the interrupted function, or the one that called it and so on, land in
+ * land_stopped() when it returns to `text`. */
+void stop_at_return(const Text *text);
+
+/* watchdog.cpp */
+void land_stopped();
+
 /* The worker on whose fibers' stacks `address` lies; NULL if there is none. */
 Worker *worker_at(uintptr_t address);
 

@@ -1,5 +1,28 @@
-/* watchdog.cpp -- how a launch that goes on for too long is ended. */
-#include "runtime.h"
+/* watchdog.cpp -- a launch that goes on for too long.
+ *
+ * One thread of the process looks every few milliseconds at the launch that is
+ * running, and sleeps when there is none. Launches pay for it with one store
+ * at their beginning and one at their end. It sends SIGURG (which nobody
+ * notices who does not ask for it) to the workers
+ *   - of a launch that is to end: Ctrl-C, the time limit, another worker's
+ *     fault. The handler takes the worker out of its block, from where it is.
+ *   - whose block has made no step since the last look: the running thread may
+ *     be waiting, in a loop of its own, for another one of its block. The
+ *     handler lets the others run (preempt.cpp).
+ * Both only if a kernel's own code was interrupted: a function of the C library
+ * may hold a lock. A thread that is in one when its launch is to end leaves
+ * where it returns from there. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "signals.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT
@@ -8,18 +31,262 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
+enum {
+    LOOK_US = 10000,      // between two looks at a launch
+    SLICE_US = 200,       // the same while threads wait for each other
+    STOP_US = 1000,       // the same while a launch is to end
+    HOT_LOOKS = 100,      // at that rate, after a block has got on again
+    IDLE_LOOKS = 50,      // without a launch, before it goes to sleep
+    GIVE_UP_LOOKS = 5000, // at a launch that does not end, before it says so
+};
+
+struct Watch {
+    std::mutex lock;
+    std::condition_variable wake;
+    bool started = false;
+};
+
+static Watch *watch = new Watch; // never destroyed, like its thread
+static std::atomic<bool> awake;
+static std::atomic<unsigned> current; // the number of the running launch, or 0
+static Job *job;                      // that one
 static std::atomic<int> timeout_ms;
+/* The launch that is to end, and why: its number << 8 | enum simt_fault_kind.
+ */
+static std::atomic<uint64_t> request;
+
+/* ---- ends --------------------------------------------------------------- */
+
+static int requested(const Worker *worker) {
+    const uint64_t it = request.load(std::memory_order_relaxed);
+    return it >> 8 == worker->job->number ? (int)(it & 255) : 0;
+}
+
+static void note_end(Worker *worker, const Fiber *self, int kind) {
+    if (kind == SIMT_FAULT_TIMEOUT)
+        note_fault(worker, self, SIMT_FAULT_TIMEOUT, cudaErrorLaunchTimeout,
+                   "ran longer than the limit of %d ms", timeout_ms.load());
+    else if (kind)
+        note_fault(worker, self, SIMT_FAULT_INTERRUPT, cudaErrorLaunchTimeout,
+                   "interrupted");
+}
 
 bool stopped(Worker *worker) {
-    if (interrupt_seen.load(std::memory_order_relaxed))
-        note_fault(worker, 0, SIMT_FAULT_INTERRUPT, cudaErrorLaunchTimeout,
-                   "interrupted");
+    const bool interrupted = interrupt_seen.load(std::memory_order_relaxed);
+    const int kind =
+        interrupted ? (int)SIMT_FAULT_INTERRUPT : requested(worker);
+    if (kind) note_end(worker, 0, kind);
     return worker->job->failed.load(std::memory_order_relaxed);
 }
 
 void leave_if_stopped(Worker *worker) {
     if (stopped(worker)) abandon(worker);
 }
+
+#if SIMT_SIGNALS
+/* Where a thread goes on whose launch is to end. */
+void land_stopped() {
+    Worker *worker = this_worker;
+    clean_processor(worker->modes);
+    note_end(worker, here(), requested(worker));
+    abandon(worker);
+}
+
+/* ---- what a worker does when it is poked -------------------------------- */
+
+static void on_poke(int, siginfo_t *info, void *raw);
+static Hook poke_hook = {SIGURG, on_poke, {}, {}, false};
+
+static bool holds(const Text *text, uintptr_t address) {
+    return address - text->start < text->size;
+}
+
+static Text runtime_text, kernel_text; // where the code of each lies
+
+static void on_poke(int, siginfo_t *info, void *raw) {
+    ucontext_t *context = (ucontext_t *)raw;
+    const uintptr_t at = stack_pointer(context);
+    const uintptr_t code = program_counter(context);
+    Worker *worker = worker_at(at);
+    if (!worker) {
+        const bool mine = info->si_code == SI_TKILL && info->si_pid == getpid();
+        const bool asked = poke_hook.below.sa_flags & SA_SIGINFO ||
+                           (poke_hook.below.sa_handler != SIG_DFL &&
+                            poke_hook.below.sa_handler != SIG_IGN);
+        if (!mine && asked) chain(&poke_hook, info, raw);
+        return;
+    }
+    const bool stop = request.load() >> 8 == worker->job->number;
+    if (holds(&kernel_text, code)) {
+        if (stop)
+            redirect(context, (uintptr_t)fiber_at(at), land_stopped);
+        else if (worker->poked == worker->job->number && !worker->inside)
+            preempt(context);
+    } else if (stop && !holds(&runtime_text, code)) {
+        stop_at_return(&kernel_text);
+    }
+}
+
+/* ---- the thread that looks ---------------------------------------------- */
+
+/* A number that changes when the worker's block gets on. */
+static uint64_t steps(const Worker *worker) {
+    const unsigned parts[] = {
+        worker->index.x,        worker->index.y,
+        worker->index.z,        (unsigned)worker->running,
+        worker->epoch,          worker->meetings,
+        (unsigned)worker->live, (unsigned)worker->arrived};
+    uint64_t sum = 0;
+    // The worker is writing them: any mixture of old and new will do.
+    for (const unsigned &part : parts)
+        sum = sum * 0x9e3779b97f4a7c15u + *(const volatile unsigned *)&part;
+    return sum;
+}
+
+/* Whether another thread of the block could run in the place of this one. */
+static bool has_others(const Worker *worker) {
+    if (worker->waiting) return false; // at a grid barrier
+    return worker->promoted ? worker->live > 1
+                            : worker->running < worker->threads - 1;
+}
+
+static void poke(Worker *worker, unsigned number) {
+    // run_blocks() waits for `looked_at` to go, so the thread is still there.
+    worker->looked_at.store(true);
+    if (worker->busy.load() == number) pthread_kill(worker->thread, SIGURG);
+    worker->looked_at.store(false);
+}
+
+/* Let the threads of blocks that do not get on take turns. Returns in how many
+ * microseconds to look again. */
+static int share(unsigned number) {
+    int wait = LOOK_US;
+    for (int i = 0; Worker *worker = worker_number(i); i++) {
+        if (worker->busy.load() != number) continue;
+        const uint64_t now = steps(worker);
+        if (worker->seen_steps != now || !has_others(worker)) {
+            worker->seen_steps = now;
+            worker->turns_given = 0;
+            // Who has waited for another thread soon waits for the next one.
+            if (worker->hot > 0 && worker->hot-- && SLICE_US < wait)
+                wait = SLICE_US;
+            continue;
+        }
+        worker->hot = HOT_LOOKS;
+        worker->poked.store(number);
+        poke(worker, number);
+        // Short turns first, since one waits for many; longer ones when that
+        // has not helped, since then they are at work and lose by it.
+        const int rounds = ++worker->turns_given / (4 * worker->threads) + 1;
+        const int turn =
+            rounds < LOOK_US / SLICE_US ? rounds * SLICE_US : (int)LOOK_US;
+        if (turn < wait) wait = turn;
+    }
+    return wait;
+}
+
+/* Why the launch should end now; 0: it should not. Its first fault ends the
+ * blocks of the other workers. */
+static int reason(unsigned number, long long since) {
+    const int limit = timeout_ms.load();
+    if (interrupt_seen.load()) return SIMT_FAULT_INTERRUPT;
+    if (limit > 0 && simt_nanoseconds() - since > limit * 1000000ll)
+        return SIMT_FAULT_TIMEOUT;
+    if (job->failed.load() && current.load() == number)
+        return SIMT_FAULT_INTERRUPT;
+    return SIMT_FAULT_NONE;
+}
+
+static void nap(int us) {
+    struct timespec time = {us / 1000000, us % 1000000 * 1000l};
+    nanosleep(&time, 0);
+}
+
+static void stop(unsigned number, int kind) {
+    request.store((uint64_t)number << 8 | (uint64_t)kind);
+    for (int looks = 0; current.load() == number; looks++) {
+        for (int i = 0; Worker *worker = worker_number(i); i++)
+            poke(worker, number);
+        if (looks == GIVE_UP_LOOKS)
+            fprintf(stderr,
+                    "simt: the kernel %s does not end: it is in a library "
+                    "function that does not return\n",
+                    job->kernel->name);
+        nap(looks < GIVE_UP_LOOKS ? STOP_US : 100 * STOP_US);
+    }
+}
+
+/* Look at launch `number` until it is over. */
+static void look_after(unsigned number) {
+    const long long since = simt_nanoseconds();
+    int wait = LOOK_US;
+    bool first = true;
+    for (;; first = false) {
+        nap(wait);
+        if (current.load() != number) return;
+        if (first) {
+            // Only for launches that last: it takes some microseconds.
+            find_text(&kernel_text, (void *)job->body);
+            hook(&poke_hook, false);
+        }
+        if (const int kind = reason(number, since)) return stop(number, kind);
+        wait = share(number);
+    }
+}
+
+static void keep_watch(Watch *mine) {
+    find_text(&runtime_text, (void *)look_after);
+    prepare_preemption();
+    for (int idle = 0;;) {
+        if (const unsigned number = current.load()) {
+            look_after(number);
+            idle = 0;
+        } else if (++idle < IDLE_LOOKS) {
+            nap(LOOK_US);
+        } else {
+            std::unique_lock<std::mutex> guard(mine->lock);
+            awake.store(false);
+            if (current.load()) awake.store(true); // it came in between
+            mine->wake.wait(guard, [] { return awake.load(); });
+            idle = 0;
+        }
+    }
+}
+
+static void rouse() {
+    std::lock_guard<std::mutex> guard(watch->lock);
+    awake.store(true);
+    if (watch->started) return watch->wake.notify_one();
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        std::thread(keep_watch, watch).detach();
+        watch->started = true;
+    } catch (const std::exception &) {
+        awake.store(false); // then nobody looks
+    }
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+}
+
+void watch_launch(Job *the_job) {
+    job = the_job;
+    current.store(the_job->number);
+    if (!awake.load()) rouse();
+}
+
+void unwatch_launch() { current.store(0); }
+
+void forget_watchdog() {
+    watch = new Watch;
+    awake = false;
+    current = 0;
+}
+#else
+void watch_launch(Job *) {}
+void unwatch_launch() {}
+void forget_watchdog() {}
+#endif
 
 } // namespace
 } // namespace simt

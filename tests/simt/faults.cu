@@ -12,8 +12,23 @@
 
 /* What the thread `who` of block `where` does; the others add 1 to *data. */
 enum {
-    STORE, LOAD, MISALIGNED, NOWHERE, STACK, FRAME, DIVIDE, ILLEGAL, ABORT,
-    THROW, THROW_INT, NO_MEMORY, ASSERT, TRAP, JUMP, IN_LIBRARY, NESTED
+    STORE,
+    LOAD,
+    MISALIGNED,
+    NOWHERE,
+    STACK,
+    FRAME,
+    DIVIDE,
+    ILLEGAL,
+    ABORT,
+    THROW,
+    THROW_INT,
+    NO_MEMORY,
+    ASSERT,
+    TRAP,
+    JUMP,
+    IN_LIBRARY,
+    NESTED
 };
 
 static __device__ __noinline__ int deep(volatile int *p, int n) {
@@ -44,7 +59,7 @@ static __device__ void go_wrong(int what, int *data, uintptr_t address) {
     case ABORT: abort(); break;
     case THROW: throw std::runtime_error("not in a kernel"); break;
     case THROW_INT: throw 3; break;
-    case NO_MEMORY: data[1] = (int)(uintptr_t) new char[(size_t)1 << 60]; break;
+    case NO_MEMORY: data[1] = (int)(uintptr_t)new char[(size_t)1 << 60]; break;
     case ASSERT: assert(data[2] == 1 && "a message"); break;
     case TRAP: simt::trap(); break;
     case JUMP: ((void (*)())address)(); break;
@@ -74,4 +89,84 @@ EXPORT int run_faulty(int what, int *data, uintptr_t address, int blocks,
 EXPORT int host_fault(int what, int *data, uintptr_t address) {
     go_wrong(what, data, address);
     return 0;
+}
+
+/* ---- kernels that do not end -------------------------------------------- */
+
+enum { LOOP, BARRIERS, AFTER_BARRIER, PRINTF, VOLATILE, LIBRARY, ATOMIC };
+
+static __global__ void endless(int what, volatile int *data) {
+    volatile int mine = 0;
+    if (what == AFTER_BARRIER) __syncthreads();
+    for (;;) {
+        switch (what) {
+        case BARRIERS: __syncthreads(); break;
+        case PRINTF: printf("."); break;
+        case VOLATILE:
+            while (*data == 0) {
+            }
+            break;
+        case LIBRARY: mine += (int)strlen((const char *)data + 1); break;
+        case ATOMIC: mine += atomicAdd((int *)data, 0); break;
+        default: mine++;
+        }
+    }
+}
+
+EXPORT int run_endless(int what, int *data, int blocks) {
+    endless<<<blocks, 64>>>(what, data);
+    return cudaGetLastError();
+}
+
+/* ---- threads that wait for each other, without a barrier ---------------- */
+
+/* Thread i waits until all those after it, in the order of the ring or not,
+ * have said that they are there. data[0..n) is 0. */
+static __global__ void wait_for_all(volatile int *data, double *sums, int n) {
+    const int i = threadIdx.x;
+    double x = i, y = 1.0 / (i + 1);
+    long double z = i;
+    data[i] = 1;
+    for (int j = 0; j < n; j++)
+        while (data[j] == 0) { // every register counts
+            x = x * 1.0 + 0.0;
+            y += 0.0;
+            z += 0.0L;
+        }
+    __syncthreads();
+    sums[i] = x + y + (double)z;
+}
+
+EXPORT int run_wait_for_all(int *data, double *sums, int n) {
+    wait_for_all<<<1, n>>>(data, sums, n);
+    return cudaGetLastError();
+}
+
+/* Each thread is let on by the one after it, the last one begins. */
+static __global__ void chain_of_threads(volatile int *data) {
+    const int i = threadIdx.x;
+    if (i < (int)blockDim.x - 1)
+        while (data[i + 1] == 0) {
+        }
+    data[i] = i == (int)blockDim.x - 1 ? 1 : data[i + 1] + 1;
+}
+
+EXPORT int run_chain(int *data, int n) {
+    chain_of_threads<<<1, n>>>(data);
+    return cudaGetLastError();
+}
+
+/* Two blocks that wait for each other. */
+static __global__ void ping_pong(volatile int *data, int turns) {
+    const int me = blockIdx.x;
+    for (int i = 0; i < turns; i++) {
+        while (data[0] % (int)gridDim.x != me) {
+        }
+        data[0] = data[0] + 1;
+    }
+}
+
+EXPORT int run_ping_pong(int *data, int blocks, int turns) {
+    ping_pong<<<blocks, 1>>>(data, turns);
+    return cudaGetLastError();
 }
