@@ -272,6 +272,24 @@ def test_a_failing_launch_and_a_lost_context(stand_in, monkeypatch):
         kernel(x)
 
 
+def test_a_thread_without_a_context_is_given_one(stand_in):
+    entered = []
+
+    def call(*args):
+        return 0 if entered else 201
+
+    @contextlib.contextmanager
+    def enter(device):
+        entered.append(device)
+        yield
+
+    kernel = Kernel(stand_in, "__global__ void k(float *o) {}", call=call, enter=enter)
+    kernel(torch.zeros(1))
+    entered.clear()
+    kernel(torch.zeros(1))
+    assert entered == [-1]
+
+
 def test_after_each_launch_what_was_asked_for_is_called(stand_in):
     seen = []
     kernel = Kernel(

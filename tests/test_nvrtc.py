@@ -38,6 +38,20 @@ def test_kernels_and_templates_become_machine_code(arch):
     assert made.log == "" and made.seconds > 0
 
 
+def test_kernels_of_every_linkage_are_found():
+    source = """
+    extern "C" __global__ void plain(int *o) { o[0] = 1; }
+    static __global__ void hidden(int *o) { o[0] = 2; }
+    namespace outer { __global__ void inner(int *o) { o[0] = 3; } }
+    namespace { __global__ void nameless(int *o) { o[0] = 4; } }
+    """
+    names = ["plain", "hidden", "outer::inner", "nameless"]
+    made = nvrtc.compile(source, expressions=names)
+    assert list(made.lowered) == names and made.lowered["plain"] == "plain"
+    for name in made.lowered.values():
+        assert f".entry {name}(" in made.ptx and name.encode() in made.cubin
+
+
 def test_spills_are_told():
     source = """
     __global__ void __launch_bounds__(1024, 2) k(float *x, int n) {

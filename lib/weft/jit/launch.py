@@ -29,6 +29,7 @@ _PLANS = 1024  # remembered at most; a sweep over shapes must not fill the memor
 # struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments lie behind it.
 _GRID = struct.Struct("=7I")  # grid, block, bytes of shared memory
 _STREAM, _ARGUMENTS = 32, 64  # offsets
+_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has used no GPU yet
 COOPERATIVE = struct.pack("=I4xi60x", 2, 1)  # CUlaunchAttribute
 
 
@@ -200,6 +201,8 @@ def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | Non
         "    status = call(room.configuration, function, room.table, 0)",
         "    free.append(room)",
         "    if status:",
+        f"        if status == {_NO_CONTEXT}:",
+        "            return careful(grid, block, shared, stream, args)",
         "        fail(status, device)",
         *["    after(device, number)"] * bool(target.after),
     ]
