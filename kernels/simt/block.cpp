@@ -282,6 +282,10 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
         unsigned offset = (job->shared_used + align - 1) / align * align;
         site->offset = offset;
         job->shared_used = offset + (unsigned)size;
+        const size_t before = (job->dynamic_shared + 127) / 128 * 128;
+        const int placed = (int)(job->shared_used - before);
+        if (job->kernel->static_shared < placed)
+            job->kernel->static_shared = placed;
         __atomic_store_n(&site->launch, job->number, __ATOMIC_RELEASE);
     }
     busy.clear(std::memory_order_release);

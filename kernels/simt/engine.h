@@ -66,6 +66,7 @@ struct Kernel {
     const char *name;
     int max_dynamic_shared;   /* cudaFuncSetAttribute()'s; 0: the default */
     uintptr_t text, text_end; /* the code of the file it is in; 0: not known */
+    int static_shared;        /* bytes of __shared__ arrays that it placed */
 };
 
 /* What can be done with a closure: the kernel's code with its arguments. */
