@@ -1,135 +1,352 @@
-/* cuda_memory.cpp -- device memory, which is the host's: see cuda_api.h. */
-#include <stdio.h>
-#include <stdlib.h>
+/* cuda_memory.cpp -- allocating, pools, hints: see cuda_memory.h. */
 #include <string.h>
-#include <unistd.h>
 
-#include <map>
-#include <mutex>
+#include <set>
 
-#include "runtime.h"
+#include "cuda_graph_private.h"
+#include "cuda_heap.h"
 
 using namespace simt;
 
-enum { ALIGNMENT = 256 }; // cudaMalloc()'s promise
+/* ---- allocating --------------------------------------------------------- */
 
-/* Everything cudaMalloc() and cudaMallocHost() gave out. */
-struct Heap {
-    std::mutex lock;
-    std::map<uintptr_t, size_t> device, host; // address -> bytes
-};
-
-static Heap &heap() {
-    static Heap *the = new Heap; // never destroyed: freed memory may come late
-    return *the;
-}
-
-typedef std::map<uintptr_t, size_t> Blocks;
-
-static cudaError_t allocate(Blocks &blocks, void **pointer, size_t size) {
-    if (!pointer) return set_error(cudaErrorInvalidValue);
-    *pointer = 0;
-    if (size == 0) return cudaSuccess;
-    // Linux promises more memory than there is; a GPU does not.
-    const size_t pages = (size_t)sysconf(_SC_PHYS_PAGES);
-    void *memory;
-    if (size / (size_t)sysconf(_SC_PAGESIZE) >= pages ||
-        posix_memalign(&memory, ALIGNMENT, size))
-        return set_error(cudaErrorMemoryAllocation);
-    std::lock_guard<std::mutex> guard(heap().lock);
-    blocks[(uintptr_t)memory] = size;
-    *pointer = memory;
-    return cudaSuccess;
-}
-
-static cudaError_t release(Blocks &blocks, void *pointer) {
-    if (!pointer) return cudaSuccess;
-    {
-        std::lock_guard<std::mutex> guard(heap().lock);
-        if (!blocks.erase((uintptr_t)pointer))
-            return set_error(cudaErrorInvalidValue);
-    }
-    free(pointer);
-    return cudaSuccess;
-}
-
-/* Whether `address` lies in one of `blocks`. */
-static bool holds(const Blocks &blocks, uintptr_t address) {
-    auto after = blocks.upper_bound(address);
-    if (after == blocks.begin()) return false;
-    --after;
-    return address - after->first < after->second;
+/* Calls that a capture on this or any thread forbids. */
+static cudaError_t get(void **pointer, size_t size, Memory memory,
+                       unsigned flags) {
+    if (cudaError_t error = forbid_while_capturing(false)) return error;
+    if (cudaError_t error = sticky_error()) return set_error(error);
+    return allocate(pointer, size, memory, flags);
 }
 
 cudaError_t cudaMalloc(void **pointer, size_t size) {
-    return allocate(heap().device, pointer, size);
+    return get(pointer, size, DEVICE, 0);
 }
 
-cudaError_t cudaMallocHost(void **pointer, size_t size) {
-    return allocate(heap().host, pointer, size);
+cudaError_t cudaMallocManaged(void **pointer, size_t size, unsigned flags) {
+    if (!size || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost))
+        return set_error(cudaErrorInvalidValue);
+    return get(pointer, size, MANAGED, flags);
 }
 
-cudaError_t cudaFree(void *pointer) { return release(heap().device, pointer); }
-
-cudaError_t cudaFreeHost(void *pointer) {
-    return release(heap().host, pointer);
+cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
+    if (flags > 7) return set_error(cudaErrorInvalidValue);
+    return get(pointer, size, PINNED, flags);
 }
 
-cudaError_t cudaMallocAsync(void **pointer, size_t size, cudaStream_t) {
+cudaError_t cudaMallocHost(void **pointer, size_t size, unsigned flags) {
+    return cudaHostAlloc(pointer, size, flags);
+}
+
+enum : size_t { PITCH = 512 }; // what GPUs align rows to
+
+cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width,
+                            size_t height) {
+    if (!pitch) return set_error(cudaErrorInvalidValue);
+    *pitch = (width + PITCH - 1) / PITCH * PITCH;
+    size_t size;
+    if (__builtin_mul_overflow(*pitch, height, &size))
+        return set_error(cudaErrorMemoryAllocation);
     return cudaMalloc(pointer, size);
 }
 
-cudaError_t cudaFreeAsync(void *pointer, cudaStream_t) {
-    return cudaFree(pointer);
+cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pointer,
+                         struct cudaExtent extent) {
+    if (!pointer) return set_error(cudaErrorInvalidValue);
+    size_t rows;
+    if (__builtin_mul_overflow(extent.height, extent.depth, &rows))
+        return set_error(cudaErrorMemoryAllocation);
+    pointer->xsize = extent.width;
+    pointer->ysize = extent.height;
+    return cudaMallocPitch(&pointer->ptr, &pointer->pitch, extent.width, rows);
 }
 
-/* What can be had without swapping, or `total` where nobody says. */
-static size_t available_memory(size_t total) {
-    // Not _SC_AVPHYS_PAGES: that leaves out the files the kernel has cached,
-    // which it gives up when asked, and which fill most of a busy machine.
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[128];
-    size_t kib, bytes = total;
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %zu", &kib) == 1) bytes = kib << 10;
-    if (file) fclose(file);
-    return bytes;
+cudaError_t cudaFree(void *pointer) {
+    if (cudaError_t error = forbid_while_capturing(false)) return error;
+    if (cudaError_t error = sticky_error()) return set_error(error);
+    return release(pointer, DEVICE, MANAGED);
 }
 
-cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
-    if (!free || !total) return set_error(cudaErrorInvalidValue);
-    *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    *free = available_memory(*total);
+cudaError_t cudaFreeHost(void *pointer) {
+    if (cudaError_t error = forbid_while_capturing(false)) return error;
+    return release(pointer, PINNED, PINNED);
+}
+
+/* ---- host memory that the device may use -------------------------------- */
+
+cudaError_t cudaHostRegister(void *pointer, size_t size, unsigned flags) {
+    if (flags > 15) return set_error(cudaErrorInvalidValue);
+    return register_host(pointer, size, flags);
+}
+
+cudaError_t cudaHostUnregister(void *pointer) {
+    return unregister_host(pointer);
+}
+
+/* The allocation of host memory around `pointer`. */
+static bool find_host(void *pointer, Allocation *found) {
+    return find_allocation(pointer, found) &&
+           (found->memory == PINNED || found->memory == REGISTERED);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host,
+                                     unsigned flags) {
+    Allocation found;
+    if (!device || flags || !find_host(host, &found))
+        return set_error(cudaErrorInvalidValue);
+    *device = host;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostGetFlags(unsigned *flags, void *host) {
+    Allocation found;
+    if (!flags || !find_host(host, &found))
+        return set_error(cudaErrorInvalidValue);
+    // All pinned memory is mapped, since there is one address space.
+    *flags = found.flags | cudaHostAllocMapped;
     return cudaSuccess;
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes,
                                      const void *pointer) {
     if (!attributes) return set_error(cudaErrorInvalidValue);
-    std::lock_guard<std::mutex> guard(heap().lock);
-    const uintptr_t address = (uintptr_t)pointer;
-    const bool device = holds(heap().device, address);
-    const bool host = holds(heap().host, address);
-    attributes->type = device ? cudaMemoryTypeDevice
-                       : host ? cudaMemoryTypeHost
-                              : cudaMemoryTypeUnregistered;
-    attributes->device = device || host ? 0 : -2; // cudaInvalidDeviceId
-    attributes->devicePointer = device || host ? (void *)pointer : 0;
-    attributes->hostPointer = host ? (void *)pointer : 0;
+    memset(attributes, 0, sizeof *attributes);
+    Allocation found;
+    if (!find_allocation(pointer, &found)) {
+        attributes->type = cudaMemoryTypeUnregistered;
+        attributes->device = cudaInvalidDeviceId;
+        attributes->hostPointer = (void *)pointer;
+        return cudaSuccess;
+    }
+    attributes->type = found.memory == DEVICE    ? cudaMemoryTypeDevice
+                       : found.memory == MANAGED ? cudaMemoryTypeManaged
+                                                 : cudaMemoryTypeHost;
+    attributes->devicePointer = (void *)pointer;
+    attributes->hostPointer = found.memory == DEVICE ? 0 : (void *)pointer;
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t size,
-                       enum cudaMemcpyKind kind) {
-    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
-        return set_error(cudaErrorInvalidMemcpyDirection);
-    if (size && (!to || !from)) return set_error(cudaErrorInvalidValue);
-    if (size) memmove(to, from, size);
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    if (!free || !total) return set_error(cudaErrorInvalidValue);
+    memory_left(free, total);
     return cudaSuccess;
 }
 
-cudaError_t cudaMemset(void *to, int byte, size_t size) {
-    if (size && !to) return set_error(cudaErrorInvalidValue);
-    if (size) memset(to, byte, size);
+/* ---- pools and allocations on a stream ---------------------------------- */
+
+struct CUmemPoolHandle_st {
+    uint64_t threshold = 0; /* cudaMemPoolAttrReleaseThreshold */
+    int reuse[3] = {1, 1, 1};
+};
+
+static CUmemPoolHandle_st &default_pool = *new CUmemPoolHandle_st;
+static cudaMemPool_t current_pool = &default_pool;
+static std::set<cudaMemPool_t> &pools = *new std::set<cudaMemPool_t>;
+static std::mutex &pool_lock = *new std::mutex;
+
+static bool is_pool(cudaMemPool_t pool) {
+    std::lock_guard<std::mutex> guard(pool_lock);
+    return pool == &default_pool || pools.count(pool);
+}
+
+/* An allocation that a graph makes lasts as long as the graph. */
+static cudaError_t capture_allocation(CUstream_st *recording, void **pointer,
+                                      size_t size) {
+    if (cudaError_t error = allocate(pointer, size, DEVICE, 0)) return error;
+    Work work = {};
+    work.type = cudaGraphNodeTypeMemAlloc;
+    work.memory = {*pointer, [](void *p) { release(p, DEVICE, DEVICE); }};
+    return add_work(recording, work);
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t size,
+                                    cudaMemPool_t pool, cudaStream_t stream) {
+    CUstream_st *recording;
+    if (!pointer || !is_pool(pool)) return set_error(cudaErrorInvalidValue);
+    if (cudaError_t error = begin_work(stream, &recording)) return error;
+    if (recording) return capture_allocation(recording, pointer, size);
+    if (cudaError_t error = sticky_error()) return set_error(error);
+    return allocate(pointer, size, DEVICE, 0);
+}
+
+cudaError_t cudaMallocAsync(void **pointer, size_t size, cudaStream_t stream) {
+    return cudaMallocFromPoolAsync(pointer, size, current_pool, stream);
+}
+
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream) {
+    CUstream_st *recording;
+    if (cudaError_t error = begin_work(stream, &recording)) return error;
+    if (recording) {
+        Allocation found;
+        if (!find_allocation(pointer, &found))
+            return set_error(cudaErrorInvalidValue);
+        Work work = {};
+        work.type = cudaGraphNodeTypeMemFree;
+        return add_work(recording, work);
+    }
+    return release(pointer, DEVICE, DEVICE);
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool,
+                              const struct cudaMemPoolProps *props) {
+    if (!pool || !props || props->allocType != cudaMemAllocationTypePinned)
+        return set_error(cudaErrorInvalidValue);
+    std::lock_guard<std::mutex> guard(pool_lock);
+    *pool = new CUmemPoolHandle_st;
+    pools.insert(*pool);
     return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+    std::lock_guard<std::mutex> guard(pool_lock);
+    if (!pools.erase(pool)) return set_error(cudaErrorInvalidValue);
+    if (current_pool == pool) current_pool = &default_pool;
+    delete pool;
+    return cudaSuccess;
+}
+
+static bool is_reuse(enum cudaMemPoolAttr attribute) {
+    return attribute >= cudaMemPoolReuseFollowEventDependencies &&
+           attribute <= cudaMemPoolReuseAllowInternalDependencies;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool,
+                                    enum cudaMemPoolAttr attribute,
+                                    void *value) {
+    if (!is_pool(pool) || !value) return set_error(cudaErrorInvalidValue);
+    if (is_reuse(attribute))
+        pool->reuse[attribute - 1] = *(int *)value;
+    else if (attribute == cudaMemPoolAttrReleaseThreshold)
+        pool->threshold = *(uint64_t *)value;
+    else if (attribute != cudaMemPoolAttrUsedMemHigh &&
+             attribute != cudaMemPoolAttrReservedMemHigh)
+        return set_error(cudaErrorInvalidValue);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool,
+                                    enum cudaMemPoolAttr attribute,
+                                    void *value) {
+    if (!is_pool(pool) || !value) return set_error(cudaErrorInvalidValue);
+    size_t now, most;
+    memory_used(&now, &most);
+    if (is_reuse(attribute))
+        *(int *)value = pool->reuse[attribute - 1];
+    else if (attribute == cudaMemPoolAttrReleaseThreshold)
+        *(uint64_t *)value = pool->threshold;
+    else if (attribute == cudaMemPoolAttrUsedMemCurrent ||
+             attribute == cudaMemPoolAttrReservedMemCurrent)
+        *(uint64_t *)value = now;
+    else if (attribute == cudaMemPoolAttrUsedMemHigh ||
+             attribute == cudaMemPoolAttrReservedMemHigh)
+        *(uint64_t *)value = most;
+    else
+        return set_error(cudaErrorInvalidValue);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
+    return set_error(is_pool(pool) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool,
+                                 const struct cudaMemAccessDesc *access,
+                                 size_t count) {
+    if (!is_pool(pool) || (count && !access))
+        return set_error(cudaErrorInvalidValue);
+    return cudaSuccess;
+}
+
+static cudaError_t give_pool(cudaMemPool_t *pool, int device,
+                             cudaMemPool_t which) {
+    if (!pool) return set_error(cudaErrorInvalidValue);
+    if (device) return set_error(cudaErrorInvalidDevice);
+    *pool = which;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
+    return give_pool(pool, device, &default_pool);
+}
+
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
+    return give_pool(pool, device, current_pool);
+}
+
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
+    if (device) return set_error(cudaErrorInvalidDevice);
+    if (!is_pool(pool)) return set_error(cudaErrorInvalidValue);
+    current_pool = pool;
+    return cudaSuccess;
+}
+
+/* ---- hints about managed memory ----------------------------------------- */
+
+/* Whether the range is one of managed (or the system's own) memory. */
+static cudaError_t check_hint(const void *pointer, size_t size, int device) {
+    Allocation found;
+    if (!pointer || !size) return set_error(cudaErrorInvalidValue);
+    if (device != 0 && device != cudaCpuDeviceId)
+        return set_error(cudaErrorInvalidDevice);
+    const bool ours = find_allocation(pointer, &found);
+    const bool fits = ours && found.memory != DEVICE &&
+                      size <= found.address + found.size - (uintptr_t)pointer;
+    // A __managed__ variable is not in the list.
+    return set_error(ours && !fits ? cudaErrorInvalidValue : cudaSuccess);
+}
+
+/* CUDA 12's name for a location. */
+static int device_of(const struct cudaMemLocation &location) {
+    return location.type == cudaMemLocationTypeDevice ? location.id
+                                                      : cudaCpuDeviceId;
+}
+
+cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t size, int device,
+                                 cudaStream_t stream) {
+    CUstream_st *recording;
+    if (cudaError_t error = check_hint(pointer, size, device)) return error;
+    return begin_work(stream, &recording);
+}
+
+cudaError_t cudaMemPrefetchAsync(const void *pointer, size_t size,
+                                 struct cudaMemLocation location,
+                                 unsigned flags, cudaStream_t stream) {
+    if (flags) return set_error(cudaErrorInvalidValue);
+    return cudaMemPrefetchAsync(pointer, size, device_of(location), stream);
+}
+
+cudaError_t cudaMemAdvise(const void *pointer, size_t size,
+                          enum cudaMemoryAdvise advice, int device) {
+    if (advice < cudaMemAdviseSetReadMostly ||
+        advice > cudaMemAdviseUnsetAccessedBy)
+        return set_error(cudaErrorInvalidValue);
+    return check_hint(pointer, size, device);
+}
+
+cudaError_t cudaMemAdvise(const void *pointer, size_t size,
+                          enum cudaMemoryAdvise advice,
+                          struct cudaMemLocation location) {
+    return cudaMemAdvise(pointer, size, advice, device_of(location));
+}
+
+cudaError_t cudaMemRangeGetAttribute(void *value, size_t value_size,
+                                     enum cudaMemRangeAttribute attribute,
+                                     const void *pointer, size_t size) {
+    if (cudaError_t error = check_hint(pointer, size, 0)) return error;
+    if (!value || value_size < sizeof(int) ||
+        attribute < cudaMemRangeAttributeReadMostly ||
+        attribute > cudaMemRangeAttributeLastPrefetchLocation)
+        return set_error(cudaErrorInvalidValue);
+    // Advice is not kept: nothing is mostly read or preferred anywhere.
+    *(int *)value =
+        attribute == cudaMemRangeAttributeReadMostly ? 0 : cudaInvalidDeviceId;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *pointer, size_t,
+                                     unsigned) {
+    CUstream_st *recording;
+    Allocation found;
+    if (!find_allocation(pointer, &found) || found.memory == DEVICE)
+        return set_error(cudaErrorInvalidValue);
+    return begin_work(stream, &recording);
 }

@@ -1,0 +1,39 @@
+/* cuda_core.h -- errors, and the few names that kernels share with the host. */
+#ifndef SIMT_CUDA_CORE_H
+#define SIMT_CUDA_CORE_H
+#include "engine.h"
+
+enum cudaError {
+#define SIMT_ERROR(value, name, text) name = value,
+#include "cuda_errors.h"
+};
+typedef enum cudaError cudaError_t;
+typedef struct CUevent_st *cudaEvent_t;
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost = 0,
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4
+};
+
+/* Whose names and numbers these are. */
+#define CUDART_VERSION 13000
+
+/* C++ functions, not extern "C": beside a PyTorch with CUDA there is a real
+ * cudaMalloc() in the process, and the dynamic linker would prefer that one to
+ * ours if both had the same symbol. */
+#pragma GCC visibility push(default)
+
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaPeekAtLastError(void);
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+
+/* A clock that only goes forward. */
+long long simt_nanoseconds(void);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,59 @@
+/* cuda_device.h -- the one device: its properties, attributes and limits.
+ *
+ * It is called "SIMT on <the CPU's name>" and has the limits of an sm_90; its
+ * multiprocessors are the worker threads. Sizes of caches and buses are the
+ * machine's where it tells them. Textures and surfaces have size 0. */
+#ifndef SIMT_CUDA_DEVICE_H
+#define SIMT_CUDA_DEVICE_H
+#include "driver_types.h"
+#pragma GCC visibility push(default)
+
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags);
+cudaError_t cudaSetValidDevices(int *devices, int count);
+cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device);
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute,
+                                   int device);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+
+cudaError_t cudaDeviceSynchronize(void);
+
+/* Frees all device memory, as on a GPU, and forgets all errors. */
+cudaError_t cudaDeviceReset(void);
+
+cudaError_t cudaSetDeviceFlags(unsigned flags);
+cudaError_t cudaGetDeviceFlags(unsigned *flags);
+
+/* Kept and given back; nothing here depends on them. */
+cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value);
+cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit);
+cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config);
+cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *config);
+cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config);
+cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *config);
+cudaError_t cudaCtxResetPersistingL2Cache(void);
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+cudaError_t cudaDeviceDisablePeerAccess(int peer);
+cudaError_t cudaDeviceGetP2PAttribute(int *value,
+                                      enum cudaDeviceP2PAttr attribute,
+                                      int device, int peer);
+cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device);
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id);
+
+cudaError_t cudaProfilerStart(void);
+cudaError_t cudaProfilerStop(void);
+
+#pragma GCC visibility pop
+
+/* Names that CUDA 13 has no more. */
+static inline cudaError_t cudaThreadSynchronize(void) {
+    return cudaDeviceSynchronize();
+}
+static inline cudaError_t cudaThreadExit(void) { return cudaDeviceReset(); }
+#endif

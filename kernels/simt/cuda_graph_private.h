@@ -1,0 +1,90 @@
+/* cuda_graph_private.h -- what the nodes of a graph are: private to the
+ * runtime. */
+#ifndef SIMT_CUDA_GRAPH_PRIVATE_H
+#define SIMT_CUDA_GRAPH_PRIVATE_H
+#include "cuda_device.h"
+#include "cuda_launch.h"
+#include "cuda_memory.h"
+#include "cuda_stream_private.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* What a node does. Only the members of its type mean something. */
+struct Work {
+    enum cudaGraphNodeType type;
+    const void *function; /* the kernel, if it was added by function */
+    std::shared_ptr<const Recorded> kernel;
+    struct cudaMemcpy3DParms copy;
+    struct cudaMemsetParams set;
+    struct cudaHostNodeParams host;
+    cudaEvent_t event;
+    std::shared_ptr<CUgraph_st> child;
+    std::shared_ptr<CUgraphExec_st> steps; /* of the child */
+    std::shared_ptr<void> memory; /* frees what the capture allocated */
+};
+
+Work kernel_work(Recorded *recorded);
+Work copy_work(const struct cudaMemcpy3DParms &copy);
+Work set_work(const struct cudaMemsetParams &set);
+Work host_work(const struct cudaHostNodeParams &host);
+Work event_work(enum cudaGraphNodeType type, cudaEvent_t event);
+
+/* Add a node to the graph that `stream` captures. */
+cudaError_t add_work(CUstream_st *stream, const Work &work);
+
+cudaError_t run_work(const Work &work);
+
+/* cuda_graph_exec.cpp: what runs for `graph`. */
+std::shared_ptr<CUgraphExec_st> steps_of(const CUgraph_st &graph);
+
+/* Work for a kernel called with these parameters, which are copied. */
+cudaError_t work_of(const struct cudaKernelNodeParams *params, Work *work);
+
+/* cuda_copy.cpp: do it now. */
+cudaError_t copy_now(const struct cudaMemcpy3DParms &copy);
+cudaError_t check_copy(const struct cudaMemcpy3DParms &copy);
+cudaError_t set_now(const struct cudaMemsetParams &set);
+cudaError_t check_set(const struct cudaMemsetParams &set);
+
+/* The launch that `launch(data)` makes, kept instead of run; NULL if it makes
+ * none that is valid. */
+Recorded *record_next(void (*launch)(void *), void *data);
+
+/* Take `capture` down; its graph too where it is invalid. Needs the lock. */
+void end_capture(Sequence *capture);
+
+} // namespace
+} // namespace simt
+
+struct CUgraphNode_st {
+    cudaGraph_t graph;
+    unsigned number;                    /* of the node in its graph, from 0 */
+    cudaGraphNode_t original = nullptr; /* in a clone: the node cloned */
+    simt::Work work;
+    simt::Nodes after; /* what it waits for */
+};
+
+struct CUgraph_st {
+    simt::Nodes nodes; /* in the order in which they were added */
+    unsigned numbers = 0;
+    CUgraph_st() = default;
+    CUgraph_st(const CUgraph_st &) = delete;
+    ~CUgraph_st();
+};
+
+/* What runs: the work of the nodes in an order that keeps the dependencies. */
+struct CUgraphExec_st {
+    struct Step {
+        cudaGraphNode_t node; /* only its address; it may be gone */
+        simt::Work work;
+        bool enabled;
+    };
+    std::vector<Step> steps;
+    std::vector<std::vector<size_t>> after; /* by step: for an update */
+};
+#endif

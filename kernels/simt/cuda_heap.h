@@ -1,0 +1,54 @@
+/* cuda_heap.h -- what cudaMalloc() and its like have given out: private to the
+ * runtime. All functions may be called from any thread. */
+#ifndef SIMT_CUDA_HEAP_H
+#define SIMT_CUDA_HEAP_H
+#include "runtime.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum Memory : unsigned char { DEVICE, MANAGED, PINNED, REGISTERED };
+
+/* One allocation. Red zones of `zone` bytes or more lie before and after it,
+ * within `span` bytes from `base`. */
+struct Allocation {
+    uintptr_t address;
+    size_t size;
+    Memory memory;
+    unsigned flags;  /* as they were asked for */
+    unsigned number; /* the first one of the process is 1 */
+    bool mapped;     /* mmap() gave it, with guard pages around */
+    bool reported;   /* its damage has been told */
+    char *base;
+    size_t span, zone;
+};
+
+/* *pointer = `size` bytes of poison; NULL for none. */
+cudaError_t allocate(void **pointer, size_t size, Memory memory,
+                     unsigned flags);
+
+/* Check the red zones and free; the allocation must be of kind `a` or `b`. */
+cudaError_t release(void *pointer, Memory a, Memory b);
+
+cudaError_t register_host(void *pointer, size_t size, unsigned flags);
+cudaError_t unregister_host(void *pointer);
+
+/* The allocation that `pointer` points into, false if there is none. */
+bool find_allocation(const void *pointer, Allocation *found);
+
+/* Bytes in the machine, and those not yet given out. */
+void memory_left(size_t *free, size_t *total);
+
+/* Bytes of device memory given out now, and at most ever. */
+void memory_used(size_t *now, size_t *most);
+
+/* cudaDeviceReset(): free everything. */
+void release_all();
+
+} // namespace
+} // namespace simt
+#endif

@@ -1,0 +1,227 @@
+/* cuda_launch.h -- launches by function, what is known of a kernel, occupancy.
+ *
+ * A launch by function gets its arguments as pointers, so the kernel's type
+ * must be known: from the kernel itself, as in cudaLaunchKernel(add, ...), or,
+ * for a `void *` that was made of it, from simt::typed(), which rewrite.py puts
+ * where a program casts a kernel to `void *`. */
+#ifndef SIMT_CUDA_LAUNCH_H
+#define SIMT_CUDA_LAUNCH_H
+#include "cuda_device.h"
+#include "driver_types.h"
+
+namespace simt {
+
+/* Call the kernel at `function` with *arguments[0], *arguments[1], ... */
+typedef void (*Invoke)(const void *function, void **arguments);
+
+#pragma GCC visibility push(default)
+/* Note how the kernel at `function` is called. */
+void remember(const void *function, Invoke invoke);
+/* NULL if that is not known. */
+Invoke invoke_of(const void *function);
+/* Launch it; the error of this launch, or one that is NULL's. */
+cudaError_t launch_by_function(const void *function, Invoke invoke,
+                               const cudaLaunchConfig_t *config,
+                               void **arguments);
+#pragma GCC visibility pop
+
+template <class... P, size_t... I>
+void call_with(void (*kernel)(P...), void **arguments, Indices<I...>) {
+    (void)arguments; // where there are none
+    kernel(*(P *)arguments[I]...);
+}
+
+template <class... P> void invoke(const void *function, void **arguments) {
+    call_with((void (*)(P...))function, arguments,
+              Indices<__integer_pack(sizeof...(P))...>());
+}
+
+/* `kernel` itself; and how it is called is known from now on. */
+template <class... P> void (*typed(void (*kernel)(P...)))(P...) {
+    remember((const void *)kernel, invoke<P...>);
+    return kernel;
+}
+template <class T> T &&typed(T &&other) { return (T &&)other; }
+
+} // namespace simt
+
+#pragma GCC visibility push(default)
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block,
+                             void **arguments, size_t shared = 0,
+                             cudaStream_t stream = 0);
+/* All blocks run at once, so that grid.sync() can wait for them: at most as
+ * many as cudaOccupancyMaxActiveBlocksPerMultiprocessor() says, times the
+ * device's multiprocessors. */
+cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid,
+                                        dim3 block, void **arguments,
+                                        size_t shared = 0,
+                                        cudaStream_t stream = 0);
+/* Attributes: cooperative counts, clusters of more than one block are refused,
+ * all others are accepted. */
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
+                                const void *kernel, void **arguments);
+
+/* Registers are not counted on a CPU: numRegs is 0. sharedSizeBytes is known
+ * after the kernel's first launch. */
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes,
+                                  const void *kernel);
+cudaError_t cudaFuncSetAttribute(const void *kernel,
+                                 enum cudaFuncAttribute attribute, int value);
+cudaError_t cudaFuncSetCacheConfig(const void *kernel,
+                                   enum cudaFuncCache config);
+cudaError_t cudaFuncSetSharedMemConfig(const void *kernel,
+                                       enum cudaSharedMemConfig config);
+cudaError_t cudaFuncGetName(const char **name, const void *kernel);
+
+/* The rules of an sm_90, registers apart: 2048 threads, 64 warps, 32 blocks
+ * and 228 KB of shared memory (1 KB of it reserved per block) per
+ * multiprocessor. */
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *blocks, const void *kernel, int block_size, size_t dynamic_shared,
+    unsigned flags);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    int *blocks, const void *kernel, int block_size, size_t dynamic_shared);
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes,
+                                                      const void *kernel,
+                                                      int blocks,
+                                                      int block_size);
+#pragma GCC visibility pop
+
+/* ---- the same with the kernel itself ------------------------------------ */
+
+template <class... P>
+cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,
+                             void **arguments, size_t shared = 0,
+                             cudaStream_t stream = 0) {
+    const void *function = (const void *)simt::typed(kernel);
+    return cudaLaunchKernel(function, grid, block, arguments, shared, stream);
+}
+template <class... P>
+cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid,
+                                        dim3 block, void **arguments,
+                                        size_t shared = 0,
+                                        cudaStream_t stream = 0) {
+    const void *function = (const void *)simt::typed(kernel);
+    return cudaLaunchCooperativeKernel(function, grid, block, arguments, shared,
+                                       stream);
+}
+template <class... P>
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
+                                void (*kernel)(P...), void **arguments) {
+    const void *function = (const void *)simt::typed(kernel);
+    return cudaLaunchKernelExC(config, function, arguments);
+}
+
+namespace simt {
+/* The arguments, converted to the parameters' types. */
+template <class... P> struct Values {
+    static cudaError_t launch(const cudaLaunchConfig_t *config,
+                              void (*kernel)(P...), P... values) {
+        void *arguments[] = {(void *)__builtin_addressof(values)..., nullptr};
+        return launch_by_function((const void *)kernel, invoke<P...>, config,
+                                  arguments);
+    }
+};
+} // namespace simt
+
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config,
+                               void (*kernel)(P...), A &&...arguments) {
+    return simt::Values<P...>::launch(config, kernel, (A &&)arguments...);
+}
+
+template <class... P>
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes,
+                                  void (*kernel)(P...)) {
+    return cudaFuncGetAttributes(attributes, (const void *)kernel);
+}
+template <class... P>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(P...),
+                                 enum cudaFuncAttribute attribute, int value) {
+    return cudaFuncSetAttribute((const void *)kernel, attribute, value);
+}
+template <class... P>
+cudaError_t cudaFuncSetCacheConfig(void (*kernel)(P...),
+                                   enum cudaFuncCache config) {
+    return cudaFuncSetCacheConfig((const void *)kernel, config);
+}
+template <class... P>
+cudaError_t cudaFuncSetSharedMemConfig(void (*kernel)(P...),
+                                       enum cudaSharedMemConfig config) {
+    return cudaFuncSetSharedMemConfig((const void *)kernel, config);
+}
+template <class... P>
+cudaError_t cudaFuncGetName(const char **name, void (*kernel)(P...)) {
+    return cudaFuncGetName(name, (const void *)kernel);
+}
+template <class... P>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    int *blocks, void (*kernel)(P...), int block_size, size_t dynamic_shared) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks, (const void *)kernel, block_size, dynamic_shared);
+}
+template <class... P>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int *blocks, void (*kernel)(P...), int block_size, size_t dynamic_shared,
+    unsigned flags) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks, (const void *)kernel, block_size, dynamic_shared, flags);
+}
+template <class... P>
+cudaError_t
+cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, void (*kernel)(P...),
+                                          int blocks, int block_size) {
+    return cudaOccupancyAvailableDynamicSMemPerBlock(
+        bytes, (const void *)kernel, blocks, block_size);
+}
+
+/* The block size with the most threads at once on a multiprocessor, the
+ * larger of two that are alike, and how many such blocks fill the device.
+ * `shared_of` says how much dynamic shared memory a block size needs. */
+template <class Kernel, class SharedOf>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
+    int *min_grid, int *block_size, Kernel kernel, SharedOf shared_of,
+    int limit = 0, unsigned flags = 0) {
+    int best = 0, processors = 0;
+    if (!min_grid || !block_size) return cudaErrorInvalidValue;
+    cudaError_t error =
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
+    int size = limit <= 0 || limit > 1024 ? 1024 : limit;
+    for (; size > 0 && !error; size = (size - 1) / simt::WARP * simt::WARP) {
+        int blocks = 0;
+        error = cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            &blocks, kernel, size, shared_of(size), flags);
+        if (error || blocks * size <= best) continue;
+        best = blocks * size;
+        *block_size = size;
+        *min_grid = blocks * processors;
+    }
+    return error;
+}
+template <class Kernel, class SharedOf>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *min_grid,
+                                                           int *block_size,
+                                                           Kernel kernel,
+                                                           SharedOf shared_of,
+                                                           int limit = 0) {
+    return cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
+        min_grid, block_size, kernel, shared_of, limit);
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeWithFlags(
+    int *min_grid, int *block_size, Kernel kernel, size_t dynamic_shared = 0,
+    int limit = 0, unsigned flags = 0) {
+    return cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
+        min_grid, block_size, kernel,
+        [dynamic_shared](int) { return dynamic_shared; }, limit, flags);
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int *min_grid, int *block_size,
+                                               Kernel kernel,
+                                               size_t dynamic_shared = 0,
+                                               int limit = 0) {
+    return cudaOccupancyMaxPotentialBlockSizeWithFlags(
+        min_grid, block_size, kernel, dynamic_shared, limit);
+}
+#endif

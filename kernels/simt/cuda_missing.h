@@ -1,0 +1,52 @@
+/* cuda_missing.h -- what has no meaning on a CPU: to call it is an error that
+ * says so, at the line of the call. */
+#ifndef SIMT_CUDA_MISSING_H
+#define SIMT_CUDA_MISSING_H
+
+#define SIMT_MISSING(name, what)                                           \
+    template <class... Any>                                                \
+    __attribute__((                                                        \
+        error(#name "(): " what " not simulated on the CPU"))) cudaError_t \
+    name(Any...);
+
+SIMT_MISSING(cudaMallocArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMalloc3DArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMallocMipmappedArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaFreeArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMemcpyToArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMemcpyFromArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMemcpy2DToArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMemcpy2DFromArray, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMemcpy2DToArrayAsync, "CUDA arrays and textures are")
+SIMT_MISSING(cudaCreateChannelDesc, "CUDA arrays and textures are")
+SIMT_MISSING(cudaCreateTextureObject, "textures are")
+SIMT_MISSING(cudaDestroyTextureObject, "textures are")
+SIMT_MISSING(cudaBindTexture, "textures are")
+SIMT_MISSING(cudaBindTexture2D, "textures are")
+SIMT_MISSING(cudaBindTextureToArray, "textures are")
+SIMT_MISSING(cudaUnbindTexture, "textures are")
+SIMT_MISSING(cudaCreateSurfaceObject, "surfaces are")
+SIMT_MISSING(cudaDestroySurfaceObject, "surfaces are")
+SIMT_MISSING(cudaIpcGetMemHandle, "memory shared between processes is")
+SIMT_MISSING(cudaIpcOpenMemHandle, "memory shared between processes is")
+SIMT_MISSING(cudaIpcCloseMemHandle, "memory shared between processes is")
+SIMT_MISSING(cudaIpcGetEventHandle, "events shared between processes are")
+SIMT_MISSING(cudaIpcOpenEventHandle, "events shared between processes are")
+SIMT_MISSING(cudaGraphicsGLRegisterBuffer, "graphics interoperation is")
+SIMT_MISSING(cudaGraphicsGLRegisterImage, "graphics interoperation is")
+SIMT_MISSING(cudaGraphicsMapResources, "graphics interoperation is")
+SIMT_MISSING(cudaGraphicsUnmapResources, "graphics interoperation is")
+SIMT_MISSING(cudaGraphicsUnregisterResource, "graphics interoperation is")
+SIMT_MISSING(cudaGraphicsResourceGetMappedPointer, "graphics interoperation is")
+SIMT_MISSING(cudaGLSetGLDevice, "graphics interoperation is")
+SIMT_MISSING(cudaImportExternalMemory, "memory of other interfaces is")
+SIMT_MISSING(cudaImportExternalSemaphore, "semaphores of other interfaces are")
+SIMT_MISSING(cudaGraphAddNode, "nodes by cudaGraphNodeParams are")
+SIMT_MISSING(cudaGraphConditionalHandleCreate, "conditional nodes are")
+SIMT_MISSING(cudaGraphAddMemAllocNode, "allocations as nodes are")
+SIMT_MISSING(cudaGetDriverEntryPoint, "the driver API is")
+SIMT_MISSING(cudaLaunchCooperativeKernelMultiDevice, "several devices are")
+SIMT_MISSING(cudaOccupancyMaxActiveClusters, "thread block clusters are")
+SIMT_MISSING(cudaOccupancyMaxPotentialClusterSize, "thread block clusters are")
+#undef SIMT_MISSING
+#endif

@@ -1,0 +1,75 @@
+/* cuda_stream_private.h -- streams, events, and how work gets onto them:
+ * private to the runtime. */
+#ifndef SIMT_CUDA_STREAM_PRIVATE_H
+#define SIMT_CUDA_STREAM_PRIVATE_H
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cuda_graph.h"
+#include "runtime.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* A capture sequence: the streams that add to one graph. */
+struct Sequence {
+    cudaGraph_t graph;
+    cudaStream_t origin;
+    enum cudaStreamCaptureMode mode;
+    std::thread::id thread;
+    unsigned long long id;
+    bool invalid = false;
+};
+
+typedef std::vector<cudaGraphNode_t> Nodes;
+
+/* Guards streams, events and the graphs that are being captured. */
+extern std::recursive_mutex &stream_lock;
+
+/* How many captures are under way: while it is 0 nobody needs the lock. */
+extern std::atomic<int> captures;
+
+/* The stream behind a handle, NULL if it is none. */
+CUstream_st *stream_of(cudaStream_t stream);
+CUevent_st *event_of(cudaEvent_t event);
+
+/* Who queues work on `stream` asks first. cudaSuccess: do it now if
+ * *recording is NULL, else add it as a node there. */
+cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
+
+/* A call that a capture forbids (allocating, waiting for the device; with
+ * `always` even in the relaxed mode) ends it and gets the error. */
+cudaError_t forbid_while_capturing(bool always);
+
+/* A call that waits for the device: the error of a kernel that ran before. */
+inline cudaError_t arrive() { return set_error(pending_error()); }
+
+/* cuda_graph.cpp: each of `nodes` is one of `others`, or they wait for it. */
+bool joined(const Nodes &nodes, const Nodes &others);
+
+} // namespace
+} // namespace simt
+
+struct CUstream_st {
+    unsigned flags = 0;
+    int priority = 0;
+    unsigned long long id = 0;
+    std::shared_ptr<simt::Sequence> capture;
+    simt::Nodes last; /* what the next node has to wait for */
+    cudaStreamAttrValue window = {}, policy = {};
+};
+
+struct CUevent_st {
+    unsigned flags = 0;
+    long long time = 0; /* nanoseconds; 0: not recorded yet */
+    std::shared_ptr<simt::Sequence> capture;
+    simt::Nodes nodes; /* what was queued before it in that capture */
+};
+#endif
