@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import functools
 import os
 import shutil
 import tempfile
@@ -50,6 +52,13 @@ def prune(limit: int = LIMIT) -> None:
             return
         path.unlink(missing_ok=True)
         total -= stat.st_size
+
+
+@functools.cache
+def prune_at_exit() -> None:
+    """prune() when this process ends: to look at every file takes as long as to
+    compile a cell."""
+    atexit.register(prune)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,7 @@ def program(
         found = _of_the_source(diagnostics.parse_nvrtc(error.log, name))
         raise CompileError(found, source, name, error.log) from None
     _write(path, made)
-    cache.prune()
+    cache.prune_at_exit()
     return made, False
 
 
