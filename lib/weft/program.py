@@ -243,6 +243,11 @@ def _preprocessor_error(stderr: str) -> Exception:
     if missing:
         file, line, header = missing.groups()
         return RewriteError(f"{file}:{line}: {missing_header(header)}")
+    # A header of kernels/simt that says what a CPU has not.
+    ours = re.search(rf'^{re.escape(str(SIMT))}/.*#error "?(.*?)"?$', stderr, re.M)
+    where = re.search(r"\bfrom (\S+?):(\d+)[:,]", stderr)
+    if ours and where:
+        return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
     return build.BuildError(stderr.strip())
 
 

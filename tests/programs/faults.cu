@@ -1,0 +1,24 @@
+/* faults.cu -- what a kernel does wrong is the program's own to handle: the
+ * same errors, at the same places, and for good. argv[1] chooses. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+__global__ void asserts(int n) { assert(threadIdx.x < n); }
+__global__ void writes(int *p) { p[threadIdx.x] = 1; }
+__global__ void nothing() {}
+
+int main(int, char **argv) {
+    const int what = atoi(argv[1]);
+    if (what == 0) asserts<<<1, 8>>>(7);
+    if (what == 1) writes<<<1, 8>>>(0);
+    if (what == 2) nothing<<<1, 2000>>>();
+    printf("launch %s\n", cudaGetErrorName(cudaPeekAtLastError()));
+    cudaError_t error = cudaDeviceSynchronize();
+    printf("sync %s\n", cudaGetErrorName(error));
+    cudaGetLastError();
+    int *p;
+    error = cudaMalloc(&p, 4);
+    printf("after %s\n", cudaGetErrorName(error));
+    return error;
+}

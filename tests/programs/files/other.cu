@@ -1,0 +1,2 @@
+#include "shapes.cuh"
+void ramp_elsewhere(float *p) { ramp<<<1, 2>>>(p); }

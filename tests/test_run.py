@@ -1,0 +1,204 @@
+"""python -m weft run: whole programs behave as if nvcc had built them."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from weft import program, run
+from weft.build import BuildError
+from weft.rewrite import RewriteError
+
+PROGRAMS = Path(__file__).parent / "programs"
+OPTIONS = ["-O1", "-Ifiles/include", "-DOFFSET=9"]
+SCALE = ["scale.cu", "-arch=sm_80", "-lineinfo", "-Xptxas", "-v", "-lcudart"]
+FILES = [f"files/{name}" for name in ("main.cu", "other.cu", "host.cpp", "plain.c")]
+PRINTS = {
+    "language.cu": """\
+25 169 1525
+2 1
+512
+(2 7 34) (3 6 24) (4 5 14) (5 4 4) 77
+2 1 1 2 2 1 2 6 11 <<<1, 1>>> __shared__
+""",
+    "passes.cu": "1 700 2 42\n",
+    "reduce.cu": "right right right right right \n",
+    "runtime_api.cu": "24 8\ncalled no error 5\n30 46 62 78 1\n",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    """Every program, two at a time; later runs find them in the cache."""
+    before = os.getcwd()
+    os.chdir(PROGRAMS)
+    try:
+        todo = [[name] for name in [*PRINTS, "faults.cu"]] + [SCALE, FILES]
+        parsed = [run.parse([*words, *OPTIONS]).program for words in todo]
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(program.executable, parsed))
+    finally:
+        os.chdir(before)
+
+
+def weft(*words: str, **options) -> subprocess.CompletedProcess:
+    """The command, with its output as text."""
+    command = [sys.executable, "-m", "weft", "run", *words]
+    options = {"text": True, "capture_output": True, "cwd": PROGRAMS, **options}
+    return subprocess.run(command, **options)
+
+
+@pytest.mark.parametrize("name", PRINTS)
+@pytest.mark.parametrize("order", ["forward", "reverse", "7"])
+def test_prints(name, order):
+    done = weft(name, *OPTIONS, "--order", order)
+    assert (done.stdout, done.returncode) == (PRINTS[name], 0)
+
+
+def test_stdin_arguments_folder_and_exit_status(tmp_path):
+    words = [str(PROGRAMS / SCALE[0]), "-O1", "-o", "there"]
+    done = weft(*words, "--", "2", "5", input="1 2\n3.5", cwd=tmp_path)
+    assert done.stdout == "./there 3: 2 4 7\n"
+    assert done.stderr.endswith("3 numbers\n") and done.returncode == 5
+    assert (tmp_path / "scale.out").exists()
+
+
+def test_dies_of_its_signal(tmp_path):
+    for more in ([], ["--timeout", "60"]):
+        words = [str(PROGRAMS / "scale.cu"), "-O1", *more, "--", "1", "-1"]
+        assert weft(*words, stdin=subprocess.DEVNULL).returncode == -signal.SIGABRT
+    (PROGRAMS / "scale.out").unlink()
+
+
+def test_several_files_with_headers_and_device_code_of_their_own():
+    done = weft(*FILES, *OPTIONS)
+    assert (done.stdout, done.returncode) == ("3 3 0 2 0 2 8 15 40\n", 9)
+
+
+@pytest.mark.parametrize(
+    "what, error, launch, status",
+    [
+        (0, "cudaErrorAssert", "cudaErrorAssert", 710),
+        (1, "cudaErrorIllegalAddress", "cudaErrorIllegalAddress", 700),
+        (2, "cudaSuccess", "cudaErrorInvalidConfiguration", 0),
+    ],
+)
+def test_faults_are_cuda_errors_that_stay(what, error, launch, status):
+    done = weft("faults.cu", *OPTIONS, "--", str(what))
+    assert done.stdout == f"launch {launch}\nsync {error}\nafter {error}\n"
+    assert done.returncode == status % 256
+    assert ("faults.cu:7:" in done.stderr) == (what == 0)
+
+
+def test_is_found_again_until_a_file_that_was_read_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.cuh").write_text("enum { STATUS = 3 };\n")
+    Path("a.cu").write_text('#include "a.cuh"\nint main() { return STATUS; }\n')
+    first = program.executable(run.parse(["a.cu", "-O0"]).program)
+    assert subprocess.run([first]).returncode == 3
+    monkeypatch.setattr(program, "_build", None)
+    assert program.executable(run.parse(["a.cu", "-O0"]).program) == first
+    os.utime("a.cuh", (1, 1))  # touched, not changed
+    assert program.executable(run.parse(["a.cu", "-O0"]).program) == first
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    Path("a.cuh").write_text("enum { STATUS = 4 };\n")
+    again = program.executable(run.parse(["a.cu", "-O0"]).program)
+    assert subprocess.run([again]).returncode == 4
+
+
+def test_a_program_that_takes_too_long_is_ended(tmp_path):
+    (tmp_path / "a.cu").write_text("int main() { for (;;) clock(); }")
+    done = weft("a.cu", "-O0", "--timeout", "0.2", cwd=tmp_path)
+    assert done.returncode == run.TIMED_OUT and "0.2 seconds" in done.stderr
+
+
+def test_ctrl_c_ends_it(tmp_path):
+    source = '#include <unistd.h>\nint main() { puts("on"); fflush(stdout); pause(); }'
+    (tmp_path / "a.cu").write_text(source)
+    for more in ([], ["--timeout", "60"]):
+        command = [sys.executable, "-m", "weft", "run", "a.cu", "-O0", *more]
+        child = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert child.stdout.readline() == b"on\n"
+        os.killpg(child.pid, signal.SIGINT)
+        assert child.wait(30) == -signal.SIGINT
+
+
+# ---- what cannot be built ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, line, words",
+    [
+        ('__device__ void f() {\nasm("trap;"); }', 2, "inline PTX"),
+        (
+            "__global__ void k() {}\n__global__ void j() { k<<<1, 1>>>(); }",
+            2,
+            "dynamic",
+        ),
+        ("\nstruct S { cudaTextureObject_t t; };", 2, "textures"),
+        ("#include <cublas_v2.h>\n", 1, "cuBLAS"),
+        ("\n#include <mma.h>\n", 2, "tensor cores"),
+        ('\n\n#include "not_there.h"\n', 3, "-I DIR"),
+        ("\n#define CALL(x) undeclared(x)\nint i = CALL(3);", 3, "undeclared"),
+        ("int f() {\n  return 1 }", 2, "expected"),
+    ],
+)
+def test_errors_name_the_line_of_the_file(text, line, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("head.cuh").write_text(text + "\n")
+    Path("a.cu").write_text('#include <stdio.h>\n#include "head.cuh"\nint main() {}\n')
+    with pytest.raises((RewriteError, BuildError)) as caught:
+        program.executable(run.parse(["a.cu"]).program)
+    assert f"head.cuh:{line}" in str(caught.value) and words in str(caught.value)
+
+
+def test_host_code_may_hold_assembly(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = '__device__ void f() { asm volatile("" ::: "memory"); }\n'
+    text += 'int main() { int i = 0; asm volatile("" : "+r"(i)); return i; }\n'
+    Path("a.cu").write_text(text)
+    assert program.executable(run.parse(["a.cu", "-O0"]).program)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], None),
+        (["nothing.cu"], "no file 'nothing.cu'"),
+        (["10"], "follow --"),
+        (["scale.cu", "--tiemout", "3"], "unknown option '--tiemout'"),
+        (["scale.cu", "--timeout", "soon"], "--timeout soon"),
+        (["scale.cu", "-I"], "-I needs a value"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense(words, message, capsys):
+    if message is None:
+        with pytest.raises(SystemExit):
+            run.parse(words)
+        assert "usage" in capsys.readouterr().err
+        return
+    with pytest.raises(ValueError, match=message):
+        run.parse(words)
+
+
+def test_options_of_nvcc(tmp_path, monkeypatch):
+    monkeypatch.chdir(PROGRAMS)
+    line = "-O3 -std=c++14 scale.cu -gencode arch=compute_80,code=sm_80 -I inc -Iinc2"
+    line += (
+        " -DA -D B=1 --use_fast_math -rdc=true -Xcompiler -Wall,-fopenmp -lm -lcudart"
+    )
+    line += " --expt-extended-lambda -Xptxas=-v -ccbin g++ -o prog -g -G -lineinfo"
+    options = run.parse([*line.split(), "--", "-x", "1"])
+    built = options.program
+    assert built.sources == ["scale.cu"] and options.arguments == ["-x", "1"]
+    assert built.preprocess == ["-Iinc", "-Iinc2", "-DA", "-DB=1"]
+    assert (built.optimise, built.std, built.arch) == ("3", "c++14", 800)
+    assert built.compile == ["-fopenmp"] and built.link == ["-lm"]
+    assert options.name == "prog"
