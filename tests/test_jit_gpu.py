@@ -429,10 +429,15 @@ def test_a_fault_is_said_once_and_then_every_launch_is_refused():
     fine[1, 1](x)
     try:
         k[1, 1](x)
+        if NOTICED_BY_TORCH:
+            torch.cuda.synchronize()
         gpu.synchronize()
         print("no fault")
     except native.DeviceLost as lost:
         print("LOST", lost)
+    except RuntimeError as error:
+        print("TORCH", str(error).splitlines()[0])
+        print("LOST", gpu.fault())
     for call in (lambda: fine[1, 1](x), gpu.synchronize, lambda: k[1, 1](x),
                  lambda: jit.load_cuda("__global__ void z() {}", target="cuda")):
         try:
@@ -444,18 +449,21 @@ def test_a_fault_is_said_once_and_then_every_launch_is_refused():
     jit.load_cuda("__global__ void c(float *o) { o[0] = 1; }", target="cpu")[1, 1](y)
     print("CPU", y[0].item())
     """
-    runs = {
-        cause: subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(script).replace("BODY", body)],
+    script = textwrap.dedent(script)
+    runs = {}
+    for cause, body in FAULTS.items():
+        noticed = str("misaligned" in cause)
+        text = script.replace("BODY", body).replace("NOTICED_BY_TORCH", noticed)
+        runs[cause] = subprocess.Popen(
+            [sys.executable, "-c", text],
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
         )
-        for cause, body in FAULTS.items()
-    }
     for cause, process in runs.items():
         out, err = process.communicate(timeout=300)
         lines = out.splitlines()
         assert re.search(f"LOST .*({cause}).*restart the kernel", out), out + err
         assert lines.count("REFUSED True") == 4 and "went on" not in out, out + err
         assert "CPU 1.0" in lines and process.returncode == 0, out + err
+        assert ("TORCH" in out) == ("misaligned" in cause), out + err
         if "assert" in cause:
             assert "Assertion `o[0] > 5` failed" in out + err, out + err

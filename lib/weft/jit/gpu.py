@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from .. import build
+from .. import build, native
 from ..native import ArgumentError, KernelError
 from . import diagnostics, driver, launch, nvrtc, output, signature, stored
 from .arguments import Binder
@@ -32,6 +32,7 @@ from .signature import Param
 
 _DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory without asking for more
 _TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")
+_used: set[int] = set()  # the devices with a module of ours
 _COOPERATIVE = re.compile(r"\b(this_grid|grid_group)\b")
 
 
@@ -134,6 +135,7 @@ class Compiled:
             doing = f"loading {self.name} on cuda:{device}"
             _check_driver(doing)
             self._modules[device] = driver.load(self._program(device).cubin, doing)
+            _used.add(device)
         return self._modules[device]
 
     def _program(self, device: int) -> Program:
@@ -230,6 +232,19 @@ def synchronize(device: int | None = None, doing: str = "waiting for the GPU") -
     index = torch.cuda.current_device() if device is None else device
     with driver.device(index):
         driver.synchronize(None, doing)
+
+
+def fault() -> str:
+    """Wait for every GPU that has code of ours; what a fault left to say, or "".
+
+    For whoever saw torch fail, or ends a notebook's cell: it never raises.
+    """
+    try:
+        for index in sorted(_used):
+            synchronize(index)
+    except (KernelError, RuntimeError) as error:
+        return native.lost() or str(error)
+    return native.lost()
 
 
 @once

@@ -8,7 +8,6 @@ with the rest. Nothing here needs a GPU: gpu.py says how one launches.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -115,6 +114,7 @@ def launcher(
         return careful
     names: dict[str, Any] = {
         **{"rooms": rooms, "careful": careful, "native": native},
+        "last": (None, None, None, None, None),
         **{"call": target.call, "stream_of": target.stream, "fail": target.fail},
         **{"current": target.current, "after": target.after, "Tensor": torch.Tensor},
         "pack_into": _layout(binder, bool(target.attributes)).pack_into,
@@ -184,12 +184,19 @@ def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | Non
         packed = [str(number) for number in struct.unpack("=QI", head)] + packed
     return [
         "def launch(grid, block, shared, stream, args):",
+        "    global last",
         "    quick = False",
         "    try:",
         f"        {', '.join(names)}, = args",
         f"        device = {first}.get_device()",
         f"        if {' and '.join(conditions)}:",
-        "            free, function = rooms[device, grid, block, shared]",
+        # The same brackets as last time hold the same tuples: no hashing then.
+        "            last_device, last_grid, last_block, last_shared, found = last",
+        "            if (grid is not last_grid or block is not last_block",
+        "                    or shared != last_shared or device != last_device):",
+        "                found = rooms[device, grid, block, shared]",
+        "                last = device, grid, block, shared, found",
+        "            free, function = found",
         "            room = free.pop()",
         "            number = stream_of(device)",
         f"            pack_into(room.buffer, {_STREAM}, number, {', '.join(packed)})",
@@ -302,7 +309,7 @@ def _remember(rooms: dict, key: Any, room: Room, function: int) -> None:
     """Let the quick way have the memory, and know the shape."""
     if len(rooms) >= _PLANS:
         rooms.clear()
-    with contextlib.suppress(TypeError):  # a list is no key
+    if all(isinstance(part, (int, tuple)) for part in key):  # what cannot change
         rooms.setdefault(key, ([], function))[0].append(room)
 
 
