@@ -330,18 +330,17 @@ def test_the_arrays_choose_the_gpu():
 def test_a_cell_comes_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "_root", tmp_path)
     first = gpu.compile(SAXPY, expressions=["saxpy"])
-    again = gpu.compile(SAXPY, expressions=["saxpy"])
+    again = gpu.compile(SAXPY, "cell [8]", expressions=["saxpy"])
     assert (first.cached, again.cached) == (False, True)
     assert again.report == first.report and again.program.ptx == first.program.ptx
     for change in (
         {"flags": ["-DX"]},
         {"headers": {"a.h": ""}},
         {"expressions": []},
-        {"name": "other"},
     ):
         assert not gpu.compile(SAXPY, **{"expressions": ["saxpy"], **change}).cached
     files = list((tmp_path / "cells").iterdir())
-    assert len(files) == 5 and all(f.suffix == ".cubin" for f in files)
+    assert len(files) == 4 and all(f.suffix == ".cubin" for f in files)
 
 
 @on_gpu

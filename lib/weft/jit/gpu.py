@@ -186,7 +186,7 @@ def compile(
         *(Program(b"", "", {}, ""), False),
     )
     made.program, made.cached = _program(made, arch(index))
-    made.warnings = diagnostics.parse_nvrtc(made.program.log, name)
+    made.warnings = diagnostics.parse_nvrtc(made.program.log, stored.CELL)
     for expression in made.expressions:
         made.function(expression, index)
     made.report = _report(made)

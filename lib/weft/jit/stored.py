@@ -20,6 +20,9 @@ from .diagnostics import CompileError, Diagnostic
 from .nvrtc import Program, Usage
 
 
+CELL = "cell"
+
+
 def program(
     source: str,
     name: str,
@@ -28,16 +31,20 @@ def program(
     expressions: Sequence[str],
     headers: Mapping[str, str],
 ) -> tuple[Program, bool]:
-    """nvrtc.compile()'s program, and whether it was there. Raises CompileError."""
-    path = _path(source, name, arch, flags, expressions, headers)
+    """nvrtc.compile()'s program, and whether it was there. Raises CompileError.
+
+    name: what errors call the source. It is compiled under CELL, so that the same
+    cell run as number 7 and as number 8 is one program.
+    """
+    path = _path(source, arch, flags, expressions, headers)
     found = _read(path)
     if found:
         os.utime(path)  # used now: prune() takes the oldest first
         return found, True
     try:
-        made = nvrtc.compile(source, name, arch, flags, expressions, headers)
+        made = nvrtc.compile(source, CELL, arch, flags, expressions, headers)
     except nvrtc.Rejected as error:
-        found = _of_the_source(diagnostics.parse_nvrtc(error.log, name))
+        found = _of_the_source(diagnostics.parse_nvrtc(error.log, CELL))
         raise CompileError(found, source, name, error.log) from None
     _write(path, made)
     cache.prune_at_exit()
@@ -73,13 +80,13 @@ def _of_the_source(found: list[Diagnostic]) -> list[Diagnostic]:
     return [*others, *(replace(one, file="", line=0, column=0) for one in own[:1])]
 
 
-def _path(source, name, arch, flags, expressions, headers) -> Path:
+def _path(source, arch, flags, expressions, headers) -> Path:
     options = nvrtc.default_options(arch, flags)
     given = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
     texts = [source, *headers.values()]
     files = includes("\n".join(texts), [os.getcwd(), *given])
     parts = [
-        *(str(nvrtc.version()), _ours(), source, name, arch, *options),
+        *(str(nvrtc.version()), _ours(), source, arch, *options),
         *("expressions", *expressions, "headers"),
         *(f"{key}\1{text}" for key, text in sorted(headers.items())),
         *("files", *(f"{file}\1{file.read_text(errors='replace')}" for file in files)),
