@@ -19,7 +19,6 @@ from . import diagnostics, nvrtc, prelude
 from .diagnostics import CompileError, Diagnostic
 from .nvrtc import Program, Usage
 
-
 CELL = "cell"
 
 
