@@ -324,3 +324,16 @@ void run(int *p, float *q) {
     assert "[=, &a" in rewritten(source) and "&t..." in rewritten(source)
     assert "&c" not in rewritten(source) and "&d" not in rewritten(source)
     assert compiles(source) == ""
+
+
+def test_the_clock_of_the_device_is_another_than_the_hosts():
+    source = """\
+#include <time.h>
+struct Watch { long clock() { return 3; } };
+__device__ long since(long start) { return clock() - start + Watch().clock(); }
+__global__ void k(long *t) { *t = since(::clock ()); }
+long run(long *t) { k<<<1, 1>>>(t); return clock(); }
+"""
+    assert rewritten(source).count("clock64") == 2
+    assert "return clock64() - start + Watch().clock()" in rewritten(source)
+    assert "return clock();" in rewritten(source) and compiles(source) == ""

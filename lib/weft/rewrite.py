@@ -8,6 +8,7 @@ Only what is not C++ is changed, and only within its line:
                                  runtime, and references to its members
     extern __shared__ T s[];     a reference to where the launch put it
     threadIdx.x                  simt::x(threadIdx)
+    clock()                      clock64(), in device code
     __noinline__                 SIMT_NOINLINE
 
 So `threadIdx` stays a name like any other, a launch evaluates its arguments
@@ -34,7 +35,7 @@ from .cuda_text import (
     function_depths,
 )
 from .preprocess import Source
-from .unsupported import ASM, refuse
+from .unsupported import ASM, device_bodies, refuse
 
 __all__ = ["RewriteError", "fingerprint", "rewrite", "rewrite_program"]
 
@@ -77,9 +78,21 @@ def fingerprint() -> str:
 
 
 def _steps(text: Text) -> Text:
-    for step in (_launches, _kernels, _shared, _names):
+    for step in (_clocks, _launches, _kernels, _shared, _names):
         text = Text(step(text), text.path)
     return text
+
+
+# ---- the clock ---------------------------------------------------------------
+
+
+def _clocks(text: Text) -> str:
+    """On the device clock() is not the host's, which counts microseconds."""
+    found = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
+    found = list(found)
+    bodies = device_bodies(text) if found else []
+    inside = [m for m in found if any(a < m.start() < b for a, b, _ in bodies)]
+    return edit(text, [(m.start(), m.end(), "clock64") for m in inside])
 
 
 # ---- launches ----------------------------------------------------------------
