@@ -140,28 +140,29 @@ SIMT_INLINE unsigned short atomicCAS(unsigned short *address,
     return simt::added(old, !done);
 }
 
-/* For the threads of the block, and for those of the whole machine. */
-#define SIMT_SCOPED(name, scope)                         \
-    template <class T, class... V>                       \
-    SIMT_INLINE auto name##scope(T *address, V... value) \
-        -> decltype(name(address, value...)) {           \
-        return name(address, value...);                  \
-    }
-#define SIMT_SCOPES(name)     \
-    SIMT_SCOPED(name, _block) \
-    SIMT_SCOPED(name, _system)
-SIMT_SCOPES(atomicAdd)
-SIMT_SCOPES(atomicSub)
-SIMT_SCOPES(atomicExch)
-SIMT_SCOPES(atomicMin)
-SIMT_SCOPES(atomicMax)
-SIMT_SCOPES(atomicInc)
-SIMT_SCOPES(atomicDec)
-SIMT_SCOPES(atomicCAS)
-SIMT_SCOPES(atomicAnd)
-SIMT_SCOPES(atomicOr)
-SIMT_SCOPES(atomicXor)
-#undef SIMT_SCOPED
-#undef SIMT_SCOPES
+/* For the threads of the block alone, or of the whole machine: the same here.
+ */
+#define atomicAdd_block atomicAdd
+#define atomicAdd_system atomicAdd
+#define atomicSub_block atomicSub
+#define atomicSub_system atomicSub
+#define atomicExch_block atomicExch
+#define atomicExch_system atomicExch
+#define atomicMin_block atomicMin
+#define atomicMin_system atomicMin
+#define atomicMax_block atomicMax
+#define atomicMax_system atomicMax
+#define atomicInc_block atomicInc
+#define atomicInc_system atomicInc
+#define atomicDec_block atomicDec
+#define atomicDec_system atomicDec
+#define atomicCAS_block atomicCAS
+#define atomicCAS_system atomicCAS
+#define atomicAnd_block atomicAnd
+#define atomicAnd_system atomicAnd
+#define atomicOr_block atomicOr
+#define atomicOr_system atomicOr
+#define atomicXor_block atomicXor
+#define atomicXor_system atomicXor
 
 #endif

@@ -6,6 +6,9 @@
 
 #define SIMT_RAW_(type) type##_raw
 #define SIMT_RAW(type) SIMT_RAW_(type)
+#ifndef SIMT_RARE
+#define SIMT_RARE(declaration, ...) declaration;
+#endif
 
 namespace simt {
 
@@ -54,32 +57,8 @@ inline float to_odd(double x) {
     const bool above = __builtin_fabs((double)y) > __builtin_fabs(x);
     return __uint_as_float(above ? bits - 1 : bits + 1);
 }
-inline double to_odd(unsigned long long x) {
-    if (x >> 53 && x & 0x7ff) x = (x | 0x800) & ~0x7ffull;
-    return (double)x;
-}
-inline double to_odd(long long x) {
-    return x < 0 ? -to_odd(0 - (unsigned long long)x)
-                 : to_odd((unsigned long long)x);
-}
-
 template <class Format> inline unsigned short from_double(double x) {
     return Format::from_float(to_odd(x));
-}
-
-/* Rounded towards zero, up or down. */
-enum Direction { ZERO_WARD, UP_WARD, DOWN_WARD };
-template <class Format>
-inline unsigned short from_double(double x, Direction direction) {
-    const unsigned short near = from_double<Format>(x);
-    const double value = Format::to_float(near);
-    const bool negative = near & 0x8000;
-    if (direction == ZERO_WARD) direction = negative ? UP_WARD : DOWN_WARD;
-    if (direction == UP_WARD && value < x)
-        return negative ? near - 1 : near + 1;
-    if (direction == DOWN_WARD && value > x)
-        return negative ? near + 1 : near - 1;
-    return near;
 }
 
 /* fma(a, b, c): a * b is exact in double; the sum is, too, or what it loses is
@@ -90,10 +69,6 @@ inline unsigned short fused(unsigned short a, unsigned short b,
     const double product =
         (double)Format::to_float(a) * (double)Format::to_float(b);
     return from_double<Format>(product + (double)Format::to_float(c));
-}
-
-inline float clamp_to_one(float x) {
-    return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; // a NaN becomes 0
 }
 
 /* The larger (smaller) one; of a number and a NaN the number; -0 < +0. */

@@ -9,8 +9,12 @@
  *     SIMT_N2(a,b) a ## half2 ## b    a ## bfloat162 ## b
  *     SIMT_2N(a,b) a ## half2half ##b ...
  *
+ *     SIMT_RARE    a declaration; in device_half.cpp also the definition
+ *
  * Arithmetic is float's, rounded after each operation: with more than twice
  * the bits, this second rounding changes nothing. */
+
+#pragma GCC visibility push(default)
 
 /* ---- the type ----------------------------------------------------------- */
 
@@ -28,36 +32,26 @@ struct SIMT_T {
     constexpr SIMT_T(const SIMT_RAW(SIMT_T) & raw) : __x(raw.x) {}
     SIMT_T(float x) : __x(SIMT_FORMAT::from_float(x)) {}
     SIMT_T(double x) : __x(simt::from_double<SIMT_FORMAT>(x)) {}
-#define SIMT_INTEGER(T)                                             \
-    SIMT_T(T x) : __x(simt::from_double<SIMT_FORMAT>((double)x)) {} \
-    operator T() const {                                            \
-        return simt::saturate<T>(__builtin_truncf((float)*this));   \
+    SIMT_T(int x) : __x(simt::from_double<SIMT_FORMAT>(x)) {}
+    operator int() const {
+        return simt::saturate<int>(__builtin_truncf((float)*this));
     }
+#define SIMT_INTEGER(T) \
+    SIMT_T(T x);        \
+    operator T() const;
     SIMT_INTEGER(short)
     SIMT_INTEGER(unsigned short)
-    SIMT_INTEGER(int)
     SIMT_INTEGER(unsigned)
+    SIMT_INTEGER(long)
+    SIMT_INTEGER(unsigned long)
+    SIMT_INTEGER(long long)
+    SIMT_INTEGER(unsigned long long)
 #undef SIMT_INTEGER
-#define SIMT_INTEGER(T, Long)                                           \
-    SIMT_T(T x)                                                         \
-        : __x(simt::from_double<SIMT_FORMAT>(simt::to_odd((Long)x))) {} \
-    operator T() const {                                                \
-        return simt::saturate<T>(__builtin_truncf((float)*this));       \
-    }
-    SIMT_INTEGER(long, long long)
-    SIMT_INTEGER(unsigned long, unsigned long long)
-    SIMT_INTEGER(long long, long long)
-    SIMT_INTEGER(unsigned long long, unsigned long long)
-#undef SIMT_INTEGER
+    operator signed char() const;
+    operator unsigned char() const;
+    operator char() const;
     operator float() const { return SIMT_FORMAT::to_float(__x); }
     operator bool() const { return (__x & 0x7fff) != 0; }
-    operator char() const { return (char)(int)*this; }
-    operator signed char() const {
-        return simt::saturate<signed char>(__builtin_truncf((float)*this));
-    }
-    operator unsigned char() const {
-        return simt::saturate<unsigned char>(__builtin_truncf((float)*this));
-    }
     constexpr operator SIMT_RAW(SIMT_T)() const { return {__x}; }
 };
 
@@ -84,40 +78,30 @@ SIMT_INLINE SIMT_T SIMT_N(as_, )(unsigned short bits) {
 
 SIMT_INLINE SIMT_T SIMT_N(__double2, )(double x) { return x; }
 SIMT_INLINE SIMT_T SIMT_N(__float2, )(float x) { return x; }
+SIMT_INLINE SIMT_T SIMT_N(__float2, _rn)(float x) { return x; }
 SIMT_INLINE float SIMT_N(__, 2float)(SIMT_T x) { return x; }
 
-#define SIMT_FROM(Type, name, exact)                                  \
-    SIMT_INLINE SIMT_T SIMT_N(__##name##2, _rn)(Type x) { return x; } \
-    SIMT_INLINE SIMT_T SIMT_N(__##name##2, _rz)(Type x) {             \
-        return simt::SIMT_N(as_, )(                                   \
-            simt::from_double<SIMT_FORMAT>(exact, simt::ZERO_WARD));  \
-    }                                                                 \
-    SIMT_INLINE SIMT_T SIMT_N(__##name##2, _ru)(Type x) {             \
-        return simt::SIMT_N(as_, )(                                   \
-            simt::from_double<SIMT_FORMAT>(exact, simt::UP_WARD));    \
-    }                                                                 \
-    SIMT_INLINE SIMT_T SIMT_N(__##name##2, _rd)(Type x) {             \
-        return simt::SIMT_N(as_, )(                                   \
-            simt::from_double<SIMT_FORMAT>(exact, simt::DOWN_WARD));  \
-    }
-SIMT_FROM(float, float, x)
-SIMT_FROM(short, short, x)
-SIMT_FROM(unsigned short, ushort, x)
-SIMT_FROM(int, int, x)
-SIMT_FROM(unsigned, uint, x)
-SIMT_FROM(long long, ll, simt::to_odd(x))
-SIMT_FROM(unsigned long long, ull, simt::to_odd(x))
-#undef SIMT_FROM
-
-#define SIMT_TO(Type, name, mode, round)                          \
-    SIMT_INLINE Type SIMT_N(__, 2##name##mode)(SIMT_T x) {        \
-        return simt::saturate<Type>(__builtin_##round((float)x)); \
-    }
+#define SIMT_FROM(Type, name, mode, direction)                           \
+    SIMT_RARE(SIMT_T SIMT_N(__##name##2, mode)(Type x),                  \
+              return simt::SIMT_N(as_, )(simt::from_double<SIMT_FORMAT>( \
+                  simt::wide(x), simt::direction)))
+#define SIMT_FROM_ALL(Type, name)                                \
+    SIMT_RARE(SIMT_T SIMT_N(__##name##2, _rn)(Type x), return x) \
+    SIMT_FROM(Type, name, _rz, ZERO_WARD)                        \
+    SIMT_FROM(Type, name, _ru, UP_WARD)                          \
+    SIMT_FROM(Type, name, _rd, DOWN_WARD)
+#define SIMT_TO(Type, name, mode, round)                \
+    SIMT_RARE(Type SIMT_N(__, 2##name##mode)(SIMT_T x), \
+              return simt::saturate<Type>(__builtin_##round((float)x)))
 #define SIMT_TO_ALL(Type, name)      \
+    SIMT_FROM_ALL(Type, name)        \
     SIMT_TO(Type, name, _rn, rintf)  \
     SIMT_TO(Type, name, _rz, truncf) \
     SIMT_TO(Type, name, _ru, ceilf)  \
     SIMT_TO(Type, name, _rd, floorf)
+SIMT_FROM(float, float, _rz, ZERO_WARD)
+SIMT_FROM(float, float, _ru, UP_WARD)
+SIMT_FROM(float, float, _rd, DOWN_WARD)
 SIMT_TO(signed char, char, _rz, truncf)
 SIMT_TO(unsigned char, uchar, _rz, truncf)
 SIMT_TO_ALL(short, short)
@@ -126,6 +110,8 @@ SIMT_TO_ALL(int, int)
 SIMT_TO_ALL(unsigned, uint)
 SIMT_TO_ALL(long long, ll)
 SIMT_TO_ALL(unsigned long long, ull)
+#undef SIMT_FROM
+#undef SIMT_FROM_ALL
 #undef SIMT_TO
 #undef SIMT_TO_ALL
 
@@ -163,33 +149,51 @@ SIMT_INLINE SIMT_T2 SIMT_N2(__highs2, )(SIMT_T2 a, SIMT_T2 b) {
 
 /* ---- arithmetic --------------------------------------------------------- */
 
-#define SIMT_ARITHMETIC(word, op)                                      \
-    SIMT_INLINE SIMT_T __h##word(SIMT_T a, SIMT_T b) {                 \
-        return (float)a op(float) b;                                   \
-    }                                                                  \
-    SIMT_INLINE SIMT_T __h##word##_rn(SIMT_T a, SIMT_T b) {            \
-        return (float)a op(float) b;                                   \
-    }                                                                  \
-    SIMT_INLINE SIMT_T __h##word##_sat(SIMT_T a, SIMT_T b) {           \
-        return simt::clamp_to_one((float)a op(float) b);               \
-    }                                                                  \
-    SIMT_INLINE SIMT_T2 __h##word##2(SIMT_T2 a, SIMT_T2 b) {           \
-        return {__h##word(a.x, b.x), __h##word(a.y, b.y)};             \
-    }                                                                  \
-    SIMT_INLINE SIMT_T2 __h##word##2_rn(SIMT_T2 a, SIMT_T2 b) {        \
-        return __h##word##2(a, b);                                     \
-    }                                                                  \
-    SIMT_INLINE SIMT_T2 __h##word##2_sat(SIMT_T2 a, SIMT_T2 b) {       \
-        return {__h##word##_sat(a.x, b.x), __h##word##_sat(a.y, b.y)}; \
+// clang-format off: it takes ##= for two operators
+#define SIMT_ARITHMETIC(word, op)                                          \
+    SIMT_INLINE SIMT_T __h##word(SIMT_T a, SIMT_T b) {                     \
+        return (float)a op (float)b;                                       \
+    }                                                                      \
+    SIMT_INLINE SIMT_T2 __h##word##2(SIMT_T2 a, SIMT_T2 b) {               \
+        return {__h##word(a.x, b.x), __h##word(a.y, b.y)};                 \
+    }                                                                      \
+    SIMT_RARE(SIMT_T __h##word##_rn(SIMT_T a, SIMT_T b),                   \
+              return __h##word(a, b))                                      \
+    SIMT_RARE(SIMT_T __h##word##_sat(SIMT_T a, SIMT_T b),                  \
+              return __saturatef((float)a op (float)b))                    \
+    SIMT_RARE(SIMT_T2 __h##word##2_rn(SIMT_T2 a, SIMT_T2 b),               \
+              return __h##word##2(a, b))                                   \
+    SIMT_RARE(SIMT_T2 __h##word##2_sat(SIMT_T2 a, SIMT_T2 b),              \
+              return SIMT_T2(__h##word##_sat(a.x, b.x),                    \
+                             __h##word##_sat(a.y, b.y)))
+#define SIMT_OPERATOR(op, word, word2)                                     \
+    SIMT_INLINE SIMT_T operator op(const SIMT_T &a, const SIMT_T &b) {     \
+        return word(a, b);                                                 \
+    }                                                                      \
+    SIMT_INLINE SIMT_T &operator op##=(SIMT_T &a, const SIMT_T &b) {       \
+        return a = word(a, b);                                             \
+    }                                                                      \
+    SIMT_INLINE SIMT_T2 operator op(const SIMT_T2 &a, const SIMT_T2 &b) {  \
+        return word2(a, b);                                                \
+    }                                                                      \
+    SIMT_INLINE SIMT_T2 &operator op##=(SIMT_T2 &a, const SIMT_T2 &b) {    \
+        return a = word2(a, b);                                            \
     }
+// clang-format on
 SIMT_ARITHMETIC(add, +)
 SIMT_ARITHMETIC(sub, -)
 SIMT_ARITHMETIC(mul, *)
-#undef SIMT_ARITHMETIC
 SIMT_INLINE SIMT_T __hdiv(SIMT_T a, SIMT_T b) { return (float)a / (float)b; }
 SIMT_INLINE SIMT_T2 __h2div(SIMT_T2 a, SIMT_T2 b) {
     return {__hdiv(a.x, b.x), __hdiv(a.y, b.y)};
 }
+SIMT_OPERATOR(+, __hadd, __hadd2)
+SIMT_OPERATOR(-, __hsub, __hsub2)
+SIMT_OPERATOR(*, __hmul, __hmul2)
+SIMT_OPERATOR(/, __hdiv, __h2div)
+#undef SIMT_ARITHMETIC
+#undef SIMT_OPERATOR
+
 SIMT_INLINE SIMT_T __hneg(SIMT_T a) {
     return simt::SIMT_N(as_, )(a.__x ^ 0x8000);
 }
@@ -198,45 +202,60 @@ SIMT_INLINE SIMT_T __habs(SIMT_T a) {
 }
 SIMT_INLINE SIMT_T2 __hneg2(SIMT_T2 a) { return {__hneg(a.x), __hneg(a.y)}; }
 SIMT_INLINE SIMT_T2 __habs2(SIMT_T2 a) { return {__habs(a.x), __habs(a.y)}; }
+SIMT_INLINE SIMT_T operator+(const SIMT_T &a) { return a; }
+SIMT_INLINE SIMT_T operator-(const SIMT_T &a) { return __hneg(a); }
+SIMT_INLINE SIMT_T2 operator+(const SIMT_T2 &a) { return a; }
+SIMT_INLINE SIMT_T2 operator-(const SIMT_T2 &a) { return __hneg2(a); }
+SIMT_INLINE SIMT_T &operator++(SIMT_T &a) { return a += SIMT_T(1.0f); }
+SIMT_INLINE SIMT_T &operator--(SIMT_T &a) { return a -= SIMT_T(1.0f); }
+SIMT_INLINE SIMT_T operator++(SIMT_T &a, int) {
+    const SIMT_T before = a;
+    ++a;
+    return before;
+}
+SIMT_INLINE SIMT_T operator--(SIMT_T &a, int) {
+    const SIMT_T before = a;
+    --a;
+    return before;
+}
 
+/* a * b + c, rounded once; of complex numbers (hcmadd). */
 SIMT_INLINE SIMT_T __hfma(SIMT_T a, SIMT_T b, SIMT_T c) {
     return simt::SIMT_N(as_, )(simt::fused<SIMT_FORMAT>(a.__x, b.__x, c.__x));
 }
-SIMT_INLINE SIMT_T __hfma_sat(SIMT_T a, SIMT_T b, SIMT_T c) {
-    return simt::clamp_to_one(__hfma(a, b, c));
+SIMT_INLINE SIMT_T2 __hfma2(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c) {
+    return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
 }
-SIMT_INLINE SIMT_T __hfma_relu(SIMT_T a, SIMT_T b, SIMT_T c) {
-    const float sum = __hfma(a, b, c);
-    return sum < 0 ? 0.0f : sum;
-}
-#define SIMT_FUSED2(suffix)                                                    \
-    SIMT_INLINE SIMT_T2 __hfma2##suffix(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c) {     \
-        return {__hfma##suffix(a.x, b.x, c.x), __hfma##suffix(a.y, b.y, c.y)}; \
-    }
-SIMT_FUSED2()
-SIMT_FUSED2(_sat)
-SIMT_FUSED2(_relu)
-#undef SIMT_FUSED2
-/* a * b + c of complex numbers. */
-SIMT_INLINE SIMT_T2 __hcmadd(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c) {
-    return {__hfma(__hneg(a.y), b.y, __hfma(a.x, b.x, c.x)),
-            __hfma(a.y, b.x, __hfma(a.x, b.y, c.y))};
-}
+SIMT_RARE(SIMT_T __hfma_sat(SIMT_T a, SIMT_T b, SIMT_T c),
+          return __saturatef(__hfma(a, b, c)))
+SIMT_RARE(SIMT_T __hfma_relu(SIMT_T a, SIMT_T b, SIMT_T c),
+          const SIMT_T sum = __hfma(a, b, c);
+          return (float)sum < 0 ? SIMT_T(0.0f) : sum)
+SIMT_RARE(SIMT_T2 __hfma2_sat(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c),
+          return SIMT_T2(__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)))
+SIMT_RARE(SIMT_T2 __hfma2_relu(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c),
+          return SIMT_T2(__hfma_relu(a.x, b.x, c.x),
+                         __hfma_relu(a.y, b.y, c.y)))
+SIMT_RARE(SIMT_T2 __hcmadd(SIMT_T2 a, SIMT_T2 b, SIMT_T2 c),
+          return SIMT_T2(__hfma(__hneg(a.y), b.y, __hfma(a.x, b.x, c.x)),
+                         __hfma(a.y, b.x, __hfma(a.x, b.y, c.y))))
 
-#define SIMT_EXTREME(word, of)                                         \
-    SIMT_INLINE SIMT_T __h##word(SIMT_T a, SIMT_T b) {                 \
-        return simt::of(a, b);                                         \
-    }                                                                  \
-    SIMT_INLINE SIMT_T __h##word##_nan(SIMT_T a, SIMT_T b) {           \
-        const float x = a, y = b;                                      \
-        return x != x ? x : y != y ? y : simt::of(x, y);               \
-    }                                                                  \
-    SIMT_INLINE SIMT_T2 __h##word##2(SIMT_T2 a, SIMT_T2 b) {           \
-        return {__h##word(a.x, b.x), __h##word(a.y, b.y)};             \
-    }                                                                  \
-    SIMT_INLINE SIMT_T2 __h##word##2_nan(SIMT_T2 a, SIMT_T2 b) {       \
-        return {__h##word##_nan(a.x, b.x), __h##word##_nan(a.y, b.y)}; \
-    }
+/* The larger (smaller) one; of a number and a NaN the number, with _nan the
+ * NaN; -0 < +0. */
+#define SIMT_EXTREME(word, of)                                               \
+    SIMT_INLINE SIMT_T __h##word(SIMT_T a, SIMT_T b) {                       \
+        return simt::of(a, b);                                               \
+    }                                                                        \
+    SIMT_INLINE SIMT_T2 __h##word##2(SIMT_T2 a, SIMT_T2 b) {                 \
+        return {__h##word(a.x, b.x), __h##word(a.y, b.y)};                   \
+    }                                                                        \
+    SIMT_RARE(SIMT_T __h##word##_nan(SIMT_T a, SIMT_T b), const float x = a; \
+              const float y = b; return x != x   ? x                         \
+                                        : y != y ? y                         \
+                                                 : simt::of(x, y))           \
+    SIMT_RARE(                                                               \
+        SIMT_T2 __h##word##2_nan(SIMT_T2 a, SIMT_T2 b),                      \
+        return SIMT_T2(__h##word##_nan(a.x, b.x), __h##word##_nan(a.y, b.y)))
 SIMT_EXTREME(max, larger)
 SIMT_EXTREME(min, smaller)
 #undef SIMT_EXTREME
@@ -245,27 +264,23 @@ SIMT_EXTREME(min, smaller)
 
 SIMT_INLINE bool __hisnan(SIMT_T a) { return (float)a != (float)a; }
 SIMT_INLINE int __hisinf(SIMT_T a) { return __builtin_isinf_sign((float)a); }
-SIMT_INLINE SIMT_T2 __hisnan2(SIMT_T2 a) {
-    return {__hisnan(a.x) ? 1.0f : 0.0f, __hisnan(a.y) ? 1.0f : 0.0f};
-}
+SIMT_RARE(SIMT_T2 __hisnan2(SIMT_T2 a),
+          return SIMT_T2((float)__hisnan(a.x), (float)__hisnan(a.y)))
 
-/* Each alone; of pairs both (b), as numbers 0 and 1, as bits. */
-#define SIMT_COMPARE(word, expression)                             \
-    SIMT_INLINE bool __h##word(SIMT_T left, SIMT_T right) {        \
-        const float a = left, b = right;                           \
-        return expression;                                         \
-    }                                                              \
-    SIMT_INLINE bool __hb##word##2(SIMT_T2 a, SIMT_T2 b) {         \
-        return __h##word(a.x, b.x) && __h##word(a.y, b.y);         \
-    }                                                              \
-    SIMT_INLINE SIMT_T2 __h##word##2(SIMT_T2 a, SIMT_T2 b) {       \
-        return {__h##word(a.x, b.x) ? 1.0f : 0.0f,                 \
-                __h##word(a.y, b.y) ? 1.0f : 0.0f};                \
-    }                                                              \
-    SIMT_INLINE unsigned __h##word##2_mask(SIMT_T2 a, SIMT_T2 b) { \
-        return (__h##word(a.x, b.x) ? 0xffffu : 0) |               \
-               (__h##word(a.y, b.y) ? 0xffff0000u : 0);            \
-    }
+/* Of numbers; of pairs: both (b), as numbers 0 and 1, as bits. */
+#define SIMT_COMPARE(word, expression)                           \
+    SIMT_INLINE bool __h##word(SIMT_T left, SIMT_T right) {      \
+        const float a = left, b = right;                         \
+        return expression;                                       \
+    }                                                            \
+    SIMT_RARE(bool __hb##word##2(SIMT_T2 a, SIMT_T2 b),          \
+              return __h##word(a.x, b.x) && __h##word(a.y, b.y)) \
+    SIMT_RARE(SIMT_T2 __h##word##2(SIMT_T2 a, SIMT_T2 b),        \
+              return SIMT_T2((float)__h##word(a.x, b.x),         \
+                             (float)__h##word(a.y, b.y)))        \
+    SIMT_RARE(unsigned __h##word##2_mask(SIMT_T2 a, SIMT_T2 b),  \
+              return (__h##word(a.x, b.x) ? 0xffffu : 0) |       \
+                     (__h##word(a.y, b.y) ? 0xffff0000u : 0))
 SIMT_COMPARE(eq, a == b)
 SIMT_COMPARE(ne, a<b || a> b)
 SIMT_COMPARE(le, a <= b)
@@ -279,27 +294,6 @@ SIMT_COMPARE(geu, !(a < b))
 SIMT_COMPARE(ltu, !(a >= b))
 SIMT_COMPARE(gtu, !(a <= b))
 #undef SIMT_COMPARE
-
-/* ---- operators ---------------------------------------------------------- */
-
-#define SIMT_OPERATOR(op, word, word2)                                     \
-    SIMT_INLINE SIMT_T operator op(const SIMT_T &a, const SIMT_T &b) {     \
-        return word(a, b);                                                 \
-    }                                                                      \
-    SIMT_INLINE SIMT_T &operator op## = (SIMT_T & a, const SIMT_T &b) {    \
-        return a = word(a, b);                                             \
-    }                                                                      \
-    SIMT_INLINE SIMT_T2 operator op(const SIMT_T2 &a, const SIMT_T2 &b) {  \
-        return word2(a, b);                                                \
-    }                                                                      \
-    SIMT_INLINE SIMT_T2 &operator op## = (SIMT_T2 & a, const SIMT_T2 &b) { \
-        return a = word2(a, b);                                            \
-    }
-SIMT_OPERATOR(+, __hadd, __hadd2)
-SIMT_OPERATOR(-, __hsub, __hsub2)
-SIMT_OPERATOR(*, __hmul, __hmul2)
-SIMT_OPERATOR(/, __hdiv, __h2div)
-#undef SIMT_OPERATOR
 #define SIMT_OPERATOR(op, word)                                        \
     SIMT_INLINE bool operator op(const SIMT_T &a, const SIMT_T &b) {   \
         return __h##word(a, b);                                        \
@@ -314,33 +308,14 @@ SIMT_OPERATOR(>, gt)
 SIMT_OPERATOR(<=, le)
 SIMT_OPERATOR(>=, ge)
 #undef SIMT_OPERATOR
-#define SIMT_OPERATOR(op, word)                      \
-    SIMT_INLINE SIMT_T &operator op(SIMT_T &a) {     \
-        return a = __h##word(a, SIMT_T(1.0f));       \
-    }                                                \
-    SIMT_INLINE SIMT_T operator op(SIMT_T &a, int) { \
-        const SIMT_T before = a;                     \
-        a = __h##word(a, SIMT_T(1.0f));              \
-        return before;                               \
-    }
-SIMT_OPERATOR(++, add)
-SIMT_OPERATOR(--, sub)
-#undef SIMT_OPERATOR
-SIMT_INLINE SIMT_T operator+(const SIMT_T &a) { return a; }
-SIMT_INLINE SIMT_T operator-(const SIMT_T &a) { return __hneg(a); }
-SIMT_INLINE SIMT_T2 operator+(const SIMT_T2 &a) { return a; }
-SIMT_INLINE SIMT_T2 operator-(const SIMT_T2 &a) { return __hneg2(a); }
 
 /* ---- functions ---------------------------------------------------------- */
 
-#define SIMT_FUNCTION(word, expression)        \
-    SIMT_INLINE SIMT_T h##word(SIMT_T value) { \
-        const float x = value;                 \
-        return expression;                     \
-    }                                          \
-    SIMT_INLINE SIMT_T2 h2##word(SIMT_T2 a) {  \
-        return {h##word(a.x), h##word(a.y)};   \
-    }
+#define SIMT_FUNCTION(word, expression)                            \
+    SIMT_RARE(SIMT_T h##word(SIMT_T value), const float x = value; \
+              return expression)                                   \
+    SIMT_RARE(SIMT_T2 h2##word(SIMT_T2 a),                         \
+              return SIMT_T2(h##word(a.x), h##word(a.y)))
 SIMT_FUNCTION(trunc, __builtin_truncf(x))
 SIMT_FUNCTION(ceil, __builtin_ceilf(x))
 SIMT_FUNCTION(floor, __builtin_floorf(x))
@@ -372,6 +347,8 @@ SIMT_INLINE SIMT_T atomicAdd(SIMT_T *address, SIMT_T value) {
 SIMT_INLINE SIMT_T2 atomicAdd(SIMT_T2 *address, SIMT_T2 value) {
     return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)};
 }
+
+#pragma GCC visibility pop
 
 #undef SIMT_FORMAT
 #undef SIMT_T

@@ -83,6 +83,25 @@ SIMT_DIRECTED(ru)
 SIMT_DIRECTED(rd)
 #undef MODE
 
+/* ---- conversions -------------------------------------------------------- */
+
+#define SIMT_TO_INTEGER(name, T, From, round) \
+    T name(From x) { return simt::saturate<T>(__builtin_##round((double)x)); }
+#define SIMT_TO_INTEGERS(mode, round)                                     \
+    SIMT_TO_INTEGER(__float2uint_##mode, unsigned, float, round)          \
+    SIMT_TO_INTEGER(__float2ll_##mode, long long, float, round)           \
+    SIMT_TO_INTEGER(__float2ull_##mode, unsigned long long, float, round) \
+    SIMT_TO_INTEGER(__double2int_##mode, int, double, round)              \
+    SIMT_TO_INTEGER(__double2uint_##mode, unsigned, double, round)        \
+    SIMT_TO_INTEGER(__double2ll_##mode, long long, double, round)         \
+    SIMT_TO_INTEGER(__double2ull_##mode, unsigned long long, double, round)
+SIMT_TO_INTEGERS(rn, rint)
+SIMT_TO_INTEGERS(rz, trunc)
+SIMT_TO_INTEGERS(ru, ceil)
+SIMT_TO_INTEGERS(rd, floor)
+SIMT_TO_INTEGER(__float2int_ru, int, float, ceil)
+SIMT_TO_INTEGER(__float2int_rd, int, float, floor)
+
 /* ---- bits and bytes ----------------------------------------------------- */
 
 unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {

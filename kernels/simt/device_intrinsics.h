@@ -90,28 +90,31 @@ template <class T> SIMT_INLINE T saturate(double x) {
 
 } // namespace simt
 
-#define SIMT_TO_INTEGER(name, T, From)                        \
-    SIMT_C T name##_rn(From x) noexcept {                     \
-        return simt::saturate<T>(__builtin_rint((double)x));  \
-    }                                                         \
-    SIMT_C T name##_rz(From x) noexcept {                     \
-        return simt::saturate<T>(__builtin_trunc((double)x)); \
-    }                                                         \
-    SIMT_C T name##_rd(From x) noexcept {                     \
-        return simt::saturate<T>(__builtin_floor((double)x)); \
-    }                                                         \
-    SIMT_C T name##_ru(From x) noexcept {                     \
-        return simt::saturate<T>(__builtin_ceil((double)x));  \
-    }
-SIMT_TO_INTEGER(__float2int, int, float)
-SIMT_TO_INTEGER(__float2uint, unsigned, float)
-SIMT_TO_INTEGER(__float2ll, long long, float)
-SIMT_TO_INTEGER(__float2ull, unsigned long long, float)
-SIMT_TO_INTEGER(__double2int, int, double)
-SIMT_TO_INTEGER(__double2uint, unsigned, double)
-SIMT_TO_INTEGER(__double2ll, long long, double)
-SIMT_TO_INTEGER(__double2ull, unsigned long long, double)
-#undef SIMT_TO_INTEGER
+SIMT_C int __float2int_rn(float x) noexcept {
+    return simt::saturate<int>(__builtin_rint((double)x));
+}
+SIMT_C int __float2int_rz(float x) noexcept {
+    return simt::saturate<int>(__builtin_trunc((double)x));
+}
+
+/* As those two; ru: up, rd: down. */
+#pragma GCC visibility push(default)
+#define SIMT_TO_INTEGERS(mode)                    \
+    unsigned __float2uint_##mode(float);          \
+    long long __float2ll_##mode(float);           \
+    unsigned long long __float2ull_##mode(float); \
+    int __double2int_##mode(double);              \
+    unsigned __double2uint_##mode(double);        \
+    long long __double2ll_##mode(double);         \
+    unsigned long long __double2ull_##mode(double);
+SIMT_TO_INTEGERS(rn)
+SIMT_TO_INTEGERS(rz)
+SIMT_TO_INTEGERS(ru)
+SIMT_TO_INTEGERS(rd)
+int __float2int_ru(float);
+int __float2int_rd(float);
+#undef SIMT_TO_INTEGERS
+#pragma GCC visibility pop
 
 #define SIMT_AS(name, To, From)             \
     SIMT_C To name(From value) noexcept {   \

@@ -83,90 +83,66 @@ SIMT_INLINE unsigned __activemask() {
     return simt::active_lanes(simt::promoted());
 }
 
-/* ---- lanes with equal values -------------------------------------------- */
+/* ---- lanes with equal values, reductions (device_warp.cpp) -------------- */
+
+#pragma GCC visibility push(default)
+
+namespace simt {
+/* The lane that has the `rank`-th bit of `mask`; 32: it has not so many. */
+unsigned lane_of_rank(unsigned mask, unsigned rank);
+unsigned match_any(unsigned mask, uint64_t value);
+unsigned match_all(unsigned mask, uint64_t value, int *same);
+} // namespace simt
+
+/* Of the lanes that take part; every one of them gets the result. */
+int __reduce_add_sync(unsigned mask, int value);
+int __reduce_min_sync(unsigned mask, int value);
+int __reduce_max_sync(unsigned mask, int value);
+unsigned __reduce_add_sync(unsigned mask, unsigned value);
+unsigned __reduce_min_sync(unsigned mask, unsigned value);
+unsigned __reduce_max_sync(unsigned mask, unsigned value);
+unsigned __reduce_and_sync(unsigned mask, unsigned value);
+unsigned __reduce_or_sync(unsigned mask, unsigned value);
+unsigned __reduce_xor_sync(unsigned mask, unsigned value);
+
+#pragma GCC visibility pop
 
 /* The lanes whose value has the same bytes as this one's. */
 template <class T>
 SIMT_INLINE unsigned __match_any_sync(unsigned mask, T value) {
-    // The value of the first lane left is asked for, until each was once.
-    unsigned left = __ballot_sync(mask, 1), equal = 0;
-    while (left) {
-        const T first = simt::shuffle(mask, value, __builtin_ctz(left));
-        const bool same = !memcmp(&first, &value, sizeof value);
-        const unsigned group = __ballot_sync(mask, same);
-        if (same) equal = group;
-        left &= ~group;
-    }
-    return equal;
+    static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    return simt::match_any(mask, bits);
 }
 
 /* All lanes that take part, if their values are the same; else 0. */
 template <class T>
 SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int *same) {
-    const unsigned all = __ballot_sync(mask, 1);
-    const T first = simt::shuffle(mask, value, __builtin_ctz(all));
-    *same = __all_sync(mask, !memcmp(&first, &value, sizeof value));
-    return *same ? all : 0;
+    static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    return simt::match_all(mask, bits, same);
 }
-
-/* ---- reductions --------------------------------------------------------- */
-
-namespace simt {
-
-/* The lane that has the `rank`-th bit of `mask`; 32: it has not so many. */
-SIMT_INLINE unsigned lane_of_rank(unsigned mask, unsigned rank) {
-    if (mask == 0xffffffffu) return rank < 32 ? rank : 32;
-    for (; rank && mask; rank--) mask &= mask - 1;
-    return mask ? __builtin_ctz(mask) : 32;
-}
-
-/* op() over the values of the lanes in `mask`, in the order of a tree; every
- * lane gets the result. */
-template <class T, class Op>
-SIMT_INLINE T reduce_lanes(unsigned mask, T value, Op op) {
-    const unsigned here = __ballot_sync(mask, 1), me = lane();
-    const unsigned rank = __builtin_popcount(here & ((1u << me) - 1));
-    const unsigned size = __builtin_popcount(here);
-    for (unsigned step = 1; step < size; step *= 2) {
-        const bool in = rank + step < size;
-        const T other =
-            shuffle(mask, value, in ? lane_of_rank(here, rank + step) : me);
-        if (in) value = op(value, other);
-    }
-    return shuffle(mask, value, __builtin_ctz(here));
-}
-
-} // namespace simt
-
-#define SIMT_REDUCE(name, T, expression)                                     \
-    SIMT_INLINE T name(unsigned mask, T value) {                             \
-        return simt::reduce_lanes(mask, value,                               \
-                                  [](T a, T b) -> T { return expression; }); \
-    }
-SIMT_REDUCE(__reduce_add_sync, unsigned, a + b)
-SIMT_REDUCE(__reduce_add_sync, int, (int)((unsigned)a + (unsigned)b))
-SIMT_REDUCE(__reduce_min_sync, unsigned, a < b ? a : b)
-SIMT_REDUCE(__reduce_min_sync, int, a < b ? a : b)
-SIMT_REDUCE(__reduce_max_sync, unsigned, a > b ? a : b)
-SIMT_REDUCE(__reduce_max_sync, int, a > b ? a : b)
-SIMT_REDUCE(__reduce_and_sync, unsigned, a &b)
-SIMT_REDUCE(__reduce_or_sync, unsigned, a | b)
-SIMT_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
-#undef SIMT_REDUCE
 
 /* ---- what CUDA had before version 9 ------------------------------------- */
 
-#define SIMT_GONE(name, now)                                               \
-    template <class T, class... Rest>                                      \
-    __attribute__((error(#name "() is gone since CUDA 13: write " now))) T \
-    name(T, Rest...);
+#define SIMT_GONE(name, now) \
+    __attribute__((error(#name "() is gone since CUDA 13: write " now)))
 SIMT_GONE(__shfl, "__shfl_sync(mask, value, lane)")
+double __shfl(double, int, int = 32);
 SIMT_GONE(__shfl_up, "__shfl_up_sync(mask, value, delta)")
+double __shfl_up(double, unsigned, int = 32);
 SIMT_GONE(__shfl_down, "__shfl_down_sync(mask, value, delta)")
+double __shfl_down(double, unsigned, int = 32);
 SIMT_GONE(__shfl_xor, "__shfl_xor_sync(mask, value, flip)")
+double __shfl_xor(double, int, int = 32);
 SIMT_GONE(__ballot, "__ballot_sync(mask, predicate)")
+unsigned __ballot(int);
 SIMT_GONE(__any, "__any_sync(mask, predicate)")
+int __any(int);
 SIMT_GONE(__all, "__all_sync(mask, predicate)")
+int __all(int);
 #undef SIMT_GONE
 
 #endif
