@@ -196,6 +196,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
         ]
     include += [f"-I{KERNELS / 'simt'}"]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
+    common += ["-Wno-unknown-pragmas"]  # #pragma unroll
     if source.suffix == ".c":
         march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
         return [_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
