@@ -41,6 +41,12 @@ LIBRARIES = {
     "cutlass/": "CUTLASS",
     "mpi.h": "MPI",
     "GL/": "OpenGL",
+    "cuda_gl_interop": "OpenGL",
+    "cuda_egl": "EGL",
+    "cudaEGL": "EGL",
+    "cuda_d3d": "Direct3D",
+    "vulkan/": "Vulkan",
+    "GLFW/": "OpenGL",
     "torch/": "PyTorch",
 }
 
