@@ -341,7 +341,11 @@ def _disassembler() -> str:
         finders.append(lambda tool: shutil.which(tool, path=str(folder)))
     for find in finders:
         for tool in _DISASSEMBLERS:
-            if (found := find(tool)) and os.access(found, os.X_OK):
+            try:
+                found = find(tool)
+            except Exception:  # pathfinder refuses names that it does not know
+                continue
+            if found and os.access(found, os.X_OK):
                 return found
     raise build.BuildError(
         "no nvdisasm and no cuobjdump, which print machine code: "
