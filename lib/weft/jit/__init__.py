@@ -22,6 +22,7 @@ from . import flags as flags_module
 from .diagnostics import CompileError, Diagnostic
 from .faults import KernelFault
 from .module import Kernel, Launch, Module
+from .trial import OrderDependence
 
 
 def load_cuda(
@@ -32,6 +33,8 @@ def load_cuda(
     timeout: float | None = None,
     inplace: bool = False,
     isolated: bool = False,
+    check: bool = False,
+    time: bool = False,
     name: str = "cell",
 ) -> Module:
     """Compile CUDA C; its kernels are the attributes of what is returned.
@@ -40,7 +43,9 @@ def load_cuda(
     the GPU first if there is one). flags: "-DTILE=16 -I folder", never seen by a
     shell. timeout: seconds that a launch may take on the CPU (20; 0: no limit).
     inplace: on the CPU, work on the arrays themselves and not on fenced copies.
-    isolated: launch in a process of its own. name: what messages call the source.
+    isolated: launch in a process of its own. check: before each launch, run it on the
+    CPU in three orders of its threads, and refuse one whose result depends on it.
+    time: after each launch, time it on copies. name: what messages call the source.
 
     Raises CompileError with the source's own lines in its message.
     """
@@ -48,6 +53,8 @@ def load_cuda(
         raise ArgumentError(f"load_cuda wants CUDA C as a string, not {source!r:.60}")
     if target not in (None, "cpu", "cuda"):
         raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
+    if inplace and isolated:
+        raise ArgumentError("inplace and isolated exclude each other: choose one")
     if timeout is not None and not 0 <= timeout <= 86400:
         raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
     return Module(
@@ -55,7 +62,11 @@ def load_cuda(
         target=target,
         flags=flags_module.split(flags),
         name=name,
-        options={"timeout": timeout, "inplace": inplace},
+        timeout=timeout,
+        inplace=inplace,
+        isolated=isolated,
+        check=check,
+        time=time,
     )
 
 
@@ -66,5 +77,6 @@ __all__ = [
     "KernelFault",
     "Launch",
     "Module",
+    "OrderDependence",
     "load_cuda",
 ]

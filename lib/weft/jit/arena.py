@@ -96,9 +96,9 @@ class Arena:
         self.arrays = arrays
         self.regions: list[Region] = []
         self.failed = False
-        spans = _spans(arrays, align)
-        self._ends = [end for _, end, _ in spans]
-        for start, end, alignment in spans:
+        parts = spans(arrays, align)
+        self._ends = [end for _, end, _ in parts]
+        for start, end, alignment in parts:
             region = _take(end - start + -end % alignment)
             region.source, region.nbytes = start, end - start
             top = region.base + region.room - region.nbytes
@@ -206,20 +206,20 @@ def _give_back(region: Region) -> None:
         _libc.munmap(region.base - guard, region.room + 2 * guard)
 
 
-def _spans(
+def spans(
     arrays: Sequence[Array | None], align: Sequence[int]
 ) -> list[tuple[int, int, int]]:
     """The memory of the arrays, those that overlap as one: (start, end, alignment),
     sorted."""
-    spans: list[list[int]] = []
+    found: list[list[int]] = []
     every = [(a.address, a.address + a.nbytes, n) for a, n in zip(arrays, align) if a]
     for start, end, alignment in sorted(every):
-        if spans and (start < spans[-1][1] or (start, end) == tuple(spans[-1][:2])):
-            spans[-1][1] = max(end, spans[-1][1])
-            spans[-1][2] = max(alignment, spans[-1][2])
+        if found and (start < found[-1][1] or (start, end) == tuple(found[-1][:2])):
+            found[-1][1] = max(end, found[-1][1])
+            found[-1][2] = max(alignment, found[-1][2])
         else:
-            spans.append([start, end, alignment])
-    return [(start, end, alignment) for start, end, alignment in spans]
+            found.append([start, end, alignment])
+    return [(start, end, alignment) for start, end, alignment in found]
 
 
 def _first(data: bytes | bytearray) -> int:
@@ -229,3 +229,8 @@ def _first(data: bytes | bytearray) -> int:
 
 def _bytes(address: int, length: int) -> bytes:
     return ffi.unpack(ffi.cast("char *", address), length)
+
+
+def memory(address: int, length: int) -> memoryview:
+    """The bytes there, writable; the caller knows that they are."""
+    return memoryview(ffi.buffer(ffi.cast("char *", address), length)).cast("B")

@@ -201,6 +201,23 @@ def _gxx(more: list[str], text: str, output: Path) -> subprocess.CompletedProces
     )
 
 
+# What NVRTC's cells have without any #include, and what costs nothing here since it
+# is precompiled.
+_HEADER = "".join(
+    f"#include <{name}.h>\n"
+    for name in (
+        *(
+            "cuda_runtime",
+            "cuda_launch",
+            "assert",
+            "float",
+            "limits",
+            "math",
+            "stdbool",
+        ),
+        *("stddef", "stdint", "stdio", "stdlib", "string"),
+    )
+)
 _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 
 # Warnings that a beginner can act upon. -O2: -O3 takes longer than it saves here.
@@ -228,7 +245,9 @@ def _toolchain() -> str:
     ours = [(here / f"{name}.py").read_text() for name in ("cpu", "launcher")]
     ours.append(Path(rewriter.__file__).read_text())
     version = build._compiler_version(build._tool("g++"))
-    return build._hash(version, *_FLAGS, *_fibers(), str(runtime_path()), *heads, *ours)
+    return build._hash(
+        version, _HEADER, *_FLAGS, *_fibers(), str(runtime_path()), *heads, *ours
+    )
 
 
 @functools.cache
@@ -240,7 +259,7 @@ def _precompiled() -> Path:
     folder = cache.folder("cells", f"simt_{_toolchain()}")
     header = folder / "cell.h"
     if not header.exists() or not Path(f"{header}.gch").exists():
-        header.write_text('#include "cuda_runtime.h"\n')
+        header.write_text(_HEADER)
         beside = folder / f"part_{os.getpid()}.gch"
         command = [build._tool("g++"), *_FLAGS, *_fibers(), "-x", "c++-header"]
         done = subprocess.run(

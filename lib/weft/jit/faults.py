@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,7 +96,7 @@ def explain(fault: Fault, scene: Scene) -> KernelFault:
         ),
         DEADLOCK: lambda: f"{fault.text}",
     }.get(fault.kind, lambda: fault.text)()
-    what = what.removeprefix(f"{scene.kernel}: ")
+    what = re.sub(rf"^{re.escape(scene.kernel)}: ", "", what)
     return KernelFault(
         f"{scene.kernel}: {what}{_state(scene)}",
         scene.kernel,

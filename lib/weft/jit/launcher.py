@@ -27,6 +27,9 @@ struct Any { /* becomes the parameter's type when the kernel is called */
     const char *at;
     template <class T> operator T() const { return *(const T *)at; }
 };
+/* Of all functions of its name (div() is one of C's) the one that is a kernel. */
+template <class... P>
+static auto only(void (*kernel)(P...)) { return kernel; }
 template <class... P>
 static int sizes(void (*)(P...), unsigned *out, unsigned room) {
     const unsigned all[] = {(unsigned)sizeof(P)..., 0};
@@ -48,7 +51,7 @@ def launcher(expressions: Sequence[tuple[str, int]], cooperative: bool = False) 
     for number, (expression, count) in enumerate(expressions):
         args = ", ".join(f"Any{{a + o[{i}]}}" for i in range(count))
         launches.append(
-            f"case {number}: {{ auto *weft_kernel = &{expression};"
+            f"case {number}: {{ auto *weft_kernel = only(&{expression});"
             f" if (shared > 48 << 10) cudaFuncSetAttribute(weft_kernel,"
             f" cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);"
             f" weft_kernel<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]),"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..native import ArgumentError
-from . import checks, config, cpu, headers, signature
+from . import checks, config, cpu, headers, isolated, signature, trial
 from .arguments import describe
 from .diagnostics import CompileError, Diagnostic
 from .signature import Param, Signature
@@ -31,11 +31,15 @@ class Module:
         target: str | None,
         flags: Sequence[str],
         name: str,
-        options: dict[str, Any],
-        wrap: Callable[[Kernel, Launch, tuple[Any, ...]], None] | None = None,
+        timeout: float | None = None,
+        inplace: bool = False,
+        isolated: bool = False,
+        check: bool = False,
+        time: bool = False,
     ) -> None:
         self.source, self.name, self.flags = source, name, tuple(flags)
-        self.options, self.wrap = options, wrap
+        self.timeout, self.inplace, self.isolated = timeout, inplace, isolated
+        self.check, self.time = check, time
         self.target = target
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...]], Any] = {}
@@ -83,16 +87,27 @@ class Module:
             )
         return self._compiled[key]
 
+    def compiled_for(self, target: str, expression: str) -> Any:
+        """The compiled source that holds the kernel `expression`."""
+        return self.compiled(target, self._together(expression))
+
+    def _together(self, expression: str) -> tuple[str, ...]:
+        ordinary = self._ordinary()
+        return ordinary if expression in ordinary else (expression,)
+
     def launcher(
         self, target: str, expression: str, params: tuple[Param, ...]
     ) -> Callable[..., None]:
         """The launcher of one kernel on one target, compiled if need be."""
-        ordinary = self._ordinary()
-        mine = ordinary if expression in ordinary else (expression,)
-        compiled = self.compiled(target, mine)
-        if target == "cuda":
-            return compiled.launcher(expression, params)
-        return compiled.launcher(expression, params, **self.options)
+        compiled = self.compiled_for(target, expression)
+        if self.isolated:
+            together = self._together(expression)
+            return isolated.launcher(
+                self, target, together, expression, params, self.timeout
+            )
+        return compiled.launcher(
+            expression, params, timeout=self.timeout, inplace=self.inplace
+        )
 
     def _report(self, compiled: Any) -> str:
         took = f"{self.milliseconds:.0f} ms"
@@ -244,10 +259,21 @@ class Launch:
 
     def __call__(self, *args: Any) -> None:
         kernel = self.kernel
-        if kernel.module.wrap is not None:
-            kernel.module.wrap(kernel, self, args)
-        else:
-            self.run(args)
+        module = kernel.module
+        if not (module.check or module.time):
+            launcher = kernel.launcher(kernel.target_of(args))
+            launcher(self.grid, self.block, self.shared, self.stream, args)
+            return
+        wanted = trial.check(kernel, self, args) if module.check else None
+        self.run(args)
+        if wanted is not None and kernel.target_of(args) == "cuda":
+            trial.compare(kernel, args, wanted)
+        if module.check:
+            print(
+                f"{kernel.__name__}: checked in {len(trial.ORDERS)} orders of threads"
+            )
+        if module.time:
+            print(trial.timed(kernel, self, args))
 
     def run(self, args: Sequence[Any]) -> None:
         """The launch itself, without --check and --time."""

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import IO
 
 from cffi import FFI
 
@@ -36,30 +37,34 @@ def captured(prints: bool = True, shown: bool = True) -> Iterator[None]:
         try:
             yield
         finally:
-            _libc.fflush(ffi.NULL)
+            flush()
         return
-    _libc.fflush(ffi.NULL)  # what was printed before is not ours
+    flush()  # what was printed before is not ours
     with tempfile.TemporaryFile() as file:
         before = os.dup(1)
         os.dup2(file.fileno(), 1)
         try:
             yield
         finally:
-            _libc.fflush(ffi.NULL)
+            flush()
             os.dup2(before, 1)
             os.close(before)
             if shown:
-                show(file)
+                sys.stdout.write(text(file))
+                sys.stdout.flush()
 
 
-def show(file) -> None:
-    """Write what is in the binary file to sys.stdout, the first MOST bytes of it."""
+def flush() -> None:
+    """Flush C's own streams."""
+    _libc.fflush(ffi.NULL)
+
+
+def text(file: IO[bytes]) -> str:
+    """What is in a binary file, the first MOST bytes of it."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    sys.stdout.write(file.read(MOST).decode(errors="replace"))
-    if size > MOST:
-        sys.stdout.write(f"\n... and {size - MOST} more bytes\n")
-    sys.stdout.flush()
+    found = file.read(MOST).decode(errors="replace")
+    return found + (f"\n... and {size - MOST} more bytes\n" if size > MOST else "")
 
 
 def _is_descriptor_1() -> bool:

@@ -1,0 +1,333 @@
+"""Launches in a process of their own, so that what they ruin is not the notebook's.
+
+The process starts with the first launch and stays for the next ones. Arrays travel
+through shared memory, and are copied back after a launch that went well. One that
+does not end within its time, or that is interrupted, ends with its process: the
+only way there is on a GPU.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection, shared_memory
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..native import ArgumentError, DeviceLost, KernelError, OutOfMemory
+from . import arena, cpu, output
+from .arguments import Array, Binder
+from .cpu_launch import TIMEOUT
+from .diagnostics import CompileError
+from .faults import KernelFault
+from .signature import Param
+
+START = 60.0  # seconds that the process may take to start, PyTorch included
+COMPILE = 60.0  # seconds on top of the timeout for a kernel it has yet to compile
+_ERRORS = {
+    "ArgumentError": ArgumentError,
+    "DeviceLost": DeviceLost,
+    "KernelError": KernelError,
+    "KernelFault": KernelFault,
+    "OutOfMemory": OutOfMemory,
+}
+
+
+@dataclass
+class Job:
+    """A launch, as it is sent to the process."""
+
+    source: str
+    name: str
+    flags: tuple[str, ...]
+    headers: dict[str, str]
+    target: str
+    expressions: tuple[str, ...]  # compiled together
+    expression: str  # launched
+    params: tuple[Param, ...]
+    timeout: float
+    shape: tuple[Any, Any, int]
+    memory: str  # the name of the shared memory
+    args: list[Any]  # Placed for an array
+
+
+@dataclass
+class Placed:
+    """An array in the shared memory."""
+
+    offset: int
+    nbytes: int
+    dtype: str
+    writable: bool
+
+
+class Process:
+    """The other process, and the pipe to it."""
+
+    def __init__(self) -> None:
+        ours, theirs = connection.Pipe()
+        code = "from weft.jit.isolated import serve; serve()"
+        paths = [p for p in sys.path if p]
+        with theirs:
+            self.child = subprocess.Popen(
+                [sys.executable, "-c", code, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is ours to handle
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            )
+        self.pipe = ours
+        if not self.pipe.poll(START) or self.pipe.recv() != "ready":
+            self.end()
+            raise KernelError("the process for --isolated does not start")
+
+    def alive(self) -> bool:
+        return self.child.poll() is None
+
+    def end(self) -> None:
+        """End it, whatever it does, and wait until it is gone."""
+        self.pipe.close()
+        self.child.kill()
+        self.child.wait()
+
+
+_process: Process | None = None
+
+
+def launcher(
+    module: Any,
+    target: str,
+    expressions: tuple[str, ...],
+    expression: str,
+    params: tuple[Param, ...],
+    timeout: float | None,
+) -> Callable[..., None]:
+    """A launcher like cpu's and gpu's whose launches happen in the other process."""
+    kernel = re.sub(r"^(?:\w+::)*", "", expression)
+    binder = Binder(kernel, params)
+    limit = TIMEOUT if timeout is None else timeout
+    used: set[int] = set()  # processes that have compiled it
+
+    def launch(
+        grid: Any, block: Any, shared: int, stream: Any, args: Sequence[Any]
+    ) -> None:
+        bound = binder.bind(args)
+        arrays = [v if isinstance(v, Array) else None for v in bound]
+        with _shared(arrays) as (memory, offsets):
+            sent = [
+                _placed(array, offsets, param)
+                if array is not None
+                else value
+                if isinstance(value, bytes)
+                else arg
+                for array, value, arg, param in zip(arrays, bound, args, params)
+            ]
+            job = Job(
+                *(module.source, module.name, module.flags, module.headers, target),
+                *(expressions, expression, params, limit),
+                *((grid, block, shared), memory.name, sent),
+            )
+            process = _running()
+            patience = limit + (5.0 if process.child.pid in used else COMPILE)
+            used.add(process.child.pid)
+            _do(process, job, kernel, patience if limit else None)
+            for array, param in zip(arrays, params):
+                if array is not None and not param.const and array.nbytes:
+                    _copy_out(array, memory, offsets[id(array)])
+
+    return launch
+
+
+def _do(process: Process, job: Job, kernel: str, patience: float | None) -> None:
+    """Send the job, and raise what came of it."""
+    try:
+        process.pipe.send(job)
+        if not process.pipe.poll(patience):
+            process.end()
+            raise KernelFault(
+                f"{kernel}: it ran longer than {job.timeout:g} s and was ended, with "
+                f"its process. Its arrays are as they were.",
+                kernel,
+            )
+        printed, error = process.pipe.recv()
+    except KeyboardInterrupt:
+        process.end()
+        raise
+    except (EOFError, ConnectionError, BrokenPipeError):
+        process.child.wait()
+        code = process.child.returncode
+        process.end()
+        raise KernelFault(
+            f"{kernel}: its process ended (exit status {code}). Its arrays are as they "
+            f"were.",
+            kernel,
+        ) from None
+    sys.stdout.write(printed)
+    sys.stdout.flush()
+    if error is None:
+        return
+    kind, message, found = error
+    if kind == "DeviceLost":
+        # A fresh process has a fresh context: nothing of ours is lost.
+        process.end()
+        raise KernelFault(f"{message} (only in the process of --isolated)", kernel)
+    if kind == "CompileError":
+        raise CompileError(found, job.source, job.name)
+    raise _ERRORS.get(kind, KernelError)(message)
+
+
+def _running() -> Process:
+    global _process
+    if _process is None or not _process.alive() or _process.pipe.closed:
+        _process = Process()
+        atexit.register(_process.end)
+    return _process
+
+
+# ---- shared memory ---------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _shared(
+    arrays: Sequence[Array | None],
+) -> Iterator[tuple[shared_memory.SharedMemory, dict[int, int]]]:
+    """Shared memory with a copy of the arrays; where in it each begins.
+
+    On the host, arrays that overlap do so in the copy. Those on a GPU are copied
+    one by one.
+    """
+    present = [a for a in arrays if a is not None]
+    host = [a for a in present if a.device_type == "cpu"]
+    offsets: dict[int, int] = {}
+    end = 0
+    for start, stop, _ in arena.spans(host, [16] * len(host)):
+        at = -(-end // 256) * 256 + start % 256  # aligned as the array itself is
+        for array in host:
+            if start <= array.address and array.address + array.nbytes <= stop:
+                offsets[id(array)] = at + array.address - start
+        end = at + stop - start
+    for array in present:
+        if array.device_type != "cpu":
+            offsets[id(array)] = -(-end // 256) * 256
+            end = offsets[id(array)] + array.nbytes
+    memory = shared_memory.SharedMemory(create=True, size=max(end, 1))
+    try:
+        for array in present:
+            at = offsets[id(array)]
+            memory.buf[at : at + array.nbytes] = _bytes_of(array)
+        yield memory, offsets
+    finally:
+        memory.close()
+        memory.unlink()
+
+
+def _placed(array: Array, offsets: dict[int, int], param: Any) -> Placed:
+    return Placed(offsets[id(array)], array.nbytes, array.dtype, not param.const)
+
+
+def _bytes_of(array: Array) -> Any:
+    if array.device_type == "cpu":
+        return arena.memory(array.address, array.nbytes)
+    tensor = torch.as_tensor(array.owner).detach().contiguous()
+    return tensor.view(-1).view(torch.uint8).cpu().numpy().data
+
+
+def _copy_out(array: Array, memory: shared_memory.SharedMemory, at: int) -> None:
+    data = memory.buf[at : at + array.nbytes]
+    if array.device_type == "cpu":
+        arena.memory(array.address, array.nbytes)[:] = data
+    else:
+        tensor = torch.as_tensor(array.owner).detach().view(-1).view(torch.uint8)
+        tensor.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+    data.release()
+
+
+# ---- the other process --------------------------------------------------------------
+
+
+def serve() -> None:
+    """What the process does: one job after the other, until the pipe closes."""
+    pipe = connection.Connection(int(sys.argv[-1]))
+    launchers: dict[Any, Any] = {}
+    pipe.send("ready")
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            job = pipe.recv()
+            error = None
+            with tempfile.TemporaryFile() as file:
+                os.dup2(file.fileno(), 1)
+                try:
+                    _perform(job, launchers)
+                except CompileError as failure:
+                    error = "CompileError", str(failure), failure.diagnostics
+                except Exception as failure:
+                    error = type(failure).__name__, str(failure), None
+                sys.stdout.flush()
+                output.flush()
+                pipe.send((output.text(file), error))
+
+
+def _perform(job: Job, launchers: dict[Any, Any]) -> None:
+    key = (job.source, job.flags, job.target, job.expression, job.timeout)
+    key += tuple(sorted(job.headers.items()))
+    if key not in launchers:
+        launchers[key] = _compiled(job)
+    memory = shared_memory.SharedMemory(job.memory)
+    _forget(memory)
+    args = [_array(a, memory, job) if isinstance(a, Placed) else a for a in job.args]
+    try:
+        launchers[key](*job.shape, None, args)
+        if job.target == "cuda":
+            torch.cuda.synchronize()
+            _bring_back(job, args, memory)
+    finally:
+        del args
+        with contextlib.suppress(BufferError):
+            memory.close()
+
+
+def _compiled(job: Job) -> Any:
+    where: Any = cpu
+    if job.target == "cuda":
+        from . import gpu as where
+    made = where.compile(job.source, job.name, job.flags, job.expressions, job.headers)
+    return made.launcher(job.expression, job.params, timeout=job.timeout)
+
+
+def _array(placed: Placed, memory: shared_memory.SharedMemory, job: Job) -> Any:
+    """The array for the launcher: on the host the shared memory itself."""
+    view = memory.buf[placed.offset : placed.offset + placed.nbytes]
+    if placed.dtype.startswith("void"):
+        host: Any = np.frombuffer(view, np.dtype(f"V{int(placed.dtype[4:]) // 8}"))
+    elif placed.dtype == "bfloat16" or job.target == "cuda":
+        dtype = getattr(torch, placed.dtype)
+        host = torch.empty(0, dtype=dtype)
+        if placed.nbytes:
+            host = torch.frombuffer(view, dtype=dtype)
+    else:
+        host = np.frombuffer(view, np.dtype(placed.dtype))
+    return host.cuda() if job.target == "cuda" else host
+
+
+def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
+    for placed, tensor in zip(job.args, args):
+        if isinstance(placed, Placed) and placed.writable and placed.nbytes:
+            data = tensor.view(torch.uint8).cpu().numpy().tobytes()
+            memory.buf[placed.offset : placed.offset + placed.nbytes] = data
+
+
+def _forget(memory: shared_memory.SharedMemory) -> None:
+    """Whoever made it unlinks it; Python before 3.13 would do so here too."""
+    with contextlib.suppress(Exception):
+        from multiprocessing import resource_tracker
+
+        resource_tracker.unregister(memory._name, "shared_memory")  # type: ignore[attr-defined]

@@ -1,0 +1,194 @@
+"""What --check and --time do around a launch, on copies of its arrays."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from .. import bench
+from ..native import KernelError
+from . import signature
+from .arguments import Array, Binder
+from .faults import KernelFault
+
+if TYPE_CHECKING:
+    from .module import Kernel, Launch
+
+ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
+# What the order of float atomics may change: sums of up to thousands of terms in
+# another order differ by a few of the last bits of the largest partial sum.
+ATOMIC_ROUNDING = 1e-5
+# GPU against CPU: fused multiply-adds and other sines, in the last bits.
+TARGET_ROUNDING = 1e-4
+BUDGET = 0.3  # seconds for timing one launch
+
+
+class OrderDependence(KernelError):
+    """A kernel's result depends on which of its threads runs first."""
+
+
+def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
+    """Run the launch on the CPU in three orders of its threads and compare.
+
+    On the CPU, in all but the first, shared memory is poisoned before every block.
+    The arrays stay as they are. Returns what the written arrays should hold, one
+    NumPy array (flat) or None per pointer parameter. Raises KernelFault, or
+    OrderDependence that names the array, the element and both values. Without
+    atomics every bit must agree; with them, floats within 1e-5 of the largest.
+    """
+    binder = Binder(kernel.__name__, kernel.params)
+    bound = binder.bind(args)
+    hosts = _to_host(args, bound)
+    compiled = kernel.module.compiled_for("cpu", kernel.expression)
+    rounding = 0.0
+    if re.search(r"\batomic\w+\s*\(", signature.blank(kernel.module.source)):
+        rounding = ATOMIC_ROUNDING
+    results = {}
+    for name, order in ORDERS.items():
+        launcher = compiled.afresh().launcher(
+            kernel.expression, kernel.params, timeout=kernel.module.timeout
+        )
+        shape = launch.grid, launch.block, launch.shared
+        results[name] = launcher.results(*shape, hosts, order)
+    pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
+    for name in list(ORDERS)[1:]:
+        both = zip(pointers, results["forward"], results[name])
+        for (param, array), first, second in both:
+            if first is None or second is None:
+                continue
+            a, b = _numbers(first, array), _numbers(second, array)
+            bad = _different(a, b, rounding)
+            if bad is not None:
+                raise OrderDependence(
+                    f"{kernel.__name__}: {param.name}[{bad}] depends on the order of "
+                    f"the threads: {a[bad]} forward, {b[bad]} {name}. Two threads "
+                    f"touch the same element, or a __syncthreads() is missing. Its "
+                    f"arrays are as they were."
+                )
+    return [
+        None if data is None else _numbers(data, array)
+        for (_, array), data in zip(pointers, results["forward"])
+    ]
+
+
+def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
+    """Compare what a launch on the GPU wrote with check()'s result on the CPU.
+
+    Raises KernelFault with the first element that differs by more than 1e-4 of the
+    array's largest (integers: at all).
+    """
+    torch.cuda.synchronize()
+    bound = Binder(kernel.__name__, kernel.params).bind(args)
+    hosts = _to_host(args, bound)
+    pointers = [(p, h, v) for p, h, v in zip(kernel.params, hosts, bound) if p.pointer]
+    for (param, host, array), want in zip(pointers, wanted):
+        if want is None:
+            continue
+        got = _numbers(host.numpy().tobytes(), array)
+        bad = _different(got, want, TARGET_ROUNDING)
+        if bad is not None:
+            raise KernelFault(
+                f"{kernel.__name__}: {param.name}[{bad}] is {got[bad]} on the GPU and "
+                f"{want[bad]} on the CPU",
+                kernel.__name__,
+            )
+
+
+def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
+    """Time repeated launches on copies of the arrays; the line that says so."""
+    target = kernel.target_of(args)
+    copies = _copies(args)
+    options = {"inplace": True, "timeout": kernel.module.timeout}
+    compiled = kernel.module.compiled_for(target, kernel.expression)
+    launcher = compiled.launcher(kernel.expression, kernel.params, **options)
+    shape = launch.grid, launch.block, launch.shared, launch.stream
+
+    def call() -> None:
+        launcher(*shape, copies)
+
+    begin = time.perf_counter()
+    call()
+    device: Any = "cpu"
+    if target == "cuda":
+        torch.cuda.synchronize()
+        device = torch.device("cuda", torch.cuda.current_device())
+    once = max(time.perf_counter() - begin, 1e-6)
+    samples = int(min(30, max(3, BUDGET / once)))
+    calls = int(min(100, max(1, BUDGET / samples / once))) if once < 1e-4 else 1
+    timing = bench.time_call(call, device, samples=samples, calls=calls, warmup=1)
+    text = (
+        f"{kernel.__name__}: {_time(timing.median)} a launch ({_time(timing.low)} to "
+        f"{_time(timing.high)}; {samples} x {calls}, {timing.timer})"
+    )
+    if target == "cpu":
+        text += " · simulated: says nothing about a GPU"
+    return text
+
+
+# ---- details ------------------------------------------------------------------
+
+
+def _numbers(data: bytes, array: Array) -> np.ndarray:
+    """The bytes of an array, as its numbers."""
+    if array.dtype == "bfloat16":
+        bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+        return bits.view(np.float32)
+    owner = array.owner
+    dtype = owner.dtype if isinstance(owner, np.ndarray) else np.dtype(array.dtype)
+    return np.frombuffer(data, dtype)
+
+
+def _different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
+    """The index of the first element that differs, NaN being equal to NaN."""
+    if a.dtype.kind not in "fc" or not rounding:
+        same = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
+            b.size, -1
+        )
+        bad = ~same.all(axis=1) if a.size else np.zeros(0, bool)
+        if a.dtype.kind in "fc":
+            bad &= ~(np.isnan(a) & np.isnan(b))
+    else:
+        with np.errstate(all="ignore"):
+            finite = np.abs(a[np.isfinite(a)])
+            limit = rounding * float(finite.max()) if finite.size else 0.0
+            close = (np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))
+        bad = ~close
+    return int(np.argmax(bad)) if bad.any() else None
+
+
+def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
+    """The arguments with copies on the host in place of arrays on a GPU."""
+    if not any(isinstance(v, Array) and v.device_type == "cuda" for v in bound):
+        return list(args)
+    made: dict[int, Any] = {}
+    for arg, value in zip(args, bound):
+        if isinstance(value, Array) and id(arg) not in made:
+            tensor = arg if isinstance(arg, torch.Tensor) else torch.as_tensor(arg)
+            made[id(arg)] = tensor.detach().cpu()
+    return [made.get(id(arg), arg) for arg in args]
+
+
+def _copies(args: Sequence[Any]) -> list[Any]:
+    """The arguments with copies of the arrays; an array given twice is copied once."""
+    made: dict[int, Any] = {}
+    for arg in args:
+        if id(arg) in made:
+            continue
+        if isinstance(arg, torch.Tensor):
+            made[id(arg)] = arg.detach().clone()
+        elif hasattr(arg, "__cuda_array_interface__"):
+            made[id(arg)] = torch.as_tensor(arg, device="cuda").clone()
+        elif isinstance(arg, np.ndarray) and arg.ndim:
+            made[id(arg)] = arg.copy()
+        elif hasattr(arg, "__dlpack__") and not isinstance(arg, np.ndarray):
+            made[id(arg)] = torch.from_dlpack(arg).clone()
+    return [made.get(id(arg), arg) for arg in args]
+
+
+def _time(us: float) -> str:
+    return f"{us:.3g} us" if us < 1e3 else f"{us / 1e3:.3g} ms"
