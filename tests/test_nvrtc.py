@@ -3,7 +3,7 @@
 import pytest
 
 from weft import cache
-from weft.jit import nvrtc, prelude, stored
+from weft.jit import gpu, nvrtc, prelude, stored
 from weft.jit.diagnostics import CompileError
 
 pytestmark = pytest.mark.skipif(
@@ -296,3 +296,21 @@ def test_a_template_argument_that_makes_no_sense_is_told(empty_cache):
         kept(expressions=("fill<nonsense, 3>",))
     (one,) = error.value.diagnostics
     assert "nonsense" in one.message and (one.file, one.line) == ("", 0)
+
+
+@pytest.mark.skipif(not TOOLKIT, reason="the toolkit's headers are not installed")
+def test_only_a_kernel_that_waits_for_its_grid_is_launched_cooperatively():
+    made = nvrtc.compile(
+        """
+        #include <cooperative_groups.h>
+        using namespace cooperative_groups;
+        __global__ void ranks(int *o) { o[this_grid().thread_rank()] = 1; }
+        __global__ void waits(int *o) { o[0] = 1; this_grid().sync(); o[1] = o[0]; }
+        __global__ void block(int *o) { this_thread_block().sync(); o[0] = 2; }
+        """,
+        expressions=["ranks", "waits", "block"],
+    )
+    found = [
+        n for n in made.lowered if gpu.waits_for_its_grid(made.ptx, made.lowered[n])
+    ]
+    assert found == ["waits"]

@@ -33,7 +33,6 @@ from .signature import Param
 _DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory without asking for more
 _TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")
 _used: set[int] = set()  # the devices with a module of ours
-_COOPERATIVE = re.compile(r"\b(this_grid|grid_group)\b")
 
 
 @dataclass
@@ -70,7 +69,7 @@ class Compiled:
 
         It works on whatever GPU the arrays lie on. sync: wait after each launch;
         None: where the source prints or asserts. cooperative: let the grid's
-        blocks wait for each other; None: where the source says this_grid.
+        blocks wait for each other; None: where the kernel does so (grid.sync()).
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
         kernel = re.sub(r"^(?:\w+::)*", "", expression)
@@ -79,7 +78,8 @@ class Compiled:
         text = "\n".join([signature.blank(self.source), *self.headers.values()])
         sync = bool(_TALKS.search(text)) if sync is None else sync
         if cooperative is None:
-            cooperative = bool(_COOPERATIVE.search(text))
+            lowered = self.program.lowered[expression]
+            cooperative = waits_for_its_grid(self.program.ptx, lowered)
 
         def plan(device: int, grid: Any, block: Any, shared: int) -> launch.Plan:
             function = self.function(expression, device)
@@ -351,6 +351,17 @@ def _disassembler() -> str:
         "no nvdisasm and no cuobjdump, which print machine code: "
         "pip install nvidia-cuda-nvdisasm"
     )
+
+
+def waits_for_its_grid(ptx: str, lowered: str) -> bool:
+    """Whether a kernel uses what only a cooperative launch provides.
+
+    grid.sync() finds its barrier through the registers %envreg1 and %envreg2, which
+    nothing else reads (cooperative_groups/details/driver_abi.h).
+    """
+    functions, *_ = ptx.split(".entry ", 1)
+    _, _, own = ptx.partition(f".entry {lowered}(")
+    return "%envreg" in functions + own.split(".entry ")[0]
 
 
 # ---- launching ----------------------------------------------------------------
