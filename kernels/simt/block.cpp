@@ -391,6 +391,7 @@ static void begin_job(Worker *worker, Job *job) {
 
 void run_blocks(Worker *worker, Job *job) {
     begin_job(worker, job);
+    Launch *const launch = pending_launch();
     this_worker = worker;
     worker->thread = pthread_self();
     worker->busy.store(job->number);
@@ -398,12 +399,16 @@ void run_blocks(Worker *worker, Job *job) {
         uint64_t k = job->next.fetch_add(job->chunk);
         uint64_t end = k + job->chunk;
         if (end > job->blocks) end = job->blocks;
-        for (; k < end && !stopped(worker); k++) run_block(worker, job, k);
+        for (; k < end && !stopped(worker); k++) {
+            run_block(worker, job, k);
+            if (job->cooperative) leave_grid(worker);
+        }
         if (k < end || end == job->blocks) break;
     }
     worker->busy.store(0);
     while (worker->looked_at.load()) sched_yield(); // about to be poked
     this_worker = 0;
+    forget_launches(launch); // those that abandoned threads had begun
 }
 
 } // namespace

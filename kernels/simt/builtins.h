@@ -14,9 +14,9 @@
                          "the CPU")))
 #define SIMT_BODY SIMT_BODY_TAKING([=])
 /* The same with captures of its own: references stay references. */
-#define SIMT_BODY_TAKING(...)                                 \
-    static simt::Kernel simt_kernel = {__func__, 0, 0, 0, 0}; \
-    if (simt::asked(&simt_kernel)) return;                    \
+#define SIMT_BODY_TAKING(...)                           \
+    static simt::Kernel simt_kernel = {__func__, 0, 0}; \
+    if (simt::asked(&simt_kernel)) return;              \
     simt::launch(&simt_kernel,                             \
                  __VA_ARGS__() mutable __attribute__((always_inline)) {
 #define SIMT_END \

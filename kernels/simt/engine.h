@@ -64,9 +64,8 @@ struct Block {
 /* A __global__ function: one object of its own in each. */
 struct Kernel {
     const char *name;
-    int max_dynamic_shared;   /* cudaFuncSetAttribute()'s; 0: the default */
-    uintptr_t text, text_end; /* the code of the file it is in; 0: not known */
-    int static_shared;        /* bytes of __shared__ arrays that it placed */
+    int max_dynamic_shared; /* cudaFuncSetAttribute()'s; 0: the default */
+    int static_shared;      /* bytes of __shared__ arrays that it placed */
 };
 
 /* What can be done with a closure: the kernel's code with its arguments. */
@@ -199,25 +198,7 @@ template <class Body> SIMT_INLINE void launch(Kernel *kernel, Body body) {
     run(kernel, &ClosureOf<Body>::calls, &body);
 }
 
-/* cudaLaunchKernel() and its kin: a kernel with its arguments, or with pointers
- * to them. The result is a cudaError_t: whether the launch was accepted. */
-template <class... P, class... A>
-int launch_kernel(Launch *launch, void (*kernel)(P...), A &&...arguments) {
-    if (kernel) kernel((P)arguments...);
-    return launch->error;
-}
-template <size_t... I> struct Indices {};
-template <class... P, size_t... I>
-int launch_pointers(Launch *launch, void (*kernel)(P...), void **arguments,
-                    Indices<I...>) {
-    if (kernel) kernel(*(P *)arguments[I]...);
-    return launch->error;
-}
-template <class... P>
-int launch_pointers(Launch *launch, void (*kernel)(P...), void **arguments) {
-    return launch_pointers(launch, kernel, arguments,
-                           Indices<__integer_pack(sizeof...(P))...>());
-}
+template <size_t... I> struct Indices {}; // <utility> is spared, too
 
 /* Let the next thread in the ring run; returns when our turn comes again. */
 SIMT_INLINE void pass(Fiber *self) {

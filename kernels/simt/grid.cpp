@@ -1,4 +1,8 @@
-/* grid.cpp -- the barrier of a cooperative launch. */
+/* grid.cpp -- the barrier of a cooperative launch: its blocks all run at once,
+ * each on a worker of its own, which sleeps while it waits for the others. */
+#include <chrono>
+#include <condition_variable>
+
 #include "runtime.h"
 
 namespace simt {
@@ -8,11 +12,73 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
+static struct Grid {
+    std::mutex lock;
+    std::condition_variable wake;
+    unsigned epoch;
+    uint64_t arrived, ended; /* blocks at the barrier; those that are through */
+} *grid = new Grid();        // never destroyed: its waiters may outlive us
+
+bool prepare_grid(Job *job) {
+    grid->arrived = grid->ended = 0;
+    job->chunk = 1;
+    return have_workers((int)job->blocks);
+}
+
+/* Whether those who wait wait for ever, since others have gone. */
+static void note_deadlock(Worker *worker) {
+    if (!grid->arrived || !grid->ended) return;
+    if (grid->arrived + grid->ended < worker->job->blocks) return;
+    note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
+               "deadlock: %llu blocks wait at a grid barrier, and %llu have "
+               "ended without it",
+               (unsigned long long)grid->arrived,
+               (unsigned long long)grid->ended);
+    grid->wake.notify_all();
+}
+
+void leave_grid(Worker *worker) {
+    std::lock_guard<std::mutex> guard(grid->lock);
+    grid->ended++;
+    note_deadlock(worker);
+}
+
+static void wait_for_blocks(Worker *worker) {
+    std::unique_lock<std::mutex> guard(grid->lock);
+    const unsigned epoch = grid->epoch;
+    if (++grid->arrived == worker->job->blocks) {
+        grid->arrived = 0;
+        grid->epoch++;
+        grid->wake.notify_all();
+        return;
+    }
+    note_deadlock(worker);
+    worker->waiting = true;
+    while (grid->epoch == epoch && !stopped(worker))
+        grid->wake.wait_for(guard, std::chrono::milliseconds(5));
+    worker->waiting = false;
+}
+
 void grid_barrier() {
     Worker *worker = this_worker;
-    note_fault(worker, here(), SIMT_FAULT_TRAP, cudaErrorLaunchFailure,
-               "grid barrier in a launch that is not cooperative");
-    abandon(worker);
+    const Fiber *self = here();
+    if (!worker->cooperative) {
+        note_fault(worker, self, SIMT_FAULT_TRAP, cudaErrorLaunchFailure,
+                   "a grid barrier needs cudaLaunchCooperativeKernel()");
+        abandon(worker);
+    }
+    const int here = barrier(1);
+    if (here != worker->threads) {
+        note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
+                   "deadlock: of the %d threads of block (%u,%u,%u), %d came "
+                   "to a grid barrier",
+                   worker->threads, worker->index.x, worker->index.y,
+                   worker->index.z, here);
+        abandon(worker);
+    }
+    if (self->thread.linear == 0) wait_for_blocks(worker);
+    leave_if_stopped(worker);
+    barrier();
 }
 
 } // namespace

@@ -8,6 +8,7 @@
 
 #if SIMT_SIGNALS
 #include <link.h>
+#include <sched.h>
 #include <unistd.h>
 #include <unwind.h>
 #ifdef __x86_64__
@@ -61,7 +62,10 @@ extern "C" {
 __attribute__((visibility("hidden"))) uint64_t simt_saved_size;
 __attribute__((visibility("hidden"))) unsigned simt_saved_parts;
 __attribute__((visibility("hidden"))) void simt_let_others_run() {
-    simt::yield(simt::here());
+    simt::Fiber *self = simt::here();
+    simt::yield(self);
+    // The last of its block: what it waits for is another worker's to do.
+    if (self->next == self) sched_yield();
 }
 __attribute__((visibility("hidden"))) void simt_preempted();
 __attribute__((visibility("hidden"))) void simt_returned();

@@ -1,12 +1,8 @@
-/* runtime.cpp -- launches: their checks, and the workers that run them. */
-#include <pthread.h>
+/* runtime.cpp -- launches: their checks, their order, what is kept of them. */
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <condition_variable>
-#include <initializer_list>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -26,19 +22,6 @@ enum {
     COOPERATIVE_BLOCKS = 64 // a thread of the system each: more is slow
 };
 
-/* The workers of this process. Worker 0 is whichever thread launches; the
- * others are threads that sleep between launches. */
-struct Pool {
-    std::mutex launching; /* held from the start of a launch to its end */
-    std::mutex lock;      /* guards what follows */
-    std::condition_variable wake, done;
-    Job *job = 0;
-    int seats = 0, busy = 0; /* workers that may still join; that have */
-    int threads = 0;
-    Worker *own = 0; /* of whoever launches */
-};
-
-static Pool *pool; // never destroyed: its threads outlive the destructors
 static std::atomic<int> wanted_threads, order_of_turns;
 static unsigned launches;
 static thread_local Launch *pending;
@@ -74,86 +57,9 @@ Kernel *kernel_of(const void *function) {
     return kernel;
 }
 
-/* ---- workers ------------------------------------------------------------ */
+void forget_launches(Launch *but) { pending = but; }
 
-static void sleep_and_work(Pool *mine, Worker *worker) {
-    provide_stack();
-    std::unique_lock<std::mutex> guard(mine->lock);
-    for (;;) {
-        mine->wake.wait(guard, [&] { return mine->job && mine->seats > 0; });
-        mine->seats--;
-        mine->busy++;
-        Job *job = mine->job;
-        guard.unlock();
-        run_blocks(worker, job);
-        pending = 0; // an abandoned thread cannot take away what it pushed
-        guard.lock();
-        if (--mine->busy == 0) mine->done.notify_one();
-    }
-}
-
-/* Start one more worker; false if the system refuses. */
-static bool add_thread() {
-    Worker *worker = create_worker();
-    if (!worker) return false;
-    // Signals are for the program's own threads; faults stay where they arise.
-    sigset_t all, before;
-    sigfillset(&all);
-    for (int fault :
-         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG})
-        sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = true;
-    try {
-        std::thread(sleep_and_work, pool, worker).detach();
-        pool->threads++;
-    } catch (const std::exception &) {
-        started = false;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, 0);
-    return started;
-}
-
-static void after_fork() {
-    // The child has only the thread that forked: start afresh, lazily. The old
-    // pool is left alone, since its locks may be held by threads that are gone.
-    pool = new Pool;
-    release_faults();
-    forget_watches();
-    forget_watchdog();
-}
-
-static void create_pool() {
-    pool = new Pool;
-    pthread_atfork(0, 0, after_fork);
-}
-
-static Pool *the_pool() {
-    static std::once_flag once;
-    std::call_once(once, create_pool);
-    return pool;
-}
-
-/* Run `job` on this thread and up to `workers` - 1 others. */
-static void run_job(Job *job, int workers) {
-    while (pool->threads < workers - 1 && add_thread()) {
-    }
-    const int helpers =
-        pool->threads < workers - 1 ? pool->threads : workers - 1;
-    if (helpers > 0) {
-        std::lock_guard<std::mutex> guard(pool->lock);
-        pool->job = job;
-        pool->seats = helpers;
-        for (int i = 0; i < helpers; i++) pool->wake.notify_one();
-    }
-    run_blocks(pool->own, job);
-    if (helpers > 0) {
-        // Who has not woken up by now is not waited for.
-        std::unique_lock<std::mutex> guard(pool->lock);
-        pool->job = 0;
-        pool->done.wait(guard, [] { return pool->busy == 0; });
-    }
-}
+Launch *pending_launch() { return pending; }
 
 /* ---- launches ----------------------------------------------------------- */
 
@@ -172,6 +78,10 @@ static cudaError_t check(const Kernel *kernel, const Launch *launch) {
         (uint64_t)block.x * block.y * block.z > MAX_THREADS)
         return cudaErrorInvalidConfiguration;
     if (launch->shared > most) return cudaErrorInvalidValue;
+    const dim3 grid = launch->grid;
+    const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    if (launch->cooperative && blocks > (uint64_t)cooperative_limit())
+        return cudaErrorCooperativeLaunchTooLarge;
     return cudaSuccess;
 }
 
@@ -201,6 +111,7 @@ static void refuse_call(const Kernel *kernel) {
 
 /* As many workers as there is work for: waking one takes some 10 us. */
 static int workers_for(const Job *job) {
+    if (job->cooperative) return (int)job->blocks;
     const uint64_t threads =
         job->blocks * (job->block.x * job->block.y * job->block.z);
     if (threads < 4096) return 1;
@@ -222,9 +133,8 @@ static void fill(Job *job, Kernel *kernel, const Launch *launch) {
 
 static void run_now(Kernel *kernel, const Closure *calls, void *closure,
                     Launch *launch) {
-    std::lock_guard<std::mutex> guard(the_pool()->launching);
-    if (!pool->own && !(pool->own = create_worker()))
-        return refuse(kernel, launch, cudaErrorMemoryAllocation);
+    std::lock_guard<std::mutex> guard(launching());
+    if (!own_worker()) return refuse(kernel, launch, cudaErrorMemoryAllocation);
     static Job job; // one at a time, and no constructor per launch
     fill(&job, kernel, launch);
     job.body = calls->run;
@@ -232,6 +142,8 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     job.next = 0;
     job.failed = false;
     const int workers = workers_for(&job);
+    if (job.cooperative && !prepare_grid(&job))
+        return refuse(kernel, launch, cudaErrorCooperativeLaunchTooLarge);
     const uint64_t chunk = job.blocks / (workers * CHUNKS_PER_WORKER);
     job.chunk = chunk < 1 ? 1 : chunk > 256 ? 256 : chunk;
     provide_stack();
@@ -242,7 +154,6 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     unwatch_launch();
     release_faults();
     simt_watch_end();
-    pending = launch; // an abandoned thread cannot take away what it pushed
     if (job.failed) report_fault(&job.fault);
 }
 

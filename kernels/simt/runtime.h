@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "cuda_api.h"
 #include "engine.h"
@@ -107,6 +108,18 @@ void yield(Fiber *self); /* let the other threads of the block run */
 /* Leave the block for good; its threads never go on. */
 [[noreturn]] void abandon(Worker *worker);
 
+/* pool.cpp */
+std::mutex &launching();       /* held from the start of a launch to its end */
+Worker *own_worker();          /* of whoever launches; NULL: out of memory */
+bool have_workers(int number); /* that many, or as many more threads fail */
+void run_job(Job *job, int workers);
+/* Let more workers join the running job: its blocks wait for others of it. */
+void add_workers(Job *job, int number);
+
+/* grid.cpp */
+bool prepare_grid(Job *job); /* false: there are not enough workers */
+void leave_grid(Worker *worker);
+
 /* signals.cpp */
 void provide_stack(); /* this thread's handlers will have one of their own */
 void catch_faults();
@@ -136,6 +149,10 @@ cudaError_t sticky_error(); /* what every call must return, or cudaSuccess */
 /* runtime.cpp: the Kernel behind a pointer to a __global__ function, NULL if it
  * is none. */
 Kernel *kernel_of(const void *function);
+/* The launch on top of this thread's stack, and what an abandoned thread could
+ * not take away is taken away. */
+Launch *pending_launch();
+void forget_launches(Launch *but);
 /* How many blocks a cooperative launch may have. */
 int cooperative_limit();
 /* Launch again what was captured, with all its checks. Returns what a launch

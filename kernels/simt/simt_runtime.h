@@ -15,7 +15,10 @@ extern "C" {
                                       */
 
 /* Run blocks on `n` threads, the caller's included; 0: one per core that this
- * process may use (sched_getaffinity). Takes effect at the next launch. */
+ * process may use (sched_getaffinity). Takes effect at the next launch. More
+ * run for a cooperative launch, which needs one for each of its blocks, and for
+ * one whose blocks all stand still: they may be waiting for blocks that have
+ * not begun. */
 void simt_set_threads(int n);
 
 /* How many threads the next launch may use. */

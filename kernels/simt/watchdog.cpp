@@ -34,6 +34,7 @@ inline namespace asm_fibers {
 enum {
     LOOK_US = 10000,      // between two looks at a launch
     SLICE_US = 200,       // the same while threads wait for each other
+    STILL_MS = 50,        // without a step of any block: more blocks run
     STOP_US = 1000,       // the same while a launch is to end
     HOT_LOOKS = 100,      // at that rate, after a block has got on again
     IDLE_LOOKS = 50,      // without a launch, before it goes to sleep
@@ -143,13 +144,6 @@ static uint64_t steps(const Worker *worker) {
     return sum;
 }
 
-/* Whether another thread of the block could run in the place of this one. */
-static bool has_others(const Worker *worker) {
-    if (worker->waiting) return false; // at a grid barrier
-    return worker->promoted ? worker->live > 1
-                            : worker->running < worker->threads - 1;
-}
-
 static void poke(Worker *worker, unsigned number) {
     // run_blocks() waits for `looked_at` to go, so the thread is still there.
     worker->looked_at.store(true);
@@ -157,31 +151,46 @@ static void poke(Worker *worker, unsigned number) {
     worker->looked_at.store(false);
 }
 
-/* Let the threads of blocks that do not get on take turns. Returns in how many
- * microseconds to look again. */
-static int share(unsigned number) {
-    int wait = LOOK_US;
-    for (int i = 0; Worker *worker = worker_number(i); i++) {
-        if (worker->busy.load() != number) continue;
-        const uint64_t now = steps(worker);
-        if (worker->seen_steps != now || !has_others(worker)) {
-            worker->seen_steps = now;
-            worker->turns_given = 0;
-            // Who has waited for another thread soon waits for the next one.
-            if (worker->hot > 0 && worker->hot-- && SLICE_US < wait)
-                wait = SLICE_US;
-            continue;
-        }
+/* Look at one worker; false if its block has got on since the last time. If it
+ * has not, let its other threads take turns. *wait becomes at most the number
+ * of microseconds after which to look again. */
+static bool stands_still(Worker *worker, unsigned number, int *wait) {
+    int turn = LOOK_US;
+    const uint64_t now = steps(worker);
+    const bool still = worker->seen_steps == now;
+    if (!still) {
+        worker->seen_steps = now;
+        worker->turns_given = 0;
+        // Who has waited for another thread soon waits for the next one.
+        if (worker->hot > 0 && worker->hot--) turn = SLICE_US;
+    } else if (!worker->waiting) { // at a grid barrier
         worker->hot = HOT_LOOKS;
         worker->poked.store(number);
         poke(worker, number);
         // Short turns first, since one waits for many; longer ones when that
         // has not helped, since then they are at work and lose by it.
         const int rounds = ++worker->turns_given / (4 * worker->threads) + 1;
-        const int turn =
-            rounds < LOOK_US / SLICE_US ? rounds * SLICE_US : (int)LOOK_US;
-        if (turn < wait) wait = turn;
+        if (rounds < LOOK_US / SLICE_US) turn = rounds * SLICE_US;
     }
+    if (turn < *wait) *wait = turn;
+    return still;
+}
+
+/* Let threads run that others of their block may wait for; and more blocks, if
+ * all that have begun may wait for them: a GPU would run many at once. Returns
+ * in how many microseconds to look again. */
+static int share(unsigned number, long long *moved) {
+    const long long now = simt_nanoseconds();
+    int wait = LOOK_US, at_work = 0;
+    for (int i = 0; Worker *worker = worker_number(i); i++) {
+        if (worker->busy.load() != number) continue;
+        at_work++;
+        if (!stands_still(worker, number, &wait)) *moved = now;
+    }
+    if (now - *moved < STILL_MS * 1000000ll || job->next >= job->blocks)
+        return wait;
+    if (at_work < cooperative_limit()) add_workers(job, at_work);
+    *moved = now;
     return wait;
 }
 
@@ -219,6 +228,7 @@ static void stop(unsigned number, int kind) {
 /* Look at launch `number` until it is over. */
 static void look_after(unsigned number) {
     const long long since = simt_nanoseconds();
+    long long moved = since; // when a block last got on
     int wait = LOOK_US;
     bool first = true;
     for (;; first = false) {
@@ -230,7 +240,7 @@ static void look_after(unsigned number) {
             hook(&poke_hook, false);
         }
         if (const int kind = reason(number, since)) return stop(number, kind);
-        wait = share(number);
+        wait = share(number, &moved);
     }
 }
 

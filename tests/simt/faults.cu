@@ -170,3 +170,44 @@ EXPORT int run_ping_pong(int *data, int blocks, int turns) {
     ping_pong<<<blocks, 1>>>(data, turns);
     return cudaGetLastError();
 }
+
+/* ---- cooperative launches ----------------------------------------------- */
+
+/* Rounds in which block b adds what block b + 1 wrote in the round before. */
+static __global__ void rotate(int *out, int *data, int rounds) {
+    const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
+    for (int i = 0; i < rounds; i++) {
+        const int *from = data + i % 2 * n;
+        int *to = data + (i + 1) % 2 * n;
+        if (t == (int)blockDim.x - 1) to[b] = from[(b + 1) % n] + 1;
+        simt::grid_barrier();
+    }
+    if (t == 0) out[b] = data[rounds % 2 * n + b];
+}
+
+EXPORT int run_rotate(int *out, int *data, int blocks, int threads, int rounds,
+                      int cooperative) {
+    simt::Launch launch(blocks, threads, 0, 0, cooperative != 0);
+    rotate(out, data, rounds);
+    const int error = cudaGetLastError();
+    return launch.error && launch.error != error ? -1 : error;
+}
+
+enum { BLOCK_MISSING, THREAD_MISSING, OTHER_BARRIER, FAULT, FOREVER };
+
+static __global__ void not_all_come(int what, volatile int *data) {
+    const bool odd = blockIdx.x == gridDim.x - 1;
+    if (odd && what == BLOCK_MISSING) return;
+    if (odd && what == THREAD_MISSING && threadIdx.x == 3) return;
+    if (odd && what == OTHER_BARRIER && threadIdx.x == 3) __syncthreads();
+    if (odd && what == FAULT) *(volatile int *)8 = 1;
+    while (odd && what == FOREVER && *data == 0) {
+    }
+    simt::grid_barrier();
+}
+
+EXPORT int run_not_all_come(int what, int *data, int blocks) {
+    simt::Launch launch(blocks, 64, 0, 0, true);
+    not_all_come(what, data);
+    return cudaGetLastError();
+}
