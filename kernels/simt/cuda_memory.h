@@ -124,6 +124,11 @@ cudaError_t copy_from_symbol(void *to, const void *symbol, size_t whole,
  * since their last check, after a line on stderr for each. */
 extern "C" int simt_check_memory(void);
 
+/* 1: a copy that says "device" of memory that is neither a variable nor from
+ * cudaMalloc() or its kin is cudaErrorInvalidValue, as on a GPU. 0, the
+ * default: it may be an array that somebody else hands to kernels. */
+extern "C" void simt_set_strict(int strict);
+
 #pragma GCC visibility pop
 
 static inline struct cudaPitchedPtr

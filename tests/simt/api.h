@@ -1,0 +1,14 @@
+/* api.h -- how tests/simt/api_*.cu are written. */
+#include <cuda_runtime.h>
+#include <initializer_list>
+#include <stdint.h>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+/* check_<name>() returns 0 or the number of the first line that is wrong. */
+#define CHECK(name) EXPORT int check_##name(void)
+#define EXPECT(condition) \
+    if (!(condition)) return __LINE__
+/* The call fails like this, and leaves it as the last error. */
+#define EXPECT_ERROR(call, error) \
+    if ((call) != (error) || cudaGetLastError() != (error)) return __LINE__

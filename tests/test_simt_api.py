@@ -1,0 +1,128 @@
+"""The CUDA runtime API on the CPU: the checks of tests/simt/api_*.cu, each a page of
+calls with known answers, and what can only be seen from outside a process."""
+
+import ctypes
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft import build
+
+FOLDER = Path(__file__).parent / "simt"
+FILES = sorted(FOLDER.glob("api_*.cu"))
+CHECKS = [
+    (path.name, name)
+    for path in FILES
+    for name in re.findall(r"^CHECK\((\w+)\)", path.read_text(), re.M)
+]
+
+
+@pytest.fixture(scope="module", params=["asm", "ucontext"])
+def paths(request):
+    """The library of all checks, and the runtime that it is linked with."""
+    flavour = build.Flavour("cpu", fibers=request.param)
+    library = build.library_of("test_simt_api", FILES, flavour)
+    return library, build.simt_runtime(flavour)
+
+
+@pytest.fixture(scope="module")
+def lib(paths):
+    runtime = ctypes.CDLL(str(paths[1]))
+    runtime.simt_set_threads(2)
+    yield ctypes.CDLL(str(paths[0]))
+    runtime.simt_set_threads(0)
+
+
+@pytest.mark.parametrize("file, name", CHECKS)
+def test_check(lib, file, name):
+    line = getattr(lib, f"check_{name}")()
+    assert line == 0, f"tests/simt/{file}:{line}"
+
+
+def run(paths, body: str) -> subprocess.CompletedProcess:
+    """A Python program with `lib` and `runtime`; what it wrote and returned."""
+    head = f"""
+import ctypes, sys
+runtime = ctypes.CDLL({str(paths[1])!r})
+lib = ctypes.CDLL({str(paths[0])!r})
+"""
+    command = [sys.executable, "-c", head + body]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (
+            "overrun_and_exit",
+            "1 to 96 bytes after the end of allocation 1 (cudaMalloc, 4000 bytes",
+        ),
+        (
+            "underrun_and_free",
+            "5 to 12 bytes before the start of allocation 1 (cudaMalloc, 64 bytes",
+        ),
+        (
+            "write_after_free",
+            "use after free: byte 8 of allocation 1 (cudaMalloc, 64 bytes",
+        ),
+    ],
+)
+def test_damage_is_told_in_one_line(paths, call, told):
+    done = run(paths, f"lib.{call}()")
+    assert done.returncode == 0
+    assert told in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_program_that_behaves_says_nothing(paths):
+    done = run(paths, "assert lib.check_copies_of_boxes() == 0")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_errors_stick_in_whole_programs(paths):
+    done = run(paths, "runtime.simt_set_sticky(1); sys.exit(lib.sticky_errors())")
+    assert done.returncode == 0, f"tests/simt/api_stream.cu:{done.returncode}"
+
+
+def test_host_memory_is_no_device_memory_in_whole_programs(paths):
+    body = "runtime.simt_set_strict({}); print(lib.copy_to_a_host_pointer())"
+    assert run(paths, body.format(0)).stdout == "0\n"
+    assert run(paths, body.format(1)).stdout == "10000\n"
+
+
+def test_a_graph_drawn(lib, tmp_path):
+    path = tmp_path / "graph.dot"
+    assert lib.draw(str(path).encode()) == 0
+    text = path.read_text()
+    assert text.startswith("digraph") and text.count("->") == 2
+    assert 'node_0 [label="0 memset"]' in text and 'node_2 [label="2 add"]' in text
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        ("cudaArray_t a; cudaMallocArray(&a, 0, 4);", "arrays and textures are not"),
+        ("cudaIpcGetMemHandle(0, 0);", "between processes is not simulated"),
+        ("cuModuleLoad(0, 0);", "the driver API is not simulated"),
+    ],
+)
+def test_what_is_not_simulated_says_so_at_its_line(call, told):
+    source = f"#include <cuda.h>\nint main() {{\n    {call}\n}}\n"
+    include = f"-I{build.KERNELS / 'simt'}"
+    command = [build.gxx(), "-x", "c++", "-std=c++17", include, "-S", "-o-", "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True)
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    assert len(errors) == 1 and told in errors[0] and ":3:" in errors[0]
+
+
+def test_a_cell_sees_nothing_of_the_host_side():
+    include = f"-I{build.KERNELS / 'simt'}"
+    for define, seen in [("-DSIMT_CELL", False), ("-DWHOLE", True)]:
+        command = [build.gxx(), "-x", "c++", "-std=c++17", include, define, "-E", "-"]
+        source = '#include "cuda_runtime.h"\n'
+        done = subprocess.run(command, input=source, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert ("cudaGraphLaunch" in done.stdout) is seen
+        assert "cudaGetLastError" in done.stdout
