@@ -166,7 +166,8 @@ def _cupy(edits: int) -> list[dict[str, Any]]:
         name = source.split("__global__ void ")[1].split("(")[0]
         code = source.replace("__global__", 'extern "C" __global__')
         kernel = cupy.RawKernel(code, name)
-        kernel((N // BLOCK,), (BLOCK,), (cupy.asarray(out), cupy.asarray(x), N))
+        arrays = cupy.asarray(out), cupy.asarray(x)
+        kernel((N // BLOCK,), (BLOCK,), (*arrays, cupy.int32(N)))
 
     return [_time("cupy", "RawKernel", "cuda", edits, launch)]
 

@@ -8,7 +8,9 @@ launches and one wait at the end, so never less than the GPU itself needs for on
 
 from __future__ import annotations
 
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -48,8 +50,9 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
         for name, make in (("cupy", _cupy), ("numba", _numba)):
             try:
                 contenders[name] = (make(), "RawKernel" if name == "cupy" else "jit", 8)
-            except ImportError:
-                continue
+            except Exception as error:  # not installed, or of another CUDA release
+                first = (str(error).splitlines() or [type(error).__name__])[0]
+                print(f"weft: without {name}: {first}", file=sys.stderr)
         found += _compare("cuda", contenders, samples)
     return found
 
@@ -190,4 +193,5 @@ def _numba() -> Call:
     arguments = _arguments("cuda")
     arrays = [cuda.as_cuda_array(tensor) for tensor in arguments[:5]]
     given = (*arrays, *arguments[5:])
+    warnings.filterwarnings("ignore", "Grid size", module="numba")
     return _checked(lambda: eight[1, N](*given), arguments)
