@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from weft import cache, jit
+from weft import cache, jit, native
 from weft.build import BuildError
 from weft.jit import arguments, gpu, launch, nvrtc
-from weft.native import ArgumentError
+from weft.native import ArgumentError, DeviceLost
 
 HERE = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HERE, reason="no CUDA GPU here")
@@ -30,6 +30,13 @@ __global__ void saxpy(float *y, const float *x, float a, int n) {
 def test_without_a_gpu_it_says_so():
     with pytest.raises(BuildError, match="no CUDA GPU"):
         gpu.compile(SAXPY, expressions=["saxpy"])
+
+
+def test_after_a_fault_nothing_is_compiled_for_the_gpu(monkeypatch):
+    monkeypatch.setattr(native, "_lost", "restart the kernel")
+    with pytest.raises(DeviceLost, match="restart the kernel"):
+        gpu.compile(SAXPY, expressions=["saxpy"])
+    assert gpu.fault() == "restart the kernel"
 
 
 @pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from .. import build, native
-from ..native import ArgumentError, KernelError
+from ..native import ArgumentError, DeviceLost, KernelError
 from . import diagnostics, driver, launch, nvrtc, output, signature, stored
 from .arguments import Binder
 from .diagnostics import Diagnostic
@@ -178,6 +178,8 @@ def compile(
     without NVRTC or a GPU, DeviceLost after a fault.
     """
     begin = time.perf_counter()
+    if native.lost():  # torch may well say then that there is no GPU
+        raise DeviceLost(native.lost())
     if not torch.cuda.is_available():
         raise build.BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
     index = torch.cuda.current_device() if device is None else device
