@@ -24,7 +24,7 @@ from typing import Any
 
 from .. import build, cache
 from .. import rewrite as rewriter
-from . import diagnostics, flags, signature
+from . import diagnostics, flags, prelude, signature
 from .cpu_launch import Launcher, ffi, runtime, runtime_path
 from .diagnostics import CompileError, Diagnostic
 from .launcher import launcher
@@ -187,7 +187,8 @@ def _made(
 def _gxx(more: list[str], text: str, output: Path) -> subprocess.CompletedProcess:
     """Compile and link `text`; g++ reads it from a pipe, no shell is involved."""
     runtime = str(runtime_path())
-    head = ["-include", str(_precompiled())]
+    header = _precompiled()
+    head = ["-include", str(header), f"-I{header.parent / 'c'}"]
     command = [build._tool("g++"), *head, *_FLAGS, *_fibers(), *more, "-x", "c++", "-"]
     # Without the start files and the C++ library, which the runtime brings, the
     # linker has half as much to read.
@@ -201,23 +202,26 @@ def _gxx(more: list[str], text: str, output: Path) -> subprocess.CompletedProces
     )
 
 
-# What NVRTC's cells have without any #include, and what costs nothing here since it
-# is precompiled.
-_HEADER = "".join(
-    f"#include <{name}.h>\n"
-    for name in (
+# A cell has what NVRTC gives it without any #include, and nothing of the host's C
+# library: <math.h> would double the time of a cell, and simt.h declares what kernels
+# use of it. (assert.h and string.h are simt's own business.)
+_HEADER = "\n".join(
+    [
+        "#include <cuda_runtime.h>",
+        "#include <cuda_launch.h>",
+        "#include <assert.h>",
         *(
-            "cuda_runtime",
-            "cuda_launch",
-            "assert",
-            "float",
-            "limits",
-            "math",
-            "stdbool",
+            f"#ifndef {name}\n#define {name} {value}\n#endif"
+            for name, value in prelude.MACROS.items()
         ),
-        *("stddef", "stdint", "stdio", "stdlib", "string"),
-    )
+        "",
+    ]
 )
+_EMPTY = [
+    form
+    for name in ("math", "stdio", "stdlib", "time", "ctype", "errno", "float", "limits")
+    for form in (f"{name}.h", f"c{name}")
+]
 _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 
 # Warnings that a beginner can act upon. -O2: -O3 takes longer than it saves here.
@@ -260,6 +264,9 @@ def _precompiled() -> Path:
     header = folder / "cell.h"
     if not header.exists() or not Path(f"{header}.gch").exists():
         header.write_text(_HEADER)
+        (folder / "c").mkdir(exist_ok=True)
+        for name in _EMPTY:
+            (folder / "c" / name).write_text("")
         beside = folder / f"part_{os.getpid()}.gch"
         command = [build._tool("g++"), *_FLAGS, *_fibers(), "-x", "c++-header"]
         done = subprocess.run(

@@ -25,7 +25,7 @@ _INTEGERS = {
 }
 
 # C17 5.2.4.2, 7.12 and POSIX's constants of <math.h>, for x86-64 and Arm Linux.
-_MACROS = {
+MACROS = {
     **{"CHAR_BIT": "8", "SCHAR_MIN": "(-128)", "SCHAR_MAX": "127"},
     **{"UCHAR_MAX": "255", "SHRT_MIN": "(-32768)", "SHRT_MAX": "32767"},
     **{"USHRT_MAX": "65535", "INT_MIN": "(-2147483647 - 1)", "INT_MAX": "2147483647"},
@@ -67,11 +67,12 @@ _EMPTY = [
     *("cuda_runtime.h", "device_launch_parameters.h"),
 ]
 
+
 def _text() -> str:
     types = [f"typedef {ctype} {name};" for name, ctype in _INTEGERS.items()]
     macros = [
         f"#ifndef {name}\n#define {name} {value}\n#endif"
-        for name, value in _MACROS.items()
+        for name, value in MACROS.items()
     ]
     return "\n".join(["#pragma once", *types, *macros, ""])
 
