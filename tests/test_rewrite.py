@@ -337,3 +337,25 @@ long run(long *t) { k<<<1, 1>>>(t); return clock(); }
     assert rewritten(source).count("clock64") == 2
     assert "return clock64() - start + Watch().clock()" in rewritten(source)
     assert "return clock();" in rewritten(source) and compiles(source) == ""
+
+
+@pytest.mark.parametrize(
+    "cast, want",
+    [
+        ("(void *)k", "(void *)simt::typed(k)"),
+        ("(const void*)&k", "(const void*)simt::typed(&k)"),
+        ("(void *)ns::t<int, (3 > 2)>", "(void *)simt::typed(ns::t<int, (3 > 2)>)"),
+        ("reinterpret_cast<void *>(k)", "reinterpret_cast<void *>(simt::typed(k))"),
+        ("(void *)other", "(void *)other"),
+        ("(void **)&k", "(void **)&k"),
+    ],
+)
+def test_a_kernel_as_void_pointer_keeps_its_type(cast, want):
+    source = f"""\
+__global__ void __launch_bounds__(max(2, 3)) k(int) {{}}
+namespace ns {{ template <class T, bool B> __global__ void t(T) {{}} }}
+int *other;
+const void *pointer() {{ return {cast}; }}
+"""
+    assert f"return {want};" in rewritten(source)
+    assert compiles(source) == ""

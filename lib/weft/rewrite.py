@@ -9,6 +9,7 @@ Only what is not C++ is changed, and only within its line:
     extern __shared__ T s[];     a reference to where the launch put it
     threadIdx.x                  simt::x(threadIdx)
     clock()                      clock64(), in device code
+    (void *)k                    (void *)simt::typed(k), where k is a kernel
     __noinline__                 SIMT_NOINLINE
 
 So `threadIdx` stays a name like any other, a launch evaluates its arguments
@@ -78,7 +79,7 @@ def fingerprint() -> str:
 
 
 def _steps(text: Text) -> Text:
-    for step in (_clocks, _launches, _kernels, _shared, _names):
+    for step in (_clocks, _casts, _launches, _kernels, _shared, _names):
         text = Text(step(text), text.path)
     return text
 
@@ -93,6 +94,52 @@ def _clocks(text: Text) -> str:
     bodies = device_bodies(text) if found else []
     inside = [m for m in found if any(a < m.start() < b for a, b, _ in bodies)]
     return edit(text, [(m.start(), m.end(), "clock64") for m in inside])
+
+
+# ---- kernels as `void *` -------------------------------------------------------
+
+_VOID = r"(?:const\s+)?void\s*(?:const\s*)?\*\s*"
+_CAST = rf"(?:\(\s*{_VOID}\)|\b(?:reinterpret|static)_cast\s*<\s*{_VOID}>\s*\()\s*"
+_KERNEL_CAST = re.compile(rf"{_CAST}(?P<kernel>&?\s*(?:\w+\s*::\s*)*(?P<name>\w+))\b")
+
+
+def _casts(text: Text) -> str:
+    """Have simt::typed() note a kernel's type where a cast would forget it."""
+    found = list(_KERNEL_CAST.finditer(text.code))
+    kernels = _kernel_names(text) if found else set()
+    edits = []
+    for match in found:
+        if match["name"] in kernels:
+            end = match.end()
+            if text.code[text.skip(end)] == "<" and text.code[end : end + 3] != "<<<":
+                end = _angle_end(text, text.skip(end))
+            start = match.start("kernel")
+            edits.append((start, end, f"simt::typed({text.raw[start:end]})"))
+    return edit(text, edits)
+
+
+def _kernel_names(text: Text) -> set[str]:
+    names = set()
+    for match in re.finditer(r"\b__global__\b", text.code):
+        head = _ATTRIBUTE.sub(" ", text.code[match.end() : match.end() + 600])
+        head = re.sub(r"__\w+__\s*\((?:[^()]|\([^()]*\))*\)", " ", head)
+        if found := re.search(r"(\w+)\s*(?:<[^();]*>)?\s*\(", head):
+            names.add(found[1])
+    return names
+
+
+def _angle_end(text: Text, start: int) -> int:
+    """The offset after the > that closes the < at `start`."""
+    depth, i = 0, start
+    while i < len(text.code):
+        c = text.code[i]
+        if c == "(":
+            i = text.close(i, "(", ")")
+        depth += (c == "<") - (c == ">")
+        i += 1
+        if depth == 0:
+            return i
+    raise text.error(start, "this '<' is never closed")
 
 
 # ---- launches ----------------------------------------------------------------
