@@ -12,7 +12,7 @@ import torch
 
 from weft import cache, jit, native
 from weft.build import BuildError
-from weft.jit import arguments, gpu, launch, nvrtc
+from weft.jit import arguments, disassembler, gpu, launch, nvrtc
 from weft.native import ArgumentError, DeviceLost
 
 HERE = torch.cuda.is_available()
@@ -59,13 +59,13 @@ def test_machine_code_can_be_read(sm):
 
 @pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
 def test_without_a_disassembler_the_cure_is_named(monkeypatch):
-    monkeypatch.setattr(gpu, "_DISASSEMBLERS", ("no-such-tool",))
-    gpu._disassembler.cache_clear()
+    monkeypatch.setattr(disassembler, "TOOLS", ("no-such-tool",))
+    disassembler.tool.cache_clear()
     try:
         with pytest.raises(BuildError, match="pip install nvidia-cuda-nvdisasm"):
             gpu.sass(SAXPY)
     finally:
-        gpu._disassembler.cache_clear()
+        disassembler.tool.cache_clear()
 
 
 @on_gpu

@@ -9,22 +9,27 @@ shows when somebody waits: synchronize() says so, and refuses the GPU from then 
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache as once
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from .. import build, native
 from ..native import ArgumentError, DeviceLost, KernelError
-from . import diagnostics, driver, launch, nvrtc, output, signature, stored
+from . import (
+    diagnostics,
+    disassembler,
+    driver,
+    launch,
+    nvrtc,
+    output,
+    signature,
+    stored,
+)
 from .arguments import Binder
 from .diagnostics import Diagnostic
 from .nvrtc import Program, Usage
@@ -217,16 +222,8 @@ def sass(
     sm: str = "",
 ) -> str:
     """The cell as the GPU's own instructions; BuildError without a disassembler."""
-    tool = _disassembler()
     program = _for_reading(source, name, flags, expressions, headers, sm)
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(program.cubin)
-        file.flush()
-        option = "-sass" if "cuobjdump" in Path(tool).name else "-c"
-        done = subprocess.run([tool, option, file.name], text=True, capture_output=True)
-    if done.returncode:
-        raise build.BuildError(f"{tool}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+    return disassembler.disassemble(program.cubin)
 
 
 def synchronize(device: int | None = None, doing: str = "waiting for the GPU") -> None:
@@ -321,38 +318,6 @@ def _needs(made: Compiled, function: int, usage: Usage) -> str:
 
 def _bytes(count: int) -> str:
     return f"{count / 1024:.4g} KB" if count >= 1024 else f"{count} B"
-
-
-_DISASSEMBLERS = ("nvdisasm", "cuobjdump")
-
-
-@once
-def _disassembler() -> str:
-    """The path of nvdisasm or cuobjdump: PATH, the toolkit, or Triton's copy."""
-    import importlib.util
-    import shutil
-
-    from cuda import pathfinder
-
-    finders: list[Callable[[str], Any]] = [shutil.which]
-    if hasattr(pathfinder, "find_nvidia_binary_utility"):
-        finders.append(pathfinder.find_nvidia_binary_utility)
-    triton = importlib.util.find_spec("triton")
-    if triton and triton.origin:
-        folder = Path(triton.origin).parent / "backends" / "nvidia" / "bin"
-        finders.append(lambda tool: shutil.which(tool, path=str(folder)))
-    for find in finders:
-        for tool in _DISASSEMBLERS:
-            try:
-                found = find(tool)
-            except Exception:  # pathfinder refuses names that it does not know
-                continue
-            if found and os.access(found, os.X_OK):
-                return found
-    raise build.BuildError(
-        "no nvdisasm and no cuobjdump, which print machine code: "
-        "pip install nvidia-cuda-nvdisasm"
-    )
 
 
 def waits_for_its_grid(ptx: str, lowered: str) -> bool:

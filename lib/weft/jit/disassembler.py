@@ -1,0 +1,57 @@
+"""Machine code as text, by NVIDIA's nvdisasm or cuobjdump."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..build import BuildError
+
+TOOLS = ("nvdisasm", "cuobjdump")
+
+
+def disassemble(cubin: bytes) -> str:
+    """The instructions of a cubin; BuildError if there is no tool to read it."""
+    found = tool()
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        option = "-sass" if "cuobjdump" in Path(found).name else "-c"
+        command = [found, option, file.name]
+        done = subprocess.run(command, text=True, capture_output=True)
+    if done.returncode:
+        raise BuildError(f"{found}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+@functools.cache
+def tool() -> str:
+    """The path of a disassembler: on PATH, of the toolkit or pip, or Triton's copy."""
+    from cuda import pathfinder
+
+    finders: list[Callable[[str], Any]] = [shutil.which]
+    if hasattr(pathfinder, "find_nvidia_binary_utility"):
+        finders.append(pathfinder.find_nvidia_binary_utility)
+    triton = importlib.util.find_spec("triton")
+    if triton and triton.origin:
+        folder = Path(triton.origin).parent / "backends" / "nvidia" / "bin"
+        finders.append(lambda name: shutil.which(name, path=str(folder)))
+    for find in finders:
+        for name in TOOLS:
+            try:
+                found = find(name)
+            except Exception:  # pathfinder refuses names that it does not know
+                continue
+            if found and os.access(found, os.X_OK):
+                return found
+    raise BuildError(
+        "no nvdisasm and no cuobjdump, which print machine code: "
+        "pip install nvidia-cuda-nvdisasm"
+    )
