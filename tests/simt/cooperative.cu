@@ -188,3 +188,35 @@ EXPORT int run_reversed(int *out, const int *x, int n, int blocks) {
     reversed<<<blocks, 64, n * sizeof(int)>>>(out, x, n);
     return cudaGetLastError();
 }
+
+/* Three rounds in which each thread of the grid reads what its neighbour, maybe
+ * of another block, wrote in the round before. */
+static __global__ void rounds(int *out) {
+    cg::grid_group grid = cg::this_grid();
+    const int n = grid.size(), t = grid.thread_rank();
+    __shared__ int mine[64];
+    mine[threadIdx.x] = t;
+    int *row = out;
+    for (int i = 0; i < 3; i++, row += n) {
+        row[t] = mine[threadIdx.x];
+        grid.sync();
+        mine[threadIdx.x] = row[(t + 1) % n] + 1;
+        grid.sync();
+        row[t] = mine[threadIdx.x];
+    }
+}
+
+EXPORT int run_rounds(int *out, int blocks) {
+    void *arguments[] = {&out};
+    cudaLaunchCooperativeKernel(rounds, dim3(blocks), dim3(64), arguments);
+    return cudaGetLastError();
+}
+
+static __global__ void grid_is_valid(int *out) {
+    *out = cg::this_grid().is_valid();
+}
+
+EXPORT int run_grid_is_valid(int *out) {
+    grid_is_valid<<<1, 1>>>(out);
+    return cudaGetLastError();
+}
