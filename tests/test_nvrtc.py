@@ -1,5 +1,7 @@
 """NVRTC compiles what nvcc does, for any GPU, without one."""
 
+import subprocess
+
 import pytest
 
 from weft import cache
@@ -125,14 +127,13 @@ def test_what_nvcc_includes_by_itself_is_there():
     assert made.log == ""
 
 
-def test_macros_of_the_prelude_have_the_values_of_c(tmp_path):
+def test_macros_of_the_prelude_have_the_values_of_c():
     """g++ compares them with those of the system's headers."""
-    import subprocess
 
     skipped = {"HUGE_VALF", "HUGE_VAL", "NAN", "INFINITY"}  # CUDA's own functions
     checks = "".join(
         f"static_assert({name} == ({value}), {name!r});\n".replace("'", '"')
-        for name, value in prelude._MACROS.items()
+        for name, value in prelude.MACROS.items()
         if name not in skipped
     )
     heads = (
