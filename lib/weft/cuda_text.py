@@ -24,6 +24,9 @@ NOT_CODE = re.compile(
     re.S | re.X,
 )
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)((?:\\\n|[^\n])*)", re.M)
+ATTRIBUTE = re.compile(
+    r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
+)
 _NVCC_ONLY = r"(?:__CUDACC__|__CUDA_ARCH__|__NVCC__)"
 _IF_NVCC = re.compile(rf"\s*(?:defined\s*\(?\s*)?{_NVCC_ONLY}\s*\)?\s*")
 _IF_NOT_NVCC = re.compile(rf"\s*!\s*defined\s*\(?\s*{_NVCC_ONLY}\s*\)?\s*")
@@ -173,3 +176,30 @@ def function_depths(text: Text) -> Callable[[int], bool]:
         return i > 0 and events[i - 1][1]
 
     return inside
+
+
+def on_one_line(text: Text, start: int, end: int) -> tuple[str, str]:
+    """The code without comments and line breaks, and the line breaks."""
+    code = NOT_CODE.sub(_blank_comment, text.raw)[start:end]
+    breaks = "".join(re.findall(r"\\?\n", code))
+    return re.sub(r"\\?\n", " ", code), breaks
+
+
+def _blank_comment(match: re.Match[str]) -> str:
+    is_comment = match.group().startswith(("//", "/*"))
+    return re.sub(r"[^\n]", " ", match.group()) if is_comment else match.group()
+
+
+def declarators(text: Text, start: int, end: int) -> list[tuple[int, int]]:
+    """[start, end) cut at its commas, those in brackets apart."""
+    parts, depth, angle = [], 0, 0
+    first = start
+    for i in range(start, end):
+        c = text.code[i]
+        depth += (c in "([{") - (c in ")]}")
+        if depth == 0:
+            angle += (c == "<") - (c == ">")
+        if c == "," and depth == 0 and angle == 0:
+            parts.append((first, i))
+            first = i + 1
+    return [*parts, (first, end)]

@@ -25,17 +25,19 @@ import hashlib
 import re
 from pathlib import Path
 
-from . import cuda_text, preprocess, unsupported
+from . import cuda_text, preprocess, rewrite_shared, unsupported
 from .cuda_text import (
+    ATTRIBUTE,
     BLANK,
     DIRECTIVE,
-    NOT_CODE,
     RewriteError,
     Text,
+    declarators,
     edit,
-    function_depths,
+    on_one_line,
 )
 from .preprocess import Source
+from .rewrite_shared import shared
 from .unsupported import ASM, device_bodies, refuse
 
 __all__ = ["RewriteError", "fingerprint", "rewrite", "rewrite_program"]
@@ -73,13 +75,14 @@ def rewrite_program(source: Source, path: str) -> str:
 @functools.cache
 def fingerprint() -> str:
     """A hash of all that decides what rewrite() makes of a source."""
-    files = [__file__, cuda_text.__file__, preprocess.__file__, unsupported.__file__]
+    modules = (cuda_text, preprocess, rewrite_shared, unsupported)
+    files = [__file__, *(module.__file__ for module in modules)]
     parts = [Path(file).read_bytes() for file in files]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _steps(text: Text) -> Text:
-    for step in (_clocks, _casts, _launches, _kernels, _shared, _names):
+    for step in (_clocks, _casts, _launches, _kernels, shared, _names):
         text = Text(step(text), text.path)
     return text
 
@@ -121,7 +124,7 @@ def _casts(text: Text) -> str:
 def _kernel_names(text: Text) -> set[str]:
     names = set()
     for match in re.finditer(r"\b__global__\b", text.code):
-        head = _ATTRIBUTE.sub(" ", text.code[match.end() : match.end() + 600])
+        head = ATTRIBUTE.sub(" ", text.code[match.end() : match.end() + 600])
         head = re.sub(r"__\w+__\s*\((?:[^()]|\([^()]*\))*\)", " ", head)
         if found := re.search(r"(\w+)\s*(?:<[^();]*>)?\s*\(", head):
             names.add(found[1])
@@ -152,7 +155,7 @@ def _launches(text: Text) -> str:
         name = _callee(text, start)
         end = _end_of_config(text, start)
         close = text.close(text.skip(end), "(", ")")
-        config, breaks = _on_one_line(text, start + 3, end - 3)
+        config, breaks = on_one_line(text, start + 3, end - 3)
         edits.append((name, name, f"(simt::Launch({config}), "))
         edits.append((start, end, breaks))
         edits.append((close, close + 1, "))"))
@@ -205,18 +208,6 @@ def _end_of_config(text: Text, start: int) -> int:
     raise text.error(start, "this <<< has no >>>, or no arguments after it")
 
 
-def _on_one_line(text: Text, start: int, end: int) -> tuple[str, str]:
-    """The code without comments and line breaks, and the line breaks."""
-    code = NOT_CODE.sub(_blank_comment, text.raw)[start:end]
-    breaks = "".join(re.findall(r"\\?\n", code))
-    return re.sub(r"\\?\n", " ", code), breaks
-
-
-def _blank_comment(match: re.Match[str]) -> str:
-    is_comment = match.group().startswith(("//", "/*"))
-    return re.sub(r"[^\n]", " ", match.group()) if is_comment else match.group()
-
-
 # ---- kernels -----------------------------------------------------------------
 
 
@@ -249,7 +240,7 @@ def _references(text: Text, start: int, brace: int) -> list[str]:
     close = text.skip_back(text.code.rindex(")", start, brace) + 1) - 1
     opening = text.open(close, "(", ")")
     names = []
-    for first, last in _declarators(text, opening + 1, close):
+    for first, last in declarators(text, opening + 1, close):
         declared = text.code[first:last].replace(BLANK, " ").split("=")[0]
         if found := re.search(r"&\s*(?:\.\.\.\s*)?(\w+)\s*$", declared):
             names.append(found[1] + ("..." if "..." in declared else ""))
@@ -262,112 +253,6 @@ def _directive_end(text: Text, offset: int) -> int | None:
         if match.start() <= offset < match.end():
             return match.end()
     return None
-
-
-# ---- shared memory -----------------------------------------------------------
-
-_ATTRIBUTE = re.compile(
-    r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
-)
-# What may stand before __shared__: `static`, which says nothing, and words that
-# belong to the type.
-_BEFORE_SHARED = re.compile(
-    rf"(?:(?:{_ATTRIBUTE.pattern}|\b[A-Za-z_]\w*(?:\s*::\s*\w+)*)\s*)+$"
-)
-_NOT_OF_THE_TYPE = re.compile(r"\b(?:extern|static|__device__|inline)\b")
-
-
-def _shared(text: Text) -> str:
-    edits = []
-    depths = function_depths(text)
-    for number, match in enumerate(re.finditer(r"\b__shared__\b", text.code)):
-        end = text.code.find(";", match.end())
-        brace = text.code.find("{", match.end())
-        if 0 <= brace < end:  # __shared__ struct { ... } s;
-            end = text.code.find(";", text.close(brace, "{", "}"))
-        if end < 0:
-            raise text.error(match.start(), "this __shared__ has no ;")
-        start, before = _before_shared(text, match.start())
-        after = match.end()
-        inside = depths(start)
-        # `__shared__ extern` is the same as `extern __shared__`.
-        rest = re.match(r"\s*extern\b", text.code[after:end])
-        after += rest.end() if rest else 0
-        kind = _NOT_OF_THE_TYPE.sub("", before).strip()
-        if rest or re.search(r"\bextern\b", before):
-            new = _dynamic(text, start, after, end, inside, kind)
-            edits.append((start, end + 1, new))
-            continue
-        if not inside:
-            raise text.error(
-                start, "move this __shared__ array into the kernel that uses it"
-            )
-        names = [_declared(text, *part) for part in _declarators(text, after, end)]
-        refs = " ".join(
-            f"[[maybe_unused]] auto &{n} = simt_{number}_arrays.{n};" for n in names
-        )
-        edits.append((start, after, f"struct simt_shared_{number} {{{kind}"))
-        tail = f"; }}; SIMT_SHARED(simt_{number}, simt_shared_{number}); {refs}"
-        edits.append((end, end + 1, tail))
-    return edit(text, edits)
-
-
-def _before_shared(text: Text, end: int) -> tuple[int, str]:
-    """Where a declaration whose __shared__ is at `end` begins, and that part."""
-    begin = max(text.code.rfind(c, 0, end) for c in "\n;{}")
-    line = text.code[begin + 1 : end].replace(BLANK, " ")
-    found = _BEFORE_SHARED.search(line)
-    if not found:
-        return end, ""
-    return begin + 1 + found.start(), found.group()
-
-
-def _dynamic(
-    text: Text, start: int, after: int, end: int, inside: bool, before: str
-) -> str:
-    """What `extern before __shared__ T name[];` becomes."""
-    raw, breaks = _on_one_line(text, after, end)
-    raw = f"{before} {raw}"
-    found = re.fullmatch(
-        r"\s*(?P<type>.*?[\s*&>])\s*(?P<name>\w+)\s*(?P<dims>\[\s*\].*?)\s*",
-        _ATTRIBUTE.sub(" ", raw),
-    )
-    if not found:
-        raise text.error(start, "write it as: extern __shared__ T name[];")
-    kind, name, dims = found["type"].strip(), found["name"], found["dims"]
-    if not inside:
-        return f"static const simt::DynamicShared<{kind}> {name};{breaks}"
-    return (
-        f"[[maybe_unused]] {kind} (&{name}){dims} = "
-        f"*({kind} (*){dims})simt::dynamic_shared();{breaks}"
-    )
-
-
-def _declarators(text: Text, start: int, end: int) -> list[tuple[int, int]]:
-    """[start, end) cut at its commas, those in brackets apart."""
-    parts, depth, angle = [], 0, 0
-    first = start
-    for i in range(start, end):
-        c = text.code[i]
-        depth += (c in "([{") - (c in ")]}")
-        if depth == 0:
-            angle += (c == "<") - (c == ">")
-        if c == "," and depth == 0 and angle == 0:
-            parts.append((first, i))
-            first = i + 1
-    return [*parts, (first, end)]
-
-
-def _declared(text: Text, start: int, end: int) -> str:
-    """The name that the declarator in [start, end) declares."""
-    code = _ATTRIBUTE.sub(" ", text.code[start:end].replace(BLANK, " "))
-    code = re.sub(r"\bstruct\b.*\}", " ", code, flags=re.S)
-    if "=" in code or "{" in code:
-        raise text.error(start, "a __shared__ variable cannot be initialised")
-    found = re.search(r"\b([A-Za-z_]\w*)\s*$", code.split("[")[0])
-    if not found:
-        raise text.error(start, "cannot find the name of this __shared__ variable")
-    return found[1]
 
 
 # ---- names -------------------------------------------------------------------
