@@ -247,7 +247,7 @@ def _toolchain() -> str:
     heads = [p.read_text() for p in sorted((build.KERNELS / "simt").rglob("*.h"))]
     here = Path(__file__).parent
     ours = [(here / f"{name}.py").read_text() for name in ("cpu", "launcher")]
-    ours.append(Path(rewriter.__file__).read_text())
+    ours.append(rewriter.fingerprint())
     version = build._compiler_version(build._tool("g++"))
     return build._hash(
         version, _HEADER, *_FLAGS, *_fibers(), str(runtime_path()), *heads, *ours
