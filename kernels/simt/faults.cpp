@@ -92,6 +92,7 @@ extern "C" void simt_clear_fault(void) {
     last = {};
     unreported = cudaSuccess;
     stuck = 0;
+    (void)cudaGetLastError();
 }
 
 extern "C" const char *simt_last_fault(void) { return last.text; }

@@ -91,8 +91,8 @@ struct simt_fault {
  * result is good until this thread's next launch. */
 const struct simt_fault *simt_last_launch_fault(void);
 
-/* Forget this thread's last failed launch, and the error that the next call
- * that synchronises would report; a sticky one too. */
+/* Forget this thread's last failed launch, its last error, and the one that the
+ * next call that synchronises would report; a sticky one too. */
 void simt_clear_fault(void);
 
 /* The text of simt_last_launch_fault(), "" if there is none. */
