@@ -232,3 +232,12 @@ NOT_HERE = {
 def test_what_is_not_simulated_says_so(line):
     said = compiled(f"#include <cooperative_groups.h>\n{line}\n", ("-S", "-o-"))
     assert NOT_HERE[line] in said
+
+
+def test_atomics_of_libcu(ordered):
+    counters, plain, out = np.zeros(3, np.int32), np.zeros(1), poison((5, 3))
+    arrays = map(pointer, (counters, out, plain))
+    assert ordered.load("atomic").run_counters(*arrays, 5) == 0
+    assert counters[0] == 320 and counters[2] == 5 and plain[0] == 320
+    assert counters[1:2].view(np.float32)[0] == 160
+    assert (out == [63, 0, 100]).all()
