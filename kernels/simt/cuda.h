@@ -42,6 +42,7 @@ SIMT_MISSING(cuDeviceGetAttribute)
 SIMT_MISSING(cuCtxCreate)
 SIMT_MISSING(cuCtxDestroy)
 SIMT_MISSING(cuCtxSynchronize)
+SIMT_MISSING(cuModuleUnload)
 SIMT_MISSING(cuModuleLoad)
 SIMT_MISSING(cuModuleLoadData)
 SIMT_MISSING(cuModuleLoadDataEx)
@@ -57,5 +58,16 @@ SIMT_MISSING(cuMemCreate)
 SIMT_MISSING(cuMemAddressReserve)
 SIMT_MISSING(cuGetErrorName)
 SIMT_MISSING(cuGetErrorString)
+#undef SIMT_MISSING
+
+#define SIMT_MISSING(name)                          \
+    typedef struct SimtMissing name __attribute__(( \
+        unavailable("the driver API is not simulated on the CPU")));
+SIMT_MISSING(CUmemAllocationProp)
+SIMT_MISSING(CUmemAccessDesc)
+SIMT_MISSING(CUmemGenericAllocationHandle)
+SIMT_MISSING(CUmemAllocationHandleType)
+SIMT_MISSING(CUlinkState)
+SIMT_MISSING(CUjit_option)
 #undef SIMT_MISSING
 #endif

@@ -255,6 +255,23 @@ cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
                event_work(cudaGraphNodeTypeWaitEvent, event));
 }
 
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                     const cudaGraphNode_t *after, size_t count,
+                                     struct cudaMemAllocNodeParams *params) {
+    Work work;
+    if (!params || !params->bytesize) return set_error(cudaErrorInvalidValue);
+    const cudaError_t error =
+        allocation_work(&params->dptr, params->bytesize, &work);
+    return error ? error : add(node, graph, after, count, work);
+}
+
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                    const cudaGraphNode_t *after, size_t count,
+                                    void *pointer) {
+    if (!pointer) return set_error(cudaErrorInvalidValue);
+    return add(node, graph, after, count, free_work());
+}
+
 /* ---- edges -------------------------------------------------------------- */
 
 /* Whether these are edges between nodes of `graph`. */

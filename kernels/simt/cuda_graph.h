@@ -89,6 +89,20 @@ struct cudaHostNodeParams {
     void *userData;
 };
 
+struct cudaMemAllocNodeParams {
+    struct cudaMemPoolProps poolProps;
+    const struct cudaMemAccessDesc *accessDescs;
+    size_t accessDescCount, bytesize;
+    void *dptr; /* where the memory is, when the node has been added */
+};
+
+enum cudaGraphMemAttributeType {
+    cudaGraphMemAttrUsedMemCurrent = 0,
+    cudaGraphMemAttrUsedMemHigh = 1,
+    cudaGraphMemAttrReservedMemCurrent = 2,
+    cudaGraphMemAttrReservedMemHigh = 3
+};
+
 #pragma GCC visibility push(default)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
@@ -139,6 +153,22 @@ cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *node,
 cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                       const cudaGraphNode_t *after,
                                       size_t count, cudaEvent_t event);
+
+/* What a node allocates is there from now on until the graph and all that was
+ * instantiated of it are gone. */
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                     const cudaGraphNode_t *after, size_t count,
+                                     struct cudaMemAllocNodeParams *params);
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                    const cudaGraphNode_t *after, size_t count,
+                                    void *pointer);
+cudaError_t cudaDeviceGraphMemTrim(int device);
+cudaError_t cudaDeviceGetGraphMemAttribute(int device,
+                                           enum cudaGraphMemAttributeType which,
+                                           void *value);
+cudaError_t cudaDeviceSetGraphMemAttribute(int device,
+                                           enum cudaGraphMemAttributeType which,
+                                           void *value);
 
 /* An edge that would close a circle: cudaErrorInvalidValue. */
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph,

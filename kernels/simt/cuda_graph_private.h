@@ -32,6 +32,9 @@ Work kernel_work(Recorded *recorded);
 Work copy_work(const struct cudaMemcpy3DParms &copy);
 Work set_work(const struct cudaMemsetParams &set);
 Work host_work(const struct cudaHostNodeParams &host);
+/* Allocates now; the memory is freed with the last copy of the work. */
+cudaError_t allocation_work(void **pointer, size_t size, Work *work);
+Work free_work();
 Work event_work(enum cudaGraphNodeType type, cudaEvent_t event);
 
 /* Add a node to the graph that `stream` captures. */

@@ -181,13 +181,18 @@ static bool poison_lazily(char *from, char *to) {
     return true;
 }
 
+/* What fresh memory holds: managed memory is the system's, which zeroes it. */
+static int fresh(const Allocation &a) {
+    return a.memory == MANAGED ? 0 : (int)POISON;
+}
+
 static bool get_small(Allocation *a) {
     void *memory = 0;
     a->span = 2 * a->zone + round_up(a->size, ALIGNMENT);
     if (posix_memalign(&memory, ALIGNMENT, a->span)) return false;
     a->base = (char *)memory;
     a->address = (uintptr_t)a->base + a->zone;
-    memset(a->base, POISON, a->span);
+    memset(a->base, fresh(*a), a->span);
     return true;
 }
 
@@ -204,6 +209,7 @@ static bool get_mapped(Allocation *a) {
     mprotect(a->base, page(), PROT_NONE);
     mprotect(high, page(), PROT_NONE);
     a->address = (uintptr_t)high - a->zone - user;
+    if (fresh(*a) == 0) return true; // as the system gives it
     if (a->size < LAZY_FROM || !poison_lazily(low, high))
         memset(low, POISON, high - low);
     return true;

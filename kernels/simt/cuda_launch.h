@@ -25,10 +25,17 @@ cudaError_t launch_by_function(const void *function, Invoke invoke,
                                void **arguments);
 #pragma GCC visibility pop
 
+template <class T> struct Plain {
+    typedef T type;
+};
+template <class T> struct Plain<T &> {
+    typedef T type;
+};
+
 template <class... P, size_t... I>
 void call_with(void (*kernel)(P...), void **arguments, Indices<I...>) {
     (void)arguments; // where there are none
-    kernel(*(P *)arguments[I]...);
+    kernel(*(typename Plain<P>::type *)arguments[I]...);
 }
 
 template <class... P> void invoke(const void *function, void **arguments) {

@@ -148,13 +148,30 @@ static bool is_pool(cudaMemPool_t pool) {
     return pool == &default_pool || pools.count(pool);
 }
 
-/* An allocation that a graph makes lasts as long as the graph. */
+/* A graph's memory, unless somebody else has freed it. */
+static void release_work(void *pointer) {
+    Allocation found;
+    if (find_allocation(pointer, &found)) release(pointer, DEVICE, DEVICE);
+}
+
+cudaError_t simt::allocation_work(void **pointer, size_t size, Work *work) {
+    if (cudaError_t error = allocate(pointer, size, DEVICE, 0)) return error;
+    *work = {};
+    work->type = cudaGraphNodeTypeMemAlloc;
+    work->memory = {*pointer, release_work};
+    return cudaSuccess;
+}
+
+Work simt::free_work() {
+    Work work = {};
+    work.type = cudaGraphNodeTypeMemFree;
+    return work;
+}
+
 static cudaError_t capture_allocation(CUstream_st *recording, void **pointer,
                                       size_t size) {
-    if (cudaError_t error = allocate(pointer, size, DEVICE, 0)) return error;
-    Work work = {};
-    work.type = cudaGraphNodeTypeMemAlloc;
-    work.memory = {*pointer, [](void *p) { release(p, DEVICE, DEVICE); }};
+    Work work;
+    if (cudaError_t error = allocation_work(pointer, size, &work)) return error;
     return add_work(recording, work);
 }
 
@@ -179,9 +196,7 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream) {
         Allocation found;
         if (!find_allocation(pointer, &found))
             return set_error(cudaErrorInvalidValue);
-        Work work = {};
-        work.type = cudaGraphNodeTypeMemFree;
-        return add_work(recording, work);
+        return add_work(recording, free_work());
     }
     return release(pointer, DEVICE, DEVICE);
 }
@@ -243,6 +258,31 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool,
         return set_error(cudaErrorInvalidValue);
     return cudaSuccess;
 }
+
+cudaError_t cudaDeviceGetGraphMemAttribute(int device,
+                                           enum cudaGraphMemAttributeType which,
+                                           void *value) {
+    size_t now, most;
+    if (device) return set_error(cudaErrorInvalidDevice);
+    if (!value || which < cudaGraphMemAttrUsedMemCurrent ||
+        which > cudaGraphMemAttrReservedMemHigh)
+        return set_error(cudaErrorInvalidValue);
+    memory_used(&now, &most);
+    const bool high = which == cudaGraphMemAttrUsedMemHigh ||
+                      which == cudaGraphMemAttrReservedMemHigh;
+    *(uint64_t *)value = high ? most : now;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSetGraphMemAttribute(int device,
+                                           enum cudaGraphMemAttributeType which,
+                                           void *value) {
+    uint64_t unused; // the high marks are not reset: they are the process's
+    if (!value) return set_error(cudaErrorInvalidValue);
+    return cudaDeviceGetGraphMemAttribute(device, which, &unused);
+}
+
+cudaError_t cudaDeviceGraphMemTrim(int device) { return cudaSetDevice(device); }
 
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
     return set_error(is_pool(pool) ? cudaSuccess : cudaErrorInvalidValue);

@@ -1,10 +1,11 @@
 /* cuda_memory.h -- device memory, which is the host's.
  *
- * Fresh memory holds 0xff (NaN, -1): a GPU does not zero it either. Before and
- * after each allocation lie red zones of 256 to 4096 bytes. Who writes there is
- * named on stderr by cudaFree() and at the program's end; the program goes on
- * as it would on a GPU. Freed memory is filled with 0xff and reused late, and
- * that of large allocations faults when it is used. */
+ * Fresh memory holds 0xff (NaN, -1): a GPU does not zero it either. Managed
+ * memory is 0, since programs have come to expect it. Before and after each
+ * allocation lie red zones of 256 to 4096 bytes. Who writes there is named on
+ * stderr by cudaFree() and at the program's end; the program goes on as it
+ * would on a GPU. Freed memory is filled with 0xff and reused late, and that of
+ * large allocations faults when it is used. */
 #ifndef SIMT_CUDA_MEMORY_H
 #define SIMT_CUDA_MEMORY_H
 #include "driver_types.h"

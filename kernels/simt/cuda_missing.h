@@ -43,10 +43,31 @@ SIMT_MISSING(cudaImportExternalMemory, "memory of other interfaces is")
 SIMT_MISSING(cudaImportExternalSemaphore, "semaphores of other interfaces are")
 SIMT_MISSING(cudaGraphAddNode, "nodes by cudaGraphNodeParams are")
 SIMT_MISSING(cudaGraphConditionalHandleCreate, "conditional nodes are")
-SIMT_MISSING(cudaGraphAddMemAllocNode, "allocations as nodes are")
 SIMT_MISSING(cudaGetDriverEntryPoint, "the driver API is")
 SIMT_MISSING(cudaLaunchCooperativeKernelMultiDevice, "several devices are")
 SIMT_MISSING(cudaOccupancyMaxActiveClusters, "thread block clusters are")
 SIMT_MISSING(cudaOccupancyMaxPotentialClusterSize, "thread block clusters are")
+SIMT_MISSING(cudaGraphSetConditional, "conditional nodes are")
+SIMT_MISSING(cudaMemPoolExportPointer, "memory shared between processes is")
+SIMT_MISSING(cudaMemPoolImportPointer, "memory shared between processes is")
+#undef SIMT_MISSING
+
+/* The same for types, at the line that uses one. */
+#define SIMT_MISSING(name, what)    \
+    typedef struct SimtMissing name \
+        __attribute__((unavailable(what " not simulated on the CPU")));
+
+SIMT_MISSING(cudaIpcMemHandle_t, "memory shared between processes is")
+SIMT_MISSING(cudaIpcEventHandle_t, "events shared between processes are")
+SIMT_MISSING(cudaMemPoolPtrExportData, "memory shared between processes is")
+SIMT_MISSING(cudaGraphConditionalHandle, "conditional nodes are")
+SIMT_MISSING(cudaGraphNodeParams, "nodes by cudaGraphNodeParams are")
+SIMT_MISSING(cudaChannelFormatDesc, "CUDA arrays and textures are")
+SIMT_MISSING(cudaMipmappedArray_t, "CUDA arrays and textures are")
+SIMT_MISSING(cudaResourceDesc, "textures are")
+SIMT_MISSING(cudaTextureDesc, "textures are")
+SIMT_MISSING(cudaTextureObject_t, "textures are")
+SIMT_MISSING(cudaSurfaceObject_t, "surfaces are")
+SIMT_MISSING(cudaExternalMemory_t, "memory of other interfaces is")
 #undef SIMT_MISSING
 #endif

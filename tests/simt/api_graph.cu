@@ -258,6 +258,31 @@ CHECK(explicit_nodes) {
     return 0;
 }
 
+CHECK(nodes_that_allocate) {
+    int back = 0, n = 1, six = 6;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaGraphNode_t get, set, kernel, copy, free;
+    cudaMemAllocNodeParams memory = {};
+    memory.bytesize = 4;
+    EXPECT(!cudaGraphCreate(&graph, 0));
+    EXPECT(!cudaGraphAddMemAllocNode(&get, graph, 0, 0, &memory));
+    cudaMemsetParams zero = {memory.dptr, 0, 0, 4, 1, 1};
+    EXPECT(!cudaGraphAddMemsetNode(&set, graph, &get, 1, &zero));
+    void *arguments[] = {&memory.dptr, &n, &six};
+    cudaKernelNodeParams params = {
+        (void *)simt::typed(add), 1, 1, 0, arguments, 0};
+    EXPECT(!cudaGraphAddKernelNode(&kernel, graph, &set, 1, &params));
+    EXPECT(!cudaGraphAddMemcpyNode1D(&copy, graph, &kernel, 1, &back,
+                                     memory.dptr, 4, cudaMemcpyDeviceToHost));
+    EXPECT(!cudaGraphAddMemFreeNode(&free, graph, &copy, 1, memory.dptr));
+    EXPECT(!cudaGraphInstantiate(&exec, graph) && !cudaGraphDestroy(graph));
+    EXPECT(!cudaGraphLaunch(exec, 0) && back == 6);
+    EXPECT(!cudaGraphExecDestroy(exec));
+    EXPECT_ERROR(cudaFree(memory.dptr), cudaErrorInvalidValue);
+    return 0;
+}
+
 CHECK(an_edge_added_late_counts) {
     int *x, n = 1, four = 4;
     cudaGraph_t graph;

@@ -29,9 +29,16 @@ CHECK(fresh_memory_is_poisoned) {
         for (size_t i = 0; i < size; i++) EXPECT(p[i] == 0xff);
         EXPECT(!cudaFree(p));
     }
-    float *managed;
-    EXPECT(!cudaMallocManaged(&managed, 64) && managed[3] != managed[3]);
-    EXPECT(!cudaFree(managed));
+    return 0;
+}
+
+CHECK(fresh_managed_memory_is_zero) {
+    for (size_t size : {size_t(64), size_t(3) << 20}) {
+        unsigned char *p;
+        EXPECT(!cudaMallocManaged(&p, size));
+        for (size_t i = 0; i < size; i++) EXPECT(p[i] == 0);
+        EXPECT(!cudaFree(p));
+    }
     return 0;
 }
 

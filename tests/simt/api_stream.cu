@@ -22,6 +22,8 @@ static __global__ void with_shared(int *out) {
     out[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x] + d[0];
 }
 
+static __global__ void by_reference(int &x, int by) { x += by; }
+
 static __global__ void wild(int *p) { *p = 1; }
 
 /* ---- streams and events ------------------------------------------------- */
@@ -231,6 +233,9 @@ CHECK(launches_by_function) {
                  cudaErrorInvalidConfiguration);
     EXPECT_ERROR(cudaLaunchKernel((const void *)0, 1, 1, 0),
                  cudaErrorInvalidDeviceFunction);
+    int seven = 7, two = 2;
+    void *references[] = {&seven, &two};
+    EXPECT(!cudaLaunchKernel(by_reference, 1, 1, references) && seven == 9);
     void *pointer = (void *)simt::typed(add); // as rewrite.py writes it
     EXPECT(!cudaLaunchKernel(pointer, 1, 1, arguments) && x[0] == 4);
     cudaFree(x);
