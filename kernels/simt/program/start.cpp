@@ -7,9 +7,11 @@
 #include "../simt_runtime.h"
 
 extern "C" __attribute__((weak)) void simt_set_sticky(int sticky);
+extern "C" void simt_set_strict(int strict);
 
 __attribute__((constructor)) static void start() {
     if (simt_set_sticky) simt_set_sticky(1);
+    simt_set_strict(1);
     const char *threads = getenv("WEFT_RUN_THREADS");
     if (threads) simt_set_threads(atoi(threads));
     const char *order = getenv("WEFT_RUN_ORDER");
