@@ -20,11 +20,10 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["asm", "ucontext"])
-def path(request):
+@pytest.fixture(scope="module")
+def path():
     """The library of all checks; the runtime's functions are found through it."""
-    flavour = build.Flavour("cpu", fibers=request.param)
-    return build.library_of("test_simt_api", FILES, flavour)
+    return build.library_of("test_simt_api", FILES, build.Flavour.here("cpu"))
 
 
 @pytest.fixture(scope="module")
