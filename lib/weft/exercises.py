@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-SECONDS = 10  # after which a check of C is ended: a loop that never ends
+SECONDS = 20  # after which a check of C is ended: a loop that never ends
 NOT_SOLVED = "not solved yet"  # what the #error of a stub in C says
 
 
