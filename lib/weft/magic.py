@@ -76,15 +76,20 @@ def cuda(line: str, cell: str) -> None:
         timeout=options.timeout,
         inplace=options.inplace,
         isolated=options.isolated,
+        check=options.check,
+        time=options.time,
         name=name,
     )
+    for kernel in module.signatures:
+        shell.user_ns[kernel] = getattr(module, kernel)
     print(module.report)
     if module.warnings:
         print(diagnostics_module.render(module.warnings, cell, name))
-    for kernel in module.signatures:
-        shell.user_ns[kernel] = getattr(module, kernel)
     if options.save:
-        print(f"saved as {save(options.save, cell, shell)}")
+        print(f"saved as {save(options.save, cell)}")
+    for listing in ("ptx", "sass"):
+        if getattr(options, listing):
+            _show(listing, module)
 
 
 def cuda_header(line: str, cell: str) -> None:
@@ -95,7 +100,7 @@ def cuda_header(line: str, cell: str) -> None:
     headers_module.add(words[0], cell)
 
 
-def save(where: str, cell: str, shell: Any = None) -> Path:
+def save(where: str, cell: str) -> Path:
     """Write a cell's source under the checkout; returns the path.
 
     Refuses (UsageError) a path outside of it, and a file that no cell wrote: what
@@ -111,6 +116,19 @@ def save(where: str, cell: str, shell: Any = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{_MARK}edit it there, or remove this line\n{cell}")
     return path
+
+
+def _show(listing: str, module: Any) -> None:
+    """The cell as PTX or as the GPU's own instructions; needs NVRTC, but no GPU."""
+    from IPython.display import Code, display
+
+    from .jit import gpu
+
+    text = getattr(gpu, listing)(
+        *(module.source, module.name, module.flags),
+        *(module.ordinary(), module.headers),
+    )
+    display(Code(text, language="gas" if listing == "ptx" else "text"))
 
 
 def register(shell: Any = None) -> None:

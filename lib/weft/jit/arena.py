@@ -3,7 +3,7 @@
     | guard: no access | 0xff ... | the array | 0xff ... | guard: no access |
 
 A copy ends at its upper guard as nearly as its alignment allows: at it, unless the
-cell uses vector types, whose 16-byte accesses leave up to 15 bytes of slack. A
+cell casts pointers to vector types, whose 16-byte accesses leave up to 15 bytes. A
 touch of a guard is a page fault, which the SIMT runtime turns into a failed launch;
 a write into the slack is found afterwards; what is read there is NaN or -1.
 Arrays that share memory share one copy, so they still do.
@@ -44,9 +44,14 @@ _libc = ffi.dlopen(None)
 _NONE, _READ_WRITE = 0, 3
 _PRIVATE_ANONYMOUS = 0x22 if sys.platform == "linux" else 0x1002
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0x40
+# A cast to a vector type, or what may hide one.
+_TYPES = (
+    r"(?:u?(?:char|short|int|long|longlong)|float|double|(?:__)?half|(?:__)?nv_bfloat16)"
+    r"[1-4]\b"
+)
 _VECTOR = re.compile(
-    r"\b(?:u?(?:char|short|int|long|longlong)|float|double|(?:__)?half)[234]\b"
-    r"|\b(?:__)?nv_bfloat162\b|\balignas\b|\b__align__\b"
+    rf"\b{_TYPES}[\s\w]*[*&][\s*]*[)>]|\b(?:using|typedef)\b[^;]*\b{_TYPES}"
+    r"|\balignas\b|\b__align__\b"
 )
 _held = ffi.new("char[]", bytes([FILL]) * 2 * PAGE)
 _filled = int(ffi.cast("uintptr_t", _held))
@@ -156,8 +161,8 @@ def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[i
 
 
 def alignments(source: str, types: Sequence[Scalar | None]) -> list[int]:
-    """What the copies must be aligned to: the type, or 16 bytes for a cell that
-    mentions a vector type (to which it may cast its pointers) or a struct."""
+    """What the copies must be aligned to: the type, or 16 bytes for a struct and in a
+    cell that casts its pointers to vector types."""
     if _VECTOR.search(source):
         return [16] * len(types)
     return [16 if kind is None else kind.align for kind in types]

@@ -60,7 +60,7 @@ class Compiled:
         """
         number = self.expressions.index(expression)
         return Launcher(
-            *(self.C, number, expression, params, self.source),
+            *(self.C, number, expression, params, self.made.everything()),
             timeout=timeout,
             inplace=inplace,
         )
@@ -129,6 +129,10 @@ class _Made:
         parts += [f"{name}\1{text}" for name, text in self.headers]
         return build._hash(_toolchain(), *parts)
 
+    def everything(self) -> str:
+        """The source and its headers."""
+        return "\n".join([self.source, *(text for _, text in self.headers)])
+
     def build(self, path: Path) -> list[Diagnostic]:
         """Compile to `path`, which appears whole or not at all; the warnings."""
         text = self._text()
@@ -154,8 +158,8 @@ class _Made:
         except rewriter.RewriteError as error:
             found = diagnostics.parse_rewriter(str(error))
             raise CompileError(found, self.source, self.name, str(error)) from None
-        everything = "\n".join([self.source, *(text for _, text in self.headers)])
-        cooperative = bool(_COOPERATIVE.search(signature.blank(everything)))
+        code = signature.blank(self.everything())
+        cooperative = bool(_COOPERATIVE.search(code))
         return text + launcher(list(zip(self.expressions, self.counts)), cooperative)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..native import ArgumentError
+from ..native import ArgumentError, KernelError
 from . import checks, config, cpu, headers, isolated, signature, trial
 from .arguments import describe
 from .diagnostics import CompileError, Diagnostic
@@ -55,7 +55,7 @@ class Module:
         self.signatures = {s.name: s for s in found + self._in_headers()}
         self._compiled.clear()
         begin = time.perf_counter()
-        compiled = self.compiled(self.default, self._ordinary())
+        compiled = self.compiled(self.default, self.ordinary())
         self.milliseconds = (time.perf_counter() - begin) * 1e3
         self.report = self._report(compiled)
         self.warnings: list[Diagnostic] = [
@@ -67,7 +67,7 @@ class Module:
     def _in_headers(self) -> list[Signature]:
         return [s for text in self.headers.values() for s in signature.parse(text)]
 
-    def _ordinary(self) -> tuple[str, ...]:
+    def ordinary(self) -> tuple[str, ...]:
         """The kernels that need no template arguments, as C++ names."""
         return tuple(
             s.instantiate([])[0]
@@ -92,7 +92,7 @@ class Module:
         return self.compiled(target, self._together(expression))
 
     def _together(self, expression: str) -> tuple[str, ...]:
-        ordinary = self._ordinary()
+        ordinary = self.ordinary()
         return ordinary if expression in ordinary else (expression,)
 
     def launcher(
@@ -258,12 +258,19 @@ class Launch:
         self.shared, self.stream = shape.shared, shape.stream
 
     def __call__(self, *args: Any) -> None:
-        kernel = self.kernel
-        module = kernel.module
-        if not (module.check or module.time):
-            launcher = kernel.launcher(kernel.target_of(args))
-            launcher(self.grid, self.block, self.shared, self.stream, args)
-            return
+        module = self.kernel.module
+        try:
+            if module.check or module.time:
+                self._tried(args)
+            else:
+                self.run(args)
+        except (KernelError, CompileError) as error:
+            # What a reader did is one frame further up; ours say nothing.
+            raise error.with_traceback(None) from None
+
+    def _tried(self, args: Sequence[Any]) -> None:
+        """The launch with --check before it and --time after it."""
+        kernel, module = self.kernel, self.kernel.module
         wanted = trial.check(kernel, self, args) if module.check else None
         self.run(args)
         if wanted is not None and kernel.target_of(args) == "cuda":

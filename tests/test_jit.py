@@ -1,0 +1,479 @@
+"""load_cuda() on the CPU: what a kernel is given, and what happens when it fails."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from weft import cache
+from weft.jit import (
+    CompileError,
+    KernelFault,
+    OrderDependence,
+    headers,
+    load_cuda,
+    signature,
+)
+from weft.jit.arguments import ArgumentError
+
+SOURCE = """
+#include <math.h>
+#include <stdio.h>
+struct Body { float x; int n; float3 v; };
+using real = float;
+namespace outer { __global__ void inside(int *x) { x[0] = 7; } }
+
+__global__ void add(float *out, const float *a, const float *b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] + b[i];
+}
+__global__ void unguarded(float *out, const float *a, int from) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i + from] = a[i];
+}
+__global__ void scalars(double *out, char c, unsigned char uc, short s, unsigned u,
+                        long long l, size_t z, bool b, float f, double d, float4 v,
+                        int2 w) {
+    double all[] = {(double)c, (double)uc, (double)s, (double)u, (double)l, (double)z,
+                    (double)b, (double)f, d, (double)v.w, (double)w.y};
+    for (int i = 0; i < 11; i++) out[i] = all[i];
+}
+__global__ void bodies(Body *out, Body b, const real *unused) {
+    out[threadIdx.x] = b;
+    out[threadIdx.x].n += threadIdx.x;
+}
+__global__ void vectors(float4 *out, const float2 *a) {
+    out[threadIdx.x] = make_float4(a->x, a->y, threadIdx.x, 0);
+}
+__global__ void reversed(float *x, int n) {
+    extern __shared__ float copy[];
+    copy[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = copy[n - 1 - threadIdx.x];
+}
+template <class T, int N = 3> __global__ void fill(T *x, T value) {
+    x[threadIdx.x] = value + (T)N;
+}
+__device__ int counter;
+__global__ void count(int *out) { atomicAdd(&counter, 1); *out = counter; }
+__global__ void where(unsigned *out) {
+    out[0] = gridDim.x, out[1] = gridDim.y, out[2] = gridDim.z;
+    out[3] = blockDim.x, out[4] = blockDim.y, out[5] = blockDim.z;
+}
+__global__ void far(float *x, long long i) { x[i] = 1; }
+__global__ void divide(int *x, int n) { x[0] = 7 / n; }
+__device__ int sink(volatile int *x, int n) {
+    volatile int a[64];
+    a[n % 64] = n;
+    return n ? sink(x, n - 1) + a[n % 64] : a[0];
+}
+__global__ void deep(int *x, int n) { x[0] = sink(x, n); }
+__global__ void wants(int *x, int n) { assert(n == 3); }
+__global__ void forever(int *x) { while (*(volatile int *)x == 0) {} }
+__global__ void races(float *x) { x[0] = threadIdx.x; }
+__global__ void sums(float *x) { atomicAdd(x, 0.1f * threadIdx.x); }
+__global__ void neighbours(float *x) {
+    __shared__ float copy[64];
+    copy[threadIdx.x] = x[threadIdx.x];
+    x[threadIdx.x] = copy[63 - threadIdx.x];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def k():
+    return load_cuda(SOURCE, target="cpu")
+
+
+def floats(n: int) -> torch.Tensor:
+    return torch.arange(float(n))
+
+
+# ---- what a kernel is given ----------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 31, 1001, 1024])
+def test_numpy_torch_and_dlpack_arrays_are_worked_on_in_place(k, n):
+    class Speaker:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+        def __dlpack__(self, **kwargs):
+            return self.tensor.__dlpack__(**kwargs)
+
+        def __dlpack_device__(self):
+            return self.tensor.__dlpack_device__()
+
+    out, b = torch.full((n,), torch.nan), np.full(n, 2, np.float32)
+    k.add[-(-n // 128), 128](Speaker(out), floats(n), b, n)
+    assert torch.equal(out, floats(n) + 2)
+
+
+def test_every_kind_of_number_arrives_as_its_type(k):
+    out = np.zeros(11)
+    passed = (-3, 255, -300, 2**32 - 1, -(2**40), 2**63, True, 0.1, 0.1)
+    k.scalars[1, 1](out, *passed, (1, 2, 3, 4.5), np.array([5, 6], np.int32))
+    wanted = [*passed[:7], np.float32(0.1), 0.1, 4.5, 6]
+    assert out.tolist() == [float(value) for value in wanted]
+
+
+def test_structs_come_from_structured_arrays(k):
+    kind = np.dtype([("x", "f4"), ("n", "i4"), ("v", "3f4")], align=True)
+    one, out = np.zeros((), kind), np.zeros(4, kind)
+    one["x"], one["n"], one["v"] = 1.5, 10, (1, 2, 3)
+    k.bodies[1, 4](out, one, None)
+    assert out["n"].tolist() == [10, 11, 12, 13] and out["v"][3].tolist() == [1, 2, 3]
+    with pytest.raises(ArgumentError, match=r"Body b has 20 bytes, 8 are given"):
+        k.bodies[1, 1](out, bytes(8), None)
+
+
+def test_vector_types_take_arrays_of_their_components(k):
+    out = torch.zeros(2, 4)
+    k.vectors[1, 2](out, torch.tensor([5 + 6j]))
+    assert out.tolist() == [[5, 6, 0, 0], [5, 6, 1, 0]]
+
+
+def test_dynamic_shared_memory_beyond_48_kb(k):
+    x = floats(64)
+    k.reversed[1, 64, 100_000](x, 64)
+    assert torch.equal(x, floats(64).flip(0))
+
+
+def test_templates_take_types_and_values(k):
+    doubles, ints = np.zeros(2), torch.zeros(2, dtype=torch.int32)
+    k.fill["double"][1, 2](doubles, 1.5)
+    k.fill[torch.int32, 5][1, 2](ints, 2)
+    assert doubles.tolist() == [4.5, 4.5] and ints.tolist() == [7, 7]
+    with pytest.raises(ArgumentError, match="T is a type, 1 is not"):
+        k.fill[1, 32]
+
+
+def test_a_grid_is_an_int_a_tuple_or_a_dim3(k):
+    class Dim3:
+        x, y, z = 2, 3, 4
+
+    out = np.zeros(6, np.uint32)
+    k.where[Dim3(), (np.int64(8), 4)](out)
+    assert out.tolist() == [2, 3, 4, 8, 4, 1]
+    k.where[7, [1, 2, 3]](out)
+    assert out.tolist() == [7, 1, 1, 1, 2, 3]
+
+
+def test_empty_and_zero_dimensional_arrays(k):
+    k.add[1, 32](torch.empty(0), np.empty(0, np.float32), torch.empty(0), 0)
+    out = torch.zeros((), dtype=torch.int32)
+    k.inside[1, 1](out)
+    assert out.item() == 7
+
+
+def test_overlapping_arrays_stay_one_memory(k):
+    x = torch.ones(11)
+    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)  # one thread after the other
+    assert x.tolist() == [2.0**i for i in range(11)]
+
+
+def test_device_variables_begin_afresh_in_every_module(k):
+    out = torch.zeros(1, dtype=torch.int32)
+    for _ in range(2):
+        fresh = load_cuda(SOURCE, target="cpu")
+        fresh.count[1, 1](out)
+        fresh.count[1, 1](out)
+        assert out.item() == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((0, 1), r"add takes 4 arguments, 2 are given: add\(float \*out, const"),
+        ((torch.zeros(2, dtype=torch.float64), 1, 1, 1), r"wants float32, .*float64"),
+        ((torch.zeros(4, 4).T, 1, 1, 1), r"not contiguous .*\.contiguous\(\)"),
+        ((torch.zeros(2, requires_grad=True), 1, 1, 1), r"\.detach\(\)"),
+        ((1.0, 1, 1, 1), r"float \*out: wants an array, this is 1.0 \(float\)"),
+        ((floats(2), floats(2), floats(2), 2.5), r"int n: .*whole number.*n // 2"),
+        ((floats(2), floats(2), floats(2), 2**31), r"holds -2147483648 to 2147483647"),
+        ((floats(2), floats(2), floats(2), None), r"int n: .*this is None"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(k, args, words):
+    with pytest.raises(ArgumentError, match=words):
+        k.add[1, 1](*args)
+
+
+def test_a_read_only_array_is_for_const_parameters(k):
+    a, out = np.ones(3, np.float32), torch.zeros(3)
+    a.flags.writeable = False
+    k.add[1, 4](out, a, a, 3)
+    assert out.tolist() == [2, 2, 2]
+    with pytest.raises(ArgumentError, match="read-only"):
+        k.add[1, 4](a, out, out, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ((1, 2048), r"x is at most 1024"),
+        ((1, (32, 64)), r"2048 threads, at most 1024"),
+        ((0, 1), r"grid \(0, 1, 1\) is empty"),
+        ((1, (1, 1, 65)), r"z is at most 64"),
+        ((1.5, 1), r"whole numbers, this is 1.5"),
+        ((1, 1, 300_000), r"0 to 232448"),
+        (((1, 1, 1, 1), 1), r"4 dimensions"),
+        (1, r"1 are given"),
+    ],
+)
+def test_a_launch_outside_of_the_limits_says_the_limit(k, key, words):
+    with pytest.raises(ArgumentError, match=words):
+        k.where[key]
+
+
+def test_only_kernels_are_attributes(k):
+    assert "sink" not in dir(k)
+    with pytest.raises(AttributeError, match=r"no kernel 'sink'; it has .*add"):
+        k.sink  # noqa: B018
+    with pytest.raises(ArgumentError, match=r"add\[grid, block\]"):
+        k.add(1)
+
+
+# ---- faults ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [256, 250])  # a whole number of 16-byte steps, and not
+def test_an_overrun_is_told_by_element_and_changes_nothing(k, n):
+    out = torch.zeros(n)
+    with pytest.raises(
+        KernelFault,
+        match=rf"unguarded: thread \({n - 250},0,0\) of block \(0,0,0\) wrote "
+        rf"out\[{n}\], just past the end of its {n}",
+    ):
+        k.unguarded[1, 512](out, torch.ones(512), 250)
+    assert not out.any()
+
+
+def test_an_underrun_and_a_read_past_the_end(k):
+    # In front of an array may be some bytes that belong to nobody: no page fault.
+    with pytest.raises(KernelFault, match=r"wrote out\[-1\], 1 element before"):
+        k.unguarded[1, 1](torch.zeros(1000), torch.ones(1), -1)
+    with pytest.raises(KernelFault, match=r"read a\[3\], just past the end of its 3"):
+        k.unguarded[1, 4](torch.zeros(4), torch.ones(3), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("far", (floats(4), 1 << 20), r"wrote x\[1048576\], 1048572 elements past"),
+        ("far", (floats(4), 1 << 40), r"in none of its arrays"),
+        ("far", (None, 0), r"null pointer .*None was passed for float \*x"),
+        ("divide", (np.zeros(1, np.int32), 0), r"divided a whole number by zero"),
+        ("deep", (np.zeros(1, np.int32), 10**6), r"used up its stack"),
+        ("wants", (np.zeros(1, np.int32), 2), r"`n == 3` failed"),
+    ],
+)
+def test_a_fault_is_an_exception_and_the_next_launch_works(k, name, args, words):
+    with pytest.raises(KernelFault, match=words):
+        getattr(k, name)[1, 1](*args)
+    out = torch.zeros(3)
+    k.add[1, 4](out, floats(3), floats(3), 3)
+    assert out.tolist() == [0, 2, 4]
+
+
+def test_in_place_nothing_is_copied():
+    k = load_cuda(SOURCE, target="cpu", inplace=True)
+    out = torch.zeros(4)
+    with pytest.raises(KernelFault, match="worked in place"):
+        k.far[1, 1](out, 1 << 45)
+    k.add[1, 4](out, floats(4), floats(4), 4)
+    assert torch.equal(out, 2 * floats(4))
+
+
+def test_a_kernel_that_does_not_end_is_ended():
+    k = load_cuda(SOURCE, target="cpu", timeout=0.2)
+    with pytest.raises(KernelFault, match=r"longer than 0.2 s .*--timeout"):
+        k.forever[1, 1](np.zeros(1, np.int32))
+
+
+def test_ctrl_c_ends_a_kernel(k):
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        k.forever[1, 1](np.zeros(1, np.int32))
+    timer.join()
+
+
+# ---- --check, --time, --isolated ---------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["races", "neighbours"])
+def test_check_finds_what_depends_on_the_order_of_threads(name):
+    k, x = load_cuda(SOURCE, target="cpu", check=True), floats(64)
+    with pytest.raises(
+        OrderDependence, match=rf"{name}: x\[\d+\] depends on the order"
+    ):
+        getattr(k, name)[1, 64](x)
+    assert torch.equal(x, floats(64))
+
+
+def test_check_allows_the_rounding_of_atomics(capsys):
+    k, x = load_cuda(SOURCE, target="cpu", check=True), torch.zeros(1)
+    k.sums[4, 256](x)
+    assert x.item() == pytest.approx(4 * 0.1 * 255 * 128, rel=1e-4)
+    assert "checked in 3 orders" in capsys.readouterr().out
+
+
+def test_time_launches_on_copies_and_says_that_it_is_simulated(capsys):
+    k, x = load_cuda(SOURCE, target="cpu", time=True), torch.zeros(1)
+    k.sums[1, 2](x)
+    assert x.item() == pytest.approx(0.1)
+    assert "says nothing about a GPU" in capsys.readouterr().out
+
+
+def test_isolated_launches_and_what_ends_them(capsys):
+    text = SOURCE + '__global__ void says(int n) { printf("n is %d\\n", n); }'
+    k = load_cuda(text, target="cpu", isolated=True, timeout=0.5)
+    x = torch.ones(11)
+    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)
+    assert x.tolist() == [2.0**i for i in range(11)]
+    k.says[1, 1](5)
+    assert capsys.readouterr().out == "n is 5\n"
+    with pytest.raises(KernelFault, match="past the end of its 4"):
+        k.far[1, 1](floats(4), 1 << 20)
+    with pytest.raises(KernelFault, match=r"longer than 0.5 s"):
+        k.forever[1, 1](np.zeros(1, np.int32))
+
+
+# ---- the cache, headers, output ------------------------------------------------------
+
+
+def test_the_second_time_comes_from_the_cache(k):
+    assert "from the cache" in load_cuda(SOURCE, target="cpu").report
+
+
+def test_a_library_whose_file_was_pruned_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    source = "__global__ void one(int *x) { x[0] = 1; }"
+    for _ in range(2):
+        x = np.zeros(1, np.int32)
+        load_cuda(source, target="cpu")[1, 1](x)
+        assert x[0] == 1
+        for path in (tmp_path / "cells").glob("*.so"):
+            path.unlink()
+
+
+def test_printf_appears_where_print_does(capsys):
+    k = load_cuda(
+        '__global__ void hello() { printf("thread %d\\n", threadIdx.x); }', target="cpu"
+    )
+    print("before")
+    k[1, 2]()
+    print("after")
+    assert capsys.readouterr().out == "before\nthread 0\nthread 1\nafter\n"
+
+
+def test_a_header_that_changes_recompiles_who_includes_it():
+    headers.add("factor.cuh", "__device__ float f(float x) { return 2 * x; }\n")
+    k = load_cuda(
+        '#include "factor.cuh"\n__global__ void k(float *x) { x[0] = f(1); }',
+        target="cpu",
+    )
+    x = torch.zeros(1)
+    k.k[1, 1](x)
+    assert x.item() == 2
+    headers.add("factor.cuh", "__device__ float f(float x) { return 3 * x; }\n")
+    k.k[1, 1](x)
+    assert x.item() == 3
+    for name in ("../a.cuh", "/tmp/a.cuh", "a", "a/../../b.cuh", "a b.cuh"):
+        with pytest.raises(ArgumentError, match="no name for a header"):
+            headers.add(name, "")
+
+
+def test_flags_reach_the_compiler_and_no_shell(tmp_path):
+    source = "__global__ void k(int *x) { x[0] = N; }"
+    x = np.zeros(1, np.int32)
+    k = load_cuda(source, target="cpu", flags="-DN='40 + 2' --use_fast_math -O1")
+    k[1, 1](x)
+    assert x[0] == 42
+    touched = tmp_path / "touched"
+    with pytest.raises(ArgumentError, match="no flag for a cell"):
+        load_cuda(source, target="cpu", flags=f"-DN=1 ; touch {touched}")
+    assert not touched.exists()
+
+
+def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
+    k = load_cuda(
+        """
+        #include <cooperative_groups.h>
+        __global__ void k(int *x, int *y) {
+            x[blockIdx.x] = blockIdx.x + 1;
+            cooperative_groups::this_grid().sync();
+            y[blockIdx.x] = x[gridDim.x - 1 - blockIdx.x];
+        }""",
+        target="cpu",
+    )
+    x, y = np.zeros((2, 4), np.int32)
+    k[4, 1](x, y)
+    assert y.tolist() == [4, 3, 2, 1]
+
+
+# ---- signatures ----------------------------------------------------------------
+
+
+def test_signatures_of_what_people_write():
+    found = signature.parse(
+        """
+        // __global__ void no(int a) {}
+        #define REAL float
+        typedef unsigned int u32;
+        #if 0
+        __global__ void off(int n) {}
+        #endif
+        extern "C" __global__ void __launch_bounds__(256, 2)
+        a(float *__restrict__ out, float const *in, const int n, REAL x[], u32 = 3) {}
+        template <typename T, int N = (3 > 2)> static __global__ void b(T *const x) {}
+        namespace m { __global__ void c(void) { if (1) {} } }
+        __global__ void declared(int n);
+        """
+    )
+    assert [s.name for s in found] == ["a", "b", "c"]
+    kinds = [(p.type, p.pointer, p.const) for p in found[0].params]
+    assert kinds == [
+        ("float", True, False),
+        ("float", True, True),
+        ("int", False, False),
+        ("float", True, False),
+        ("unsigned int", False, False),
+    ]
+    assert found[1].instantiate([np.float16])[0] == "b<__half, (3 > 2)>"
+    assert found[2].instantiate([])[0] == "m::c"
+    assert found[0].line == 8
+
+
+def test_errors_name_both_places_of_arrays_that_lie_apart(k):
+    class OnGpu:
+        device = type("Device", (), {"id": 0})()
+
+        @property
+        def __cuda_array_interface__(self):
+            array = {"shape": (4,), "typestr": "<f4", "data": (256, False)}
+            return {**array, "version": 3}
+
+    with pytest.raises(ArgumentError, match=r"on two devices: .*the CPU, but .*cuda:0"):
+        k.add[1, 4](floats(4), OnGpu(), floats(4), 4)
+
+
+def test_a_failed_compile_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    with pytest.raises(CompileError):
+        load_cuda("__global__ void k(int n) { n = }", target="cpu")
+    assert not list((tmp_path / "cells").glob("*.so"))
+
+
+def test_a_pointer_that_is_cast_to_float4_stays_aligned():
+    k = load_cuda(
+        "__global__ void k(float *x) { *(float4 *)x = make_float4(1, 2, 3, 4); }",
+        target="cpu",
+    )
+    x = torch.zeros(5)  # 20 bytes
+    k[1, 1](x)
+    assert x.tolist() == [1, 2, 3, 4, 0]

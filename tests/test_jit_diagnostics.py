@@ -1,0 +1,176 @@
+"""What a reader sees of a cell that does not compile: line, caret, hint."""
+
+import pytest
+
+from weft.jit import CompileError, diagnostics, hints, load_cuda
+from weft.jit.diagnostics import Diagnostic
+
+
+def error(source: str) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        load_cuda(source, target="cpu", name="cell [7]")
+    return caught.value
+
+
+# Where the caret must stand (^) in the line above it, and what is said.
+CASES = {
+    "case": (
+        "__global__ void k(int *x) {\n"
+        "    x[0] = blockIdx.x * blockDim.x + threadidx.x;\n"
+        "                                     ^\n}",
+        "CUDA writes it threadIdx",
+    ),
+    "after a rewritten name": (
+        "__global__ void k(int *x) {\n"
+        "    x[threadIdx.x + blockIdx.y] = syncthreads();\n"
+        "                                  ^\n}",
+        "CUDA writes it __syncthreads",
+    ),
+    "near one's own": (
+        "__global__ void k(float *out, int width) {\n"
+        "    out[0] = widht;\n"
+        "             ^\n}",
+        "width",
+    ),
+    "semicolon": (
+        "__global__ void k(int *x) {\n    x[0] = 1\n            ^\n}",
+        "a statement ends with ;",
+    ),
+    "const": (
+        "__global__ void k(const int *x) {\n    x[0] = 1;\n         ^\n}",
+        "it is const",
+    ),
+    "power": (
+        "__global__ void k(int *x, int n) {\n    x[0] = n ** 2;\n              ^\n}",
+        "powf(x, y)",
+    ),
+    "None": (
+        "__global__ void k(int *x) {\n\tx[0] = None;\n\t       ^\n}",
+        "C has no None",
+    ),
+    "floor division": (
+        "__global__ void k(int *x, int n) {\n    x[0] = n // 2;\n            ^\n}",
+        "// begins a comment in C",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_error_points_at_the_token_and_says_what_was_meant(case):
+    marked, hint = CASES[case]
+    lines = marked.split("\n")
+    at = next(i for i, line in enumerate(lines) if line.strip() == "^")
+    wanted = [lines[at - 1].expandtabs(4), lines[at].expandtabs(4)]
+    del lines[at]
+    found = str(error("\n".join(lines))).split("\n")
+    assert found[0].startswith(f"cell [7], line {at}: error: ")
+    assert found[1] == "    " + wanted[0] and found[2] == "    " + wanted[1]
+    assert hint in found[0] + found[-1]
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        ("int main() { return 0; }", 1, "a cell has no main"),
+        ("\n__global__ void k() {}\nvoid f() { k<<<1, 2>>>(); }", 3, "Python launches"),
+        ("#include <iostream>\n__global__ void k() {}", 1, "<iostream> is the host's"),
+        ("__global__ void k(float *x) {\n x[0] = std::max(1, 2); }", 2, "std::max"),
+        ("__global__ void k(int **x) {\n cudaMalloc(x, 4); }", 2, "belongs to the"),
+        ("__global__ int k() { }", 1, "a kernel returns nothing"),
+        ("__global__ void k(int n) {\n  if (n) return 3; }", 2, "into an array"),
+        ("__global__ void k(int &n) { n = 1; }", 1, "cannot be a reference"),
+        (
+            "int f(int x) {\n return x;\n}\n__global__ void k(int *x) { *x = f(1); }",
+            1,
+            "write __device__ before it",
+        ),
+        ("float x = 3;", 1, "no kernel in this cell"),
+        ("__global__ void k() {}\n__global__ void k(int n) {}", 2, "two kernels k"),
+        ("__device__ float f(float);\n__global__ void k(float *x) { *x = f(1); }", 1,
+         "has no definition"),
+        ('__global__ void k() { asm("exit;"); }', 1, "inline PTX"),
+        ("__global__ void k(int n) {\n  if (n) {\n}", 1, "never closed"),
+    ],
+)  # fmt: skip
+def test_what_only_one_of_two_compilers_would_refuse_is_refused(source, line, words):
+    found = error(source).diagnostics[0]
+    assert found.line == line and words in found.message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "struct V { float x; };\n__global__ void k(V v) { }",
+        "__device__ int f(int n);\n__global__ void k(int *x) { *x = f(1); }\n"
+        "__device__ int f(int n) { return n; }",
+        "constexpr int f(int n) { return 2 * n; }\n"
+        "__global__ void k(int *x) { *x = f(2); }",
+        "// int main() {} std::max <<< cudaMalloc(\n"
+        '__global__ void k() { printf("<<<std::cout main() {"); }',
+        "#define F 1\nnamespace n { __device__ int f() { return F; } }\n"
+        "__global__ void k(int *x) {\n"
+        "    auto g = [](int n) { return n; };\n    *x = g(n::f());\n}",
+    ],
+)
+def test_what_both_compilers_take_is_left_alone(source):
+    load_cuda(source, target="cpu")
+
+
+def test_warnings_are_kept_with_the_cached_cell_and_have_a_hint():
+    source = '__global__ void k(int n) {\n    printf("%f\\n", n);\n}'
+    for _ in range(2):
+        k = load_cuda(source, target="cpu", name="cell [3]")
+        text = diagnostics.render(k.warnings, source, "cell [3]")
+        assert text.startswith("cell [3], line 2: warning: format '%f' expects")
+        assert "%d int" in text
+
+
+def test_a_literal_of_double_is_noted_once_and_only_where_it_surprises():
+    cell = "__global__ void k({0} *x) {{\n    x[0] = 0.5 * x[1] + 1e-3 + 2.f * 1.5;\n}}"
+    (note,) = load_cuda(cell.format("float"), target="cpu").warnings
+    assert (note.severity, note.line, note.column) == ("note", 2, 12)
+    assert "write 0.5f" in note.message
+    assert not load_cuda(cell.format("double"), target="cpu").warnings
+
+
+def test_an_error_in_a_template_is_told_when_it_is_instantiated():
+    k = load_cuda(
+        "template <class T> __global__ void k(T *x) {\n    x[0].y = 1;\n}", target="cpu"
+    )
+    with pytest.raises(CompileError, match="line 2: error: request for member 'y'"):
+        k.k["float"]
+
+
+def test_notebooks_show_an_error_in_red_without_our_frames():
+    shown = error("__global__ void k() { x = 1; }")._render_traceback_()
+    assert all(line.startswith("\x1b[31m") for line in shown)
+    assert shown[0].startswith("\x1b[31mcell [7], line 1: error: ")
+
+
+def test_nvrtc_says_the_same_in_its_own_words():
+    log = (
+        'cell(2): error: identifier "threadidx" is undefined\n'
+        "      int i = threadidx.x;\n"
+        "              ^\n\n"
+        'cell(5): warning #177-D: variable "j" was declared but never referenced\n'
+        "      int j;\n"
+        "          ^\n\n"
+        'tiles.cuh(1): catastrophic error: cannot open source file "no.h"\n'
+    )
+    assert diagnostics.parse_nvrtc(log) == [
+        Diagnostic("", 2, 13, "error", 'identifier "threadidx" is undefined'),
+        Diagnostic(
+            *("", 5, 9, "warning"), 'variable "j" was declared but never referenced'
+        ),
+        Diagnostic("tiles.cuh", 1, 0, "error", 'cannot open source file "no.h"'),
+    ]
+    message = 'identifier "threadidx" is undefined'
+    assert hints.hint(message, "", "") == "CUDA writes it threadIdx"
+
+
+def test_an_error_in_an_included_header_names_the_header():
+    from weft.jit import headers
+
+    headers.add("broken.cuh", "\n__device__ int f() { return nix; }\n")
+    found = error('#include "broken.cuh"\n__global__ void k(int *x) { *x = f(); }')
+    assert str(found).startswith("broken.cuh, line 2: error: 'nix' was not declared")

@@ -1,0 +1,99 @@
+"""%%cuda in an IPython session."""
+
+import pytest
+
+IPython = pytest.importorskip("IPython")
+from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+
+from weft import magic  # noqa: E402
+from weft.build import ROOT  # noqa: E402
+
+ADD = """__global__ void add(float *out, const float *a, int n) {
+    int i = threadIdx.x;
+    if (i < n) out[i] = a[i] + 1;
+}
+"""
+
+
+@pytest.fixture
+def shell(capsys):
+    """A session with the magics."""
+    shell = InteractiveShell.instance()
+    run(shell, "%load_ext weft\nimport numpy as np\nimport torch")
+    capsys.readouterr()
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+def run(shell, cell: str):
+    result = shell.run_cell(cell, store_history=True)
+    error = result.error_before_exec or result.error_in_exec
+    if error:
+        raise error
+    return result
+
+
+def test_a_cell_gives_its_kernels_to_the_notebook(shell, capsys):
+    run(shell, f"%%cuda --cpu\n{ADD}")
+    assert capsys.readouterr().out.startswith("add · CPU, ")
+    run(shell, "o = torch.zeros(3); add[1, 4](o, torch.ones(3), 3); print(o.tolist())")
+    assert capsys.readouterr().out == "[2.0, 2.0, 2.0]\n"
+    run(shell, "%%cuda --cpu\n" + ADD.replace("+ 1", "+ 2"))
+    capsys.readouterr()
+    run(shell, "add[1, 4](o, torch.ones(3), 3); print(o.tolist())")
+    assert capsys.readouterr().out == "[3.0, 3.0, 3.0]\n"
+
+
+def test_an_error_is_red_raises_and_names_the_cell(shell, capsys):
+    with pytest.raises(Exception, match=r"cell \[\d+\], line 2: error: 'x' was not"):
+        run(shell, "%%cuda\n__global__ void k(int n) {\n x = 1; }")
+    shown = capsys.readouterr().out
+    assert "\x1b[31mcell [" in shown and "Traceback" not in shown
+
+
+def test_printf_is_in_the_cell_in_order(shell, capsys):
+    run(shell, '%%cuda --cpu\n__global__ void p() { printf("%d\\n", threadIdx.x); }')
+    capsys.readouterr()
+    run(shell, "print('a'); p[1, 2](); print('b')")
+    assert capsys.readouterr().out == "a\n0\n1\nb\n"
+
+
+def test_headers_are_shared_between_cells(shell, capsys):
+    run(shell, "%%cuda_header twice.cuh\n__device__ int twice(int n) { return 2 * n; }")
+    run(
+        shell,
+        '%%cuda --cpu\n#include "twice.cuh"\n'
+        "__global__ void h(int *x) { *x = twice(4); }",
+    )
+    run(shell, "x = np.zeros(1, np.int32); h[1, 1](x); assert x[0] == 8")
+    with pytest.raises(Exception, match="no name for a header"):
+        run(shell, "%%cuda_header ../twice.cuh\nint x;")
+
+
+def test_options_reach_the_launch(shell, capsys):
+    run(shell, f"%%cuda --cpu --time --check --flags '-DN=2 -O1' --timeout 5\n{ADD}")
+    run(shell, "o = torch.zeros(3); add[1, 4](o, o, 3)")
+    out = capsys.readouterr().out
+    assert "checked in 3 orders" in out and "says nothing about a GPU" in out
+    for line, words in {
+        "--nix": "unrecognized arguments: --nix; options: --gpu",
+        "--cpu --gpu": "not allowed with",
+        "--timeout x": "invalid float value",
+        '--flags "': "No closing quotation",
+    }.items():
+        with pytest.raises(magic.UsageError, match=words):
+            run(shell, f"%%cuda {line}\n{ADD}")
+
+
+def test_save_writes_within_the_checkout_and_over_nobodys_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(magic, "ROOT", tmp_path)
+    path = magic.save("kernels/mine.cu", ADD)
+    assert path == tmp_path / "kernels" / "mine.cu" and path.read_text().endswith(ADD)
+    magic.save("kernels/mine.cu", ADD.replace("+ 1", "+ 2"))
+    assert "+ 2" in path.read_text()
+    path.write_text("somebody's work")
+    for where in ("kernels/mine.cu", "../out.cu", "/tmp/out.cu", "kernels/a.py"):
+        with pytest.raises(magic.UsageError, match="--save"):
+            magic.save(where, ADD)
+    assert path.read_text() == "somebody's work"
+    assert ROOT not in path.parents
