@@ -315,3 +315,10 @@ def test_only_a_kernel_that_waits_for_its_grid_is_launched_cooperatively():
         n for n in made.lowered if gpu.waits_for_its_grid(made.ptx, made.lowered[n])
     ]
     assert found == ["waits"]
+
+
+def test_kernels_may_have_the_names_of_cudas_own_functions():
+    source = "__global__ void all(float *x, const int *__restrict__ n) { x[*n] = 1; }\n"
+    source += "template <class T> __global__ void max(T *x) { *x = 1; }"
+    lowered = nvrtc.compile(source, expressions=["all", "max<int>"]).lowered
+    assert lowered == {"all": "_Z3allPfPKi", "max<int>": "_Z3maxIiEvPT_"}

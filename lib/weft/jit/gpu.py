@@ -69,7 +69,7 @@ class Compiled:
         sync: bool | None = None,
         cooperative: bool | None = None,
         **_: Any,
-    ) -> launch.Launch:
+    ) -> launch.Launcher:
         """The kernel `expression` as launch(grid, block, shared, stream, args).
 
         It works on whatever GPU the arrays lie on. sync: wait after each launch;
@@ -99,7 +99,7 @@ class Compiled:
                     driver.synchronize(stream, kernel)
 
         several = torch.cuda.device_count() > 1
-        return launch.launcher(
+        return launch.Launcher(
             binder,
             launch.Target(
                 call=driver.library().cuLaunchKernelEx,

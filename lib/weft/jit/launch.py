@@ -22,8 +22,7 @@ from ..native import ArgumentError
 from .arguments import Array, Binder, common_device
 
 ffi = FFI()
-Launch = Callable[[Any, Any, int, Any, tuple[Any, ...]], None]
-_PLANS = 1024  # remembered at most; a sweep over shapes must not fill the memory
+Rooms = dict[int, tuple[list["Room"], int]]  # by device: free ones, and the function
 
 # struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments lie behind it.
 _GRID = struct.Struct("=7I")  # grid, block, bytes of shared memory
@@ -95,33 +94,83 @@ class Room:
         self.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
 
 
-def launcher(
-    binder: Binder, target: Target, sizes: Sequence[int] | None = None
-) -> Launch:
-    """The kernel as launch(grid, block, shared, stream, args), which only queues.
+class Launcher:
+    """A kernel on one kind of device; launches are only queued.
 
-    stream: None is torch's current one; else a torch.cuda.Stream, a number, or
-    what has __cuda_stream__. sizes: of the parameters in bytes, as the compiler has
-    them. Raises ArgumentError for arguments that do not fit.
+    sizes: of the parameters in bytes, as the compiler has them.
     """
-    rooms: dict[Any, tuple[list[Room], int]] = {}  # by launch shape; and the function
-    attributes = ffi.new("char[]", target.attributes or b"\0")
-    head = struct.pack("=QI", _address(attributes), len(target.attributes) // 72)
-    careful = _careful(binder, target, sizes, rooms, head)
-    careful.attributes = attributes  # type: ignore[attr-defined]  # as long as it
-    lines = _quick_lines(binder, target, head)
-    if lines is None:
-        return careful
-    names: dict[str, Any] = {
-        **{"rooms": rooms, "careful": careful, "native": native},
-        "last": (None, None, None, None, None),
-        **{"call": target.call, "stream_of": target.stream, "fail": target.fail},
-        **{"current": target.current, "after": target.after, "Tensor": torch.Tensor},
-        "pack_into": _layout(binder, bool(target.attributes)).pack_into,
-        **_dtypes(binder),
-    }
-    exec(compile("\n".join(lines), f"<launch of {binder.kernel}>", "exec"), names)
-    return names["launch"]
+
+    def __init__(
+        self, binder: Binder, target: Target, sizes: Sequence[int] | None = None
+    ) -> None:
+        self.binder, self.target = binder, target
+        self.sizes = sizes if binder.has_structs else None
+        self._attributes = ffi.new("char[]", target.attributes or b"\0")
+        count = len(target.attributes) // 72
+        self._head = struct.pack("=QI", _address(self._attributes), count)
+        self._make = _quick(binder, target, self._head)
+
+    def __call__(
+        self,
+        grid: Any,
+        block: Any,
+        shared: int,
+        stream: Any,
+        args: tuple[Any, ...],
+        rooms: Rooms | None = None,
+    ) -> None:
+        """Launch the careful way.
+
+        stream: None is torch's current one; else a torch.cuda.Stream, a number, or
+        what has __cuda_stream__. rooms: where the memory goes afterwards. Raises
+        ArgumentError for arguments that do not fit.
+        """
+        target, binder = self.target, self.binder
+        bound = binder.bind(args)
+        if self.sizes:
+            _check_structs(binder, bound, self.sizes)
+        device = _device(binder.kernel, bound, target)
+        arrays = [value for value, p in zip(bound, binder.params) if p.pointer]
+        addresses = [array.address if array else 0 for array in arrays]
+        packed, offsets = binder.pack(bound, addresses)
+        with target.enter(device):
+            plan = target.plan(device, grid, block, shared)
+            room = Room(plan, len(packed), offsets)
+            current = target.stream(device)
+            number = current if stream is None else stream_number(stream)
+            room.fill(packed, number, self._head)
+            _wait_for_producers(arrays, number)
+            status = target.call(room.configuration, plan.function, room.table, 0)
+            if status:
+                target.fail(status, device)
+            if number != current and target.kind == "cuda":
+                _keep(arrays, number, device)
+            if target.after:
+                target.after(device, number)
+        if rooms is not None:
+            rooms.setdefault(device, ([], plan.function))[0].append(room)
+
+    def at(
+        self,
+        grid: Any,
+        block: Any,
+        shared: int = 0,
+        otherwise: Callable[[tuple[Any, ...], Rooms], None] | None = None,
+    ) -> Callable[..., None]:
+        """The kernel in this shape, on torch's stream: call it with its arguments.
+
+        otherwise: takes the arguments that the quick way does not, the first time's
+        among them; it hands the rooms on to the careful way.
+        """
+        rooms: Rooms = {}
+
+        def careful(args: tuple[Any, ...], rooms: Rooms) -> None:
+            self(grid, block, shared, None, args, rooms)
+
+        otherwise = otherwise or careful
+        if self._make is None:
+            return lambda *args: otherwise(args, rooms)
+        return self._make(rooms, otherwise)
 
 
 def dims(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
@@ -159,10 +208,26 @@ def stream_number(stream: Any) -> int:
 # ---- the quick way ------------------------------------------------------------
 
 
+def _quick(binder: Binder, target: Target, head: bytes) -> Callable[..., Any] | None:
+    """make(rooms, otherwise) -> launch(*args); None: all must go the careful way."""
+    lines = _quick_lines(binder, target, head)
+    if lines is None:
+        return None
+    names: dict[str, Any] = {
+        **{"native": native, "Tensor": torch.Tensor, "after": target.after},
+        **{"call": target.call, "stream_of": target.stream, "fail": target.fail},
+        "current": target.current,
+        "pack_into": _layout(binder, bool(target.attributes)).pack_into,
+        **_dtypes(binder),
+    }
+    exec(compile("\n".join(lines), f"<launch of {binder.kernel}>", "exec"), names)
+    return names["make"]
+
+
 def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | None:
-    """The text of `launch`; None where a parameter needs the careful way."""
+    """The text of `make`; None where a parameter needs the careful way."""
     names = [f"a{i}" for i in range(len(binder.params))]
-    conditions, packed, first = ["not native._lost", "stream is None"], [], None
+    conditions, packed, first = ["not native._lost"], [], None
     for name, param, kind in zip(names, binder.params, binder.types):
         if kind is None or (kind.kind == "bfloat16" and not param.pointer):
             return None
@@ -183,20 +248,14 @@ def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | Non
     if target.attributes:
         packed = [str(number) for number in struct.unpack("=QI", head)] + packed
     return [
-        "def launch(grid, block, shared, stream, args):",
-        "    global last",
+        "def make(rooms, otherwise):",
+        "  def launch(*args):",
         "    quick = False",
         "    try:",
         f"        {', '.join(names)}, = args",
         f"        device = {first}.get_device()",
         f"        if {' and '.join(conditions)}:",
-        # The same brackets as last time hold the same tuples: no hashing then.
-        "            last_device, last_grid, last_block, last_shared, found = last",
-        "            if (grid is not last_grid or block is not last_block",
-        "                    or shared != last_shared or device != last_device):",
-        "                found = rooms[device, grid, block, shared]",
-        "                last = device, grid, block, shared, found",
-        "            free, function = found",
+        "            free, function = rooms[device]",
         "            room = free.pop()",
         "            number = stream_of(device)",
         f"            pack_into(room.buffer, {_STREAM}, number, {', '.join(packed)})",
@@ -204,21 +263,23 @@ def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | Non
         "    except Exception:",
         "        pass  # it is said the careful way",
         "    if not quick:",
-        "        return careful(grid, block, shared, stream, args)",
+        "        return otherwise(args, rooms)",
         "    status = call(room.configuration, function, room.table, 0)",
         "    free.append(room)",
         "    if status:",
         f"        if status == {_NO_CONTEXT}:",
-        "            return careful(grid, block, shared, stream, args)",
+        "            return otherwise(args, rooms)",
         "        fail(status, device)",
         *["    after(device, number)"] * bool(target.after),
+        "  return launch",
     ]
 
 
 def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> list[str]:
     """What holds for a torch tensor that may go to this parameter as it is."""
     found = [f"{name}.__class__ is Tensor"]
-    found.append(f"{name}.dtype in dtypes_{name}")
+    several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
+    found.append(f"{name}.dtype {'in' if several else 'is'} dtypes_{name}")
     found.append(f"{name}.is_contiguous()")
     if first:
         found.append(f"{name}.get_device() == device")
@@ -231,20 +292,23 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
 
 
 def _dtypes(binder: Binder) -> dict[str, Any]:
-    """dtypes_a0, ...: what torch dtypes the array for each parameter may have.
-
-    Not complex ones: they may be lazily conjugated, which the careful way checks.
-    """
-    found = {}
+    """dtypes_a0, ...: the one or several torch dtypes of each parameter's arrays."""
+    found: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
         if param.pointer and kind:
-            known = [getattr(torch, name, None) for name in kind.dtypes]
-            found[f"dtypes_a{i}"] = frozenset(
-                dtype
-                for dtype in known
-                if isinstance(dtype, torch.dtype) and not dtype.is_complex
-            )
+            known = _dtypes_of(kind)
+            found[f"dtypes_a{i}"] = next(iter(known)) if len(known) == 1 else known
     return found
+
+
+def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
+    """Not complex ones: they may be lazily conjugated, which the careful way checks."""
+    known = [getattr(torch, name, None) for name in kind.dtypes]
+    return frozenset(
+        dtype
+        for dtype in known
+        if isinstance(dtype, torch.dtype) and not dtype.is_complex
+    )
 
 
 def _layout(binder: Binder, attributes: bool) -> struct.Struct:
@@ -260,42 +324,6 @@ def _layout(binder: Binder, attributes: bool) -> struct.Struct:
 # ---- the careful way ----------------------------------------------------------
 
 
-def _careful(
-    binder: Binder,
-    target: Target,
-    sizes: Sequence[int] | None,
-    rooms: dict[Any, tuple[list[Room], int]],
-    head: bytes,
-) -> Launch:
-    def launch(
-        grid: Any, block: Any, shared: int, stream: Any, args: tuple[Any, ...]
-    ) -> None:
-        bound = binder.bind(args)
-        if sizes and binder.has_structs:
-            _check_structs(binder, bound, sizes)
-        device = _device(binder.kernel, bound, target)
-        arrays = [value for value, p in zip(bound, binder.params) if p.pointer]
-        addresses = [array.address if array else 0 for array in arrays]
-        packed, offsets = binder.pack(bound, addresses)
-        with target.enter(device):
-            plan = target.plan(device, grid, block, shared)
-            room = Room(plan, len(packed), offsets)
-            current = target.stream(device)
-            number = current if stream is None else stream_number(stream)
-            room.fill(packed, number, head)
-            _wait_for_producers(arrays, number)
-            status = target.call(room.configuration, plan.function, room.table, 0)
-            if status:
-                target.fail(status, device)
-            if number != current and target.kind == "cuda":
-                _keep(arrays, number, device)
-            if target.after:
-                target.after(device, number)
-        _remember(rooms, (device, grid, block, shared), room, plan.function)
-
-    return launch
-
-
 def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> None:
     for param, value, size in zip(binder.params, bound, sizes):
         if isinstance(value, bytes) and len(value) != size:
@@ -303,14 +331,6 @@ def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> No
                 f"{binder.kernel}: {param} has {size} bytes, {len(value)} are given: "
                 f"the fields must be C's, in C's order (NumPy: align=True)"
             )
-
-
-def _remember(rooms: dict, key: Any, room: Room, function: int) -> None:
-    """Let the quick way have the memory, and know the shape."""
-    if len(rooms) >= _PLANS:
-        rooms.clear()
-    if all(isinstance(part, (int, tuple)) for part in key):  # what cannot change
-        rooms.setdefault(key, ([], function))[0].append(room)
 
 
 def _device(kernel: str, bound: list[Any], target: Target) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 from cffi import FFI
 
 from ..build import BuildError
-from . import prelude
+from . import prelude, signature
 
 ffi = FFI()
 ffi.cdef("""
@@ -104,16 +104,20 @@ def compile(
     options = default_options(
         arch, flags, "\n".join([source, *(headers or {}).values()])
     )
+    asked = {e: e for e in expressions}
     try:
-        return _compile(source, name, options, expressions, texts)
+        return _compile(source, name, options, asked, texts)
     except Rejected as error:
+        if _OVERLOADED in error.log:  # a kernel called all, max: CUDA has functions so
+            asked = _by_type(expressions, [source, *(headers or {}).values()])
+            return _compile(source, name, options, asked, texts)
         if not _only_constexpr(error.log, source):
             raise
         # nvcc runs a constexpr function that has no __device__ at compile time;
         # NVRTC sees a function of the host. Nothing else is at fault here, so no
         # missing __device__ is hidden by treating functions as device ones.
         options.append("--device-as-default-execution-space")
-        return _compile(source, name, options, expressions, texts)
+        return _compile(source, name, options, asked, texts)
 
 
 def available() -> str:
@@ -203,7 +207,23 @@ def include_folders() -> tuple[str, ...]:
 # ---- one compilation ----------------------------------------------------------
 
 
-def _compile(source, name, options, expressions, texts) -> Program:
+_OVERLOADED = "cannot determine which instance of overloaded function"
+
+
+def _by_type(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
+    """The kernels' names with the types of their parameters, where those are known."""
+    found = {e: e for e in expressions}
+    for kernel in [s for text in texts for s in signature.parse(text)]:
+        types = ", ".join(
+            f"{'const ' * p.const}{p.type} {'*' * p.pointer}" for p in kernel.params
+        )
+        name = kernel.scope + kernel.name
+        if name in found:
+            found[name] = f"(void (*)({types})){name}"
+    return found
+
+
+def _compile(source, name, options, asked, texts) -> Program:
     lib = _library()
     start = time.perf_counter()
     program = ffi.new("nvrtcProgram *")
@@ -215,8 +235,8 @@ def _compile(source, name, options, expressions, texts) -> Program:
         )
     )
     try:
-        for expression in expressions:
-            _check(lib.nvrtcAddNameExpression(program[0], _bytes(expression)))
+        for written in asked.values():
+            _check(lib.nvrtcAddNameExpression(program[0], _bytes(written)))
         words = _strings(options)
         status = lib.nvrtcCompileProgram(
             program[0], len(words), ffi.new("char *[]", words)
@@ -229,7 +249,7 @@ def _compile(source, name, options, expressions, texts) -> Program:
         return Program(
             _get(program[0], "CUBIN"),
             _text(program[0], "PTX"),
-            {e: _lowered(program[0], e) for e in expressions},
+            {e: _lowered(program[0], written) for e, written in asked.items()},
             _without_ptxas(log),
             parse_usage(log),
             time.perf_counter() - start,
