@@ -21,8 +21,43 @@ CACHED_CONFIGS = 256  # per kernel
 class Module:
     """The kernels of one source, each an attribute. Made by load_cuda().
 
-    report: the line on what was compiled; warnings: of the compiler.
+    report is the line on what was compiled, warnings are the compiler's, source
+    and signatures what they say. A kernel of one of these names comes first.
     """
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_cell":  # not there yet: an object that is being copied
+            raise AttributeError(name)
+        kernels = self._cell.kernels
+        if name in kernels:
+            return kernels[name]
+        if name in ("report", "warnings", "source", "signatures"):
+            return getattr(self._cell, name)
+        known = ", ".join(kernels) or "none"
+        raise AttributeError(f"this source has no kernel '{name}'; it has {known}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._cell.kernels, "report", "warnings"]
+
+    def __getitem__(self, key: Any) -> Any:
+        """[grid, block] of the only kernel."""
+        kernels = list(self._cell.kernels.values())
+        if len(kernels) != 1:
+            raise ArgumentError(
+                f"this source has {len(kernels)} kernels: say which, e.g. "
+                f"module.{kernels[0].__name__}[grid, block](...)"
+            )
+        return kernels[0][key]
+
+    def __repr__(self) -> str:
+        return f"<{self._cell.name}: {self._cell.report}>"
+
+
+class Cell:
+    """A source, how it is to be compiled and launched, and what came of it."""
 
     def __init__(
         self,
@@ -62,7 +97,7 @@ class Module:
             *compiled.warnings,
             *checks.doubles(self.source),
         ]
-        self._kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
+        self.kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
 
     def _in_headers(self) -> list[Signature]:
         return [s for text in self.headers.values() for s in signature.parse(text)]
@@ -120,28 +155,6 @@ class Module:
         if headers.used(self.source) != self.headers:
             self._load()
 
-    def __getattr__(self, name: str) -> Kernel:
-        kernels = self.__dict__.get("_kernels", {})
-        if name in kernels:
-            return kernels[name]
-        known = ", ".join(kernels) or "none"
-        raise AttributeError(f"this source has no kernel '{name}'; it has {known}")
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._kernels]
-
-    def __getitem__(self, key: Any) -> Any:
-        """[grid, block] of the only kernel."""
-        if len(self._kernels) != 1:
-            raise ArgumentError(
-                f"this source has {len(self._kernels)} kernels: say which, e.g. "
-                f"module.{next(iter(self._kernels))}[grid, block](...)"
-            )
-        return next(iter(self._kernels.values()))[key]
-
-    def __repr__(self) -> str:
-        return f"<{self.name}: {self.report}>"
-
 
 class Kernel:
     """A __global__ function; kernel[grid, block, shared, stream] is a Launch.
@@ -151,7 +164,7 @@ class Kernel:
 
     def __init__(
         self,
-        module: Module,
+        module: Cell,
         kind: Signature,
         instance: tuple[str, tuple[Param, ...]] | None = None,
     ) -> None:
@@ -178,12 +191,21 @@ class Kernel:
             return found
         if self._needs_arguments:
             return self._instantiate(key)
-        launch = Launch(self, config.parse(self.expression, key))
+        launch = self._launch(config.parse(self.expression, key))
         try:
             if len(self._configs) < CACHED_CONFIGS:
                 self._configs[key] = launch
         except TypeError:
             pass
+        return launch
+
+    def _launch(self, shape: config.Config) -> Callable[..., None]:
+        """What [grid, block] gives. On a GPU it first tries the quick way."""
+        launch, module = Launch(self, shape), self.module
+        plain = not (module.check or module.time or module.isolated)
+        if module.default == "cuda" and plain and shape.stream is None:
+            at = self.launcher("cuda").at  # type: ignore[attr-defined]
+            return at(shape.grid, shape.block, shape.shared, launch.launch)
         return launch
 
     def _refresh(self) -> None:
@@ -258,12 +280,16 @@ class Launch:
         self.shared, self.stream = shape.shared, shape.stream
 
     def __call__(self, *args: Any) -> None:
+        self.launch(args)
+
+    def launch(self, args: tuple[Any, ...], rooms: Any = None) -> None:
+        """Launch on the target of the arrays. rooms: launch.py's."""
         module = self.kernel.module
         try:
             if module.check or module.time:
                 self._tried(args)
             else:
-                self.run(args)
+                self.run(args, rooms)
         except (KernelError, CompileError) as error:
             # What a reader did is one frame further up; ours say nothing.
             raise error.with_traceback(None) from None
@@ -282,8 +308,10 @@ class Launch:
         if module.time:
             print(trial.timed(kernel, self, args))
 
-    def run(self, args: Sequence[Any]) -> None:
+    def run(self, args: Sequence[Any], rooms: Any = None) -> None:
         """The launch itself, without --check and --time."""
         kernel = self.kernel
-        launcher = kernel.launcher(kernel.target_of(args))
-        launcher(self.grid, self.block, self.shared, self.stream, args)
+        target = kernel.target_of(args)
+        more = (rooms,) if target == "cuda" and rooms is not None else ()
+        launcher = kernel.launcher(target)
+        launcher(self.grid, self.block, self.shared, self.stream, args, *more)
