@@ -237,6 +237,18 @@ def test_only_kernels_are_attributes(k):
         k.add(1)
 
 
+def test_a_kernel_may_have_any_name():
+    names = ("report", "div", "index", "time", "check", "k", "exit", "kernel")
+    text = "\n".join(
+        f"__global__ void {name}(int *x) {{ x[0] = {i}; }}"
+        for i, name in enumerate(names)
+    )
+    k, x = load_cuda(text, target="cpu"), np.zeros(1, np.int32)
+    for i, name in enumerate(names):
+        getattr(k, name)[1, 1](x)
+        assert x[0] == i
+
+
 # ---- faults ----------------------------------------------------------------------
 
 

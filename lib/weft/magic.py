@@ -69,7 +69,7 @@ def cuda(line: str, cell: str) -> None:
         print(f"%%cuda [options], then CUDA C\n{_options()}")
         return
     name = f"cell [{shell.execution_count}]" if shell else "cell"
-    module = load_cuda(
+    loaded = load_cuda(
         cell,
         target=options.target,
         flags=options.flags,
@@ -80,8 +80,8 @@ def cuda(line: str, cell: str) -> None:
         time=options.time,
         name=name,
     )
-    for kernel in module.signatures:
-        shell.user_ns[kernel] = getattr(module, kernel)
+    module = loaded._cell  # whatever names its kernels have
+    shell.user_ns.update(module.kernels)
     print(module.report)
     if module.warnings:
         print(diagnostics_module.render(module.warnings, cell, name))

@@ -8,9 +8,12 @@ on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
     signature, scalars, arguments    what a kernel takes, and what Python passes
     checks, diagnostics, hints       what is wrong with a source, on its own lines
-    cpu, launcher, arena, faults     the CPU: compiling, fenced copies, what went wrong
-    nvrtc, gpu                       the GPU
+    flags, headers, config           --flags, %%cuda_header, [grid, block]
+    cpu, launcher                    the CPU: compiling
+    cpu_launch, arena, faults        ... launching on fenced copies, what went wrong
+    nvrtc, gpu, launch, driver       the GPU
     module                           the callables
+    trial, isolated, output          --check and --time, --isolated, printf
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from ..native import ArgumentError
 from . import flags as flags_module
 from .diagnostics import CompileError, Diagnostic
 from .faults import KernelFault
-from .module import Kernel, Launch, Module
+from .module import Cell, Kernel, Launch, Module
 from .trial import OrderDependence
 
 
@@ -57,7 +60,7 @@ def load_cuda(
         raise ArgumentError("inplace and isolated exclude each other: choose one")
     if timeout is not None and not 0 <= timeout <= 86400:
         raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
-    return Module(
+    cell = Cell(
         source,
         target=target,
         flags=flags_module.split(flags),
@@ -68,6 +71,7 @@ def load_cuda(
         check=check,
         time=time,
     )
+    return Module(cell)
 
 
 __all__ = [

@@ -155,6 +155,8 @@ class _Made:
     def _text(self) -> str:
         try:
             text = rewriter.rewrite(self.source, diagnostics.CELL)
+            for name, header in self.headers:
+                rewriter.rewrite(header, name)
         except rewriter.RewriteError as error:
             found = diagnostics.parse_rewriter(str(error))
             raise CompileError(found, self.source, self.name, str(error)) from None
