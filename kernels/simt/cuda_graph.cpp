@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda_graph_private.h"
+#include "cuda_heap.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT
@@ -269,6 +270,7 @@ cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                     const cudaGraphNode_t *after, size_t count,
                                     void *pointer) {
     if (!pointer) return set_error(cudaErrorInvalidValue);
+    free_in_graph(pointer);
     return add(node, graph, after, count, free_work());
 }
 

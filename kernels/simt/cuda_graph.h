@@ -154,8 +154,9 @@ cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                       const cudaGraphNode_t *after,
                                       size_t count, cudaEvent_t event);
 
-/* What a node allocates is there from now on until the graph and all that was
- * instantiated of it are gone. */
+/* What a node allocates is there from now on, at the same address in every
+ * launch, until it was freed and the graph and all that was instantiated of it
+ * are gone. */
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                      const cudaGraphNode_t *after, size_t count,
                                      struct cudaMemAllocNodeParams *params);

@@ -24,9 +24,8 @@ enum : size_t {
     LEAST_ZONE = 256,      // red zones are as large as the allocation, but at
     MOST_ZONE = 4096,      // least and at most this: a missing i < n writes
                            // up to a block of elements past the end
-    MAP_FROM = 1 << 20,    // larger ones get pages of their own
-    LAZY_FROM = 64 << 20,  // ... that are poisoned when they are touched
-    LAZY_CHUNK = 4 << 20,  //
+    MAP_FROM = 1 << 20,    // larger ones get pages of their own, which are
+    LAZY_CHUNK = 4 << 20,  // poisoned, so many at once, when touched
     LATE_BYTES = 16 << 20, // freed memory that is kept before its reuse
     LATE_BLOCKS = 1024,    //
     LATE_MAPPINGS = 256    // address ranges that stay unusable
@@ -74,13 +73,21 @@ static void fill_zones(const Allocation &a) {
     memset(end_of(a), CANARY, limit_of(a) - end_of(a));
 }
 
+static bool is_filled(const char *from, const char *to, unsigned char byte) {
+    // Each byte is like the one before it: memcmp() reads many at once.
+    return from == to || ((unsigned char)*from == byte &&
+                          !memcmp(from, from + 1, to - from - 1));
+}
+
 /* The last byte in [from, to) that is not `byte`, NULL if there is none. */
 static char *last_change(char *from, char *to, unsigned char byte) {
+    if (is_filled(from, to, byte)) return 0;
     while (to > from)
         if ((unsigned char)*--to != byte) return to;
     return 0;
 }
 static char *first_change(char *from, char *to, unsigned char byte) {
+    if (is_filled(from, to, byte)) return 0;
     for (; from < to; from++)
         if ((unsigned char)*from != byte) return from;
     return 0;
@@ -210,8 +217,7 @@ static bool get_mapped(Allocation *a) {
     mprotect(high, page(), PROT_NONE);
     a->address = (uintptr_t)high - a->zone - user;
     if (fresh(*a) == 0) return true; // as the system gives it
-    if (a->size < LAZY_FROM || !poison_lazily(low, high))
-        memset(low, POISON, high - low);
+    if (!poison_lazily(low, high)) memset(low, POISON, high - low);
     return true;
 }
 
@@ -341,6 +347,33 @@ cudaError_t release(void *pointer, Memory one, Memory other) {
     heap().live.erase(found);
     retire(a, a.memory == PINNED ? "by cudaFreeHost()" : "by cudaFree()");
     return cudaSuccess;
+}
+
+/* The allocation of a graph at `pointer`, NULL if there is none. */
+static Allocation *of_graph(void *pointer) {
+    auto found = heap().live.find((uintptr_t)pointer);
+    const bool is = found != heap().live.end() &&
+                    found->second.memory == DEVICE &&
+                    found->second.flags & OF_GRAPH;
+    return is ? &found->second : 0;
+}
+
+bool free_in_graph(void *pointer) {
+    std::lock_guard<std::mutex> guard(heap().lock);
+    Allocation *a = of_graph(pointer);
+    if (a) a->flags |= GRAPH_FREES;
+    return a;
+}
+
+void leave_graph(void *pointer) {
+    std::lock_guard<std::mutex> guard(heap().lock);
+    Allocation *a = of_graph(pointer);
+    if (!a) return;
+    const Allocation gone = *a;
+    a->flags = 0; // the program's own from now on
+    if (!(gone.flags & GRAPH_FREES)) return;
+    heap().live.erase(gone.address);
+    retire(gone, "when its graph was destroyed");
 }
 
 void release_all() {

@@ -13,6 +13,11 @@ inline namespace asm_fibers {
 
 enum Memory : unsigned char { DEVICE, MANAGED, PINNED, REGISTERED };
 
+/* Flags of device memory: a graph's, at the same address in each of its
+ * launches even if it is freed between them; and the graph or the program frees
+ * it. */
+enum { OF_GRAPH = 1, GRAPH_FREES = 2 };
+
 /* One allocation. Red zones of `zone` bytes or more lie before and after it,
  * within `span` bytes from `base`. */
 struct Allocation {
@@ -33,6 +38,12 @@ cudaError_t allocate(void **pointer, size_t size, Memory memory,
 
 /* Check the red zones and free; the allocation must be of kind `a` or `b`. */
 cudaError_t release(void *pointer, Memory a, Memory b);
+
+/* Note that a graph's memory is freed; false if `pointer` is no such memory. */
+bool free_in_graph(void *pointer);
+
+/* The graph is gone, and its memory too, unless nobody has freed it. */
+void leave_graph(void *pointer);
 
 cudaError_t register_host(void *pointer, size_t size, unsigned flags);
 cudaError_t unregister_host(void *pointer);

@@ -63,6 +63,7 @@ cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pointer,
 cudaError_t cudaFree(void *pointer) {
     if (cudaError_t error = forbid_while_capturing(false)) return error;
     if (cudaError_t error = sticky_error()) return set_error(error);
+    if (free_in_graph(pointer)) return cudaSuccess;
     return release(pointer, DEVICE, MANAGED);
 }
 
@@ -148,17 +149,12 @@ static bool is_pool(cudaMemPool_t pool) {
     return pool == &default_pool || pools.count(pool);
 }
 
-/* A graph's memory, unless somebody else has freed it. */
-static void release_work(void *pointer) {
-    Allocation found;
-    if (find_allocation(pointer, &found)) release(pointer, DEVICE, DEVICE);
-}
-
 cudaError_t simt::allocation_work(void **pointer, size_t size, Work *work) {
-    if (cudaError_t error = allocate(pointer, size, DEVICE, 0)) return error;
+    if (cudaError_t error = allocate(pointer, size, DEVICE, OF_GRAPH))
+        return error;
     *work = {};
     work->type = cudaGraphNodeTypeMemAlloc;
-    work->memory = {*pointer, release_work};
+    work->memory = {*pointer, leave_graph};
     return cudaSuccess;
 }
 
@@ -196,8 +192,10 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream) {
         Allocation found;
         if (!find_allocation(pointer, &found))
             return set_error(cudaErrorInvalidValue);
+        free_in_graph(pointer);
         return add_work(recording, free_work());
     }
+    if (free_in_graph(pointer)) return cudaSuccess;
     return release(pointer, DEVICE, DEVICE);
 }
 

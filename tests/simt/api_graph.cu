@@ -283,6 +283,29 @@ CHECK(nodes_that_allocate) {
     return 0;
 }
 
+CHECK(memory_that_a_program_frees_between_launches) {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaGraphNode_t get, set;
+    cudaMemAllocNodeParams memory = {};
+    memory.bytesize = 2 << 20;
+    EXPECT(!cudaGraphCreate(&graph, 0));
+    EXPECT(!cudaGraphAddMemAllocNode(&get, graph, 0, 0, &memory));
+    cudaMemsetParams seven = {memory.dptr, 0, 7, 4, 9, 1};
+    EXPECT(!cudaGraphAddMemsetNode(&set, graph, &get, 1, &seven));
+    EXPECT(!cudaGraphInstantiate(&exec, graph));
+    EXPECT(!cudaGraphLaunch(exec, 0) && !cudaFree(memory.dptr));
+    EXPECT(!cudaGraphLaunch(exec, 0) && ((int *)memory.dptr)[8] == 7);
+    EXPECT(!cudaGraphExecDestroy(exec) && !cudaGraphDestroy(graph));
+    EXPECT_ERROR(cudaFree(memory.dptr), cudaErrorInvalidValue);
+    EXPECT(!cudaGraphCreate(&graph, 0)); // and one that outlives its graph
+    EXPECT(!cudaGraphAddMemAllocNode(&get, graph, 0, 0, &memory));
+    EXPECT(!cudaGraphDestroy(graph) && !cudaMemset(memory.dptr, 0, 4));
+    EXPECT(!cudaFree(memory.dptr));
+    EXPECT_ERROR(cudaFree(memory.dptr), cudaErrorInvalidValue);
+    return 0;
+}
+
 CHECK(an_edge_added_late_counts) {
     int *x, n = 1, four = 4;
     cudaGraph_t graph;
