@@ -304,6 +304,10 @@ data = (ctypes.c_int * 64)()
 p = ctypes.byref(data)
 def faulty(what, where=0):
     return lib.run_faulty(what, p, ctypes.c_size_t({NULL}), 100, where, 5, 1)
+def caught():
+    lines = open("/proc/self/status").read().splitlines()
+    mask = int(next(line for line in lines if line.startswith("SigCgt")).split()[1], 16)
+    return {{number for number in range(1, 65) if mask >> number - 1 & 1}}
 """
     return [sys.executable, "-c", head + body]
 
@@ -339,11 +343,15 @@ lib.host_fault({WHAT.index("STORE")}, p, ctypes.c_size_t(0))
 @pytest.mark.parametrize("thread", ["main", "another"])
 def test_ctrl_c_ends_an_endless_kernel(simt, thread):
     body = f"""
+def say():
+    while signal.SIGSEGV not in caught():  # till the launch has begun
+        time.sleep(0.01)
+    print("ready", flush=True)
 def launch():
     global error
     error = lib.run_endless({ENDLESS.index("VOLATILE")}, p, 200)
 try:
-    print("ready", flush=True)
+    threading.Thread(target=say).start()
     if {thread == "main"}:
         launch()
     else:
@@ -363,10 +371,46 @@ assert faulty(0, -1) == 0
 """
     with subprocess.Popen(script(simt, body), stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
-        time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == b"KeyboardInterrupt\n"
     assert process.returncode == 0
+
+
+def test_handlers_are_removed_after_the_launch(simt):
+    body = f"""
+mine = {{signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}}
+before = caught()
+assert not before & mine
+for pause in 0, 0.05, 1:  # the watchdog is awake; has removed them; sleeps
+    time.sleep(pause)
+    for i in range(20):
+        assert faulty(0, -1) == 0
+    assert faulty({WHAT.index("LOAD")}) == 700
+    end = time.monotonic() + 20
+    while caught() & mine and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not caught() & mine
+assert caught() - {{signal.SIGURG}} == before  # that one stays once it was needed
+"""
+    done = subprocess.run(script(simt, body), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_handlers_that_come_between_launches_are_below_ours(simt):
+    body = f"""
+assert faulty({WHAT.index("LOAD")}) == 700
+faulthandler.enable()  # at once: ours are still there
+assert faulty({WHAT.index("LOAD")}) == 700
+faulthandler.disable()
+assert faulty({WHAT.index("STACK")}) == 719
+faulthandler.enable()
+assert faulty({WHAT.index("DIVIDE")}) == 719
+os.abort()
+"""
+    run = script(simt, body)
+    done = subprocess.run(run, capture_output=True, text=True, preexec_fn=no_core)
+    assert done.returncode == -signal.SIGABRT, done.stderr
+    assert done.stderr.count("Fatal Python error") == 1
 
 
 def test_a_forked_child_has_faults_and_limits_of_its_own(simt):

@@ -15,7 +15,7 @@ std::atomic<bool> interrupt_seen;
 static std::mutex *watch_lock = new std::mutex; // never destroyed: threads
 static int watches;                             // outlive the destructors
 static void on_sigint(int signal, siginfo_t *info, void *context);
-static Hook sigint = {SIGINT, on_sigint, {}, {}, false};
+static Hook sigint = {SIGINT, on_sigint, {}, {}, false, false};
 
 static void on_sigint(int, siginfo_t *info, void *context) {
     interrupt_seen.store(true);

@@ -151,8 +151,7 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     catch_faults();
     watch_launch(&job);
     run_job(&job, workers);
-    unwatch_launch();
-    release_faults();
+    unwatch_launch(); // which also lets faults go, sooner or later
     simt_watch_end();
     if (job.failed) report_fault(&job.fault);
 }

@@ -123,7 +123,7 @@ void leave_grid(Worker *worker);
 /* signals.cpp */
 void provide_stack(); /* this thread's handlers will have one of their own */
 void catch_faults();
-void release_faults();
+void release_faults(); /* held by both: launching() */
 
 /* watchdog.cpp */
 bool stopped(Worker *worker); /* the launch has a fault or is to end */

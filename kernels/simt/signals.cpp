@@ -1,9 +1,11 @@
 /* signals.cpp -- what a kernel's thread does wrong becomes its launch's fault.
  *
- * While a launch runs, the signals of faults are ours. If the stack pointer
- * lies on a fiber, the handler writes down what happened and lets the thread go
- * on in land(), at the top of its own stack: it will not return to where it
- * was. All else goes to the handler that was there before. */
+ * While a launch runs, the signals of faults are ours; and for some
+ * milliseconds after, since installing and removing five handlers would double
+ * the cost of a short launch (watchdog.cpp). If the stack pointer lies on a
+ * fiber, the handler writes down what happened and lets the thread go on in
+ * land(), at the top of its own stack: it will not return to where it was. All
+ * else goes to the handler that was there before. */
 #include "signals.h"
 
 #include <pthread.h>
@@ -44,6 +46,7 @@ void hook(Hook *hook, bool polite) {
         // ours. Were it below as well, they would call each other for ever.
         if (!hook->hooked) hook->below = old;
         hook->hooked = true;
+        hook->passed = false;
     }
 }
 
@@ -60,7 +63,9 @@ void unhook(Hook *hook) {
 
 void chain(Hook *hook, siginfo_t *info, void *context) {
     const int number = hook->number;
-    const struct sigaction *below = &hook->below;
+    // A handler that came after ours first, but once: it may call ours in turn.
+    const struct sigaction *below = hook->passed ? &hook->below : &hook->later;
+    hook->passed = true;
     if (below->sa_flags & SA_SIGINFO) {
         below->sa_sigaction(number, info, context);
     } else if (is_plain(below, SIG_DFL) || is_plain(below, SIG_IGN)) {
@@ -141,11 +146,11 @@ static void land() {
 
 static void on_fault(int number, siginfo_t *info, void *context);
 
-static Hook hooks[] = {{SIGSEGV, on_fault, {}, {}, false},
-                       {SIGBUS, on_fault, {}, {}, false},
-                       {SIGFPE, on_fault, {}, {}, false},
-                       {SIGILL, on_fault, {}, {}, false},
-                       {SIGABRT, on_fault, {}, {}, false}};
+static Hook hooks[] = {{SIGSEGV, on_fault, {}, {}, false, false},
+                       {SIGBUS, on_fault, {}, {}, false, false},
+                       {SIGFPE, on_fault, {}, {}, false, false},
+                       {SIGILL, on_fault, {}, {}, false, false},
+                       {SIGABRT, on_fault, {}, {}, false, false}};
 
 static Hook *hook_of(int number) {
     Hook *hook = hooks;
@@ -217,12 +222,22 @@ void provide_stack() {
     if (!stack.checked) stack.provide();
 }
 
+static bool caught; // guarded by launching()
+
 void catch_faults() {
+    struct sigaction now;
+    // Still there from the launch before, unless somebody has put another
+    // handler on top meanwhile.
+    if (caught && !sigaction(SIGSEGV, 0, &now) && is_ours(&hooks[0], &now))
+        return;
     for (Hook &each : hooks) hook(&each, false);
+    caught = true;
 }
 
 void release_faults() {
+    if (!caught) return;
     for (Hook &each : hooks) unhook(&each);
+    caught = false;
 }
 #else
 void provide_stack() {}

@@ -29,6 +29,7 @@ struct Hook {
     struct sigaction below; /* what chain() calls */
     struct sigaction later; /* what unhook() brings back; mostly the same */
     bool hooked;
+    bool passed; /* chain() has called `later` */
 };
 
 /* Install the handler. What is ignored stays ignored if `polite`. */

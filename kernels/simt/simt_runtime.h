@@ -58,7 +58,7 @@ int simt_watch_end(void);
 
 /* A thread that does what it must not ends its launch, as on a GPU, and never
  * the process: signals on a kernel's stack are caught while a launch runs; all
- * others find the handlers that were there before. What its block and the
+ * others reach the handlers that were there before. What its block and the
  * blocks that run beside it have written by then stays written. */
 enum simt_fault_kind {
     SIMT_FAULT_NONE = 0,

@@ -37,6 +37,7 @@ enum {
     STILL_MS = 50,        // without a step of any block: more blocks run
     STOP_US = 1000,       // the same while a launch is to end
     HOT_LOOKS = 100,      // at that rate, after a block has got on again
+    RELEASE_LOOKS = 2,    // without a launch, before its handlers are removed
     IDLE_LOOKS = 50,      // without a launch, before it goes to sleep
     GIVE_UP_LOOKS = 5000, // at a launch that does not end, before it says so
 };
@@ -50,6 +51,7 @@ struct Watch {
 static Watch *watch = new Watch; // never destroyed, like its thread
 static std::atomic<bool> awake;
 static std::atomic<unsigned> current; // the number of the running launch, or 0
+static std::atomic<unsigned> latest;  // the same, also when it is over
 static Job *job;                      // that one
 static std::atomic<int> timeout_ms;
 /* The launch that is to end, and why: its number << 8 | enum simt_fault_kind.
@@ -96,7 +98,7 @@ void land_stopped() {
 /* ---- what a worker does when it is poked -------------------------------- */
 
 static void on_poke(int, siginfo_t *info, void *raw);
-static Hook poke_hook = {SIGURG, on_poke, {}, {}, false};
+static Hook poke_hook = {SIGURG, on_poke, {}, {}, false, false};
 
 static bool holds(const Text *text, uintptr_t address) {
     return address - text->start < text->size;
@@ -244,19 +246,28 @@ static void look_after(unsigned number) {
     }
 }
 
+static void release_if_idle() {
+    std::unique_lock<std::mutex> guard(launching(), std::try_to_lock);
+    if (guard.owns_lock()) release_faults(); // else a launch has begun
+}
+
 static void keep_watch(Watch *mine) {
     find_text(&runtime_text, (void *)look_after);
     prepare_preemption();
+    unsigned seen = 0;
     for (int idle = 0;;) {
+        if (seen != latest.load()) idle = 0; // short ones count, too
+        seen = latest.load();
         if (const unsigned number = current.load()) {
             look_after(number);
             idle = 0;
         } else if (++idle < IDLE_LOOKS) {
             nap(LOOK_US);
+            if (idle == RELEASE_LOOKS) release_if_idle();
         } else {
             std::unique_lock<std::mutex> guard(mine->lock);
             awake.store(false);
-            if (current.load()) awake.store(true); // it came in between
+            if (seen != latest.load()) awake.store(true); // it came in between
             mine->wake.wait(guard, [] { return awake.load(); });
             idle = 0;
         }
@@ -281,11 +292,15 @@ static void rouse() {
 
 void watch_launch(Job *the_job) {
     job = the_job;
-    current.store(the_job->number);
+    current.store(the_job->number, std::memory_order_relaxed);
+    latest.store(the_job->number);
     if (!awake.load()) rouse();
 }
 
-void unwatch_launch() { current.store(0); }
+void unwatch_launch() {
+    current.store(0, std::memory_order_release);
+    if (!awake.load()) release_faults(); // there is nobody to do it later
+}
 
 void forget_watchdog() {
     watch = new Watch;
@@ -294,7 +309,7 @@ void forget_watchdog() {
 }
 #else
 void watch_launch(Job *) {}
-void unwatch_launch() {}
+void unwatch_launch() { release_faults(); }
 void forget_watchdog() {}
 #endif
 
