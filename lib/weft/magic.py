@@ -12,23 +12,23 @@ Each kernel of the cell becomes a name of the notebook. `from utils import *`,
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .build import ROOT
+from .build import ROOT, BuildError
 from .jit import ArgumentError, load_cuda
 from .jit import diagnostics as diagnostics_module
 from .jit import headers as headers_module
+from .native import KernelError
 
 _MARK = "// Saved from a notebook's cell by %%cuda --save: "
 
 
 class UsageError(ArgumentError):
     """The line after %%cuda makes no sense."""
-
-    def _render_traceback_(self) -> list[str]:
-        return diagnostics_module.red(str(self)).splitlines()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -61,6 +61,18 @@ def _parser() -> _Parser:
     return parser
 
 
+@contextlib.contextmanager
+def _short_errors() -> Iterator[None]:
+    """Errors from inside show in red and without a traceback: the cell is CUDA C."""
+    try:
+        yield
+    except (BuildError, KernelError) as error:
+        lines = diagnostics_module.red(str(error)).splitlines()
+        error._render_traceback_ = lambda: lines  # type: ignore[union-attr]
+        raise
+
+
+@_short_errors()
 def cuda(line: str, cell: str) -> None:
     """Compile the cell and put its kernels into the notebook's namespace."""
     shell = _shell()
@@ -92,6 +104,7 @@ def cuda(line: str, cell: str) -> None:
             _show(listing, module)
 
 
+@_short_errors()
 def cuda_header(line: str, cell: str) -> None:
     """Keep the cell as a header that later cells may include."""
     words = shlex.split(line)

@@ -181,6 +181,7 @@ class Kernel:
         self._launchers: dict[str, Callable[..., None]] = {}
 
     def __getitem__(self, key: Any) -> Any:
+        __tracebackhide__ = True
         if self.module.version != headers.version:
             self._refresh()
         try:
@@ -191,7 +192,11 @@ class Kernel:
             return found
         if self._needs_arguments:
             return self._instantiate(key)
-        launch = self._launch(config.parse(self.expression, key))
+        try:
+            shape = config.parse(self.expression, key)
+        except ArgumentError as error:
+            raise error.with_traceback(None) from None
+        launch = self._launch(shape)
         try:
             if len(self._configs) < CACHED_CONFIGS:
                 self._configs[key] = launch
@@ -280,10 +285,12 @@ class Launch:
         self.shared, self.stream = shape.shared, shape.stream
 
     def __call__(self, *args: Any) -> None:
+        __tracebackhide__ = True  # IPython's word: errors end at the reader's line
         self.launch(args)
 
     def launch(self, args: tuple[Any, ...], rooms: Any = None) -> None:
         """Launch on the target of the arrays. rooms: launch.py's."""
+        __tracebackhide__ = True
         module = self.kernel.module
         try:
             if module.check or module.time:
@@ -291,7 +298,6 @@ class Launch:
             else:
                 self.run(args, rooms)
         except (KernelError, CompileError) as error:
-            # What a reader did is one frame further up; ours say nothing.
             raise error.with_traceback(None) from None
 
     def _tried(self, args: Sequence[Any]) -> None:
