@@ -27,11 +27,15 @@
 #define SIMT_H
 #include "builtins.h"
 #include "cuda_api.h"
+#include "engine.h"
+#include "simt_runtime.h"
+/* A program's .cpp, which has min() and its like of its own: nvcc, too, leaves
+ * those out where it does not compile CUDA C. */
+#ifndef SIMT_HOST_FILE
 #include "device_atomics.h"
 #include "device_intrinsics.h"
 #include "device_math.h"
 #include "device_memory.h"
 #include "device_warp.h"
-#include "engine.h"
-#include "simt_runtime.h"
+#endif
 #endif

@@ -151,6 +151,7 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
 
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
+    command.append("-DSIMT_HOST_FILE")
     done = subprocess.run([*command, "-E", str(source)], text=True, capture_output=True)
     if done.returncode:
         raise _preprocessor_error(done.stderr)
