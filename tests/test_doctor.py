@@ -5,6 +5,7 @@ import json
 import torch
 
 from weft import build, doctor
+from weft.jit import nvrtc
 
 
 def by_name(findings):
@@ -32,6 +33,12 @@ def test_a_gpu_without_nvcc_has_its_cure(monkeypatch):
     monkeypatch.setattr(build, "nvcc", lambda: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert "CUDA Toolkit" in doctor._toolkit()[0].cure
+
+
+def test_without_nvrtc_cells_run_on_the_cpu_and_the_cure_is_told(monkeypatch):
+    monkeypatch.setattr(nvrtc, "available", lambda: "pip install it")
+    found = by_name(doctor._cells())["NVRTC"]
+    assert "CPU" in found.value and found.cure == "pip install it" and not found.needed
 
 
 def test_a_look_that_fails_is_a_finding_not_a_trace(monkeypatch):

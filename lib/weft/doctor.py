@@ -35,7 +35,8 @@ def examine(rungs: bool = True) -> list[Finding]:
     rungs: also build every op and list what runs, which may take a minute.
     """
     looks: list[Callable[[], list[Finding]]] = [
-        *[_python, _processor, _compiler, _packages, _gpu, _toolkit, _places, _rungs],
+        *[_python, _processor, _compiler, _packages, _gpu, _toolkit, _cells],
+        *[_places, _rungs],
     ]
     findings = []
     for look in looks[: None if rungs else -1]:
@@ -193,6 +194,20 @@ def _toolkit() -> list[Finding]:
         return [Finding("CUDA Toolkit", "none, and none needed without a GPU")]
     cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
     return [Finding("CUDA Toolkit", "no nvcc: the GPU cannot be used", cure)]
+
+
+def _cells() -> list[Finding]:
+    """What %%cuda cells are compiled with, and read."""
+    from .jit import disassembler, nvrtc
+
+    why = nvrtc.available()
+    value = "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.version())
+    findings = [Finding("NVRTC", value, why)]
+    try:
+        findings.append(Finding("disassembler", disassembler.tool()))
+    except build.BuildError as error:
+        findings.append(Finding("disassembler", "none: no --sass", str(error)))
+    return findings
 
 
 def _places() -> list[Finding]:
