@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -307,7 +306,7 @@ def faulty(what, where=0):
 def caught():
     lines = open("/proc/self/status").read().splitlines()
     mask = int(next(line for line in lines if line.startswith("SigCgt")).split()[1], 16)
-    return {{number for number in range(1, 65) if mask >> number - 1 & 1}}
+    return {{number for number in range(1, 32) if mask >> number - 1 & 1}}
 """
     return [sys.executable, "-c", head + body]
 
