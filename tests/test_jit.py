@@ -71,6 +71,7 @@ __device__ int sink(volatile int *x, int n) {
     return n ? sink(x, n - 1) + a[n % 64] : a[0];
 }
 __global__ void deep(int *x, int n) { x[0] = sink(x, n); }
+__global__ void greedy(int **x, size_t n) { x[0] = new int[n]; x[0][0] = 1; }
 __global__ void wants(int *x, int n) { assert(n == 3); }
 __global__ void forever(int *x) { while (*(volatile int *)x == 0) {} }
 __global__ void races(float *x) { x[0] = threadIdx.x; }
@@ -280,7 +281,8 @@ def test_an_underrun_and_a_read_past_the_end(k):
         ("far", (None, 0), r"null pointer .*None was passed for float \*x"),
         ("divide", (np.zeros(1, np.int32), 0), r"divided a whole number by zero"),
         ("deep", (np.zeros(1, np.int32), 10**6), r"used up its stack"),
-        ("wants", (np.zeros(1, np.int32), 2), r"`n == 3` failed"),
+        ("wants", (np.zeros(1, np.int32), 2), r"`n == 3` failed \(line \d+\)"),
+        ("greedy", (np.zeros(1, np.uint64), 1 << 50), r"greedy: .*(null|alloc)"),
     ],
 )
 def test_a_fault_is_an_exception_and_the_next_launch_works(k, name, args, words):

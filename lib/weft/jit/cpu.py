@@ -260,7 +260,6 @@ def _toolchain() -> str:
     )
 
 
-@functools.cache
 def _precompiled() -> Path:
     """A header that includes simt's; beside it, if g++ can, its precompiled form.
 
@@ -280,6 +279,8 @@ def _precompiled() -> Path:
         )
         if done.returncode == 0:
             os.replace(beside, f"{header}.gch")
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(f"{header}.gch")
     return header
 
 

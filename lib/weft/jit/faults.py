@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from ..native import KernelError
 from .arena import Arena
 from .arguments import Array
+from .diagnostics import CELL
 from .scalars import Scalar
 from .signature import Param
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
+NOBODY = 2**32 - 1  # an index, where it is not one thread's fault
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 
@@ -87,21 +89,21 @@ def explain(fault: Fault, scene: Scene) -> KernelFault:
             f"{who} reached code that must not be reached: look for a missing return "
             f"or an index that is undefined"
         ),
-        ASSERT: lambda: f"{fault.text or f'an assert failed in {who}'}",
+        ASSERT: lambda: fault.text.replace(f"{CELL}:", "line "),
         TRAP: lambda: f"{who} called __trap()",
-        EXCEPTION: lambda: f"{who}: {fault.text}",
+        EXCEPTION: lambda: fault.text,
         TIMEOUT: lambda: (
             f"it ran longer than {scene.timeout:g} s and was ended: look for a loop "
             f"that does not end, or allow it more with timeout= (--timeout)"
         ),
-        DEADLOCK: lambda: f"{fault.text}",
+        DEADLOCK: lambda: fault.text,
     }.get(fault.kind, lambda: fault.text)()
     what = re.sub(rf"^{re.escape(scene.kernel)}: ", "", what)
     return KernelFault(
         f"{scene.kernel}: {what}{_state(scene)}",
         scene.kernel,
-        None if fault.kind in (TIMEOUT, LAUNCH) else fault.block,
-        None if fault.kind in (TIMEOUT, LAUNCH) else fault.thread,
+        _known(fault.block),
+        _known(fault.thread),
     )
 
 
@@ -112,6 +114,10 @@ def strayed(address: int, scene: Scene) -> KernelFault:
         f"{scene.kernel}: a thread wrote {where}{_guard()}{_state(scene)}",
         scene.kernel,
     )
+
+
+def _known(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    return None if index[0] == NOBODY else index
 
 
 def _state(scene: Scene) -> str:
