@@ -77,6 +77,7 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
         ("__global__ void k(float *x) {\n x[0] = std::max(1, 2); }", 2, "std::max"),
         ("__global__ void k(int **x) {\n cudaMalloc(x, 4); }", 2, "belongs to the"),
         ("__global__ int k() { }", 1, "a kernel returns nothing"),
+        ("static __global__ k() { }", 1, "a kernel returns nothing"),
         ("__global__ void k(int n) {\n  if (n) return 3; }", 2, "into an array"),
         ("__global__ void k(int &n) { n = 1; }", 1, "cannot be a reference"),
         (
@@ -101,6 +102,9 @@ def test_what_only_one_of_two_compilers_would_refuse_is_refused(source, line, wo
     "source",
     [
         "struct V { float x; };\n__global__ void k(V v) { }",
+        'extern "C" __global__ void __launch_bounds__((1 << 5) * 2, 1) k() { }\n'
+        "template <int N> __launch_bounds__(N) __global__ void t() { }\n"
+        "static void __global__ v() { }",
         "__device__ int f(int n);\n__global__ void k(int *x) { *x = f(1); }\n"
         "__device__ int f(int n) { return n; }",
         "constexpr int f(int n) { return 2 * n; }\n"
@@ -131,6 +135,21 @@ def test_a_literal_of_double_is_noted_once_and_only_where_it_surprises():
     assert (note.severity, note.line, note.column) == ("note", 2, 12)
     assert "write 0.5f" in note.message
     assert not load_cuda(cell.format("double"), target="cpu").warnings
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("half h;", "#include <cuda_fp16.h> declares it"),
+        ("extern __shared__ t[];\n t[0] = 1;", "the type is missing"),
+        ("__shared__ float t[1 << 14];\n t[0] = 1;", "name[grid, block, bytes]"),
+        ("x[0] = True;", "C writes true"),
+        ("x[0] = 1.5f % 2;", "fmodf"),
+        ("float y;\n y[0] = 1;", "only an array or a pointer can be indexed"),
+    ],
+)
+def test_hints(body, hint):
+    assert hint in str(error(f"__global__ void k(float *x) {{\n{body}\n}}"))
 
 
 def test_an_error_in_a_template_is_told_when_it_is_instantiated():

@@ -32,6 +32,14 @@ _PYTHON = {
     "math": "C needs no math.: sqrtf(x), expf(x)",
     "np": "NumPy is Python's: in C write the loop, or a function such as sqrtf(x)",
 }
+_HEADERS = {
+    **dict.fromkeys(
+        ("half", "__half", "half2", "__half2", "__float2half"), "cuda_fp16.h"
+    ),
+    **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16", "__nv_bfloat162"), "cuda_bf16.h"),
+    **dict.fromkeys(("curandState", "curand_init"), "curand_kernel.h"),
+    **dict.fromkeys(("cg", "cooperative_groups"), "cooperative_groups.h"),
+}
 _HOST = (
     "a cell holds what runs on the GPU, and Python does the rest: launch with "
     "name[grid, block](...); a whole program runs with python -m weft run"
@@ -74,8 +82,8 @@ def _unknown_name(message: str, line: str, source: str) -> str:
         return _PYTHON[name]
     if name.startswith("cuda") and name[4:5].isupper():
         return _HOST
-    if name in ("assert", "uint8_t", "uint32_t") or name.startswith("__nv_"):
-        return ""
+    if name in _HEADERS:
+        return f"#include <{_HEADERS[name]}> declares it"
     if re.search(rf"\b__(device|global)__[^;{{]*\b{name}\s*\(", source):
         return f"{name} stands further down: C wants it before its first use"
     if "did you mean" in message:
@@ -110,8 +118,13 @@ _FORMATS = "%d int, %u unsigned, %f float and double, %lld long long, %zu size_t
 def _types(message: str, line: str, source: str) -> str:
     if re.search(r"format '?%|format \"?%|format specifies", message):
         return f"printf's formats: {_FORMATS}"
-    if "function 'main'" in message:
-        return _HOST
+    if "48 KB of static" in message:
+        return (
+            "extern __shared__ float tile[]; takes its size from the launch: "
+            "name[grid, block, bytes](...)"
+        )
+    if re.search(r"\bextern\s+__shared__\s+\w+\s*\[", line):
+        return "the type is missing: extern __shared__ float tile[];"
     if re.search(r"invalid operands.*'(?:float|double)'.*'%'|modulo", message):
         return "% is for whole numbers; fmodf(x, y) is the one for float"
     if re.search(r"to binary 'operator%'", message):

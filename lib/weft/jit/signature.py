@@ -136,6 +136,7 @@ _IF_0 = re.compile(
     r"^[ \t]*#[ \t]*if[ \t]+0[ \t]*$.*?(?=^[ \t]*#[ \t]*(?:else|elif|endif)\b)",
     re.S | re.M,
 )
+_ATTRIBUTE = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
 _QUALIFIERS = re.compile(
     r"\b(?:__restrict__|__restrict|restrict|volatile|__grid_constant__|struct|class"
     r"|typename|register|\[\[maybe_unused\]\])\b"
@@ -168,15 +169,15 @@ def _signature(
     parts = _split(code, opening + 1, closing)
     params = [_param(code[a:b], source[a:b], aliases) for a, b in parts]
     before = code[max(code.rfind(c, 0, start) for c in ";}") + 1 : start]
-    words = (before + found[1]).split()
-    dropped = {"static", "inline", "extern", "__global__", "__forceinline__"}
+    words = _ATTRIBUTE.sub(" ", f"{before} {code[end : found.start(2)]}").split()
+    dropped = {"static", "inline", "extern", ">"}
     return Signature(
         found[2],
         tuple(p for p in params if p),
         _template(before),
         source.count("\n", 0, start) + 1,
         _scope(code, start),
-        words[-1] if words and words[-1] not in dropped else "void",
+        words[-1] if words and not words[-1].endswith(tuple(dropped)) else "",
     )
 
 
