@@ -45,9 +45,13 @@ def test_a_cell_gives_its_kernels_to_the_notebook(shell, capsys):
 
 
 def test_an_error_is_red_raises_and_names_the_cell(shell, capsys):
-    with pytest.raises(Exception, match=r"cell \[\d+\], line 2: error: 'x' was not"):
+    number = len(shell.user_ns["In"])
+    with pytest.raises(
+        Exception, match=rf"cell \[{number}\], line 2: error: 'x' was not"
+    ):
         run(shell, "%%cuda\n__global__ void k(int n) {\n x = 1; }")
     shown = capsys.readouterr().out
+    assert "x = 1; }" in shell.user_ns["In"][number]
     assert "\x1b[31mcell [" in shown and "Traceback" not in shown
 
 

@@ -80,7 +80,8 @@ def cuda(line: str, cell: str) -> None:
     if options.help:
         print(f"%%cuda [options], then CUDA C\n{_options()}")
         return
-    name = f"cell [{shell.execution_count}]" if shell else "cell"
+    # Not execution_count: some versions count before the cell runs, some after.
+    name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
     loaded = load_cuda(
         cell,
         target=options.target,
