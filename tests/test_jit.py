@@ -71,6 +71,11 @@ __device__ int sink(volatile int *x, int n) {
     return n ? sink(x, n - 1) + a[n % 64] : a[0];
 }
 __global__ void deep(int *x, int n) { x[0] = sink(x, n); }
+__global__ void large(int *x, int n) {
+    volatile char array[1 << 20];
+    array[n] = 1;
+    x[0] = array[n];
+}
 __global__ void greedy(int **x, size_t n) { x[0] = new int[n]; x[0][0] = 1; }
 __global__ void wants(int *x, int n) { assert(n == 3); }
 __global__ void forever(int *x) { while (*(volatile int *)x == 0) {} }
@@ -239,7 +244,8 @@ def test_only_kernels_are_attributes(k):
 
 
 def test_a_kernel_may_have_any_name():
-    names = ("report", "div", "index", "time", "check", "k", "exit", "kernel")
+    names = ["report", "div", "index", "time", "check", "k", "exit", "kernel"]
+    names += ["c", "a", "o", "n", "out", "room", "shared", "only", "sizes", "Any"]
     text = "\n".join(
         f"__global__ void {name}(int *x) {{ x[0] = {i}; }}"
         for i, name in enumerate(names)
@@ -281,6 +287,7 @@ def test_an_underrun_and_a_read_past_the_end(k):
         ("far", (None, 0), r"null pointer .*None was passed for float \*x"),
         ("divide", (np.zeros(1, np.int32), 0), r"divided a whole number by zero"),
         ("deep", (np.zeros(1, np.int32), 10**6), r"used up its stack"),
+        ("large", (np.zeros(1, np.int32), 5), r"used up its stack"),
         ("wants", (np.zeros(1, np.int32), 2), r"`n == 3` failed \(line \d+\)"),
         ("greedy", (np.zeros(1, np.uint64), 1 << 50), r"greedy: .*(null|alloc)"),
     ],

@@ -49,7 +49,7 @@ def test_an_error_is_red_raises_and_names_the_cell(shell, capsys):
     with pytest.raises(
         Exception, match=rf"cell \[{number}\], line 2: error: 'x' was not"
     ):
-        run(shell, "%%cuda\n__global__ void k(int n) {\n x = 1; }")
+        run(shell, "%%cuda --cpu\n__global__ void k(int n) {\n x = 1; }")
     shown = capsys.readouterr().out
     assert "x = 1; }" in shell.user_ns["In"][number]
     assert "\x1b[31mcell [" in shown and "Traceback" not in shown

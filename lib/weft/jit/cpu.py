@@ -234,6 +234,7 @@ _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 _FLAGS = [
     *("-O2", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
+    "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
     *("-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
     *("-fdiagnostics-column-unit=byte", "-fno-diagnostics-show-option"),

@@ -49,16 +49,18 @@ def launcher(expressions: Sequence[tuple[str, int]], cooperative: bool = False) 
     more = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
     for number, (expression, count) in enumerate(expressions):
+        # From the outermost scope: what is called c here must not hide a kernel c.
+        kernel = f"&::{expression.removeprefix('::')}"
         args = ", ".join(f"Any{{a + o[{i}]}}" for i in range(count))
         launches.append(
-            f"case {number}: {{ auto *weft_kernel = only(&{expression});"
+            f"case {number}: {{ auto *weft_kernel = only({kernel});"
             f" if (shared > 48 << 10) cudaFuncSetAttribute(weft_kernel,"
             f" cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);"
             f" weft_kernel<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]),"
             f" shared{more}>>>"
             f"({args}); break; }}"
         )
-        sizes.append(f"case {number}: return sizes(&{expression}, out, room);")
+        sizes.append(f"case {number}: return sizes({kernel}, out, room);")
     text = f"""{_HEAD}
 extern "C" __attribute__((visibility("default")))
 int weft_sizes(unsigned n, unsigned *out, unsigned room) {{
