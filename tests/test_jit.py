@@ -256,6 +256,26 @@ def test_a_kernel_may_have_any_name():
         assert x[0] == i
 
 
+def test_a_cell_may_define_any_macro():
+    short = [a + b for a in "abcdknopTPN" for b in ("", "1")]
+    defines = "\n".join(f"#define {name} 3" for name in [*short, "size", "kernel"])
+    source = f"{defines}\n__global__ void add3(float *v) {{ v[threadIdx.y] += k; }}"
+    v = np.zeros(2, np.float32)
+    load_cuda(source, target="cpu")[1, (1, 2)](v)
+    assert v.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["-DA=2 -DT -D B=", "-O3 -DA=2 -DT", "-O0 -DA=2 -DT", "-std=c++20 -DA=2 -DT=1"],
+)
+def test_flags_reach_the_cell_and_not_our_headers(flags):
+    source = "__global__ void k(float *v) { v[0] = A + T; }"
+    v = np.zeros(1, np.float32)
+    load_cuda(source, target="cpu", flags=flags)[1, 1](v)
+    assert v[0] == 3
+
+
 # ---- faults ----------------------------------------------------------------------
 
 

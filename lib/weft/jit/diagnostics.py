@@ -170,7 +170,8 @@ def in_source(
         elif one.file == CELL or _foreign(one.file):
             if one.severity != "error" or own:
                 continue  # about code that is not the reader's, or a consequence
-            one = replace(one, file="", line=_last(lines), column=0)
+            told = f"{one.message} (in the code that calls the kernels)"
+            one = replace(one, file="", line=_last(lines), column=0, message=told)
         if one not in out:
             out.append(one)
     return out

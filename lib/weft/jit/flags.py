@@ -56,3 +56,21 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
                 f"and NVRTC's are"
             )
     return out
+
+
+def apart(flags: Sequence[str]) -> tuple[list[str], str]:
+    """Flags of for_cpu() without -D and -U, and those as lines of C.
+
+    As lines behind our own headers, as they do no harm to those.
+    """
+    more, lines, todo = [], [], list(flags)
+    while todo:
+        flag = todo.pop(0)
+        if flag[:2] not in ("-D", "-U"):
+            more.append(flag)
+            continue
+        name, given, value = (flag[2:] or todo.pop(0)).partition("=")
+        value = value if given else "1"
+        undef = flag[1] == "U"
+        lines.append(f"#undef {name}" if undef else f"#define {name} {value}")
+    return more, "".join(f"{line}\n" for line in lines)

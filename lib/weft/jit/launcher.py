@@ -19,22 +19,30 @@ int weft_launch(unsigned kernel, const unsigned *config, size_t shared,
                 const char *arguments, const unsigned *offsets);
 """
 
+# A cell may define macros of any name: what stands here begins with weft_.
 _HEAD = """
 #include "simt_runtime.h"
-extern "C" __attribute__((visibility("hidden"), weak)) void *__dso_handle = 0;
+extern "C" {
+__attribute__((visibility("hidden"), weak)) void *__dso_handle = 0;
+}
 namespace weft_launcher {
-struct Any { /* becomes the parameter's type when the kernel is called */
-    const char *at;
-    template <class T> operator T() const { return *(const T *)at; }
+struct weft_any { /* becomes the parameter's type when the kernel is called */
+    const char *weft_at;
+    template <class weft_t> operator weft_t() const {
+        return *(const weft_t *)weft_at;
+    }
 };
 /* Of all functions of its name (div() is one of C's) the one that is a kernel. */
-template <class... P>
-static auto only(void (*kernel)(P...)) { return kernel; }
-template <class... P>
-static int sizes(void (*)(P...), unsigned *out, unsigned room) {
-    const unsigned all[] = {(unsigned)sizeof(P)..., 0};
-    for (unsigned i = 0; i < sizeof...(P) && i < room; i++) out[i] = all[i];
-    return sizeof...(P);
+template <class... weft_p>
+static auto weft_only(void (*weft_k)(weft_p...)) { return weft_k; }
+template <class... weft_p>
+static int weft_measure(void (*)(weft_p...), unsigned *weft_out,
+                        unsigned weft_room) {
+    const unsigned weft_all[] = {(unsigned)sizeof(weft_p)..., 0};
+    for (unsigned weft_i = 0; weft_i < sizeof...(weft_p) && weft_i < weft_room;
+         weft_i++)
+        weft_out[weft_i] = weft_all[weft_i];
+    return sizeof...(weft_p);
 }
 """
 
@@ -51,29 +59,30 @@ def launcher(expressions: Sequence[tuple[str, int]], cooperative: bool = False) 
     for number, (expression, count) in enumerate(expressions):
         # From the outermost scope: what is called c here must not hide a kernel c.
         kernel = f"&::{expression.removeprefix('::')}"
-        args = ", ".join(f"Any{{a + o[{i}]}}" for i in range(count))
+        args = ", ".join(f"weft_any{{weft_a + weft_o[{i}]}}" for i in range(count))
         launches.append(
-            f"case {number}: {{ auto *weft_kernel = only({kernel});"
-            f" if (shared > 48 << 10) cudaFuncSetAttribute(weft_kernel,"
-            f" cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);"
-            f" weft_kernel<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]),"
-            f" shared{more}>>>"
+            f"case {number}: {{ auto *weft_k = weft_only({kernel});"
+            f" if (weft_shared > 48 << 10) cudaFuncSetAttribute(weft_k,"
+            f" cudaFuncAttributeMaxDynamicSharedMemorySize, (int)weft_shared);"
+            f" weft_k<<<dim3(weft_c[0], weft_c[1], weft_c[2]),"
+            f" dim3(weft_c[3], weft_c[4], weft_c[5]), weft_shared{more}>>>"
             f"({args}); break; }}"
         )
-        sizes.append(f"case {number}: return sizes({kernel}, out, room);")
+        call = f"weft_measure({kernel}, weft_out, weft_room)"
+        sizes.append(f"case {number}: return {call};")
     text = f"""{_HEAD}
 extern "C" __attribute__((visibility("default")))
-int weft_sizes(unsigned n, unsigned *out, unsigned room) {{
-    (void)out, (void)room;
-    switch (n) {{ {" ".join(sizes)} }}
+int weft_sizes(unsigned weft_n, unsigned *weft_out, unsigned weft_room) {{
+    (void)weft_out, (void)weft_room;
+    switch (weft_n) {{ {" ".join(sizes)} }}
     return -1;
 }}
 extern "C" __attribute__((visibility("default")))
-int weft_launch(unsigned n, const unsigned *c, size_t shared, const char *a,
-                const unsigned *o) {{
-    (void)c, (void)shared, (void)a, (void)o;
+int weft_launch(unsigned weft_n, const unsigned *weft_c, size_t weft_shared,
+                const char *weft_a, const unsigned *weft_o) {{
+    (void)weft_c, (void)weft_shared, (void)weft_a, (void)weft_o;
     cudaGetLastError();
-    switch (n) {{ {" ".join(launches)} }}
+    switch (weft_n) {{ {" ".join(launches)} }}
     return (int)cudaGetLastError();
 }}
 }}
