@@ -96,7 +96,7 @@ class Painting:
             columns = made.subplots(1, count, squeeze=False)[0]
             for ax, t in zip(columns, self.moments(count)):
                 ax.imshow(self.frame(t), interpolation="nearest")
-                ax.set_title(f"t = {t:g}", size=11, color=INK)
+                ax.set_title(f"t = {t:.3g}", size=11, color=INK)
                 ax.set_axis_off()
         return made
 
