@@ -20,7 +20,8 @@ def rewritten(source: str) -> str:
 def compiles(source: str, *flags: str, only: str = "-fsyntax-only") -> str:
     """g++'s messages about the rewritten source; "" if it has none."""
     command = [build.gxx(), "-x", "c++", "-std=c++17", only, "-Wall"]
-    command += ["-Wextra", "-Werror", f"-I{build.KERNELS / 'simt'}", *flags, "-"]
+    command += ["-Wextra", "-Werror", *(f"-I{folder}" for folder in build.SIMT)]
+    command += [*flags, "-"]
     done = subprocess.run(
         command, input=rewrite(source, "x.cu"), text=True, capture_output=True
     )

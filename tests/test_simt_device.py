@@ -203,7 +203,7 @@ float use(float x, double d, int i, unsigned u, size_t z) {
 def compiled(text: str, more: tuple[str, ...] = ()) -> str:
     """What g++ says about the text."""
     command = [build.gxx(), "-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra"]
-    command += ["-Werror", f"-I{build.KERNELS / 'simt'}", *more, "-"]
+    command += ["-Werror", *(f"-I{folder}" for folder in build.SIMT), *more, "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     return done.stderr
 

@@ -1,18 +1,26 @@
 /* simt.h -- CUDA C for g++: what nvcc would have known by itself.
  *
  *     engine.h             fibers, barriers, launches
- *     vector_types.h       float4, dim3, ...
  *     builtins.h           __global__, threadIdx, __syncthreads(), ...
- *     device_warp.h        shuffles and votes
- *     device_atomics.h     atomicAdd() and its like
- *     device_math.h        fmaxf(), __expf(), erfinv(), min(), ...
- *     device_intrinsics.h  __fadd_rz(), __float2int_rn(), __popc(), __vadd4()
- *     device_memory.h      __ldg(), printf(), malloc()
- *     cuda_api.h           cudaMalloc() and its like
+ *     device_*.h           what kernels call: shuffles and votes, atomics,
+ *                          mathematics, intrinsics, printf(), malloc()
+ *     cuda_api.h           what the host calls, cuda_*.h: cudaMalloc(), ...
+ *     simt_runtime.h       what only this runtime has: orders, limits, faults
+ *     program.h, program/  what a whole program has besides
+ *     include/             the headers that programs include by name: those of
+ *                          the toolkit, and assert.h
  *
- * Under nvcc, too, a program includes these by name: cooperative_groups.h,
- * cuda_fp16.h, cuda_bf16.h, curand_kernel.h, cuda/atomic, math_constants.h,
- * nvtx3/nvToolsExt.h.
+ * The .cpp files are one library, the runtime; runtime.h and signals.h are what
+ * they share.
+ *
+ *     runtime.cpp, block.cpp, grid.cpp, pool.cpp    launches, their blocks, the
+ *                                                   threads that run these
+ *     fiber_*                                       how a block's threads are
+ *                                                   switched
+ *     faults.cpp, signals.cpp, operand.cpp          what a kernel does wrong
+ *     watchdog.cpp, preempt.cpp, interrupt.cpp      kernels that run too long
+ *     cuda_*.cpp                                    the host's calls
+ *     device_*.cpp, curand.cpp                      what is rare in kernels
  *
  * lib/weft/rewrite.py turns the few things that are not C++ (<<<>>>,
  * __shared__) into calls of these. Only the three cheapest C headers are

@@ -32,6 +32,7 @@ from . import rewrite as rewriter
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
+SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
 FIBERS = ("asm", "ucontext")
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
@@ -194,7 +195,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
             *[_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
             *["-Xcompiler", host],
         ]
-    include += [f"-I{KERNELS / 'simt'}"]
+    include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
     common += ["-Wno-unknown-pragmas"]  # #pragma unroll
     if source.suffix == ".c":

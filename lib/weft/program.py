@@ -118,7 +118,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
         cache.prune()
     files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
     files |= {str(runtime), build.gxx()}
-    files |= {str(p) for p in [*SIMT.glob("*.cpp"), *SIMT.glob("*.h")]}
+    files |= {str(p) for p in [*SIMT.glob("*.cpp"), *SIMT.rglob("*.h")]}
     files |= {str(p) for p in _HERE.glob("*.py")}
     return path, sorted(files)
 
@@ -168,7 +168,8 @@ def _compile(program: Program, language: str, std: str) -> list[str]:
 
     command = [build._tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
     command += [f"-std={std}"] if std else []
-    command += ["-isystem", str(SIMT), "-ffp-contract=off", "-fno-strict-aliasing"]
+    command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
+    command += ["-ffp-contract=off", "-fno-strict-aliasing"]
     command += ["-fstack-clash-protection", "-fno-math-errno", "-pthread"]
     if build.Flavour.here("cpu").fibers == "ucontext":
         command.append("-DSIMT_UCONTEXT")
@@ -190,7 +191,7 @@ def _macros(program: Program) -> list[str]:
 
 
 def _simt() -> str:
-    return "".join(p.read_text() for p in sorted(SIMT.glob("*.h")))
+    return "".join(p.read_text() for p in sorted(SIMT.rglob("*.h")))
 
 
 # ---- preprocessing -----------------------------------------------------------

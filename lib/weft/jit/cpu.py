@@ -246,7 +246,7 @@ _FLAGS = [
     *("-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
     *("-fdiagnostics-column-unit=byte", "-fno-diagnostics-show-option"),
     f"-I{build.KERNELS}",
-    f"-I{build.KERNELS / 'simt'}",
+    *(f"-I{folder}" for folder in build.SIMT),
 ]
 
 
