@@ -42,6 +42,8 @@ cudaError_t add_work(CUstream_st *stream, const Work &work);
 
 cudaError_t run_work(const Work &work);
 
+bool contains(const Nodes &nodes, cudaGraphNode_t node);
+
 /* cuda_graph_exec.cpp: what runs for `graph`. */
 std::shared_ptr<CUgraphExec_st> steps_of(const CUgraph_st &graph);
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -32,6 +33,7 @@ typedef std::vector<cudaGraphNode_t> Nodes;
 
 /* Guards streams, events and the graphs that are being captured. */
 extern std::recursive_mutex &stream_lock;
+typedef std::lock_guard<std::recursive_mutex> Guard;
 
 /* How many captures are under way: while it is 0 nobody needs the lock. */
 extern std::atomic<int> captures;
@@ -39,6 +41,12 @@ extern std::atomic<int> captures;
 /* The stream behind a handle, NULL if it is none. */
 CUstream_st *stream_of(cudaStream_t stream);
 CUevent_st *event_of(cudaEvent_t event);
+extern CUstream_st &legacy;
+
+/* All events there are, and every stream of this process that captures: both
+ * need the lock. */
+extern std::set<cudaEvent_t> &events;
+std::vector<CUstream_st *> capturing_streams();
 
 /* Who queues work on `stream` asks first. cudaSuccess: do it now if
  * *recording is NULL, else add it as a node there. */
@@ -47,6 +55,10 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
 /* A call that a capture forbids (allocating, waiting for the device; with
  * `always` even in the relaxed mode) ends it and gets the error. */
 cudaError_t forbid_while_capturing(bool always);
+
+/* The legacy stream waits for all blocking streams: one that captures has
+ * nothing to wait for yet. Needs the lock. */
+cudaError_t forbid_legacy();
 
 /* A call that waits for the device: the error of a kernel that ran before. */
 inline cudaError_t arrive() { return set_error(pending_error()); }
