@@ -42,8 +42,10 @@ enum : size_t { PITCH = 512 }; // what GPUs align rows to
 cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width,
                             size_t height) {
     if (!pitch) return set_error(cudaErrorInvalidValue);
-    *pitch = (width + PITCH - 1) / PITCH * PITCH;
     size_t size;
+    if (__builtin_add_overflow(width, PITCH - 1, &size))
+        return set_error(cudaErrorMemoryAllocation);
+    *pitch = size / PITCH * PITCH;
     if (__builtin_mul_overflow(*pitch, height, &size))
         return set_error(cudaErrorMemoryAllocation);
     return cudaMalloc(pointer, size);
@@ -140,7 +142,7 @@ struct CUmemPoolHandle_st {
 };
 
 static CUmemPoolHandle_st &default_pool = *new CUmemPoolHandle_st;
-static cudaMemPool_t current_pool = &default_pool;
+static std::atomic<cudaMemPool_t> current_pool{&default_pool};
 static std::set<cudaMemPool_t> &pools = *new std::set<cudaMemPool_t>;
 static std::mutex &pool_lock = *new std::mutex;
 

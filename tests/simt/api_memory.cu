@@ -143,11 +143,14 @@ CHECK(copies_that_a_gpu_refuses) {
 }
 
 CHECK(pitched_copies) {
-    int host[3][5], back[3][5] = {}, *p;
+    int host[3][5], back[3][5] = {}, *p, *q;
     size_t pitch;
     for (int i = 0; i < 15; i++) host[i / 5][i % 5] = i;
     EXPECT(!cudaMallocPitch(&p, &pitch, 5 * sizeof(int), 3));
     EXPECT(pitch >= 20 && pitch % 256 == 0);
+    size_t none;
+    EXPECT_ERROR(cudaMallocPitch(&q, &none, ~(size_t)0, 1),
+                 cudaErrorMemoryAllocation);
     EXPECT(!cudaMemset2D(p, pitch, 0, 20, 3));
     EXPECT(!cudaMemcpy2D(p, pitch, host, 20, 16, 3, cudaMemcpyHostToDevice));
     const int *second = (int *)((char *)p + pitch);
