@@ -266,6 +266,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 /* The event, if it is one that can be asked; else *error. */
 static CUevent_st *settled(cudaEvent_t event, cudaError_t *error) {
+    Guard guard(stream_lock);
     CUevent_st *found = event_of(event);
     *error = !found           ? cudaErrorInvalidResourceHandle
              : found->capture ? cudaErrorCapturedEvent
