@@ -218,13 +218,12 @@ def test_headers_go_with_those_of_the_standard_library(first):
 
 NOT_HERE = {
     "#include <mma.h>": "tensor cores are not simulated",
-    "#include <cuda/barrier>": "cuda/barrier is not simulated",
     "float f(float x) { return __shfl_down(x, 1); }": "write __shfl_down_sync(mask,",
     "int f(int x) { return __any(x); }": "write __any_sync(mask, predicate)",
     "void __cluster_dims__(2, 1, 1) f() {}": "clusters are not simulated",
     "void f() { cooperative_groups::this_multi_grid(); }": "several devices",
     "void f(cooperative_groups::thread_block b) {"
-    " cooperative_groups::tiled_partition<64>(b); }": "more than 32 threads",
+    " cooperative_groups::tiled_partition<2048>(b); }": "at most 1024 threads",
 }
 
 

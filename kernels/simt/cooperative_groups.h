@@ -3,7 +3,7 @@
  * Tiles and coalesced groups are lanes of one warp: they meet by the warp
  * primitives on their own mask, so groups on the two sides of a branch do not
  * wait for each other. A grid meets if it was launched cooperatively. Not here:
- * clusters, grids of several devices and tiles of more than 32 threads. */
+ * clusters and grids of several devices. */
 #ifndef SIMT_COOPERATIVE_GROUPS_H
 #define SIMT_COOPERATIVE_GROUPS_H
 #include "simt.h"
@@ -146,7 +146,7 @@ class thread_block : public thread_group {
     static dim3 group_dim() { return blockDim; }
 };
 
-/* Shared memory that tiles of several warps would need. */
+/* Shared memory that tiles of several warps need on older GPUs. */
 template <unsigned threads = 1024> struct block_tile_memory {};
 
 inline thread_block this_thread_block() { return {}; }
@@ -250,25 +250,16 @@ SIMT_MEMBER coalesced_group coalesced_threads() {
     return coalesced_group(__activemask());
 }
 
-template <unsigned Size, class Parent = void> class thread_block_tile;
-
-/* `Size` neighbouring threads; a tile that knows its parent is one, too. */
-template <unsigned Size>
-class thread_block_tile<Size, void> : public coalesced_group {
-    static_assert(Size && !(Size & (Size - 1)), "a tile's size: a power of 2");
-    static_assert(Size <= 32, "tiles of more than 32 threads are not simulated "
-                              "on the CPU");
-
+/* `Size` neighbouring threads of one warp. */
+template <unsigned Size> class warp_tile : public coalesced_group {
   protected:
     static unsigned own_mask() {
         return (0xffffffffu >> (32 - Size)) << (simt::lane() & ~(Size - 1));
     }
-    thread_block_tile(unsigned meta_rank, unsigned meta_size)
+    warp_tile(unsigned meta_rank, unsigned meta_size)
         : coalesced_group(own_mask(), meta_rank, meta_size) {}
 
   public:
-    /* A block that has no more threads than that. */
-    thread_block_tile(const thread_block &) : thread_block_tile(0, 1) {}
     static constexpr unsigned num_threads() { return Size; }
     static constexpr unsigned size() { return Size; }
     static unsigned thread_rank() { return simt::lane() & (Size - 1); }
@@ -289,6 +280,37 @@ class thread_block_tile<Size, void> : public coalesced_group {
         const unsigned rank = thread_rank(), other = rank ^ flip;
         return shfl(value, other < Size ? other : rank);
     }
+};
+
+} // namespace cooperative_groups
+
+#include "cooperative_tiles.h"
+
+namespace cooperative_groups {
+
+template <unsigned Size, class Parent = void> class thread_block_tile;
+
+template <unsigned Size, bool several> struct tile_of_size {
+    typedef warp_tile<Size> type;
+};
+template <unsigned Size> struct tile_of_size<Size, true> {
+    typedef warps_tile<Size> type;
+};
+
+/* `Size` neighbouring threads; a tile that knows its parent is one, too. */
+template <unsigned Size>
+class thread_block_tile<Size, void>
+    : public tile_of_size<Size, (Size > 32)>::type {
+    static_assert(Size && !(Size & (Size - 1)), "a tile's size: a power of 2");
+    static_assert(Size <= 1024, "a block has at most 1024 threads");
+
+  protected:
+    thread_block_tile(unsigned meta_rank, unsigned meta_size)
+        : tile_of_size<Size, (Size > 32)>::type(meta_rank, meta_size) {}
+
+  public:
+    /* A block that has no more threads than that. */
+    thread_block_tile(const thread_block &) : thread_block_tile(0, 1) {}
 };
 
 template <unsigned Size, class Parent>

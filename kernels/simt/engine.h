@@ -148,17 +148,34 @@ template <class T> SIMT_INLINE T look(const T &at) {
     return *(const volatile T *)&at; // not before the last volatile store
 }
 
+template <class Body, bool plain = __is_trivially_copyable(Body)>
+struct OwnCopy {
+    Body body;
+    inline explicit OwnCopy(const Body &body) : body(body) {}
+};
+template <class Body> struct OwnCopy<Body, false> {
+    union {
+        Body body;
+    };
+    inline explicit OwnCopy(const Body &from) {
+        __builtin_memcpy((void *)&body, (const void *)&from, sizeof body);
+    }
+    inline ~OwnCopy() {}
+};
+
 /* Run one thread on a fiber of its own, or all of them in a loop. */
 template <class Body> void run_threads(void *closure) {
     const Body &body = *(const Body *)closure;
     Fiber *self = here();
     Block *block = self->block;
     for (;;) {
-        Body mine = body; // parameters are the thread's own: it may change them
+        // Parameters are the thread's own: it may change them. As on a GPU they
+        // are copied as bytes: no thread runs a copy constructor or destructor.
+        OwnCopy<Body> mine(body);
         // Not go_outside(): the loop may keep in registers what it likes, and
         // that is a third of the time of a small kernel.
         block->inside = false;
-        mine();
+        mine.body();
         block->inside = true;
         // Promoted on the way, or long before: the others are not ours to run.
         if (look(block->promoted)) return;

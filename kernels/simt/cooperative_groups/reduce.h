@@ -21,7 +21,9 @@ SIMT_OPERATOR(bit_xor, a ^ b)
 template <unsigned Size, class Parent, class T, class Op>
 SIMT_INLINE T reduce(const thread_block_tile<Size, Parent> &g, T value, Op op) {
     // The order of the GPU: sums of floats come out the same.
-    for (unsigned flip = Size / 2; flip; flip /= 2)
+    for (unsigned flip = Size < 32 ? Size / 2 : 16; flip; flip /= 2)
+        value = op(value, g.shfl_xor(value, flip));
+    for (unsigned flip = 32; flip < Size; flip *= 2)
         value = op(value, g.shfl_xor(value, flip));
     return value;
 }

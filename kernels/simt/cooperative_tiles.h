@@ -1,0 +1,102 @@
+/* cooperative_tiles.h -- tiles of several warps, as cooperative_groups.h has
+ * them.
+ *
+ * A block's threads run on one CPU thread, in turns, so what they share lies in
+ * a variable of that thread and needs no atomics. */
+#ifndef SIMT_COOPERATIVE_TILES_H
+#define SIMT_COOPERATIVE_TILES_H
+#include "cooperative_groups.h"
+
+namespace simt {
+
+/* The state of the tiles of one block. Tiles of different sizes that overlap
+ * do not wait at the same time, so a tile goes by its first warp. */
+struct WarpsTiles {
+    unsigned launch;
+    unsigned long long block;
+    unsigned arrived[MAX_THREADS / WARP], epoch[MAX_THREADS / WARP];
+    const void *offered[MAX_THREADS]; /* by each thread, on its own stack */
+};
+inline thread_local WarpsTiles warps_tiles;
+
+/* The state for the running block, cleared when it is a new one. */
+inline WarpsTiles &tiles_of_block() {
+    WarpsTiles &tiles = warps_tiles;
+    const unsigned launch = here()->block->launch;
+    if (tiles.launch != launch || tiles.block != grid_block()) {
+        memset(&tiles, 0, sizeof tiles);
+        tiles.launch = launch;
+        tiles.block = grid_block();
+    }
+    return tiles;
+}
+
+/* Wait for the `threads` threads of the tile that begins with thread `first`. */
+inline void tile_barrier(unsigned first, unsigned threads) {
+    Block *block = here()->block;
+    go_inside(block);
+    WarpsTiles &tiles = tiles_of_block();
+    unsigned &arrived = tiles.arrived[first / WARP];
+    unsigned &epoch = tiles.epoch[first / WARP];
+    const unsigned mine = epoch;
+    if (++arrived == threads) {
+        arrived = 0;
+        epoch++;
+    }
+    go_outside(block);
+    while (look(epoch) == mine) spin(here());
+}
+
+} // namespace simt
+
+namespace cooperative_groups {
+
+/* `Size` neighbouring threads of a block, more than a warp has. */
+template <unsigned Size> class warps_tile : public thread_group {
+    static unsigned first() { return simt::block_rank() & ~(Size - 1); }
+    static unsigned present() {
+        const unsigned rest = simt::block_size() - first();
+        return rest < Size ? rest : Size;
+    }
+    unsigned rank_in_parent, parts;
+
+  protected:
+    warps_tile(unsigned meta_rank, unsigned meta_size)
+        : thread_group(BLOCK), rank_in_parent(meta_rank), parts(meta_size) {}
+
+  public:
+    static void sync() { simt::tile_barrier(first(), present()); }
+    static constexpr unsigned num_threads() { return Size; }
+    static constexpr unsigned size() { return Size; }
+    static unsigned thread_rank() { return simt::block_rank() & (Size - 1); }
+    unsigned meta_group_rank() const { return rank_in_parent; }
+    unsigned meta_group_size() const { return parts; }
+
+    /* The value of the thread of that rank: all offer, look and go on. */
+    template <class T> T shfl(T value, unsigned rank) const {
+        simt::WarpsTiles &tiles = simt::tiles_of_block();
+        tiles.offered[simt::block_rank()] = &value;
+        sync();
+        const unsigned source = first() + (rank & (Size - 1));
+        const T result = *(const T *)simt::look(tiles.offered[source]);
+        sync();
+        return result;
+    }
+    template <class T> T shfl_up(T value, unsigned delta) const {
+        const unsigned rank = thread_rank();
+        return shfl(value, delta <= rank ? rank - delta : rank);
+    }
+    template <class T> T shfl_xor(T value, unsigned flip) const {
+        return shfl(value, thread_rank() ^ flip);
+    }
+    bool any(int predicate) const {
+        bool yes = predicate;
+        for (unsigned flip = 1; flip < Size; flip *= 2)
+            yes |= shfl_xor(yes, flip);
+        return yes;
+    }
+    bool all(int predicate) const { return !any(!predicate); }
+};
+
+} // namespace cooperative_groups
+#endif

@@ -1,0 +1,108 @@
+/* cuda_barrier.h -- cuda::barrier and cuda::memcpy_async, as <cuda/barrier> has
+ * them.
+ *
+ * Copies are done when they are asked for, by the thread that asks: what waits
+ * for their end waits for the threads. */
+#ifndef SIMT_CUDA_BARRIER_H
+#define SIMT_CUDA_BARRIER_H
+#include "cooperative_groups/memcpy_async.h"
+#include "cuda_atomic.h"
+
+namespace cuda {
+
+/* What runs when a phase of a barrier ends, unless it is told otherwise. */
+struct simt_nothing {
+    void operator()() const {}
+};
+
+/* Of each phase: who arrives, and who waits until all have. A `__shared__` one
+ * is without a value until init(). */
+template <thread_scope scope = thread_scope_system,
+          class Completion = simt_nothing>
+class barrier {
+    uint64_t state; /* the phase's number, and below how many are to arrive */
+    uint32_t expected;
+    Completion completion;
+
+    static constexpr uint64_t word(uint32_t phase, uint32_t pending) {
+        return (uint64_t)phase << 32 | pending;
+    }
+    uint32_t phase() const {
+        return (uint32_t)(__atomic_load_n(&state, __ATOMIC_ACQUIRE) >> 32);
+    }
+
+  public:
+    struct arrival_token {
+        uint32_t phase;
+    };
+
+    barrier() = default;
+    barrier(ptrdiff_t expected, Completion completion = {})
+        : state(word(0, (uint32_t)expected)), expected((uint32_t)expected),
+          completion(completion) {}
+    barrier(const barrier &) = delete;
+    barrier &operator=(const barrier &) = delete;
+
+    static constexpr ptrdiff_t max() noexcept { return (1 << 20) - 1; }
+    friend void init(barrier *at, ptrdiff_t expected,
+                     Completion completion = {}) {
+        at->state = word(0, (uint32_t)expected);
+        at->expected = (uint32_t)expected;
+        at->completion = completion;
+    }
+
+    [[nodiscard]] arrival_token arrive(ptrdiff_t update = 1) {
+        uint64_t now = __atomic_load_n(&state, __ATOMIC_ACQUIRE), then;
+        for (;;) {
+            const uint32_t left = (uint32_t)now;
+            if (left < update) __builtin_trap(); // more than were expected
+            then = now - (uint64_t)update;
+            if (left == update) {
+                completion();
+                const uint32_t all =
+                    __atomic_load_n(&expected, __ATOMIC_ACQUIRE);
+                then = word((uint32_t)(now >> 32) + 1, all);
+            }
+            if (__atomic_compare_exchange_n(&state, &now, then, false,
+                                            __ATOMIC_ACQ_REL,
+                                            __ATOMIC_ACQUIRE))
+                return {(uint32_t)(now >> 32)};
+        }
+    }
+    void wait(arrival_token &&token) const {
+        while (phase() == token.phase) simt::spin(simt::here());
+    }
+    bool try_wait(arrival_token &&token) const {
+        return try_wait_parity(token.phase & 1);
+    }
+    void arrive_and_wait() { wait(arrive()); }
+    void arrive_and_drop() {
+        __atomic_sub_fetch(&expected, 1, __ATOMIC_ACQ_REL);
+        (void)arrive();
+    }
+    /* Whether the phase of this parity, 0 for the first, is over. */
+    bool try_wait_parity(bool parity) const {
+        const bool over = (phase() & 1) != parity;
+        if (!over) simt::spin(simt::here());
+        return over;
+    }
+    void wait_parity(bool parity) const {
+        while (!try_wait_parity(parity)) {}
+    }
+};
+
+/* Copy; the barrier knows of the end when this thread arrives at it. */
+template <class Size, thread_scope scope, class Completion>
+void memcpy_async(void *to, const void *from, Size bytes,
+                  barrier<scope, Completion> &) {
+    memcpy(to, from, (size_t)bytes);
+}
+template <class Group, class Size, thread_scope scope, class Completion>
+void memcpy_async(const Group &group, void *to, const void *from, Size bytes,
+                  barrier<scope, Completion> &) {
+    cooperative_groups::memcpy_async(group, (char *)to, (const char *)from,
+                                     (size_t)bytes);
+}
+
+} // namespace cuda
+#endif
