@@ -256,7 +256,8 @@ static size_t available_memory() {
 
 /* Linux promises more memory than there is; a GPU does not. */
 static bool has_room(size_t size) {
-    if (!heap().used) heap().room = available_memory();
+    // Small ones are not asked about: there may be some already.
+    if (!heap().used || !heap().room) heap().room = available_memory();
     return size <= heap().room && heap().used <= heap().room - size;
 }
 
