@@ -27,6 +27,7 @@ DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)((?:\\\n|[^\n])*)", re.M)
 ATTRIBUTE = re.compile(
     r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
 )
+LAUNCH = re.compile(r"(?<!operator)(?<!operator )<<[^\S\n]*<")
 _NVCC_ONLY = r"(?:__CUDACC__|__CUDA_ARCH__|__NVCC__)"
 _IF_NVCC = re.compile(rf"\s*(?:defined\s*\(?\s*)?{_NVCC_ONLY}\s*\)?\s*")
 _IF_NOT_NVCC = re.compile(rf"\s*!\s*defined\s*\(?\s*{_NVCC_ONLY}\s*\)?\s*")

@@ -68,7 +68,7 @@ def executable(program: Program) -> Path:
 def _key(program: Program) -> str:
     """What a program's manifest is called: all but the text of its files."""
     surroundings = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
-    parts = [os.getcwd(), repr(program), repr(surroundings)]
+    parts = [os.getcwd(), str(SIMT), repr(program), repr(surroundings)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -30,6 +30,7 @@ from .cuda_text import (
     ATTRIBUTE,
     BLANK,
     DIRECTIVE,
+    LAUNCH,
     RewriteError,
     Text,
     declarators,
@@ -114,7 +115,7 @@ def _casts(text: Text) -> str:
     for match in found:
         if match["name"] in kernels:
             end = match.end()
-            if text.code[text.skip(end)] == "<" and text.code[end : end + 3] != "<<<":
+            if text.code[text.skip(end)] == "<" and not LAUNCH.match(text.code, end):
                 end = _angle_end(text, text.skip(end))
             start = match.start("kernel")
             edits.append((start, end, f"simt::typed({text.raw[start:end]})"))
@@ -150,12 +151,12 @@ def _angle_end(text: Text, start: int) -> int:
 
 def _launches(text: Text) -> str:
     edits = []
-    for match in re.finditer("<<<", text.code):
+    for match in LAUNCH.finditer(text.code):
         start = match.start()
         name = _callee(text, start)
-        end = _end_of_config(text, start)
+        last, end = _end_of_config(text, match)
         close = text.close(text.skip(end), "(", ")")
-        config, breaks = on_one_line(text, start + 3, end - 3)
+        config, breaks = on_one_line(text, match.end(), last)
         edits.append((name, name, f"(simt::Launch({config}), "))
         edits.append((start, end, breaks))
         edits.append((close, close + 1, "))"))
@@ -190,21 +191,24 @@ def _callee(text: Text, end: int) -> int:
             return before - 2  # ::kernel
 
 
-def _end_of_config(text: Text, start: int) -> int:
-    """The offset after the >>>, before a (, that closes the <<< at `start`."""
-    depth = 0
-    for i in range(start + 3, len(text.code)):
+def _end_of_config(text: Text, opening: re.Match[str]) -> tuple[int, int]:
+    """Where the >>>, before a (, that closes this <<< begins and ends."""
+    depth, start = 0, opening.start()
+    # Editors that do not know CUDA make << < and >> > of them.
+    closing = re.compile(">>>" if opening.group() == "<<<" else r">>\s*>")
+    for i in range(opening.end(), len(text.code)):
         c = text.code[i]
         depth += (c in "([{") - (c in ")]}")
         if depth < 0 or (c == ";" and depth == 0):
-            raise text.error(start, "this <<< has no >>>, or no arguments after it")
-        if depth == 0 and text.code.startswith(">>>", i):
-            after = text.skip(i + 3)
+            break
+        found = closing.match(text.code, i) if depth == 0 else None
+        if found:
+            after = text.skip(found.end())
             # In <<<size<B<C<int>>>(n)>>> the first would do, but for the rest.
             if text.code[after : after + 1] == "(" and not text.code.startswith(
-                ">", i + 3
+                ">", found.end()
             ):
-                return i + 3
+                return i, found.end()
     raise text.error(start, "this <<< has no >>>, or no arguments after it")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .cuda_text import Text, function_depths
+from .cuda_text import LAUNCH, Text, function_depths
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
 _THINGS = [
@@ -62,7 +62,7 @@ def refuse(text: Text) -> None:
     for found in ASM.finditer(text.code):
         if _within(bodies, found.start()) and not _is_empty(text, found.end()):
             raise text.error(found.start(), "inline PTX cannot run on the CPU")
-    for found in re.finditer("<<<", text.code):
+    for found in LAUNCH.finditer(text.code):
         if _within(bodies, found.start()):
             raise text.error(
                 found.start(),
