@@ -1,5 +1,7 @@
 """%%cuda in an IPython session."""
 
+import re
+
 import pytest
 
 IPython = pytest.importorskip("IPython")
@@ -101,3 +103,30 @@ def test_save_writes_within_the_checkout_and_over_nobodys_file(tmp_path, monkeyp
             magic.save(where, ADD)
     assert path.read_text() == "somebody's work"
     assert ROOT not in path.parents
+
+
+def test_a_failed_launch_shows_the_readers_lines_and_none_of_ours(shell, capsys):
+    run(shell, f"%%cuda --cpu\n{ADD}")
+    for cell in (
+        "def f():\n    add[1, 4](np.zeros(2), np.ones(2), 2)\nf()",
+        "add[1, 4](torch.zeros(2))",
+        "add[1, 4096](torch.zeros(2), torch.ones(2), 2)",
+        "add[1, 4](torch.zeros(2), torch.ones(2), 4)",
+    ):
+        capsys.readouterr()
+        with pytest.raises(magic.KernelError):
+            run(shell, cell)
+        shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+        assert "add[1, 4" in shown and "Traceback" in shown
+        assert "module.py" not in shown and "hidden" not in shown
+
+
+def test_help_names_every_option(shell, capsys):
+    run(shell, "%%cuda --help\n.")
+    out = capsys.readouterr().out
+    for action in magic._parser()._actions:
+        assert action.option_strings[0] in out
+        assert (
+            action.option_strings[0]
+            in shell.magics_manager.magics["cell"]["cuda"].__doc__
+        )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,11 +75,48 @@ def _short_errors() -> Iterator[None]:
 
 @_short_errors()
 def cuda(line: str, cell: str) -> None:
-    """Compile the cell and put its kernels into the notebook's namespace."""
+    """Compile the cell, CUDA C; each of its kernels becomes a name of the notebook.
+
+        %%cuda --time
+        __global__ void add(float *out, const float *a, const float *b, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) out[i] = a[i] + b[i];
+        }
+
+    and in the next cell
+
+        add[cdiv(n, 256), 256](out, a, b, n)         grid, block
+        add[grid, block, bytes, stream](...)         dynamic shared memory, stream
+        fill["float", 16][grid, block](...)          a template's arguments first
+
+    Arrays are contiguous torch tensors, NumPy arrays, or speak DLPack or
+    __cuda_array_interface__; numbers are converted to the parameter's type, a
+    float4 is a tuple, a struct one element of a structured NumPy array, NULL is
+    None. Options, before which no line may stand in the cell:
+
+    --gpu, --cpu     where to compile for; without them the arrays of a launch decide
+    --time           after each launch, time it on copies of its arrays
+    --check          before each launch, run it on the CPU in three orders of its
+                     threads and refuse it if the result depends on the order. What a
+                     launch leaves unwritten is not found: it may rely on what was there
+    --ptx, --sass    show the cell as PTX, as the GPU's instructions (without a GPU too)
+    --save PATH      write the cell to kernels/x.cu of the checkout, once it compiles;
+                     over a file that no cell wrote it refuses to
+    --flags "..."    for the compiler: -DTILE=16, -I folder, --use_fast_math
+    --timeout S      seconds that a launch may take on the CPU (20; 0: no limit)
+    --inplace        on the CPU, work on the arrays themselves and not on fenced
+                     copies: faster for large ones, and an overrun goes unnoticed
+    --isolated       launch in a process of its own, which can be ended: on a GPU the
+                     only cure for an endless loop. Not together with --inplace
+    --help           show this
+
+    A cell runs native code with your rights. Headers that cells share:
+    %%cuda_header name.cuh. The same as a function: weft.jit.load_cuda().
+    """
     shell = _shell()
     options = _arguments(line)
     if options.help:
-        print(f"%%cuda [options], then CUDA C\n{_options()}")
+        print(inspect.cleandoc(cuda.__doc__ or ""))
         return
     # Not execution_count: some versions count before the cell runs, some after.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
@@ -107,7 +145,14 @@ def cuda(line: str, cell: str) -> None:
 
 @_short_errors()
 def cuda_header(line: str, cell: str) -> None:
-    """Keep the cell as a header that later cells may include."""
+    """Keep the cell as a header: later cells may say #include "name.cuh".
+
+        %%cuda_header tiles.cuh
+        __device__ float twice(float x) { return 2 * x; }
+
+    Run it again after an edit: the cells that include it compile again at their next
+    launch.
+    """
     words = shlex.split(line)
     if len(words) != 1:
         raise UsageError("%%cuda_header wants one name, e.g. %%cuda_header tiles.cuh")

@@ -19,9 +19,10 @@ import torch
 from cffi import FFI
 
 from . import build
+from .tracebacks import Short
 
 
-class KernelError(RuntimeError):
+class KernelError(Short, RuntimeError):
     """A C function of the lab failed; the message is weft_last_error()."""
 
 

@@ -211,5 +211,5 @@ def _failure(scene: faults.Scene) -> BaseException:
     )
     runtime().simt_clear_fault()
     if fault.kind == faults.INTERRUPT:
-        return KeyboardInterrupt(f"{scene.kernel} was stopped")
+        return faults.Stopped(f"{scene.kernel} was stopped")
     return faults.explain(fault, scene)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..native import KernelError
+from ..tracebacks import Short
 from .arena import Arena
 from .arguments import Array
 from .diagnostics import CELL
@@ -17,6 +18,10 @@ NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
 NOBODY = 2**32 - 1  # an index, where it is not one thread's fault
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
+
+
+class Stopped(Short, KeyboardInterrupt):
+    """A launch was ended with Ctrl-C or the stop button."""
 
 
 class KernelFault(KernelError):

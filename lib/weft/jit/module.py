@@ -13,6 +13,7 @@ from ..native import ArgumentError, KernelError
 from . import checks, config, cpu, headers, isolated, signature, trial
 from .arguments import describe
 from .diagnostics import CompileError, Diagnostic
+from .faults import Stopped
 from .signature import Param, Signature
 
 CACHED_CONFIGS = 256  # per kernel
@@ -299,6 +300,8 @@ class Launch:
                 self.run(args, rooms)
         except (KernelError, CompileError) as error:
             raise error.with_traceback(None) from None
+        except KeyboardInterrupt:
+            raise Stopped(f"{self.kernel.__name__} was stopped") from None
 
     def _tried(self, args: Sequence[Any]) -> None:
         """The launch with --check before it and --time after it."""
