@@ -518,3 +518,64 @@ def test_a_pointer_that_is_cast_to_float4_stays_aligned():
     x = torch.zeros(5)  # 20 bytes
     k[1, 1](x)
     assert x.tolist() == [1, 2, 3, 4, 0]
+
+
+def test_an_array_that_is_none_for_a_kernel_is_named_with_its_parameter(k):
+    a = floats(4)
+    for bad, words in {
+        "byte order": (np.zeros(4, ">f4"), "byte order"),
+        "meta": (torch.zeros(4, device="meta"), "a tensor on meta"),
+        "sparse": (floats(4).to_sparse(), "no plain memory"),
+    }.values():
+        with pytest.raises(ArgumentError, match=rf"add: const float \*a: .*{words}"):
+            k.add[1, 4](a, bad, a, 4)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the array would lie on the GPU")
+def test_host_memory_behind_the_interface_of_gpus_is_refused(k):
+    class Claims:
+        __cuda_array_interface__ = {  # noqa: RUF012
+            **{"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
+        }
+
+    with pytest.raises(ArgumentError, match="on a GPU, and there is none"):
+        k.add[1, 4](Claims(), floats(4), floats(4), 4)
+
+
+def test_an_enum_is_passed_as_its_number():
+    source = (
+        "enum Op { PLUS, MINUS };\nenum class Wide : long long { A, B };\n"
+        "__global__ void e(int *o, Op op, Wide w) { o[0] = op == MINUS; "
+        "o[1] = w == Wide::B; }"
+    )
+    out = np.zeros(2, np.int32)
+    load_cuda(source, target="cpu").e[1, 1](out, 1, 1)
+    assert out.tolist() == [1, 1]
+
+
+def test_isolated_launches_from_several_threads_take_turns():
+    text = "__global__ void put(int *x, int n) { x[0] = n; }"
+    k = load_cuda(text, target="cpu", isolated=True)
+    wrong = []
+
+    def launch(n):
+        for _ in range(10):
+            x = np.zeros(1, np.int32)
+            try:
+                k.put[1, 1](x, n)
+            except Exception as error:
+                wrong.append(error)
+            wrong.extend(x[x != n])
+
+    threads = [threading.Thread(target=launch, args=(n,)) for n in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_source_that_is_no_text_is_refused():
+    for bad in ("\0", "\ud800"):
+        with pytest.raises(ArgumentError, match="no text"):
+            load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {bad}")

@@ -193,3 +193,82 @@ def test_an_error_in_an_included_header_names_the_header():
     headers.add("broken.cuh", "\n__device__ int f() { return nix; }\n")
     found = error('#include "broken.cuh"\n__global__ void k(int *x) { *x = f(); }')
     assert str(found).startswith("broken.cuh, line 2: error: 'nix' was not declared")
+
+
+# ---- what one target takes and the other does not, and hints that mislead --------
+
+K = "__global__ void k(float *o, int n) {\n%s\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        ("int N = 4;\n" + K % "o[0] = N;", 1, "N is a variable of the host"),
+        (K % "try { o[0] = n; } catch (...) {}", 2, "no exceptions"),
+        (K % "throw n;", 2, "no exceptions"),
+        (K % "float t[n]; t[0] = 1; o[0] = t[0];", 2, "variable length array"),
+        (K % "/* to be done\no[0] = n;", 2, "this comment /* is never closed"),
+        (
+            K % "extern __shared__ float s[]; o[0] = s[n];"
+            + "__global__ void j(int *o) { extern __shared__ int s[]; o[0] = s[0]; }",
+            4,
+            "s is float on line 2 and int here",
+        ),
+        ("_global_ void k(float *o) { o[0] = 1; }", 1, "name(...), not _global_"),
+        ("#define G __global__ void\nG k(int *o) { o[0] = 1; }", 1, "not in a macro"),
+        ("#include <mma.h>\n" + K % "o[0] = n;", 1, "tensor cores are not simulated"),
+    ],
+)
+def test_refused_on_its_line(source, line, words):
+    with pytest.raises(CompileError) as caught:
+        load_cuda(source, target="cpu")
+    first = caught.value.diagnostics[0]
+    assert (first.line, first.severity) == (line, "error")
+    assert words in first.message
+
+
+def test_globals_that_a_cell_may_have():
+    source = (
+        "const int N = 4; constexpr float W[2] = {1, 2}; __device__ int d = 3;\n"
+        "__constant__ float c[2];\nstruct S { int x; };\nint twice(int);\n"
+        "using real = float; enum Op : int { PLUS, MINUS };\n"
+        + K
+        % "o[0] = N + W[1] + d;"
+    )
+    assert load_cuda(source, target="cpu").signatures
+
+
+@pytest.mark.parametrize(
+    ("code", "hint", "not_said"),
+    [
+        ("o[0] = o[n] ** 2;", "C has no **", ""),
+        ("for j in range(n):\n o[j] = 1;", "C counts with for", ""),
+        ("if (n < 3 o[0] = 1;", "count the ( and )", "a statement ends with ;"),
+        ("o[n = 1;", "count the [ and ]", ""),
+        ("o[0] = 1; # one", "C writes comments with //", ""),
+        ("int i = ThreadIdx.x; o[i] = 1;", "CUDA writes it threadIdx", "did you mean"),
+        ("o[0] = max(o[1], 0);", "both must have one type", ""),
+        ("atomicAdd(o[0], 1);", "atomicAdd(&x[0]", ""),
+        ("tex1Dfetch<float>(0, n);", "textures are not simulated", ""),
+    ],
+)
+def test_hints_that_were_missing_or_wrong(code, hint, not_said):
+    with pytest.raises(CompileError) as caught:
+        load_cuda(K % code, target="cpu")
+    assert hint in str(caught.value)
+    assert not not_said or not_said not in str(caught.value)
+
+
+def test_a_templates_argument_that_does_not_exist_is_named():
+    k = load_cuda(
+        "template <class T> __global__ void t(T *o) { *o = 1; }", target="cpu"
+    )
+    with pytest.raises(CompileError, match=r"t's template arguments: 'flaot' was not"):
+        k.t["flaot"]
+    with pytest.raises(CompileError, match="#include <cuda_fp16.h> declares it"):
+        k.t["half"]
+
+
+def test_an_error_of_the_compiler_is_never_lost():
+    found = diagnostics.with_error([], "x: cannot find -lnothing")
+    assert found[0].severity == "error" and "-lnothing" in found[0].message

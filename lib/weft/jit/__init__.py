@@ -54,6 +54,8 @@ def load_cuda(
     """
     if not isinstance(source, str):
         raise ArgumentError(f"load_cuda wants CUDA C as a string, not {source!r:.60}")
+    if "\0" in source or any("\ud800" <= c <= "\udfff" for c in source):
+        raise ArgumentError("the source holds a NUL or half a character: no text")
     if target not in (None, "cpu", "cuda"):
         raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
     if inplace and isolated:

@@ -170,16 +170,21 @@ class Binder:
             return arg.tobytes()
         if isinstance(arg, _CTYPES):
             return bytes(arg)
+        if isinstance(arg, np.generic):  # an enum as np.int32(1)
+            return arg.tobytes()
         raise self._error(
             param,
-            f"a {param.type} comes from NumPy as one element of a structured array "
+            f"{param.type} comes from NumPy as one element of a structured array "
             f"(align=True), or as bytes; this is {_shown(arg)}",
         )
 
     def _pointer(self, param: Param, kind: Scalar | None, arg: Any) -> Array | None:
         if arg is None:
             return None
-        array = describe(arg)
+        try:
+            array = describe(arg)
+        except ArgumentError as error:
+            raise self._error(param, str(error)) from None
         if array is None:
             raise self._error(param, f"wants an array, this is {_shown(arg)}")
         if not array.contiguous:
@@ -317,11 +322,20 @@ def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
         contiguous = contiguous and (length <= 1 or stride == dense)
         dense *= length
     device = getattr(getattr(value, "device", None), "id", None)  # CuPy, Numba
-    index = device if isinstance(device, int) else torch.cuda.current_device()
+    index = device if isinstance(device, int) else _current_gpu(value)
     return Array(
         *(address, count * dtype.itemsize, dtype.name, "cuda", index, shape, value),
         *(dtype.itemsize, contiguous, not read_only),
     )
+
+
+def _current_gpu(value: Any) -> int:
+    if not torch.cuda.is_available():
+        raise ArgumentError(
+            f"{type(value).__name__} says by __cuda_array_interface__ that it lies on "
+            f"a GPU, and there is none"
+        )
+    return torch.cuda.current_device()
 
 
 _CTYPES = ctypes.Structure

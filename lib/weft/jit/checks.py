@@ -25,10 +25,9 @@ def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
     """What is wrong with the cell; empty if nothing is."""
     code = signature.blank(source)
     found = [*_host(source, code), *_kernels(code, kernels), *_undecorated(code)]
+    found += [*_language(code), *_variables(code)]
     if not kernels and not found:
-        found.append(
-            _at(code, 0, "there is no kernel in this cell: __global__ void name(...)")
-        )
+        found.append(_no_kernel(code))
     return sorted(found, key=lambda one: (one.line, one.column))
 
 
@@ -55,6 +54,69 @@ def _at(code: str, offset: int, message: str, severity: str = "error") -> Diagno
     line = code.count("\n", 0, offset) + 1
     column = len(code[code.rfind("\n", 0, offset) + 1 : offset].encode()) + 1
     return Diagnostic("", line, column, severity, message)
+
+
+def _no_kernel(code: str) -> Diagnostic:
+    """There is none; where a word looks like __global__, that may be why."""
+    text = "there is no kernel in this cell: __global__ void name(...)"
+    for match in re.finditer(r"\b_*glob[al]{1,3}_*\b", code, re.I):
+        if match.group() != "__global__":
+            return _at(code, match.start(), f"{text}, not {match.group()}")
+    if match := re.search(r"^[ \t]*#[ \t]*define\b.*\b__global__\b", code, re.M):
+        text = "there is no kernel in this cell: write __global__ out, not in a macro"
+        return _at(code, match.start(), text)
+    return _at(code, 0, text)
+
+
+# ---- what NVRTC refuses and g++ takes --------------------------------------------
+
+
+def _language(code: str) -> Iterator[Diagnostic]:
+    if match := re.search(r"/\*", code):
+        yield _at(code, match.start(), "this comment /* is never closed: */")
+    if match := re.search(r"\btry\s*\{|\bthrow\b|\bcatch\s*\(", code):
+        yield _at(
+            code,
+            match.start(),
+            "device code has no exceptions: write an error code into an array, or "
+            "assert()",
+        )
+    seen: dict[str, tuple[str, int]] = {}
+    extern = r"\bextern\s+__shared__\s+((?:[\w:<>]|\s)+?)\s*\b(\w+)\s*\["
+    for match in re.finditer(extern, code):
+        kind = " ".join(re.sub(r"__align__|alignas", " ", match[1]).split())
+        line = code.count("\n", 0, match.start()) + 1
+        first = seen.setdefault(match[2], (kind, line))
+        if first[0] != kind:
+            yield _at(
+                code,
+                match.start(2),
+                f"extern __shared__ {match[2]} is {first[0]} on line {first[1]} and "
+                f"{kind} here: one name has one type, give them different names",
+            )
+
+
+_DECLARED = re.compile(
+    r"(?:(?:static|volatile|unsigned|signed)\s+)*"
+    r"(?:bool|char|short|int|long|unsigned|float|double|size_t|u?int(?:8|16|32|64)_t"
+    r"|(?:float|double|u?int)[1-4])"
+    r"(?:\s+(?:int|long))*\s*\**\s*\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:=|;|$)"
+)
+
+
+def _variables(code: str) -> Iterator[Diagnostic]:
+    """Global variables of the host that a kernel uses: g++ knows no difference."""
+    bodies = [body for _, _, body in _functions(code)]
+    for head, at in _statements(code):
+        found = _DECLARED.match(head.strip())
+        if not found or not any(re.search(rf"\b{found['name']}\b", b) for b in bodies):
+            continue
+        yield _at(
+            code,
+            at + head.index(found["name"], len(head) - len(head.lstrip())),
+            f"{found['name']} is a variable of the host: write __device__ before it, "
+            f"or const if nothing changes it",
+        )
 
 
 # ---- the host's ----------------------------------------------------------------
@@ -180,6 +242,24 @@ def _undecorated(code: str) -> Iterator[Diagnostic]:
 def _functions(code: str) -> Iterator[tuple[str, int, str]]:
     """The functions outside of any class: what stands before the body, where that
     begins, and the body."""
+    for head, start, body in _outermost(code):
+        if (
+            body
+            and "(" in head
+            and not re.search(r"\b(?:struct|class|enum|union)\s+\w+\s*$", head)
+        ):
+            yield head, start, body
+
+
+def _statements(code: str) -> Iterator[tuple[str, int]]:
+    """What stands outside of functions and classes, up to its ; or {."""
+    for head, start, _ in _outermost(code):
+        yield head, start
+
+
+def _outermost(code: str) -> Iterator[tuple[str, int, str]]:
+    """What stands at namespace scope up to its ; or {, where it begins, and what
+    that { encloses."""
     code = re.sub(
         r"^[ \t]*#(?:\\\n|[^\n])*",
         lambda m: re.sub(r"[^\n]", " ", m[0]),
@@ -193,6 +273,7 @@ def _functions(code: str) -> Iterator[tuple[str, int, str]]:
             continue
         head = code[start:at]
         if match.group() != "{":
+            yield head, start, ""
             start = at + 1
             continue
         if re.search(r"\bnamespace\b[^()]*$|\bextern\s*$", head):
@@ -201,8 +282,5 @@ def _functions(code: str) -> Iterator[tuple[str, int, str]]:
         end = signature.close(code, at)
         if end < 0:
             return
-        if "(" in head and not re.search(
-            r"\b(?:struct|class|enum|union)\s+\w+\s*$", head
-        ):
-            yield head, start, code[at : end + 1]
+        yield head, start, code[at : end + 1]
         start = end + 1

@@ -146,6 +146,7 @@ class _Made:
                 found = diagnostics.parse_gcc(done.stderr)
                 found = diagnostics.in_source(found, self.source, text)
                 if done.returncode:
+                    found = diagnostics.with_error(found, done.stderr)
                     raise CompileError(found, self.source, self.name, done.stderr)
                 os.chmod(beside, 0o755)
                 os.replace(beside, path)
@@ -243,6 +244,7 @@ _FLAGS = [
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
     "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
+    *("-Werror=vla", "-Wempty-body"),  # NVRTC has no such arrays
     *("-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
     *("-fdiagnostics-column-unit=byte", "-fno-diagnostics-show-option"),
     f"-I{build.KERNELS}",

@@ -70,8 +70,8 @@ _GCC = re.compile(
     r"(?P<message>.*)$"
 )
 _VIA = re.compile(
-    rf"^\s*(?:In function .*|inlined from .* at |from )?"
-    rf"{CELL}:(\d+):(\d+):?(?:\s+(?:required|instantiated) from.*|[,:;]?)$"
+    rf"^\s*(?:In function .*|inlined from .* at |(?:In file included )?from )?"
+    rf"{CELL}:(\d+)(?::(\d+))?:?(?:\s+(?:required|instantiated) from.*|[,:;]?)$"
 )
 
 
@@ -88,7 +88,7 @@ def parse_gcc(text: str) -> list[Diagnostic]:
         match = _GCC.match(line)
         if not match:
             way = _VIA.match(line)
-            via = (int(way[1]), int(way[2])) if way else via
+            via = (int(way[1]), int(way[2] or 0)) if way else via
             ld = re.search(r"undefined reference to [`'](.+)'", line)
             if ld:
                 found.append(Diagnostic(CELL, 0, 0, "error", f"undefined: {ld[1]}"))
@@ -98,6 +98,8 @@ def parse_gcc(text: str) -> list[Diagnostic]:
         at = int(match["line"]), int(match["column"] or 0)
         one = Diagnostic(match["file"], *at, severity, _clean(match["message"]))
         ours = one.file == CELL or not _foreign(one.file)
+        if re.match(r"variable or field '\w+' declared void", one.message):
+            continue  # what follows says why
         if severity == "note":
             if ours and found and _foreign(found[-1].file):
                 found[-1] = replace(found[-1], file=one.file, line=at[0], column=at[1])
@@ -162,6 +164,7 @@ def in_source(
     lines, theirs = source.split("\n"), rewritten.split("\n")[2:]
     out: list[Diagnostic] = []
     found = list(found)
+    found = _template_arguments(found)
     own = any(one.severity == "error" and not _foreign(one.file) for one in found)
     for one in found:
         if one.file == CELL and 1 <= one.line <= len(lines):
@@ -172,6 +175,31 @@ def in_source(
                 continue  # about code that is not the reader's, or a consequence
             told = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=_last(lines), column=0, message=told)
+        if one not in out:
+            out.append(one)
+    return out
+
+
+def with_error(found: list[Diagnostic], log: str) -> list[Diagnostic]:
+    """`found`, or the compiler's first error too if none of them is one."""
+    if any(one.severity == "error" for one in found):
+        return found
+    first = re.search(r"(?:error|undefined|cannot)\b.*", log)
+    text = _clean(first.group().removeprefix("error: ")) if first else log.strip()
+    return [Diagnostic("", 0, 0, "error", text or "g++ ended without a word"), *found]
+
+
+def _template_arguments(found: list[Diagnostic]) -> list[Diagnostic]:
+    """`t["flaot"]`: what is wrong with it stands before that t does not fit."""
+    out: list[Diagnostic] = []
+    reason = ""
+    for one in found:
+        if _foreign(one.file) and "was not declared" in one.message:
+            reason = one.message
+        match = re.match(r"no matches converting function '(\w+)'", one.message)
+        if match:
+            why = reason or "they are not what its template<...> names"
+            one = replace(one, message=f"{match[1]}'s template arguments: {why}")
         if one not in out:
             out.append(one)
     return out
@@ -242,6 +270,7 @@ def _clean(message: str) -> str:
     message = re.sub(r"simt::[xyz]\((\w+)\)", r"\1", message)
     message = re.sub(r"::<lambda\(\)>", "", message)
     message = re.sub(r"\b(?:const )?simt::(\w+)", r"\1", message)
+    message = re.sub(r"'(\w+)'(.*); did you mean '\1'\?", r"'\1'\2", message)
     return re.sub(r"; did you mean 'simt_\w+'\?", "", message).strip()
 
 

@@ -80,6 +80,10 @@ def _unknown_name(message: str, line: str, source: str) -> str:
     name = match[1] or match[2] or match[3]
     if name in _PYTHON:
         return _PYTHON[name]
+    if re.match(r"cuda(?:Texture|Surface)|tex[123]D|surf[123]D", name):
+        return "textures are not simulated on the CPU: this needs a GPU (--gpu)"
+    if "does not name a type" in message and not line.rstrip().endswith((";", "{")):
+        return f"{_PYTHON['def']}: launch kernels in the next cell"
     if name.startswith("cuda") and name[4:5].isupper():
         return _HOST
     if name in _HEADERS:
@@ -97,10 +101,18 @@ def _unknown_name(message: str, line: str, source: str) -> str:
 def _python(message: str, line: str, source: str) -> str:
     code = line.split('"')[0]
     pointer = "invalid type argument" in message or 'operand of "*"' in message
-    if pointer and re.search(r"\w\s*\*\*\s*[\w(]", code):
+    if pointer and re.search(r"[\w)\]]\s*\*\*\s*[\w(]", code):
         return "C has no **: write x * x, or powf(x, y)"
     if re.search(r"^\s*(?:def|class \w+\(|import|from)\b.*", line):
         return _PYTHON["def"]
+    if "preprocessing directive" in message or re.search(
+        r"stray '#'|\"#\" not expected", message
+    ):
+        return "C writes comments with //"
+    if line.startswith("%%"):
+        return "%%cuda is a cell's first line, and there is one of it"
+    if re.search(r"^\s*for\s+\w+\s+in\b", line):
+        return _PYTHON["range"]
     # `a = b // 2` is a comment in C; g++ complains on this line or the next.
     for one in source.splitlines():
         if re.search(r"=[^;/]*[\w)\]]\s*//\s*[\w(]+\s*;?\s*$", one) and (
@@ -125,6 +137,17 @@ def _types(message: str, line: str, source: str) -> str:
         )
     if re.search(r"\bextern\s+__shared__\s+\w+\s*\[", line):
         return "the type is missing: extern __shared__ float tile[];"
+    if "overloaded" in message and re.search(r"\b(?:max|min)\b", message):
+        return "both must have one type: fmaxf(x, 0.0f) for float, max(i, 0) for int"
+    if re.search(r"no (?:matching function|instance).*\batomic", message):
+        return "it takes an address and a number of that type: atomicAdd(&x[0], 1.0f)"
+    if re.search(r"variable length array|must have a constant value", message):
+        return (
+            "an array in a kernel has a size known when it compiles: constexpr int N, "
+            "or extern __shared__ with bytes in the launch"
+        )
+    if re.search(r"size of array '.*' is not an integral constant", message):
+        return "extern __shared__ float s[]; takes its size: name[grid, block, bytes]"
     if re.search(r"invalid operands.*'(?:float|double)'.*'%'|modulo", message):
         return "% is for whole numbers; fmodf(x, y) is the one for float"
     if re.search(r"to binary 'operator%'", message):
@@ -137,15 +160,32 @@ def _types(message: str, line: str, source: str) -> str:
         return "write __device__ before the function that a kernel calls"
     if re.search(r"expression must have pointer-to-object type", message):
         return "only an array or a pointer can be indexed: look for a missing *"
-    if re.search(r"No such file or directory|cannot open source file", message):
+    missing = re.search(r"No such file or directory|cannot open source file", message)
+    if missing and re.search(r"\bc?u(?:blas|dnn|fft|sparse|solver)\w*\.h\b", message):
+        return "that library is called by the host: in Python use torch"
+    if missing and re.search(r"curand_kernel\.h", message):
+        return "on a GPU pip install nvidia-curand brings it; --cpu has its own"
+    if missing and re.search(r"\b(?:cuda/|cub/|thrust/|cute/|cutlass/)", message):
+        return "NVIDIA's C++ libraries are not simulated on the CPU: this needs a GPU"
+    if missing:
         return "%%cuda_header name.cuh makes a header that cells can include"
     return ""
 
 
 def _syntax(message: str, line: str, source: str) -> str:
+    code = re.sub(r'"(?:\\.|[^"\\])*"|//.*', "", line)
+    for opening, closing in ("()", "[]"):
+        if "expected" in message and code.count(opening) != code.count(closing):
+            what = f"the {opening} and {closing} of this line"
+            if not re.search(r"^\s*for\b", code):
+                return f"count {what}: one of them has no partner"
+    if "unterminated #" in message or "#endif for this directive" in message:
+        return "its #endif is missing"
+    if re.search(r"extended character|unrecognized token", message):
+        return "that character only looks like C's: write it anew, \" ' - and the like"
     if re.search(r"expected '?(?:,' or ')?;'?|expected a \";\"", message):
         return "a statement ends with ;"
-    if re.search(r"expected '}' at end|never closed", message):
+    if re.search(r"expected '}' at end|'{' is never closed", message):
         return "count the { and }: one of them has no partner"
     if re.search(r"expected declaration before '}'", message):
         return "there is one } too many"

@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, shared_memory
@@ -74,6 +75,7 @@ class Process:
     """The other process, and the pipe to it."""
 
     def __init__(self) -> None:
+        self.owner = os.getpid()
         ours, theirs = connection.Pipe()
         code = "from weft.jit.isolated import serve; serve()"
         paths = [p for p in sys.path if p]
@@ -86,21 +88,43 @@ class Process:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             )
         self.pipe = ours
-        if not self.pipe.poll(START) or self.pipe.recv() != "ready":
+        try:
+            ready = self.pipe.poll(START) and self.pipe.recv() == "ready"
+        except EOFError:
+            ready = False
+        except KeyboardInterrupt:
             self.end()
-            raise KernelError("the process for --isolated does not start")
+            raise
+        if not ready:
+            self.end()
+            raise KernelError(
+                f"the process for --isolated does not start (exit status "
+                f"{self.child.returncode}): its words are above, or in the terminal"
+            )
 
     def alive(self) -> bool:
         return self.child.poll() is None
 
     def end(self) -> None:
         """End it, whatever it does, and wait until it is gone."""
+        if self.owner != os.getpid():
+            return  # this is a fork of the one whose process it is
         self.pipe.close()
         self.child.kill()
         self.child.wait()
 
 
 _process: Process | None = None
+_turn = threading.Lock()  # the process does one job after the other
+
+
+def _forked() -> None:
+    """A fork has neither the process nor, perhaps, anyone who opens the lock."""
+    global _process, _turn
+    _process, _turn = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def launcher(
@@ -136,10 +160,11 @@ def launcher(
                 *(expressions, expression, params, limit),
                 *((grid, block, shared), memory.name, sent),
             )
-            process = _running()
-            patience = limit + (5.0 if process.child.pid in used else COMPILE)
-            used.add(process.child.pid)
-            _do(process, job, kernel, patience if limit else None)
+            with _turn:
+                process = _running()
+                patience = limit + (5.0 if process.child.pid in used else COMPILE)
+                used.add(process.child.pid)
+                _do(process, job, kernel, patience if limit else None)
             for array, param in zip(arrays, params):
                 if array is not None and not param.const and array.nbytes:
                     _copy_out(array, memory, offsets[id(array)])

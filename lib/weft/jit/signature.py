@@ -296,6 +296,10 @@ def _aliases(code: str) -> dict[str, str]:
     for match in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(.*)$", code, re.M):
         if set(match[2].replace("*", " ").split()) <= _WORDS and match[2].strip():
             found[match[1]] = match[2]
+    for match in re.finditer(
+        r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::([\w\s]+))?\{", code
+    ):
+        found[match[1]] = match[2] or "int"  # Python passes the number
     return {name: text.strip() for name, text in found.items()}
 
 
