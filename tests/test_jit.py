@@ -579,3 +579,21 @@ def test_a_source_that_is_no_text_is_refused():
     for bad in ("\0", "\ud800"):
         with pytest.raises(ArgumentError, match="no text"):
             load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {bad}")
+
+
+@pytest.mark.parametrize("timeout", ["3", -1, float("nan"), 1e6])
+def test_a_timeout_that_is_no_time_is_refused(timeout):
+    with pytest.raises(ArgumentError, match=r"timeout=.*want 0 \(none\) to 86400"):
+        load_cuda("__global__ void k() {}", target="cpu", timeout=timeout)
+
+
+def test_timing_a_launch_prints_what_one_launch_prints(capfd):
+    text = '__global__ void p() { printf("once\\n"); }'
+    load_cuda(text, target="cpu", time=True).p[1, 1]()
+    out = capfd.readouterr().out
+    assert out.count("once") == 1 and "a launch" in out
+
+
+def test_an_older_language_is_refused_in_a_word():
+    with pytest.raises(ArgumentError, match=r"-std=c\+\+11: .*C\+\+17"):
+        load_cuda("__global__ void k() {}", target="cpu", flags="-std=c++11")

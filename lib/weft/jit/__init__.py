@@ -60,7 +60,8 @@ def load_cuda(
         raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
     if inplace and isolated:
         raise ArgumentError("inplace and isolated exclude each other: choose one")
-    if timeout is not None and not 0 <= timeout <= 86400:
+    number = isinstance(timeout, (int, float))
+    if timeout is not None and not (number and 0 <= timeout <= 86400):
         raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
     cell = Cell(
         source,

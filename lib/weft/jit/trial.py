@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 
 from .. import bench
 from ..native import KernelError
-from . import signature
+from . import output, signature
 from .arguments import Array, Binder
 from .faults import KernelFault
 
@@ -67,8 +67,9 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
                 raise OrderDependence(
                     f"{kernel.__name__}: {param.name}[{bad}] depends on the order of "
                     f"the threads: {a[bad]} forward, {b[bad]} {name}. Two threads "
-                    f"touch the same element, or a __syncthreads() is missing. Its "
-                    f"arrays are as they were."
+                    f"touch the same element, a __syncthreads() is missing, or shared "
+                    f"memory is read where nothing was written. Its arrays are as they "
+                    f"were."
                 )
     return [
         None if data is None else _numbers(data, array)
@@ -107,10 +108,26 @@ def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     compiled = kernel.module.compiled_for(target, kernel.expression)
     launcher = compiled.launcher(kernel.expression, kernel.params, **options)
     shape = launch.grid, launch.block, launch.shared, launch.stream
+    prints = getattr(launcher, "prints", False)  # the launch before has shown it
+    if prints:
+        launcher.prints = False
 
     def call() -> None:
         launcher(*shape, copies)
 
+    with output.captured(prints, shown=False):
+        timing, samples, calls = _timing(call, target)
+    text = (
+        f"{kernel.__name__}: {_time(timing.median)} a launch ({_time(timing.low)} to "
+        f"{_time(timing.high)}; {samples} x {calls}, {timing.timer})"
+    )
+    if target == "cpu":
+        text += " · simulated: says nothing about a GPU"
+    return text
+
+
+def _timing(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
+    """bench's timing of a call within the budget, its samples, and calls in each."""
     begin = time.perf_counter()
     call()
     device: Any = "cpu"
@@ -121,13 +138,7 @@ def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     samples = int(min(30, max(3, BUDGET / once)))
     calls = int(min(100, max(1, BUDGET / samples / once))) if once < 1e-4 else 1
     timing = bench.time_call(call, device, samples=samples, calls=calls, warmup=1)
-    text = (
-        f"{kernel.__name__}: {_time(timing.median)} a launch ({_time(timing.low)} to "
-        f"{_time(timing.high)}; {samples} x {calls}, {timing.timer})"
-    )
-    if target == "cpu":
-        text += " · simulated: says nothing about a GPU"
-    return text
+    return timing, samples, calls
 
 
 # ---- details ------------------------------------------------------------------
