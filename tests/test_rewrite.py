@@ -360,3 +360,24 @@ const void *pointer() {{ return {cast}; }}
 """
     assert f"return {want};" in rewritten(source)
     assert compiles(source) == ""
+
+
+def test_launches_as_an_editor_that_does_not_know_cuda_writes_them():
+    made = rewrite("void f() { k << <1, n >> > (a, b); }", "x.cu").split("\n")[2]
+    assert made == "void f() { (simt::Launch(1, n ), k  (a, b)); }"
+    plain = "ostream &operator<< <T>(ostream &, A<B<T> > (x));"
+    assert rewrite(plain, "x.cu").split("\n")[2] == plain
+
+
+def test_lanes_go_in_step_where_volatile_says_so():
+    made = rewrite(
+        """__device__ void add(volatile float *s, float *t, int i) {
+    if (n > 32) s[i] += s[i + 32];
+    s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];
+}""",
+        "x.cu",
+    ).split("\n")
+    assert made[3].strip() == (
+        "if (n > 32) s[i] += simt::lockstep([&] { return s[i + 32]; });"
+    )
+    assert made[4].strip() == "s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];"

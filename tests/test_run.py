@@ -26,7 +26,7 @@ PRINTS = {
 2 1 1 2 2 1 2 6 11 <<<1, 1>>> __shared__
 """,
     "passes.cu": "1 700 2 42\n",
-    "reduce.cu": "right right right right right \n",
+    "reduce.cu": "right right right right right right \n",
     "cooperative.cu": "1 64 128\n28 92 156 220\n",
     "groups.cu": "2016 106112 10208 14304 144096 144096 51040 no error\n",
     "runtime_api.cu": "24 8\ncalled no error 5\n30 46 62 78 1\n",
@@ -150,6 +150,12 @@ def test_ctrl_c_ends_it(tmp_path):
         ('\n\n#include "not_there.h"\n', 3, "-I DIR"),
         ("\n#define CALL(x) undeclared(x)\nint i = CALL(3);", 3, "undeclared"),
         ("int f() {\n  return 1 }", 2, "expected"),
+        (
+            '#include <cuda.h>\nconst char *s = "cuInit(0)";\nint i = cuInit(0);',
+            3,
+            "driver",
+        ),
+        ("#include <thrust/sort.h>\n", 1, "Thrust needs a GPU"),
     ],
 )
 def test_errors_name_the_line_of_the_file(text, line, words, tmp_path, monkeypatch):
@@ -159,6 +165,28 @@ def test_errors_name_the_line_of_the_file(text, line, words, tmp_path, monkeypat
     with pytest.raises((RewriteError, BuildError)) as caught:
         program.executable(run.parse(["a.cu"]).program)
     assert f"head.cuh:{line}" in str(caught.value) and words in str(caught.value)
+
+
+def test_errors_are_shown_on_the_program_s_own_lines(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = """#include <algorithm>
+#include <vector>
+struct S {};
+__global__ void k(int *a, int n) { a[threadIdx.x] = threadidx.x + n; }
+int main() {
+    std::vector<S> v; std::sort(v.begin(), v.end());
+}
+"""
+    Path("a.cu").write_text(text)
+    with pytest.raises(BuildError) as caught:
+        program.executable(run.parse(["a.cu"]).program)
+    said = str(caught.value).split("\n")
+    line = "    " + text.split("\n")[3]
+    caret = " " * line.index("threadidx") + "^"
+    assert said[0].startswith(f"a.cu:4:{len(caret) - 4}: error: 'threadidx' was not")
+    assert said[1:3] == [line, caret]
+    assert said[3].startswith("a.cu:6: error: no match for 'operator<'")
+    assert len(said) == 5  # and nothing of the standard library's own lines
 
 
 def test_host_code_may_hold_assembly(tmp_path, monkeypatch):

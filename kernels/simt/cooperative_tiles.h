@@ -31,7 +31,8 @@ inline WarpsTiles &tiles_of_block() {
     return tiles;
 }
 
-/* Wait for the `threads` threads of the tile that begins with thread `first`. */
+/* Wait for the `threads` threads of the tile that begins with thread `first`.
+ */
 inline void tile_barrier(unsigned first, unsigned threads) {
     Block *block = here()->block;
     go_inside(block);

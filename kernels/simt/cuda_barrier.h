@@ -64,8 +64,7 @@ class barrier {
                 then = word((uint32_t)(now >> 32) + 1, all);
             }
             if (__atomic_compare_exchange_n(&state, &now, then, false,
-                                            __ATOMIC_ACQ_REL,
-                                            __ATOMIC_ACQUIRE))
+                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
                 return {(uint32_t)(now >> 32)};
         }
     }
@@ -87,7 +86,8 @@ class barrier {
         return over;
     }
     void wait_parity(bool parity) const {
-        while (!try_wait_parity(parity)) {}
+        while (!try_wait_parity(parity)) {
+        }
     }
 };
 

@@ -76,8 +76,7 @@ pipeline<s> simt_make_pipeline(const G &group,
 
 /* All threads of the group produce and consume ... */
 template <class G, thread_scope s, unsigned n>
-pipeline<s> make_pipeline(const G &group,
-                          pipeline_shared_state<s, n> *state) {
+pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state) {
     return simt_make_pipeline(group, state,
                               [](uint32_t *producers) { *producers = ~0u; });
 }
@@ -95,9 +94,8 @@ template <class G, thread_scope s, unsigned n>
 pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
                           size_t producers) {
     const bool mine = group.thread_rank() < producers;
-    return make_pipeline(group, state,
-                         mine ? pipeline_role::producer
-                              : pipeline_role::consumer);
+    return make_pipeline(
+        group, state, mine ? pipeline_role::producer : pipeline_role::consumer);
 }
 
 template <unsigned stages>

@@ -145,4 +145,27 @@ SIMT_GONE(__all, "__all_sync(mask, predicate)")
 int __all(int);
 #undef SIMT_GONE
 
+namespace simt {
+
+/* The value that a statement of old stores, as rewrite_lockstep.py has it: read
+ * by the lanes that are here together before one of them writes, and written
+ * by all before one goes on. */
+template <class T> struct Lockstep {
+    unsigned mask;
+    T value;
+    template <class Read>
+    inline __attribute__((always_inline)) explicit Lockstep(const Read &read)
+        : mask(__activemask()), value(read()) {
+        __syncwarp(mask);
+    }
+    Lockstep(const Lockstep &) = delete;
+    inline __attribute__((always_inline)) ~Lockstep() { __syncwarp(mask); }
+    operator T() const { return value; }
+};
+
+template <class Read> SIMT_INLINE auto lockstep(const Read &read) {
+    return Lockstep<decltype(read())>(read);
+}
+
+} // namespace simt
 #endif

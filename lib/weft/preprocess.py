@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_MARKER = re.compile(r'# (\d+) "((?:\\.|[^"\\])*)"((?: \d)*)')
+MARKER = re.compile(r'# (\d+) "((?:\\.|[^"\\])*)"((?: \d)*)')
 _ASIDE = re.compile(r"^//@aside (\d+)$", re.M)
 _GAP = 99  # blank lines that stand for what the preprocessor skipped, at most
 
@@ -38,7 +38,7 @@ def split(text: str, simt: str) -> Source:
     the rewritten text includes it again, for its macros.
     """
     lines = text.split("\n")
-    marks = [_MARKER.fullmatch(line) for line in lines]
+    marks = [MARKER.fullmatch(line) for line in lines]
     # A system header's macro, too, marks its words as a system header's: 3.
     own = {m[2] for m in marks if m and "3" not in m[3]}
     own = {name for name in own if not name.startswith(("<", simt))}
@@ -59,7 +59,7 @@ def position(text: str, offset: int) -> tuple[str, int] | None:
     """The file and line at `offset` of a text with `# line "file"` in it."""
     before = text[:offset].split("\n")[:-1]
     for back, row in enumerate(reversed(before)):
-        if mark := _MARKER.fullmatch(row):
+        if mark := MARKER.fullmatch(row):
             return mark[2].replace("\\\\", "\\"), int(mark[1]) + back
     return None
 

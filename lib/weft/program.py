@@ -141,13 +141,25 @@ def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     digest = build._hash(build._compiler_version(command[0]), *command, text, _simt())
     target = cache.folder("objects") / f"{path.stem}-{digest}.o"
     if not target.exists():
-        build._run([*command, "-"], target, text)
+        _compiled([*command, "-"], target, text)
     return target, [source, *read.files], device_names(Text(read.own, source))
+
+
+def _compiled(command: list[str], target: Path, text: str | None = None) -> None:
+    """Run g++ on a file or on a rewritten text."""
+    from . import build, messages
+
+    try:
+        build._run(command, target, text)
+    except build.BuildError as error:
+        said = messages.readable(str(error), str(SIMT), text or "")
+        raise build.BuildError(said) from None
 
 
 def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     """Compile a .cpp or .c file, which nvcc, too, hands to the host's compiler."""
     from . import build
+    from .unsupported import refuse_driver_api
 
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
@@ -155,10 +167,11 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     done = subprocess.run([*command, "-E", str(source)], text=True, capture_output=True)
     if done.returncode:
         raise _preprocessor_error(done.stderr)
+    refuse_driver_api(done.stdout, str(SIMT))
     digest = build._hash(build._compiler_version(command[0]), *command, done.stdout)
     target = cache.folder("objects") / f"{source.stem}-{digest}.o"
     if not target.exists():
-        build._run([*command, str(source)], target)
+        _compiled([*command, str(source)], target)
     files = set(re.findall(r'^# \d+ "([^"<]+)"', done.stdout, re.M))
     return target, [str(source), *sorted(f for f in files if os.path.isfile(f))]
 
@@ -215,6 +228,7 @@ def _preprocessed(program: Program, source: str):
 
 def _one_pass(program: Program, source: str, more: list[str]):
     from . import preprocess
+    from .unsupported import refuse_driver_api
 
     command = _compile(program, "c++", program.std) + _macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
@@ -225,6 +239,7 @@ def _one_pass(program: Program, source: str, more: list[str]):
     )
     if done.returncode:
         raise _preprocessor_error(done.stderr)
+    refuse_driver_api(done.stdout, str(SIMT))
     return preprocess.split(done.stdout, str(SIMT))
 
 
@@ -235,7 +250,7 @@ def _mentions_arch(files: tuple[str, ...]) -> bool:
 
 
 def _preprocessor_error(stderr: str) -> Exception:
-    from . import build
+    from . import build, messages
     from .cuda_text import RewriteError
     from .unsupported import missing_header
 
@@ -250,7 +265,7 @@ def _preprocessor_error(stderr: str) -> Exception:
     where = re.search(r"\bfrom (\S+?):(\d+)[:,]", stderr)
     if ours and where:
         return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
-    return build.BuildError(stderr.strip())
+    return build.BuildError(messages.readable(stderr, str(SIMT)))
 
 
 # ---- linking -----------------------------------------------------------------

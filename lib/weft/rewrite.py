@@ -10,6 +10,8 @@ Only what is not C++ is changed, and only within its line:
     threadIdx.x                  simt::x(threadIdx)
     clock()                      clock64(), in device code
     (void *)k                    (void *)simt::typed(k), where k is a kernel
+    s[i] += s[i + 16];           s[i] += simt::lockstep([&] { return s[i + 16]; });
+                                 where s is volatile: see rewrite_lockstep.py
     __noinline__                 SIMT_NOINLINE
 
 So `threadIdx` stays a name like any other, a launch evaluates its arguments
@@ -25,7 +27,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from . import cuda_text, preprocess, rewrite_shared, unsupported
+from . import cuda_text, preprocess, rewrite_lockstep, rewrite_shared, unsupported
 from .cuda_text import (
     ATTRIBUTE,
     BLANK,
@@ -38,6 +40,7 @@ from .cuda_text import (
     on_one_line,
 )
 from .preprocess import Source
+from .rewrite_lockstep import lockstep
 from .rewrite_shared import shared
 from .unsupported import ASM, device_bodies, refuse
 
@@ -76,14 +79,14 @@ def rewrite_program(source: Source, path: str) -> str:
 @functools.cache
 def fingerprint() -> str:
     """A hash of all that decides what rewrite() makes of a source."""
-    modules = (cuda_text, preprocess, rewrite_shared, unsupported)
+    modules = (cuda_text, preprocess, rewrite_lockstep, rewrite_shared, unsupported)
     files = [__file__, *(module.__file__ for module in modules)]
     parts = [Path(file).read_bytes() for file in files]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _steps(text: Text) -> Text:
-    for step in (_clocks, _casts, _launches, _kernels, shared, _names):
+    for step in (_clocks, _casts, _launches, lockstep, _kernels, shared, _names):
         text = Text(step(text), text.path)
     return text
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .cuda_text import LAUNCH, Text, function_depths
+from .cuda_text import LAUNCH, NOT_CODE, RewriteError, Text, function_depths
+from .preprocess import MARKER
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
 _THINGS = [
@@ -71,11 +72,41 @@ def refuse(text: Text) -> None:
             )
 
 
+_DRIVER = re.compile(
+    r"(?<![\w.>:])cu(?:Init|Device|Ctx|Module|Mem|Launch|Func|Stream|Event|GetError"
+    r"|GetProc|Link|Tex|Surf|Array|Graph|Param|Occupancy|Pointer|Ipc|Library|Kernel"
+    r"|Tensor|Driver|Profiler|Import|External)\w*(?=\s*\()"
+)
+
+
+def refuse_driver_api(printed: str, simt: str) -> None:
+    """Raise RewriteError for the first call of the driver API in `printed`.
+
+    printed: a preprocessed source with its line markers
+    simt: the folder of kernels/simt, whose cuda.h has types alone
+    """
+    if not re.search(rf'"{re.escape(simt)}/(?:include/)?cuda\.h"', printed):
+        return
+    file, number = "", 0
+    for row in printed.split("\n"):
+        if mark := MARKER.fullmatch(row):
+            own = not mark[2].startswith((simt, "<")) and "3" not in mark[3]
+            file, number = mark[2] if own else "", int(mark[1])
+            continue
+        found = _DRIVER.search(NOT_CODE.sub("", row)) if file else None
+        if found:
+            raise RewriteError(
+                f"{file}:{number}: {found.group()}(): the driver API does not run on "
+                "the CPU: use the runtime API, or a GPU"
+            )
+        number += 1
+
+
 def missing_header(name: str) -> str:
     """Why a header that g++ did not find is not there."""
     for start, library in LIBRARIES.items():
         if name.startswith(start):
-            return f"{library} does not run on the CPU: '{name}'"
+            return f"{library} needs a GPU, there is none for the CPU: '{name}'"
     return f"there is no '{name}' (-I DIR names a folder to look in)"
 
 

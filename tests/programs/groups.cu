@@ -80,7 +80,7 @@ int main() {
     cudaMallocManaged(&in, 320 * sizeof *in);
     for (int i = 0; i < 320; i++) in[i] = i;
     tiles<<<1, 256>>>(out);
-    phases << <2, 96 >> > (out + 4);
+    phases<<<2, 96>>>(out + 4);
     pipelined<<<1, 64>>>(in, out + 6, 10);
     cudaDeviceSynchronize();
     for (int i = 0; i < 7; i++) printf("%d ", out[i]);
