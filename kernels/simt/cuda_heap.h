@@ -32,6 +32,26 @@ struct Allocation {
     size_t span, zone;
 };
 
+/* ---- cuda_allocation.cpp: one allocation's bytes ------------------------ */
+
+/* From here on they are pages of their own, poisoned when touched. */
+enum : size_t { LARGE = 1 << 20 };
+
+/* Get what `a->size` bytes of kind `a->memory` need, with red zones, filled;
+ * false if the system has none. */
+bool get_memory(Allocation *a);
+
+/* Whether something wrote past `a`, after one line that says so. */
+bool damaged(const Allocation &a, const char *when);
+
+/* Make it unusable, or the next write to it visible ... */
+void poison_freed(const Allocation &a);
+
+/* ... Whether something wrote to `a` after that, after one line. */
+bool written_late(const Allocation &a);
+
+/* ---- cuda_heap.cpp ------------------------------------------------------ */
+
 /* *pointer = `size` bytes of poison; NULL for none. */
 cudaError_t allocate(void **pointer, size_t size, Memory memory,
                      unsigned flags);
