@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, shared_memory
@@ -282,6 +283,7 @@ def _copy_out(array: Array, memory: shared_memory.SharedMemory, at: int) -> None
 def serve() -> None:
     """What the process does: one job after the other, until the pipe closes."""
     pipe = connection.Connection(int(sys.argv[-1]))
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     launchers: dict[Any, Any] = {}
     pipe.send("ready")
     with contextlib.suppress(EOFError, KeyboardInterrupt):
@@ -299,6 +301,13 @@ def serve() -> None:
                 sys.stdout.flush()
                 output.flush()
                 pipe.send((output.text(file), error))
+
+
+def _end_with(parent: int) -> None:
+    """End when the parent is gone: killed, it leaves a kernel in an endless loop."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _perform(job: Job, launchers: dict[Any, Any]) -> None:
