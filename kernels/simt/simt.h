@@ -8,7 +8,9 @@
  *     simt_runtime.h       what only this runtime has: orders, limits, faults
  *     program.h, program/  what a whole program has besides
  *     include/             the headers that programs include by name: those of
- *                          the toolkit, and assert.h
+ *                          the toolkit, and assert.h; what they share or are
+ *                          made of is cuda_atomic.h, cuda_barrier.h,
+ *                          cuda_pipelines.h and cooperative_tiles.h
  *
  * The .cpp files are one library, the runtime; runtime.h and signals.h are what
  * they share.
