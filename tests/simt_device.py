@@ -1,5 +1,5 @@
-"""Kernels of tests/simt/ for the device's own tests: built, loaded, and run in three
-orders of the threads' turns. A test file takes the fixtures by name:
+"""Kernels of tests/simt/ for the tests of simt: built, loaded, and run in three orders
+of the threads' turns. A test file takes the fixtures by name:
 
     simt, ordered = simt_device.simt, simt_device.ordered
 """
