@@ -1,6 +1,7 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
 import os
+import signal
 from pathlib import Path
 
 # Before torch is imported: several workers share the cores, and threads that wait
@@ -11,6 +12,11 @@ import pytest
 import torch
 
 from weft import build, native
+
+# What is started in the background ignores Ctrl-C, and so would the processes that
+# tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
 ZOO = Path(__file__).parent / "zoo"
