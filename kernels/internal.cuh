@@ -3,7 +3,7 @@
  * it), and the few macros by which a launcher checks and reports. */
 #ifndef WEFT_INTERNAL_CUH
 #define WEFT_INTERNAL_CUH
-#include <cuda_runtime.h> // under g++ this is kernels/simt/cuda_runtime.h
+#include <cuda_runtime.h> // under g++ that of simt/include
 
 #include "weft.h"
 #ifndef __CUDACC__
