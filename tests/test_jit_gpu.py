@@ -486,3 +486,20 @@ def test_a_fault_is_said_once_and_then_every_launch_is_refused():
         assert ("TORCH" in out) == ("misaligned" in cause), out + err
         if "assert" in cause:
             assert "Assertion `o[0] > 5` failed" in out + err, out + err
+
+
+@on_gpu
+def test_a_fault_of_an_isolated_cell_costs_its_process_only():
+    source = """
+__global__ void bad(float *o) { o[1ull << 40] = 1; }
+__global__ void loop(volatile float *o) { while (o[0] < 1e9f) {} }
+__global__ void good(float *o) { o[threadIdx.x] = 5; }
+"""
+    k = jit.load_cuda(source, target="cuda", isolated=True, timeout=2)
+    o = torch.zeros(4, device="cuda")
+    with pytest.raises(jit.KernelFault, match=r"bad.*illegal address.*goes on"):
+        k.bad[1, 1](o)
+    with pytest.raises(jit.KernelFault, match=r"loop: it ran longer than 2 s"):
+        k.loop[1, 1](o)
+    k.good[1, 4](o)
+    assert o.eq(5).all()

@@ -1,13 +1,15 @@
 """%%cuda in an IPython session."""
 
 import re
+import sys
+import types
 
 import pytest
 
 IPython = pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 
-from weft import magic  # noqa: E402
+from weft import magic, native  # noqa: E402
 from weft.build import ROOT  # noqa: E402
 
 ADD = """__global__ void add(float *out, const float *a, int n) {
@@ -130,3 +132,15 @@ def test_help_names_every_option(shell, capsys):
             action.option_strings[0]
             in shell.magics_manager.magics["cell"]["cuda"].__doc__
         )
+
+
+def test_a_fault_of_the_gpu_is_told_below_the_cell_that_launched_it(
+    shell, capsys, monkeypatch
+):
+    found = types.SimpleNamespace(used=lambda: True, fault=lambda: "restart the kernel")
+    monkeypatch.setitem(sys.modules, "weft.jit.gpu", found)
+    run(shell, "1")
+    assert "restart the kernel" in capsys.readouterr().err
+    monkeypatch.setattr(native, "_lost", "it was told")
+    run(shell, "2")
+    assert "restart" not in capsys.readouterr().err

@@ -167,9 +167,13 @@ def test_many_faults_leak_nothing(simt):
             assert simt.faulty(what, data, 40, 30, wait=i % 2) == EXPECTED[what][1]
 
     many(40)
-    before, threads = memory(), len(os.listdir("/proc/self/task"))
-    many(200)
-    assert memory() - before < 4096  # KiB
+    threads, growth = len(os.listdir("/proc/self/task")), []
+    for _ in range(3):
+        before = memory()
+        many(100)
+        growth.append(memory() - before)
+    # Stacks that are used for the first time count once; a leak counts every time.
+    assert min(growth) < 1024  # KiB
     # A few may have been added for blocks that stood still; not one for each fault.
     assert len(os.listdir("/proc/self/task")) < threads + 100
     simt.works()

@@ -15,10 +15,12 @@ import argparse
 import contextlib
 import inspect
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from . import native
 from .build import ROOT, BuildError
 from .jit import ArgumentError, load_cuda
 from .jit import diagnostics as diagnostics_module
@@ -197,6 +199,20 @@ def register(shell: Any = None) -> None:
         return
     shell.register_magic_function(cuda, "cell", "cuda")
     shell.register_magic_function(cuda_header, "cell", "cuda_header")
+    shell.events.register("post_run_cell", _tell_gpu_fault)
+
+
+def _tell_gpu_fault(result: Any) -> None:
+    """A fault of a cell's kernel on the GPU is told below the cell that launched it.
+
+    Launches are only queued: otherwise a later cell would be blamed, or torch would
+    speak first, and not of restarting.
+    """
+    gpu = sys.modules.get("weft.jit.gpu")
+    if gpu is None or native.lost() or not gpu.used():
+        return
+    if told := gpu.fault():
+        print(f"\x1b[31m{told}\x1b[0m", file=sys.stderr)
 
 
 def _arguments(line: str) -> argparse.Namespace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parent), "<launch of "  # the latter: jit/launch.py's
 
 
 class Short:

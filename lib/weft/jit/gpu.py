@@ -233,6 +233,11 @@ def synchronize(device: int | None = None, doing: str = "waiting for the GPU") -
         driver.synchronize(None, doing)
 
 
+def used() -> bool:
+    """Whether code of ours may be running on a GPU now, outside a graph's capture."""
+    return bool(_used) and not torch.cuda.is_current_stream_capturing()
+
+
 def fault() -> str:
     """Wait for every GPU that has code of ours; what a fault left to say, or "".
 

@@ -205,7 +205,12 @@ def _do(process: Process, job: Job, kernel: str, patience: float | None) -> None
     if kind == "DeviceLost":
         # A fresh process has a fresh context: nothing of ours is lost.
         process.end()
-        raise KernelFault(f"{message} (only in the process of --isolated)", kernel)
+        cause = message.partition(". CUDA cannot go on")[0]
+        raise KernelFault(
+            f"{cause}. It was isolated, so the notebook goes on; its arrays are as "
+            f"they were. The same cell on the CPU (--cpu) names thread and array.",
+            kernel,
+        )
     if kind == "CompileError":
         raise CompileError(found, job.source, job.name)
     raise _ERRORS.get(kind, KernelError)(message)
@@ -321,7 +326,9 @@ def _perform(job: Job, launchers: dict[Any, Any]) -> None:
     try:
         launchers[key](*job.shape, None, args)
         if job.target == "cuda":
-            torch.cuda.synchronize()
+            from . import gpu
+
+            gpu.synchronize(doing=job.expression)  # a fault shows up here
             _bring_back(job, args, memory)
     finally:
         del args
