@@ -136,7 +136,10 @@ def _checked(call: Call, arguments: list[Any]) -> Call:
 def _ours(target: str) -> Call:
     arguments = _arguments(target)
     kernel = jit.load_cuda(SOURCE, target=target, name="bench launch").eight
-    return _checked(lambda: kernel[1, N](*arguments), arguments)
+    o, a, b, c, index, scale, n, offset = arguments
+    return _checked(
+        lambda: kernel[1, N](o, a, b, c, index, scale, n, offset), arguments
+    )
 
 
 def _driver() -> Call:

@@ -214,7 +214,7 @@ def _quick(binder: Binder, target: Target, head: bytes) -> Callable[..., Any] | 
     if lines is None:
         return None
     names: dict[str, Any] = {
-        **{"native": native, "Tensor": torch.Tensor, "after": target.after},
+        **{"native": native, "after": target.after},
         **{"call": target.call, "stream_of": target.stream, "fail": target.fail},
         "current": target.current,
         "pack_into": _layout(binder, bool(target.attributes)).pack_into,
@@ -276,8 +276,12 @@ def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | Non
 
 
 def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> list[str]:
-    """What holds for a torch tensor that may go to this parameter as it is."""
-    found = [f"{name}.__class__ is Tensor"]
+    """What holds for a torch tensor that may go to this parameter as it is.
+
+    Nothing else has a torch dtype. A subclass without memory of its own (FakeTensor)
+    raises where it is asked for its address, and so goes the careful way.
+    """
+    found = []
     several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
     found.append(f"{name}.dtype {'in' if several else 'is'} dtypes_{name}")
     found.append(f"{name}.is_contiguous()")
