@@ -9,6 +9,7 @@ shows when somebody waits: synchronize() says so, and refuses the GPU from then 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -235,7 +236,9 @@ def synchronize(device: int | None = None, doing: str = "waiting for the GPU") -
 
 def used() -> bool:
     """Whether code of ours may be running on a GPU now, outside a graph's capture."""
-    return bool(_used) and not torch.cuda.is_current_stream_capturing()
+    with contextlib.suppress(RuntimeError):  # after a fault torch fails to say
+        return bool(_used) and not torch.cuda.is_current_stream_capturing()
+    return True
 
 
 def fault() -> str:

@@ -34,7 +34,8 @@ from .faults import KernelFault
 from .signature import Param
 
 START = 60.0  # seconds that the process may take to start, PyTorch included
-COMPILE = 60.0  # seconds on top of the timeout for a kernel it has yet to compile
+GRACE = 1.0  # seconds on top of the timeout: on a CPU the launch ends by itself
+LAUNCHED = "launched"  # what the process says when it has compiled, and begins
 _ERRORS = {
     "ArgumentError": ArgumentError,
     "DeviceLost": DeviceLost,
@@ -140,7 +141,6 @@ def launcher(
     kernel = re.sub(r"^(?:\w+::)*", "", expression)
     binder = Binder(kernel, params)
     limit = TIMEOUT if timeout is None else timeout
-    used: set[int] = set()  # processes that have compiled it
 
     def launch(
         grid: Any, block: Any, shared: int, stream: Any, args: Sequence[Any]
@@ -162,10 +162,7 @@ def launcher(
                 *((grid, block, shared), memory.name, sent),
             )
             with _turn:
-                process = _running()
-                patience = limit + (5.0 if process.child.pid in used else COMPILE)
-                used.add(process.child.pid)
-                _do(process, job, kernel, patience if limit else None)
+                _do(_running(), job, kernel)
             for array, param in zip(arrays, params):
                 if array is not None and not param.const and array.nbytes:
                     _copy_out(array, memory, offsets[id(array)])
@@ -173,18 +170,22 @@ def launcher(
     return launch
 
 
-def _do(process: Process, job: Job, kernel: str, patience: float | None) -> None:
+def _do(process: Process, job: Job, kernel: str) -> None:
     """Send the job, and raise what came of it."""
+    patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
-        if not process.pipe.poll(patience):
-            process.end()
-            raise KernelFault(
-                f"{kernel}: it ran longer than {job.timeout:g} s and was ended, with "
-                f"its process. Its arrays are as they were.",
-                kernel,
-            )
-        printed, error = process.pipe.recv()
+        answer = process.pipe.recv()  # LAUNCHED, or what went wrong before
+        if answer == LAUNCHED:
+            if not process.pipe.poll(patience):
+                process.end()
+                raise KernelFault(
+                    f"{kernel}: it ran longer than {job.timeout:g} s and was ended, "
+                    f"with its process. Its arrays are as they were.",
+                    kernel,
+                )
+            answer = process.pipe.recv()
+        printed, error = answer
     except KeyboardInterrupt:
         process.end()
         raise
@@ -298,7 +299,7 @@ def serve() -> None:
             with tempfile.TemporaryFile() as file:
                 os.dup2(file.fileno(), 1)
                 try:
-                    _perform(job, launchers)
+                    _perform(job, launchers, lambda: pipe.send(LAUNCHED))
                 except CompileError as failure:
                     error = "CompileError", str(failure), failure.diagnostics
                 except Exception as failure:
@@ -315,7 +316,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _perform(job: Job, launchers: dict[Any, Any]) -> None:
+def _perform(job: Job, launchers: dict[Any, Any], announce: Callable[[], None]) -> None:
     key = (job.source, job.flags, job.target, job.expression, job.timeout)
     key += tuple(sorted(job.headers.items()))
     if key not in launchers:
@@ -323,6 +324,7 @@ def _perform(job: Job, launchers: dict[Any, Any]) -> None:
     memory = shared_memory.SharedMemory(job.memory)
     _forget(memory)
     args = [_array(a, memory, job) if isinstance(a, Placed) else a for a in job.args]
+    announce()  # compiled, and its arrays in place: the time limit begins
     try:
         launchers[key](*job.shape, None, args)
         if job.target == "cuda":
