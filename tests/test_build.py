@@ -228,3 +228,11 @@ def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
     done = run_python(script, WEFT_MARCH=march, WEFT_FIBERS=fibers)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("rung='reference'") == 8
+
+
+def test_what_is_built_depends_on_headers_without_a_suffix_too():
+    found = {
+        str(path.relative_to(build.KERNELS)) for path in build.headers(build.KERNELS)
+    }
+    assert found >= {"weft.h", "internal.cuh", "simt/include/cuda/barrier"}
+    assert not [name for name in found if name.endswith((".c", ".cu", ".cpp"))]

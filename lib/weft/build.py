@@ -124,6 +124,12 @@ def build_all(target: str) -> list[Path]:
     return [library(op, flavour) for op in ops()]
 
 
+def headers(folder: Path) -> list[Path]:
+    """Every header below `folder`; those of C++ (cuda/atomic) have no suffix."""
+    found = [p for p in folder.rglob("*") if p.suffix in ("", ".h", ".cuh")]
+    return sorted(p for p in found if p.is_file() and p.name[0] != ".")
+
+
 def compile_check(source: Path, flavour: Flavour) -> None:
     """Compile one source with warnings as errors; BuildError if there is one.
 
@@ -340,8 +346,7 @@ def _live_sm() -> str:
 
 
 def _heads() -> str:
-    paths = [p for p in KERNELS.rglob("*.*h") if p.suffix in (".h", ".cuh")]
-    return "".join(p.read_text() for p in sorted(paths))
+    return "".join(path.read_text() for path in headers(KERNELS))
 
 
 def _hash(*parts: str) -> str:

@@ -118,7 +118,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
         cache.prune()
     files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
     files |= {str(runtime), build.gxx()}
-    files |= {str(p) for p in [*SIMT.glob("*.cpp"), *SIMT.rglob("*.h")]}
+    files |= {str(p) for p in [*SIMT.glob("*.cpp"), *build.headers(SIMT)]}
     files |= {str(p) for p in _HERE.glob("*.py")}
     return path, sorted(files)
 
@@ -204,7 +204,9 @@ def _macros(program: Program) -> list[str]:
 
 
 def _simt() -> str:
-    return "".join(p.read_text() for p in sorted(SIMT.rglob("*.h")))
+    from . import build
+
+    return "".join(path.read_text() for path in build.headers(SIMT))
 
 
 # ---- preprocessing -----------------------------------------------------------

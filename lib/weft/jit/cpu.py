@@ -260,7 +260,7 @@ def _fibers() -> list[str]:
 @functools.cache
 def _toolchain() -> str:
     """What a library depends on besides its cell, as a hash."""
-    heads = [p.read_text() for p in sorted((build.KERNELS / "simt").rglob("*.h"))]
+    heads = [p.read_text() for p in build.headers(build.KERNELS / "simt")]
     here = Path(__file__).parent
     ours = [(here / f"{name}.py").read_text() for name in ("cpu", "launcher")]
     ours.append(rewriter.fingerprint())

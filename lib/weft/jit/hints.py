@@ -148,17 +148,19 @@ def _types(message: str, line: str, source: str) -> str:
         )
     if re.search(r"size of array '.*' is not an integral constant", message):
         return "extern __shared__ float s[]; takes its size: name[grid, block, bytes]"
-    if re.search(r"invalid operands.*'(?:float|double)'.*'%'|modulo", message):
-        return "% is for whole numbers; fmodf(x, y) is the one for float"
-    if re.search(r"to binary 'operator%'", message):
+    if re.search(
+        r"invalid operands.*'(?:float|double)'.*'%'|modulo|to binary 'operator%'",
+        message,
+    ):
         return "% is for whole numbers; fmodf(x, y) is the one for float"
     if re.search(r"read-only|must be a modifiable lvalue", message):
         return "it is const: what a kernel writes must be a parameter without const"
-    if re.search(r"invalid types '.*' for array subscript", message):
-        return "only an array or a pointer can be indexed: look for a missing *"
     if "__host__ function" in message or 'host function("' in message:
         return "write __device__ before the function that a kernel calls"
-    if re.search(r"expression must have pointer-to-object type", message):
+    if re.search(
+        r"invalid types '.*' for array subscript|must have pointer-to-object type",
+        message,
+    ):
         return "only an array or a pointer can be indexed: look for a missing *"
     missing = re.search(r"No such file or directory|cannot open source file", message)
     if missing and re.search(r"\bc?u(?:blas|dnn|fft|sparse|solver)\w*\.h\b", message):
