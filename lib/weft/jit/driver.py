@@ -51,7 +51,6 @@ int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, uintptr_t function,
 """
 )
 
-INVALID_CONTEXT = 201
 # What a fault leaves behind is sticky: every later call in the process fails.
 STICKY = {
     **{214: "an uncorrectable memory error", 700: "an illegal address"},
