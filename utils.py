@@ -15,7 +15,7 @@ import weft
 from weft import load_cuda
 from weft.build import ROOT
 
-__all__ = ["ROOT", "cdiv", "load_cuda", "np", "show", "source", "torch", "weft"]
+__all__ = ["ROOT", "cdiv", "listing", "load_cuda", "np", "source", "torch", "weft"]
 
 
 def cdiv(a: int, b: int) -> int:
@@ -53,7 +53,7 @@ def source(path: str, name: str | None = None) -> str:
     return "\n".join(lines[first : last + 1]).rstrip() + "\n"
 
 
-def show(path: str, name: str | None = None, against: str | None = None) -> None:
+def listing(path: str, name: str | None = None, against: str | None = None) -> None:
     """Show a file of the lab, or one function in it, in colour.
 
     against: another function of that file, or another path; what is shown is

@@ -7,7 +7,7 @@ from weft import cases, native
 from weft.mnist import Cnn, initial_weights, load
 
 for op in cases.OPS:
-    weft.check(op, target="cuda")
+    weft.check_op(op, target="cuda")
 for rung in native.rungs("mnist", "cuda"):
     if "cuda" in rung.targets:
         with Cnn(rung.name, "cuda", max_batch=64) as cnn:

@@ -222,7 +222,7 @@ def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
         import weft
         from weft import cases
         for op in cases.OPS:
-            for verdict in weft.check(op, target="cpu"):
+            for verdict in weft.check_op(op, target="cpu"):
                 print(verdict)
     """
     done = run_python(script, WEFT_MARCH=march, WEFT_FIBERS=fibers)

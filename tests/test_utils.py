@@ -40,12 +40,12 @@ def test_an_unknown_function_is_refused_with_those_there_are():
         utils.source("kernels/common.cu", "nope")
 
 
-def test_show_prints_outside_a_notebook(capsys):
-    utils.show("utils.py", "cdiv")
+def test_listing_prints_outside_a_notebook(capsys):
+    utils.listing("utils.py", "cdiv")
     assert "def cdiv" in capsys.readouterr().out
 
 
-def test_show_prints_a_difference(capsys):
-    utils.show("utils.py", "cdiv", against="show")
+def test_listing_prints_a_difference(capsys):
+    utils.listing("utils.py", "cdiv", against="listing")
     out = capsys.readouterr().out
-    assert "--- show" in out and "+def cdiv" in out and "-def show" in out
+    assert "--- listing" in out and "+def cdiv" in out and "-def listing" in out

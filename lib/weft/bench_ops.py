@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from . import bench, native, ops
-from .check import check_rung
+from .check_ops import check_rung
 from .mnist.twin import precision
 
 

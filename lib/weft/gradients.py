@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .cases import Answer, sum_bound
-from .check import Mismatch, compare
+from .check_ops import Mismatch, compare
 
 STEP = float(np.finfo(np.float64).eps ** (1 / 3))  # where both errors are small
 TOLERANCE = 1e-7  # of a gradient by differences; they are good to about 1e-10

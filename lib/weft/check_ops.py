@@ -45,7 +45,7 @@ class Verdict:
     worst: float
 
 
-def check(op: str, rung: str | None = None, target: str = "cpu") -> list[Verdict]:
+def check_op(op: str, rung: str | None = None, target: str = "cpu") -> list[Verdict]:
     """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails."""
     lib = native.library(op, target)
     chosen = [lib.rung(rung)] if rung else lib.rungs

@@ -13,7 +13,7 @@ from conftest import TARGETS, ZOO, zoo_library
 
 from weft import __main__ as command
 from weft import bench, build, cases, native
-from weft.check import ORDERS, Mismatch, check, check_rung, compare, run_case
+from weft.check_ops import ORDERS, Mismatch, check_op, check_rung, compare, run_case
 
 RUNGS = [
     (op, rung.name, target)
@@ -26,7 +26,7 @@ RUNGS = [
 
 @pytest.mark.parametrize(("op", "rung", "target"), RUNGS)
 def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
-    (verdict,) = check(op, rung, target)
+    (verdict,) = check_op(op, rung, target)
     assert verdict.runs >= len(list(cases.cases(op)))
     assert 0 <= verdict.worst <= 1
 
