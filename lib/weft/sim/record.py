@@ -1,0 +1,93 @@
+"""What the simulator writes down about a launch, and what is made of it.
+
+The engine fills Intervals, one for each block and stretch between two barriers; the
+judge reads them for faults and counters, pictures are drawn from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+GLOBAL, SHARED, LOCAL = "global", "shared", "local"
+READ, WRITE, ATOMIC, STEP = "read", "write", "atomic", "step"
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array that a kernel touches, under its name in the kernel.
+
+    space: GLOBAL, SHARED or LOCAL. shape: of elements, row-major. written: whether
+    its elements hold values at the start (arguments do; shared and local do not).
+    """
+
+    name: str
+    space: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    written: bool
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the source that touches an array, as often as it is reached.
+
+    kind: READ, WRITE, ATOMIC; or STEP, the entry of a straight piece of code, which
+    touches none (array is -1) and is recorded where active lanes are counted.
+    array: its number among the launch's arrays. text: as written, "x[i + 1]".
+    file, line, column: where (lines from 1, columns from 0). last: a STEP's last line.
+    """
+
+    kind: str
+    array: int
+    text: str
+    file: str
+    line: int
+    column: int
+    last: int = 0
+
+
+@dataclass
+class Interval:
+    """The accesses of one block between two barriers, in the order they happened.
+
+    Rows lie thread by thread in the order in which threads ran, and within a thread in
+    program order. n rows of: thread (int32, linear in the block), site (int32),
+    element (int64, row-major in the site's array; -1 for a STEP), phase (int32: how
+    often the thread had met its warp at a syncwarp, shuffle or vote in this interval;
+    None if no thread has).
+    values: what each WRITE stored, in the order of those rows; None if not recorded.
+    block: linear number; number: 0 before the first barrier, then 1, ...
+    """
+
+    block: int
+    number: int
+    thread: np.ndarray
+    site: np.ndarray
+    element: np.ndarray
+    phase: np.ndarray | None = None
+    values: list[Any] | None = None
+
+
+@dataclass
+class Trace:
+    """All that a launch did, kept where a picture is wanted.
+
+    grid, block: (x, y, z). names: for each thread as (block, thread) the values of
+    its whole-number locals and parameters when it ended.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arrays: list[Array]
+    sites: list[Site]
+    intervals: list[Interval] = field(default_factory=list)
+    names: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
