@@ -13,6 +13,7 @@ import numpy as np
 
 GLOBAL, SHARED, LOCAL = "global", "shared", "local"
 READ, WRITE, ATOMIC, STEP = "read", "write", "atomic", "step"
+FENCE = "fence"
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Array:
 
     space: GLOBAL, SHARED or LOCAL. shape: of elements, row-major. written: whether
     its elements hold values at the start (arguments do; shared and local do not).
+    memory, offset: arrays that are views of one memory have its number (0, 1, ...)
+    and begin that many bytes into it; -1: a memory of its own.
     """
 
     name: str
@@ -28,6 +31,8 @@ class Array:
     shape: tuple[int, ...]
     dtype: np.dtype
     written: bool
+    memory: int = -1
+    offset: int = 0
 
     @property
     def size(self) -> int:
@@ -40,7 +45,8 @@ class Site:
     """A place in the source that touches an array, as often as it is reached.
 
     kind: READ, WRITE, ATOMIC; or STEP, the entry of a straight piece of code, which
-    touches none (array is -1) and is recorded where active lanes are counted.
+    touches none (array is -1) and is recorded where active lanes are counted; or
+    FENCE, a threadfence or threadfence_system (array is -1).
     array: its number among the launch's arrays. text: as written, "x[i + 1]".
     file, line, column: where (lines from 1, columns from 0). last: a STEP's last line.
     """
@@ -60,7 +66,7 @@ class Interval:
 
     Rows lie thread by thread in the order in which threads ran, and within a thread in
     program order. n rows of: thread (int32, linear in the block), site (int32),
-    element (int64, row-major in the site's array; -1 for a STEP), phase (int32: how
+    element (int64, row-major in the site's array; -1 if it has none), phase (int32: how
     often the thread had met its warp at a syncwarp, shuffle or vote in this interval;
     None if no thread has).
     values: what each WRITE stored, in the order of those rows; None if not recorded.
