@@ -15,22 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
-from . import native
+from . import guarded, native
 from .cases import OPS, Answer, Case, cases
+from .guarded import Guarded, Mismatch
 
-GUARD = 256  # elements before and after every array
-POISON = {
-    torch.float32: float("nan"),
-    torch.int32: -(2**31) + 12345,
-    torch.int64: -(2**63) + 12345,
-}
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 2}  # of threads, on the CPU
-
-
-class Mismatch(AssertionError):
-    """A kernel gave a wrong answer or touched what it must not."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +73,7 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
         name: Guarded(_start(case, name, answer), device)
         for name, answer in case.answers.items()
     }
-    pointers = {name: array.pointer for name, array in (inputs | outputs).items()}
+    pointers = {name: pointer(array) for name, array in (inputs | outputs).items()}
     pointers |= {n: native.NULL for n, t in case.inputs.items() if t is None}
     stream = native.stream_of(device)
     case.launch(lib, rung, pointers, stream)
@@ -96,73 +88,15 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
 
 
 def compare(name: str, got: torch.Tensor, answer: Answer) -> float:
-    """Raise Mismatch unless |got - want| <= bound everywhere.
-
-    got and want have one shape; where want is NaN, got must be NaN. Returns the
-    largest error over bound (0 where both are 0).
-    """
-    want = answer.want
-    if got.shape != want.shape:
-        raise Mismatch(f"{name} has shape {tuple(got.shape)}, want {tuple(want.shape)}")
-    got64, want64 = got.double(), want.double()
-    bound = torch.as_tensor(answer.bound, dtype=torch.float64).expand_as(want64)
-    error = (got64 - want64).abs()
-    # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
-    bad = ~((error <= bound) | (got64.isnan() & want64.isnan()) | (got64 == want64))
-    if bad.any():
-        first = bad.nonzero()[0].tolist()
-        at = tuple(first)
-        raise Mismatch(
-            f"{name}[{', '.join(map(str, first))}] is {got64[at].item():.9g}, want "
-            f"{want64[at].item():.9g} within {bound[at].item():.2g}; "
-            f"{int(bad.sum())} of {bad.numel()} elements are wrong"
-        )
-    ratio = torch.where(error > 0, error / bound, 0.0)
-    return float(ratio.nan_to_num(0.0).max()) if ratio.numel() else 0.0
+    """guarded.compare() with an Answer: raises Mismatch, returns error over bound."""
+    return guarded.compare(name, got, answer.want, answer.bound)
 
 
-class Guarded:
-    """A copy of a tensor on `device` between two guard zones."""
-
-    def __init__(self, tensor: torch.Tensor, device: torch.device):
-        self.shape, count = tensor.shape, tensor.numel()
-        poison = POISON[tensor.dtype]
-        # A guard of NaN could not tell an added NaN from its own: any number does.
-        self.guard = torch.full((GUARD,), 1e30 if poison != poison else poison)
-        self.guard = self.guard.to(tensor.dtype)
-        flat = torch.cat([self.guard, tensor.contiguous().flatten(), self.guard])
-        self.before = flat.clone()
-        self.flat = flat.to(device)
-        self.inside = slice(GUARD, GUARD + count)
-
-    @property
-    def pointer(self) -> Any:
-        ctypes = {torch.float32: "float *", torch.int32: "int32_t *"}
-        ctype = ctypes.get(self.flat.dtype, "int64_t *")
-        return native.pointer(self.flat[self.inside], ctype)
-
-    def values(self) -> torch.Tensor:
-        """What lies between the guards now, on the host."""
-        return self.flat[self.inside].cpu().reshape(self.shape)
-
-    def verify_guards(self, name: str) -> None:
-        now = self.flat.cpu()
-        for zone, start, side in (
-            (now[:GUARD], -GUARD, "before its start"),
-            (now[self.inside.stop :], self.shape.numel(), "past its end"),
-        ):
-            touched = (zone != self.guard).nonzero()
-            if touched.numel():
-                index = start + int(touched[0])
-                raise Mismatch(f"{name}[{index}] was written: that is {side}")
-
-    def verify_untouched(self, name: str) -> None:
-        self.verify_guards(name)
-        now, then = self.flat.cpu(), self.before
-        changed = (now != then) & ~((now != now) & (then != then))
-        if changed.any():
-            index = int(changed.nonzero()[0]) - GUARD
-            raise Mismatch(f"the input {name} was overwritten at element {index}")
+def pointer(array: Guarded) -> Any:
+    """Where the array lies, as weft.h wants it."""
+    tensor = array.tensor
+    ctypes = {torch.float32: "float *", torch.int32: "int32_t *"}
+    return native.pointer(tensor, ctypes.get(tensor.dtype, "int64_t *"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -244,4 +178,5 @@ def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
     """What an output holds before the call: poison, unless the op reads it."""
     if name in case.initial:
         return case.initial[name]
-    return torch.full(tuple(answer.want.shape), POISON[answer.dtype]).to(answer.dtype)
+    shape, dtype = tuple(answer.want.shape), answer.dtype
+    return torch.from_numpy(np.full(shape, guarded.poison(str(dtype)[6:]))).to(dtype)

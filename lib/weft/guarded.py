@@ -1,0 +1,198 @@
+"""What every check stands on: arrays between guard zones, poison, one comparison.
+
+Used by check.py (the reader's kernels) and check_ops.py (the rungs of the ops).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from .tracebacks import Short
+
+GUARD = 256  # elements before and after every array
+# NaNs with a bit pattern of their own: an element that still holds it was not written.
+_NAN_BITS = {np.float16: 0x7EAD, np.float32: 0x7FCADEAD, np.float64: 0x7FF8DEADBEEFCAFE}
+
+
+class Mismatch(Short, AssertionError):
+    """A kernel gave a wrong answer or touched what it must not.
+
+    From check() it also has, where they are known: array, index, block, thread,
+    got, want, sizes (by name), grid, launch_block, guess, wrong and total (how many
+    elements), report (the simulator's).
+    """
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "facts":
+            raise AttributeError(name)
+        return self.facts.get(name)
+
+
+def poison(dtype: Any, turn: int = 0) -> np.generic:
+    """What an output of this NumPy dtype holds before a launch.
+
+    NaN, or an odd number far from any answer. A bool or a byte could be right by
+    chance: `turn` gives another one each time, so that two launches tell.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.type in _NAN_BITS:
+        bits = np.dtype(f"u{dtype.itemsize}").type(_NAN_BITS[dtype.type])
+        return bits.view(dtype.type)
+    if dtype.kind in "fc":
+        return dtype.type(np.nan)
+    if dtype.kind == "b":
+        return np.bool_(turn % 2 == 0)
+    if dtype.itemsize == 1:
+        return dtype.type((85, 43, 117)[turn % 3])
+    info = np.iinfo(dtype)
+    return dtype.type((info.min or info.max // 2) + 12345 + 2 * turn)
+
+
+def unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
+    """Where `values` still has the bits of `start`, its poison: a bool array."""
+    kind = f"u{values.dtype.itemsize}"
+    if values.dtype.kind == "c":
+        return np.isnan(values)
+    whole = np.ascontiguousarray(values).view(kind).reshape(values.shape)
+    return whole == np.array(start, values.dtype).view(kind)
+
+
+def guard_value(dtype: Any) -> np.generic:
+    """What the guard zones of an array hold: a number, so that an added one shows."""
+    dtype = np.dtype(dtype)
+    return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
+
+
+class Guarded:
+    """A copy of an array between two guard zones, on the host or on a GPU.
+
+    array: a NumPy array or a torch tensor of any shape. device: torch's; the host
+    if it is not given.
+    """
+
+    def __init__(self, array: Any, device: torch.device | None = None) -> None:
+        host = np.asarray(array)
+        self.shape, self.dtype = host.shape, host.dtype
+        self._guard = np.full(GUARD, guard_value(host.dtype), host.dtype)
+        self._before = np.concatenate([self._guard, host.ravel(), self._guard])
+        self.inside = slice(GUARD, GUARD + host.size)
+        self._host = self._before.copy()
+        self._tensor = None
+        if device is not None:
+            self._tensor = torch.from_numpy(self._host).to(device)
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """What lies between the guards, flat, as the memory that a kernel is given."""
+        if self._tensor is None:
+            self._tensor = torch.from_numpy(self._host)
+        return self._tensor[self.inside]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The same memory as a NumPy array of the original shape; on the host only."""
+        return self._host[self.inside].reshape(self.shape)
+
+    def _now(self) -> np.ndarray:
+        return self._host if self._tensor is None else self._tensor.cpu().numpy()
+
+    def values(self) -> np.ndarray:
+        """A copy of what lies between the guards now, on the host."""
+        return self._now()[self.inside].reshape(self.shape).copy()
+
+    def verify_guards(self, name: str) -> None:
+        """Raise Mismatch if an element before or past the array was written."""
+        now, count = self._now(), self.inside.stop - GUARD
+        for zone, start, side in (
+            (now[:GUARD], -GUARD, "before its start"),
+            (now[self.inside.stop :], count, "past its end"),
+        ):
+            touched = np.flatnonzero(zone != self._guard)
+            if touched.size:
+                index = start + int(touched[0 if start >= 0 else -1])
+                raise Mismatch(
+                    f"{name}[{index}] was written: that is {side}",
+                    **{"array": name, "index": (index,), "total": count},
+                )
+
+    def verify_untouched(self, name: str) -> None:
+        """Raise Mismatch if the array, or a guard zone of it, was changed."""
+        self.verify_guards(name)
+        now, then = self._now(), self._before
+        changed = (now != then) & ~((now != now) & (then != then))
+        if changed.any():
+            index = int(np.argmax(changed)) - GUARD
+            at = tuple(map(int, np.unravel_index(index, self.shape)))
+            raise Mismatch(
+                f"the input {name} was overwritten at element {index}",
+                **{"array": name, "index": at, "wrong": int(changed.sum())},
+                **{"got": now[index + GUARD].item()},
+                **{"want": then[index + GUARD].item()},
+            )
+
+
+def wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
+    """Where not |got - want| <= bound, in float64; NaN is right only where asked for.
+
+    got and want have one shape, which bound broadcasts to. Whole numbers and bools
+    are compared as they are where the bound is 0.
+    """
+    exact = got.dtype.kind in "biu" and want.dtype.kind in "biu"
+    if exact and not np.any(bound):
+        return got != want
+    got64, want64 = _wide(got), _wide(want)
+    with np.errstate(all="ignore"):
+        # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
+        near = np.abs(got64 - want64) <= bound
+        return ~(near | (np.isnan(got64) & np.isnan(want64)) | (got64 == want64))
+
+
+def compare(name: str, got: Any, want: Any, bound: Any) -> float:
+    """Raise Mismatch unless |got - want| <= bound everywhere.
+
+    got and want: arrays or tensors of one shape; where want is NaN, got must be NaN.
+    Returns the largest error over bound (0 where both are 0).
+    """
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape:
+        raise Mismatch(f"{name} has shape {got.shape}, want {want.shape}")
+    bound = np.broadcast_to(np.asarray(bound, np.float64), want.shape)
+    bad = wrong(got, want, bound)
+    if bad.any():
+        raise mismatch(name, got, want, bound, bad)
+    with np.errstate(all="ignore"):
+        error = np.abs(_wide(got) - _wide(want))
+        ratio = np.where(error > 0, error / bound, 0.0)
+    return float(np.nan_to_num(ratio, nan=0.0).max()) if ratio.size else 0.0
+
+
+def mismatch(
+    name: str, got: np.ndarray, want: np.ndarray, bound: np.ndarray, bad: np.ndarray
+) -> Mismatch:
+    """The Mismatch for the first element of `bad`, with both of its values."""
+    at = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
+    within = f" within {bound[at]:.2g}" if bound[at] else ""
+    return Mismatch(
+        f"{name}[{', '.join(map(str, at))}] is {number(got[at])}, want "
+        f"{number(want[at])}{within}; "
+        f"{int(bad.sum())} of {bad.size} elements are wrong",
+        **{"array": name, "index": at, "got": got[at].item(), "want": want[at].item()},
+        **{"wrong": int(bad.sum()), "total": bad.size},
+    )
+
+
+def number(value: Any) -> str:
+    """An element as a message shows it."""
+    value = value.item() if hasattr(value, "item") else value
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype.kind == "c" else array.astype(np.float64)
