@@ -1,6 +1,7 @@
 """The main job: a CNN that trains on MNIST with our own kernels.
 
 data.py     the images and labels, verified
+trainer.py  what all trainers have in common
 cnn.py      Cnn: the trainer of kernels/mnist/ as a Python object
 weights.py  the parameters by name
 twin.py     the same model in PyTorch

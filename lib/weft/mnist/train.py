@@ -24,7 +24,8 @@ from tqdm import tqdm
 from .. import bench, native
 from ..native import ArgumentError
 from . import data
-from .cnn import EVALUATION_BATCH, Cnn
+from .cnn import Cnn
+from .trainer import EVALUATION_BATCH
 from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights, precision
 
 PARTS = ("batch", "forward", "backward", "update", "zero")

@@ -21,8 +21,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..native import ArgumentError
-from .cnn import EVALUATION_BATCH
 from .data import MEAN, STD, Split
+from .trainer import EVALUATION_BATCH
 
 RUNGS = {
     "cpu": ("eager", "compile"),

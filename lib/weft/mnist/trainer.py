@@ -1,0 +1,270 @@
+"""What every trainer of the CNN has in common, whatever runs its kernels.
+
+conv3x3, batch norm, ReLU, max pool 2; the same again; linear, ReLU, linear,
+cross entropy; plain SGD. Batch norm has no running statistics: in training and
+in evaluation alike it uses those of the batch, so what the model says about an
+image depends a little on the images beside it. Evaluation takes batches of
+1000, here and in the PyTorch twin.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import native
+from ..native import ArgumentError
+from . import weights as weights_of
+from .data import Split
+
+SETS = ("train", "test")
+EVALUATION_BATCH = 1000
+PAUSE = 0.2  # seconds of training between two looks at Ctrl-C
+
+
+class Trainer(ABC):
+    """A model with its weights, gradients and data sets on one device.
+
+    Weights and gradients are zero at first. Bad input raises ArgumentError (a
+    ValueError), too little memory OutOfMemory, both with the numbers; the model
+    is as it was before. One thread at a time may use it. Work on a GPU follows
+    torch's current stream.
+    """
+
+    rung: native.Rung
+    device: torch.device
+    config: dict[str, int]  # height, width, channels1, ..., max_batch
+    shapes: dict[str, tuple[int, ...]]  # of the parameters
+    close: Callable[[], Any]
+    """Free the model's memory; further use raises ArgumentError."""
+
+    def configure(self, channels: tuple[int, int], **sizes: int) -> None:
+        """Note the model's sizes; ArgumentError if one is no whole number."""
+        if np.shape(channels) != (2,):
+            raise ArgumentError(f"channels={channels}: two numbers are needed")
+        both = {"channels1": channels[0], "channels2": channels[1]}
+        self.config = {
+            name: native.whole(name, value) for name, value in (both | sizes).items()
+        }
+        self.shapes = weights_of.shapes(self.config)
+        self._labels: dict[str, np.ndarray | None] = {}
+        self._counts: dict[str, int] = {}
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        c = self.config
+        size = f"{c['channels1']}-{c['channels2']}-{c['hidden']}-{c['classes']}"
+        name = type(self).__name__
+        return f"{name}({self.rung.name!r}, {str(self.device)!r}, {size})"
+
+    # ---- weights ----------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def weights(self) -> dict[str, np.ndarray]:
+        """Copies of the parameters, named and shaped as in PyTorch, float32."""
+
+    @property
+    @abstractmethod
+    def gradients(self) -> dict[str, np.ndarray]:
+        """Copies of the last step's gradients, named and shaped as the weights."""
+
+    @abstractmethod
+    def _set(self, weights: dict[str, np.ndarray]) -> None:
+        """Copy all parameters in."""
+
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Copy parameters in: NumPy arrays or tensors, float32, all of them."""
+        self._set(weights_of.checked(weights, self.shapes, "set_weights"))
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights to `path`, an .npz with one array per parameter."""
+        weights_of.save(path, self.weights)
+
+    def load(self, path: str | Path) -> None:
+        """Take the weights from an .npz; ArgumentError if they do not fit."""
+        self.set_weights(weights_of.load(path, self.shapes))
+
+    # ---- data -------------------------------------------------------------------
+
+    def data(self, train: Split | None = None, test: Split | None = None) -> None:
+        """Copy data sets to the device, each replacing the one before.
+
+        images (count,height,width) and labels (count), both uint8; labels may be
+        None where only forward() will read the set.
+        """
+        for name, split in zip(SETS, (train, test)):
+            if split is None:
+                continue
+            images, labels = self._checked(name, split.images, split.labels)
+            self._put(name, images, labels)
+            self._counts[name], self._labels[name] = len(images), labels
+
+    @abstractmethod
+    def _put(self, name: str, images: np.ndarray, labels: np.ndarray | None) -> None:
+        """Copy a data set to the device."""
+
+    def _checked(
+        self, name: str, images: np.ndarray, labels: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        size = (self.config["height"], self.config["width"])
+        images = _uint8(f"{name} images", images)
+        if images.ndim != 3 or images.shape[1:] != size or not len(images):
+            raise ArgumentError(
+                f"{name} images have shape {images.shape}; "
+                f"the model takes (count,{size[0]},{size[1]}), count at least 1"
+            )
+        if labels is not None:
+            labels = _uint8(f"{name} labels", labels)
+            if labels.shape != (len(images),):
+                raise ArgumentError(
+                    f"{name} labels have shape {labels.shape}; "
+                    f"{len(images)} images need ({len(images)},)"
+                )
+        return images, labels
+
+    # ---- steps ------------------------------------------------------------------
+
+    def train(self, order: Any, batch: int, lr: float) -> None:
+        """Train on the images `order` (indices) of the training set, once each.
+
+        In batches of `batch`, the last maybe smaller. On a GPU the steps are
+        queued, not waited for. Ctrl-C ends it between two steps on the CPU: the
+        weights are those of the last whole step.
+        """
+        order = self._order("train", order)
+        self._train(order, native.whole("batch", batch), float(lr))
+
+    @abstractmethod
+    def _train(self, order: np.ndarray, batch: int, lr: float) -> None:
+        """train(), its order checked."""
+
+    def chunks(self, order: Any, batch: int, lr: float) -> Iterator[np.ndarray]:
+        """train(), handing out the losses every fifth of a second or so.
+
+        The work is done as the iterator is consumed; Ctrl-C ends it in time on a
+        GPU, too. Yields arrays (steps) float32: the loss of each step before its
+        update.
+        """
+        order, batch = self._order("train", order), native.whole("batch", batch)
+        steps, first = 1, 0
+        while first < len(order):
+            start = time.perf_counter()
+            part = order[first : first + steps * batch]
+            self._train(part, batch, float(lr))
+            yield self.losses()
+            first += len(part)
+            seconds = time.perf_counter() - start
+            steps = min(4 * steps, max(1, int(steps * PAUSE / seconds)))
+
+    @abstractmethod
+    def losses(self) -> np.ndarray:
+        """The losses of the steps since the last call of this, float32.
+
+        Oldest first; waits for the steps. The last 65536 are kept.
+        """
+
+    @abstractmethod
+    def forward(self, split: str, order: Any) -> np.ndarray:
+        """logits (count,classes) of images `order` of the "train" or "test" set.
+
+        They are one batch, so at most max_batch of them.
+        """
+
+    def predict(self, split: str = "test", batch: int = EVALUATION_BATCH) -> np.ndarray:
+        """The class (count) of every image of a set, in batches of `batch`.
+
+        Batch norm takes the statistics of each of these batches.
+        """
+        if native.whole("batch", batch) < 1:
+            raise ArgumentError(f"batch={batch}: want at least 1")
+        count = self._count(split)
+        parts = [
+            self.forward(split, np.arange(first, min(first + batch, count)))
+            for first in range(0, count, batch)
+        ]
+        return np.concatenate(parts).argmax(axis=1)
+
+    def evaluate(self, split: str = "test", batch: int = EVALUATION_BATCH) -> float:
+        """The share of a set that predict() gets right, 0 to 1."""
+        guesses = self.predict(split, batch)
+        if self._labels[split] is None:
+            raise ArgumentError(f"the {split} set was given without labels")
+        return float((guesses == self._labels[split]).mean())
+
+    @abstractmethod
+    def profile(self, order: Any, lr: float) -> dict[str, float]:
+        """One training step on `order` as one batch; microseconds per section.
+
+        Sections, in the order they ran: "batch", "forward.LAYER",
+        "backward.LAYER", "update", "zero"; fused layers are joined by '+'.
+        """
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """Bytes of memory that the model holds on its device, data included."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the queued steps are done."""
+
+    # ---- what was asked for -------------------------------------------------------
+
+    def _count(self, split: str) -> int:
+        if split not in SETS:
+            raise ArgumentError(f"no set '{split}'; there are {', '.join(SETS)}")
+        if split not in self._counts:
+            raise ArgumentError(f"there is no {split} set yet: data() takes it")
+        return self._counts[split]
+
+    def _order(self, split: str, order: Any) -> np.ndarray:
+        """`order` as contiguous int32, every index inside the set."""
+        count = self._count(split)
+        array = np.asarray(order)
+        if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"order has shape {array.shape} and dtype {array.dtype}; "
+                f"want integers, one dimension, at least one"
+            )
+        low, high = int(array.min()), int(array.max())
+        if low < 0 or high >= count:
+            wrong = low if low < 0 else high
+            raise ArgumentError(f"image {wrong}: the {split} set has 0 to {count - 1}")
+        return np.ascontiguousarray(array, np.int32)
+
+
+def checked_device(device: str | torch.device) -> torch.device:
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ArgumentError(f"device {device!r}: want cpu, cuda or cuda:N") from None
+    if found.type == "cpu":
+        return torch.device("cpu")
+    if found.type != "cuda":
+        raise ArgumentError(f"device {device!r}: want cpu, cuda or cuda:N")
+    here = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = found.index
+    if index is None:
+        index = torch.cuda.current_device() if here else 0
+    if index >= here:
+        raise ArgumentError(f"device cuda:{index}: this machine has {here} CUDA GPUs")
+    return torch.device("cuda", index)
+
+
+def _uint8(name: str, array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    if array.dtype != np.uint8:
+        raise ArgumentError(f"{name} are {array.dtype}; want uint8")
+    return np.ascontiguousarray(array)
