@@ -1,6 +1,7 @@
 # make          environment and libraries        make lab        the notebooks
 # make mnist    train, compare with PyTorch      make test       the suite
 # make format   ruff and clang-format            make test-slow  what takes minutes
+# make notebooks  the lessons, from their sources in notebooks/solutions
 #
 # PYTHON=...    another interpreter, whose packages are kept
 # PIP_ARGS=...  for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
@@ -29,6 +30,9 @@ test: all
 test-slow: all
 	@$(RUN) -m pytest -m slow $(ARGS)
 
+notebooks:
+	@$(RUN) -m weft.lessons
+
 format:
 	@$(RUN) -m ruff format lib tests utils.py
 	@$(RUN) -m ruff check --fix lib tests utils.py
@@ -37,4 +41,4 @@ format:
 clean:
 	rm -rf lib/libweft_*.so build *.egg-info mnist.svg mnist.json
 
-.PHONY: all env mnist lab test test-slow format clean
+.PHONY: all env mnist lab test test-slow notebooks format clean

@@ -6,21 +6,67 @@ Thin over the weft package; everything here works from any folder.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 
 import numpy as np
 import torch
+from numpy import (
+    bool_,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 
 import weft
-from weft import load_cuda
+from weft import cuda, load_cuda
 from weft.build import ROOT
+from weft.exercises import exercise
 
-__all__ = ["ROOT", "cdiv", "listing", "load_cuda", "np", "source", "torch", "weft"]
+__all__ = [
+    "ROOT",
+    "bool_",
+    "cdiv",
+    "cuda",
+    "exercise",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "listing",
+    "load_cuda",
+    "np",
+    "size",
+    "source",
+    "torch",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "weft",
+]
 
 
 def cdiv(a: int, b: int) -> int:
     """a / b rounded up: how many blocks of b threads cover a elements."""
     return -(-a // b)
+
+
+def size(full: int, small: int) -> int:
+    """How large an example is: `full`, or `small` where WEFT_SMALL=1 is set.
+
+    The suite sets it, which runs every lesson and must not take long.
+    """
+    return small if os.environ.get("WEFT_SMALL") == "1" else full
 
 
 def source(path: str, name: str | None = None) -> str:

@@ -1,11 +1,7 @@
 """Every lesson runs from top to bottom, is in shape, and its exercises can be solved.
 
-What is asked of a notebook stands in the tests' names. An exercise is a cell with
-the tag "exercise": a function that raises NotImplementedError, or one of C or CUDA
-C under a cell magic. The cell after it checks it with `exercise(function, check)`.
-Its answer, and mistakes that must be refused, stand in notebooks/solutions/ under
-the notebook's name: answers in Python in .py, in C in .c, in CUDA C in .cu; a
-mistake in C is what to replace in the answer, and by what.
+What is asked of a notebook stands in the tests' names; how one is written, in
+lib/weft/lessons.py.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ import builtins
 import itertools
 import os
 import re
-import runpy
 import symtable
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,10 +21,11 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 import utils
+from weft import lessons
 from weft.build import ROOT
 from weft.jit import nvrtc, signature
+from weft.lessons import NOTEBOOKS, SOLUTIONS
 
-NOTEBOOKS = ROOT / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 # Into a folder that is not called weft: `import weft` would find it there, empty.
 FIRST = """\
@@ -41,59 +37,72 @@ except ImportError:  # on Colab or Kaggle: fetch the lab and make it ready
     import sys; sys.path[:0] = ["../lib", ".."]"""
 GITHUB = re.search(r"https://github.com/([\w.-]+/[\w.-]+)", FIRST)[1]
 COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
-C_FUNCTION = re.compile(r"^[a-z_][^;/]*?\b(\w+)\([^;]*?\)\s*\{", re.M)
+STARRED = set(utils.__all__)  # what `from utils import *` brings
 LONGEST = 25  # lines of a code cell
 SECONDS = 300  # a cell may take, on a busy machine that builds what it needs
 
 notebooks = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
+def test_notebooks_are_as_make_notebooks_leaves_them():
+    for path, text in lessons.files():
+        written = path.exists() and path.read_text(encoding="utf-8") == text
+        assert written, f"{path.relative_to(ROOT)} is not up to date: make notebooks"
+
+
+def test_exercises_are_written_with_their_answers():
+    for path in PATHS:
+        if lessons.source_of(path) == path:
+            assert not lessons.has_exercises(read(path)), f"no solutions/{path.name}"
+    for path in SOLUTIONS.glob("*.ipynb"):
+        assert lessons.has_exercises(read(path)), f"{path}: no exercise"
+    assert {path.suffix for path in SOLUTIONS.iterdir()} <= {".ipynb", ""}
+
+
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
-    """As a reader does it: the stub waits, mistakes are refused, the answer passes.
+    """The source with its answers; before each answer its stub and its mistakes.
 
-    In one run, since a kernel takes seconds to start. After each exercise its stub
-    stands again, so that all that follows runs without the answer.
+    In one run, since a kernel takes seconds to start. It stands for the reader's run,
+    too: there the stub stays, and no other cell uses what it defines (see below).
     """
-    notebook = read(path)
-    found = list(exercises(notebook))
-    solutions = read_solutions(path, [name_of(stub) for stub, _ in found])
-    wrong, right = [], []
-    for stub, check in found:
-        answer, *mistakes = attempts(path, stub, check, solutions)
-        again = nbformat.v4.new_code_cell(stub.source)
-        after = notebook.cells.index(check) + 1
-        notebook.cells[after:after] = [*mistakes, answer, again]
-        right.append(answer)
-        wrong += mistakes
+    notebook = read(lessons.source_of(path))
+    tried = []
+    for answer, check, mistakes in list(lessons.exercises(notebook)):
+        stub = new_cells(lessons.stub(answer.source), check)
+        wrong = [
+            new_cells(mistake, check, "raises-exception")
+            for mistake in lessons.mistakes(answer.source, mistakes.source)
+        ]
+        at = notebook.cells.index(answer)
+        notebook.cells[at:at] = [*stub, *itertools.chain(*wrong)]
+        tried.append((stub[1], [check for _, check in wrong], check))
     run(notebook)
-    for _, check in found:
-        assert "not solved yet" in printed(check), check.source
-    for cell in right:
-        assert "not solved yet" not in printed(cell), cell.source
-    for cell in wrong:
-        raised = [o.ename for o in cell.outputs if o.output_type == "error"]
-        assert raised and raised != ["NotImplementedError"], cell.source
+    for of_stub, of_mistakes, of_answer in tried:
+        assert "not solved yet" in printed(of_stub), of_stub.source
+        for number, cell in enumerate(of_mistakes):
+            raised = [o.ename for o in cell.outputs if o.output_type == "error"]
+            message = f"mistake {number} has passed, or was not run:\n{cell.source}"
+            assert raised and raised != ["NotImplementedError"], message
+        assert ": solved" in printed(of_answer), of_answer.source
 
 
 @notebooks
-def test_folded_answers_are_the_tested_ones(path):
-    notebook = read(path)
-    stubs = [stub for stub, _ in exercises(notebook)]
-    solutions = read_solutions(path, [name_of(stub) for stub in stubs])
-    for stub in stubs:
-        name = name_of(stub)
-        text = solutions[name] if magic_of(stub) else python_source(path, name)
-        after = notebook.cells[notebook.cells.index(stub) :]
-        folded = next(c.source for c in after if "<summary>Answer" in c.source)
-        assert text.strip() in folded, name
+def test_no_cell_needs_a_solved_exercise(path):
+    notebook = read(lessons.source_of(path))
+    for answer, check, _ in lessons.exercises(notebook):
+        defined = names(answer)[0]
+        for cell in code_cells(notebook):
+            needed = defined & names(cell)[1]
+            if cell is not answer and cell is not check:
+                assert not needed, f"{sorted(needed)} in:\n{cell.source}"
 
 
 @notebooks
 def test_cuda_cells_compile_for_a_gpu(path):
     """Also where there is none: NVRTC needs no GPU."""
-    cells = [c.source for c in code_cells(read(path)) if c.source.startswith("%%cuda")]
-    answers = solutions_of(path).with_suffix(".cu")
+    found = code_cells(read(lessons.source_of(path)))
+    cells = [c.source for c in found if c.source.startswith("%%cuda")]
     if not cells:
         pytest.skip("no %%cuda cells")
     if nvrtc.available():
@@ -104,15 +113,8 @@ def test_cuda_cells_compile_for_a_gpu(path):
         if magic.startswith("%%cuda_header"):
             headers[magic.split()[1]] = text
         else:
-            compile_for_a_gpu(text, headers)
-    if answers.exists():
-        compile_for_a_gpu(answers.read_text(), headers)
-
-
-@notebooks
-def test_committed_without_outputs(path):
-    for cell in code_cells(read(path)):
-        assert not cell.outputs and cell.execution_count is None, cell.source
+            made = nvrtc.compile(text, "cell", headers=headers)
+            assert made.log == "", f"{made.log}\n{text}"
 
 
 @notebooks
@@ -143,6 +145,13 @@ def test_functions_are_defined_once(path):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 assert node.name not in seen, node.name
                 seen.add(node.name)
+
+
+@notebooks
+def test_no_cell_takes_a_name_of_utils(path):
+    for cell in code_cells(read(path)):
+        taken = names(cell)[0] & STARRED - {"weft"}
+        assert not taken, f"{sorted(taken)} in:\n{cell.source}"
 
 
 @notebooks
@@ -196,6 +205,7 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
     # Beside other tests, threads that spin while they wait make all ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
+    ours["WEFT_SMALL"] = "1"
     client.execute(env=os.environ | ours)
     return notebook
 
@@ -204,27 +214,12 @@ def code_cells(notebook) -> Iterator[nbformat.NotebookNode]:
     return (cell for cell in notebook.cells if cell.cell_type == "code")
 
 
-def exercises(notebook) -> Iterator[tuple]:
-    """The cells of each exercise: its stub and its check, the next code cell."""
-    cells = list(code_cells(notebook))
-    for stub, check in itertools.pairwise(cells):
-        if "exercise" in stub.metadata.get("tags", []):
-            assert "exercise(" in check.source, check.source
-            yield stub, check
-
-
-def magic_of(stub) -> str:
-    """The line that makes a cell one of C or CUDA C; "" for Python."""
-    first = stub.source.partition("\n")[0]
-    return first if first.startswith("%%") else ""
-
-
-def name_of(stub) -> str:
-    """The function that an exercise asks for."""
-    if magic_of(stub):
-        return C_FUNCTION.search(stub.source)[1]
-    (function,) = (n for n in parse(stub).body if isinstance(n, ast.FunctionDef))
-    return function.name
+def new_cells(answer: str, check, *tags: str) -> list[nbformat.NotebookNode]:
+    """An attempt at an exercise: what is handed in, and its check."""
+    made = [nbformat.v4.new_code_cell(text) for text in (answer, check.source)]
+    for cell in made:
+        cell.metadata["tags"] = list(tags)
+    return made
 
 
 def in_sections(notebook) -> list[list[int]]:
@@ -239,74 +234,6 @@ def in_sections(notebook) -> list[list[int]]:
 
 def printed(cell) -> str:
     return "".join(o.text for o in cell.outputs if o.output_type == "stream")
-
-
-# ---- solutions ------------------------------------------------------------------
-
-
-def solutions_of(path: Path) -> Path:
-    return NOTEBOOKS / "solutions" / f"{path.stem}.py"
-
-
-def read_solutions(path: Path, wanted: list[str]) -> dict:
-    """The names in the file of answers; a lesson that asks for none has no file."""
-    if not wanted:
-        assert not solutions_of(path).exists(), "answers without an exercise"
-        return {}
-    found = runpy.run_path(str(solutions_of(path)))
-    for name in wanted:
-        for suffix in ".c", ".cu":
-            file = solutions_of(path).with_suffix(suffix)
-            if name not in found and file.exists():
-                found[name] = c_source(file, name)
-        assert callable(found[name]) or isinstance(found[name], str), name
-        assert found["MISTAKES"][name], f"no mistake for {name}"
-    return found
-
-
-def c_source(file: Path, name: str) -> str:
-    """A function of C, with the functions and constants that only it needs."""
-    return utils.source(str(file.relative_to(ROOT)), name)
-
-
-def compile_for_a_gpu(text: str, headers: dict[str, str]) -> None:
-    made = nvrtc.compile(text, "cell", headers=headers)
-    assert made.log == "", f"{made.log}\n{text}"
-
-
-def python_source(path: Path, name: str) -> str:
-    return utils.source(str(solutions_of(path).relative_to(ROOT)), name)
-
-
-def with_mistake(right: str, old: str, new: str) -> str:
-    assert right.count(old) == 1, f"{old!r} in\n{right}"
-    return right.replace(old, new)
-
-
-def attempts(path: Path, stub, check, solutions: dict) -> list[nbformat.NotebookNode]:
-    """Cells that hand the answer, then each mistake, to an exercise's check."""
-    name = name_of(stub)
-    mistakes = solutions["MISTAKES"][name]
-    if magic_of(stub):
-        right = solutions[name]
-        wrong = [with_mistake(right, *mistake) for mistake in mistakes]
-        codes = [in_c(stub.source, function) for function in (right, *wrong)]
-    else:
-        load = f"import runpy\n{name} = runpy.run_path({str(solutions_of(path))!r})"
-        places = [f"['MISTAKES'][{name!r}][{i}]" for i in range(len(mistakes))]
-        codes = [load + place for place in (f"[{name!r}]", *places)]
-    made = [nbformat.v4.new_code_cell(f"{code}\n{check.source}") for code in codes]
-    for cell in made[1:]:
-        cell.metadata["tags"] = ["raises-exception"]
-    return made
-
-
-def in_c(stub: str, function: str) -> str:
-    """What does as Python what the cell does with `function` for the stub's."""
-    magic, _, body = stub.partition("\n")
-    kind, _, line = magic[2:].partition(" ")
-    body = body[: C_FUNCTION.search(body).start()] + function
-    return f"get_ipython().run_cell_magic({kind!r}, {line!r}, {body!r})"
 
 
 # ---- names ------------------------------------------------------------------------
@@ -339,11 +266,3 @@ def names(cell) -> tuple[set[str], set[str]]:
             if (top or symbol.is_declared_global()) and written:
                 assigned.add(symbol.get_name())
     return assigned, used
-
-
-def starred() -> set[str]:
-    """What `from utils import *` brings."""
-    return set(utils.__all__)
-
-
-STARRED = starred()

@@ -1,5 +1,8 @@
 """What lessons call: sources shown from their files, whole or by function."""
 
+import subprocess
+import sys
+
 import pytest
 
 import utils
@@ -7,6 +10,19 @@ import utils
 
 def test_cdiv_rounds_up():
     assert [utils.cdiv(n, 4) for n in (0, 1, 4, 5, 8)] == [0, 1, 1, 2, 2]
+
+
+def test_size_is_small_only_where_it_is_asked_for(monkeypatch):
+    monkeypatch.delenv("WEFT_SMALL", raising=False)
+    assert utils.size(5120, 64) == 5120
+    monkeypatch.setenv("WEFT_SMALL", "1")
+    assert utils.size(5120, 64) == 64
+
+
+def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
+    program = "from utils import *; import sys; assert 'numba' not in sys.modules"
+    program += "; float32(0), uint8(1), cuda.threadIdx, cdiv, size, exercise"
+    subprocess.run([sys.executable, "-c", program], cwd=utils.ROOT, check=True)
 
 
 def test_source_gives_one_c_function_with_its_comment():

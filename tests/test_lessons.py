@@ -1,0 +1,127 @@
+"""Learners' notebooks from those with the answers."""
+
+import nbformat
+import pytest
+
+from weft import lessons
+
+PYTHON = """\
+def double(x):
+    \"\"\"2 x. One line.\"\"\"
+    ### BEGIN SOLUTION
+    return 2 * x
+    ### END SOLUTION"""
+CUDA = """\
+%%cuda
+__global__ void twice(float *y) {
+    // BEGIN SOLUTION
+    y[threadIdx.x] *= 2;
+    // END SOLUTION
+}"""
+C_FILE = CUDA.replace("%%cuda", "%%writefile twice.c")
+
+
+def code(text, *tags):
+    cell = nbformat.v4.new_code_cell(text)
+    cell.metadata["tags"] = list(tags)
+    return cell
+
+
+def source(answer=PYTHON, folded=f"<details>\n\n{lessons.ANSWER}\nWhy.\n</details>"):
+    cells = [
+        code("x = 1"),
+        code(answer, "exercise"),
+        code("exercise(double, check)"),
+        code("mistakes = [('2 * x', '3 * x'), 'def double(x): return x']", "mistakes"),
+        nbformat.v4.new_markdown_cell(folded),
+    ]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def test_a_stub_keeps_all_but_the_answer():
+    assert lessons.stub(PYTHON).endswith('One line."""\n    raise NotImplementedError')
+    assert lessons.stub(CUDA).endswith("(float *y) {\n    // not solved yet\n}")
+    assert lessons.stub(C_FILE).endswith("(float *y) {\n#error not solved yet\n}")
+
+
+def test_a_stub_in_python_is_not_implemented():
+    scope = {}
+    exec(lessons.stub(PYTHON), scope)
+    with pytest.raises(NotImplementedError):
+        scope["double"](1)
+
+
+def test_several_lines_and_several_places_are_hidden():
+    twice = PYTHON + "\n\n" + PYTHON.replace("double", "again")
+    assert lessons.stub(twice).count("raise NotImplementedError") == 2
+    assert "return" not in lessons.stub(twice)
+    assert "SOLUTION" not in lessons.solved(twice)
+
+
+def test_the_folded_answer_is_the_solution():
+    made = lessons.learner(source())
+    assert 'def double(x):\n    """2 x. One line."""\n    return 2 * x\n```\nWhy.' in (
+        made.cells[-1].source
+    )
+    assert lessons.folded(CUDA).startswith("```c\n__global__")
+
+
+def test_the_reader_gets_neither_mistakes_nor_outputs_and_the_source_stays():
+    given = source()
+    given.cells[0].outputs = [nbformat.v4.new_output("stream", text="1")]
+    given.cells[0].execution_count = 7
+    before = nbformat.writes(given)
+    made = lessons.learner(given)
+    assert [cell.id for cell in made.cells] == [
+        cell.id for cell in given.cells if not lessons.is_tagged(cell, "mistakes")
+    ]
+    assert made.cells[0].outputs == [] and made.cells[0].execution_count is None
+    assert nbformat.writes(given) == before
+    assert lessons.text_of(made) == lessons.text_of(lessons.learner(given))
+
+
+def test_mistakes_replace_a_part_or_all():
+    ((answer, check, wrong),) = lessons.exercises(source())
+    assert check.source == "exercise(double, check)"
+    part, whole = lessons.mistakes(answer.source, wrong.source)
+    assert "return 3 * x" in part and '"""2 x' in part
+    assert whole == "def double(x): return x"
+    assert lessons.mistakes(CUDA, "m = ['void f();']") == ["%%cuda\nvoid f();"]
+
+
+def test_a_mistake_that_no_longer_fits_is_refused():
+    ok = lessons.mistakes(PYTHON, "m = [('2', '3')]")  # the 2 of the docstring is none
+    assert '"""2 x' in ok[0] and "3 * x" in ok[0]
+    with pytest.raises(lessons.LessonError, match="'3 - x' is not once"):
+        lessons.mistakes(PYTHON, "m = [('3 - x', 'x')]")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (source("def double(x):\n    return 2 * x"), "no BEGIN and END SOLUTION"),
+        (source(folded="text without the mark"), "no <!-- answer -->"),
+    ],
+)
+def test_an_exercise_without_one_of_its_parts_is_refused(given, says):
+    with pytest.raises(lessons.LessonError, match=says):
+        lessons.learner(given)
+
+
+def test_an_answer_without_its_tag_is_refused():
+    given = source()
+    given.cells[1].metadata["tags"] = []
+    with pytest.raises(lessons.LessonError, match="not tagged"):
+        lessons.learner(given)
+    given = source()
+    del given.cells[1]
+    with pytest.raises(lessons.LessonError, match="without an exercise"):
+        lessons.learner(given)
+
+
+def test_an_exercise_without_check_or_mistakes_is_refused():
+    for cell, says in ((2, "no check"), (3, "no mistakes")):
+        given = source()
+        del given.cells[cell]
+        with pytest.raises(lessons.LessonError, match=says):
+            list(lessons.exercises(given))
