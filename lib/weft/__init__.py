@@ -16,6 +16,7 @@ if sys.argv[:1] != ["-m"]:
         rungs,
         set_threads,
     )
+    from .numba_jit import numba_jit
     from .ops import (
         batchnorm2d,
         conv2d,
@@ -42,6 +43,7 @@ __all__ = [
     "load_cuda",
     "matmul",
     "maxpool2d",
+    "numba_jit",
     "reload",
     "relu",
     "rungs",

@@ -1,0 +1,130 @@
+"""numba_jit(kernel)[grid, block](*args): a Python kernel compiled by Numba.
+
+The kernel is a plain function in the names of weft.cuda. On a machine with a GPU it
+runs there, compiled for each combination of argument types; elsewhere on Numba's own
+simulator, which is another process here (simulator.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..jit.config import Config
+from ..python_kernel import PythonKernel, plain_function
+from . import arguments, meaning, simulator
+
+_KEPT = "__weft_numba__"
+_said: set[str] = set()
+
+
+def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
+    """The kernel for Numba: numba_jit(kernel)[grid, block, stream, shared](*args).
+
+    kernel: a function, or what Numba's @cuda.jit made of one. args: torch tensors and
+    NumPy arrays (those on the host are copied to a GPU and back), numbers, tuples of
+    numbers. Nothing is returned, results are written into the arrays. On a GPU a
+    launch is only queued, on torch's current stream; the stream and the bytes of
+    dynamic shared memory may be left out. timeout: seconds that Numba's simulator may
+    take; None is 60. Raises ArgumentError for what is not a kernel.
+    """
+    function = plain_function(kernel)
+    kept = function.__dict__.get(_KEPT)
+    if timeout is None and kept is not None and kept.kernel.function is function:
+        return kept
+    made = NumbaKernel(PythonKernel(kernel), timeout or simulator.TIMEOUT)
+    if timeout is None:
+        function.__dict__[_KEPT] = made
+    return made
+
+
+class NumbaKernel:
+    """A kernel for Numba; [grid, block] gives what is called with the arguments.
+
+    kernel: the PythonKernel. A name that the kernel uses and that means something else
+    since (a cell was run again) is seen at the next launch.
+    """
+
+    def __init__(
+        self, kernel: PythonKernel, timeout: float = simulator.TIMEOUT
+    ) -> None:
+        self.kernel, self.timeout = kernel, timeout
+        self.name = self.__name__ = kernel.name
+        self.parameters = kernel.parameters
+        self.py_func = kernel.function
+        self._part: meaning.Part | None = None
+        self._launchers: dict[Any, Callable[..., None]] = {}
+        self._target: Any = None
+
+    def __getitem__(self, key: Any) -> Callable[..., None]:
+        if self._part is None or self._part.stale():
+            self._part, self._target = meaning.read(self.py_func), None
+            self._launchers.clear()
+        try:
+            return self._launchers[key]
+        except (KeyError, TypeError):  # a list is no key
+            pass
+        made = self._launcher(self.kernel.config(key))
+        with contextlib.suppress(TypeError):
+            self._launchers[key] = made
+        return made
+
+    def __call__(self, *args: Any) -> None:
+        raise TypeError(
+            f"{self.name} is launched with a grid and a block: "
+            f"numba_jit({self.name})[grid, block](...)"
+        )
+
+    def __repr__(self) -> str:
+        return f"<numba_jit of {self.kernel!r}>"
+
+    def _launcher(self, config: Config) -> Callable[..., None]:
+        if on_gpu():
+            from . import gpu
+
+            if self._target is None:
+                self._target = gpu.Target(self.kernel, self._part)
+            return self._target.launcher(config)
+        return self._simulated(config)
+
+    def _simulated(self, config: Config) -> Callable[..., None]:
+        """The launch on Numba's simulator."""
+        part = self._part
+        simulator.refuse_unknown(self.name, part)
+        long = simulator.refuse_endless(self.name, config, self.timeout)
+        if self._target is None:
+            self._target = meaning.portable(part)
+        code = self._target
+
+        def launch(*args: Any) -> None:
+            given = arguments.checked(self.name, self.kernel.bind(args))
+            _say_once(
+                "no GPU here: Numba's simulator runs this, in a process of its own and "
+                "slowly (0.4 ms a thread)"
+            )
+            if long:
+                print(f"weft: {long}", file=sys.stderr)
+            hosts = [a.cpu().numpy() if arguments.on_gpu(a) else a for a in given]
+            simulator.launch(self.name, code, config, hosts, self.timeout)
+            for host, array in zip(hosts, given):
+                if arguments.on_gpu(array):
+                    array.copy_(torch.from_numpy(host))
+
+        return launch
+
+
+def on_gpu() -> bool:
+    """Whether kernels run on a GPU: there is one, and Numba is not told otherwise."""
+    told = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+    return torch.cuda.is_available() and not told
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        print(f"weft: {text}", file=sys.stderr)

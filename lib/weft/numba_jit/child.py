@@ -1,0 +1,241 @@
+"""Numba's simulator, in a process of its own: `python child.py FD`.
+
+The pipe FD brings launches and takes back what came of them. Nothing of weft is
+imported, as PyTorch alone would take seconds. Two faults of the simulator are made
+good: two shared arrays written on one line were one array, and threads that came to a
+shared array at the same time could get one each.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib
+import io
+import marshal
+import os
+import pickle
+import sys
+import threading
+import time
+import traceback
+import types
+from multiprocessing import connection
+
+import numpy as np
+
+MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
+
+
+class Ended(Exception):
+    """What a thread ends with whose own exception is noted already."""
+
+
+class NotKnown(AttributeError):
+    """The kernel uses what Numba's simulator has not."""
+
+
+class Cuda:
+    """Numba's module as a kernel sees it during a launch, under any name."""
+
+    def __init__(self, current, shared):
+        self._current, self.shared = current, shared
+
+    def __getattr__(self, name):
+        try:
+            return getattr(self._current(), name)
+        except AttributeError:
+            raise NotKnown(f"Numba's simulator has no cuda.{name}") from None
+
+
+class Shared:
+    """cuda.shared: an array for each place in the code, the same for all threads."""
+
+    def __init__(self, current):
+        self._current = current
+        self._lock = threading.Lock()
+        self._arrays = {}
+        self._owner = None
+
+    def array(self, shape, dtype, *_, **__):
+        dtype = np.dtype(dtype)
+        current = self._current()
+        with self._lock:
+            if (
+                self._owner is not current.shared
+            ):  # another launch; see below for blocks
+                self._owner, self._arrays = current.shared, {}
+            if shape == 0 or shape == (0,):
+                return current.shared.array(0, dtype)
+            frame = sys._getframe(1)
+            key = frame.f_code, frame.f_lasti
+            if key not in self._arrays:
+                self._arrays[key] = np.empty(shape, dtype)
+                self._check()
+            return self._arrays[key]
+
+    def _check(self):
+        used = sum(array.nbytes for array in self._arrays.values())
+        if used > MOST_SHARED:
+            raise ValueError(
+                f"its shared arrays need {used} bytes, a block has {MOST_SHARED} "
+                f"(a GPU's compiler says: uses too much shared data); "
+                f"cuda.shared.array(0, dtype) and bytes at the launch can be more"
+            )
+
+
+class Writer(io.TextIOBase):
+    """What threads print, sent on as it comes."""
+
+    def __init__(self, send, which):
+        self._send, self._which = send, which
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        if text:
+            self._send(("print", self._which, text))
+        return len(text)
+
+
+def main():
+    os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+    pipe = connection.Connection(int(sys.argv[-1]))
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    lock = threading.Lock()
+
+    def send(message):
+        with lock:
+            pipe.send(message)
+
+    try:
+        from numba import cuda
+        from numba.cuda.simulator.kernel import _get_kernel_context
+    except Exception as error:
+        send(("failed", f"{type(error).__name__}: {error}"))
+        return
+    sys.stdout, sys.stderr = Writer(send, 1), Writer(send, 2)
+    send(("ready",))
+    kernels = {}
+    while True:
+        try:
+            job = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = perform(job, cuda, _get_kernel_context, kernels)
+        except Exception as error:
+            answer = fault(error, None, None, False)
+        send(answer)
+
+
+def end_with(parent):
+    """End when the parent is gone, whatever is running."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def perform(job, cuda, current, kernels):
+    """A launch: ("done", bytes of each span) or ("fault", ...)."""
+    code, grid, block, shared, spans, args = job
+    if code not in kernels:
+        kernels.clear()
+        kernels[code] = make(code, current)
+    function = kernels[code]
+    memory = [bytearray(span) for span in spans]
+    given = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
+    faults = []
+    # Not by name: Numba's own switch of modules is not needed.
+    kernel = cuda.jit(watched(function, faults))
+    before = threading.active_count()
+    with contextlib.suppress(Ended):
+        kernel[grid, block, 0, shared](*given)
+    if faults:
+        error, where, thread = faults[0]
+        return fault(error, where, thread, left(before))
+    return "done", [bytes(one) for one in memory]
+
+
+def watched(function, faults):
+    """The kernel, with a note of what went wrong in which thread."""
+
+    def kernel(*args):
+        with np.errstate(all="ignore"):
+            try:
+                function(*args)
+            except Exception as error:
+                me = threading.current_thread()
+                faults.append((error, tuple(me.blockIdx), tuple(me.threadIdx)))
+                raise Ended from None
+
+    return kernel
+
+
+def left(before):
+    """Whether threads of a failed launch go on."""
+    end = time.monotonic() + 0.5
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.005)
+    return threading.active_count() > before
+
+
+def fault(error, block, thread, running):
+    frames = traceback.extract_tb(error.__traceback__)
+    where = [(f.filename, f.lineno, f.name) for f in frames if f.filename != __file__]
+    kind = type(error)
+    name = kind.__name__ if kind.__module__ == "builtins" else ""
+    text = str(error) if name else f"{kind.__name__}: {error}"
+    return "fault", name, text, block, thread, where, running
+
+
+def array(memory, span, offset, shape, strides, dtype, writable):
+    made = np.ndarray(shape, dtype, memory[span], offset, strides)
+    made.flags.writeable = writable
+    return made
+
+
+def make(code, current):
+    """The kernel that meaning.portable() has sent."""
+    parts = pickle.loads(code)
+    cuda = Cuda(current, Shared(current))
+    made = []
+    for compiled, _ in parts:
+        body = marshal.loads(compiled)
+        inside = {"__name__": "kernel", "__builtins__": builtins}
+        cells = tuple(types.CellType() for _ in body.co_freevars) or None
+        made.append(types.FunctionType(body, inside, body.co_name, None, cells))
+    for function, (_, names) in zip(made, parts):
+        meant = {name: value(*one, cuda, made) for name, one in names.items()}
+        function.__globals__.update(meant)
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or ()
+        ):
+            cell.cell_contents = meant[name]
+    return made[0]
+
+
+def value(kind, what, cuda, made):
+    if kind == "cuda":
+        return Late(cuda, what) if what else cuda
+    if kind == "module":
+        return importlib.import_module(what)
+    return made[what] if kind == "helper" else pickle.loads(what)
+
+
+class Late:
+    """`from weft.cuda import threadIdx`: looked up when a thread asks for it."""
+
+    def __init__(self, cuda, name):
+        self._cuda, self._name = cuda, name
+
+    def __getattr__(self, name):
+        return getattr(getattr(self._cuda, self._name), name)
+
+    def __call__(self, *args):
+        return getattr(self._cuda, self._name)(*args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""What the names in a kernel mean, as Numba and its simulator are told.
+
+A kernel is written in the names of weft.cuda, and calls plain functions. Numba wants
+its own module and device functions instead, and its simulator, which is another
+process, wants all of it by value. read() says what there is; build() makes a function
+of it for the GPU, portable() what is sent to the simulator.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import marshal
+import numbers
+import pickle
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import cuda as language
+from ..native import ArgumentError
+from ..python_kernel import plain_function
+
+CUDA, MODULE, HELPER, VALUE = "cuda", "module", "helper", "value"
+_CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
+
+
+@dataclass
+class Part:
+    """A kernel, or a function that it calls.
+
+    names: what its free names mean, as (kind, what): CUDA and the name of something in
+    the module ("" for the module itself), MODULE and its name, HELPER and a Part,
+    VALUE and the value. watched: where these were found, and what was there.
+    """
+
+    function: types.FunctionType
+    names: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    watched: list[tuple[Any, str, Any]] = field(default_factory=list)
+
+    def parts(self) -> Iterator[Part]:
+        """This one and all that it calls, each once."""
+        seen: dict[int, Part] = {}
+        waiting: list[Part] = [self]
+        while waiting:
+            one = waiting.pop()
+            if id(one) not in seen:
+                seen[id(one)] = one
+                waiting += [what for kind, what in one.names.values() if kind == HELPER]
+        return iter(seen.values())
+
+    def stale(self) -> bool:
+        """Whether a name means something else by now: a cell was run again."""
+        return any(_now(where, name) is not was for where, name, was in self.watched)
+
+    def uses(self) -> Iterator[tuple[str, int]]:
+        """What of weft.cuda is used, and on which line: ("shfl_sync", 12)."""
+        for one in self.parts():
+            module, line = False, one.function.__code__.co_firstlineno
+            for code in _codes(one.function.__code__):
+                for step in dis.get_instructions(code):
+                    if step.positions and step.positions.lineno:
+                        line = step.positions.lineno
+                    if module and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                        yield step.argval, line
+                    kind, what = one.names.get(_loaded(step), ("", ""))
+                    module = kind == CUDA and not what
+                    if kind == CUDA and what:
+                        yield what, line
+
+
+def read(function: types.FunctionType) -> Part:
+    """What the names in a kernel mean now, and in all that it calls.
+
+    Raises ArgumentError for a name that means nothing, or nothing to Numba.
+    """
+    known = _language()
+    done: dict[types.FunctionType, Part] = {}
+    root = _read(function, function.__name__, known, done)
+    root.watched = [entry for part in done.values() for entry in part.watched]
+    return root
+
+
+def build(root: Part, cuda: Any, device: Callable[[Any], Any]) -> types.FunctionType:
+    """The kernel as a function in which `cuda` is Numba's module.
+
+    device: makes of a function that it calls what Numba can call.
+    """
+    made: dict[int, types.FunctionType] = {id(p): _bare(p) for p in root.parts()}
+    wrapped = {key: device(f) for key, f in made.items() if key != id(root)}
+    wrapped.setdefault(id(root), made[id(root)])  # for a kernel that calls itself
+    for part in root.parts():
+        function = made[id(part)]
+        meant = {n: _value(m, cuda, wrapped) for n, m in part.names.items()}
+        function.__globals__.update(meant)
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or ()
+        ):
+            cell.cell_contents = meant[name]
+    return made[id(root)]
+
+
+def portable(root: Part) -> bytes:
+    """The kernel for another process of this Python: what child.py makes one of."""
+    parts = list(root.parts())
+    numbers_of = {id(part): number for number, part in enumerate(parts)}
+    sent = []
+    for part in parts:
+        names = {}
+        for name, (kind, what) in part.names.items():
+            names[name] = kind, _sent(root, name, kind, what, numbers_of)
+        sent.append((marshal.dumps(part.function.__code__), names))
+    return pickle.dumps(sent)
+
+
+# ---- reading --------------------------------------------------------------------
+
+
+def _read(
+    function: types.FunctionType,
+    kernel: str,
+    known: dict[int, str],
+    done: dict[types.FunctionType, Part],
+) -> Part:
+    if function in done:
+        return done[function]
+    part = done[function] = Part(function)
+    for name, line in _free(function).items():
+        where = _place(function, name)
+        value = _now(where, name)
+        if value is _NOTHING:
+            if hasattr(builtins, name):
+                continue
+            raise ArgumentError(f"{kernel}, line {line}: {name} is not defined")
+        part.watched.append((where, name, value))
+        if id(value) in known:
+            part.names[name] = CUDA, known[id(value)]
+        elif isinstance(value, types.ModuleType):
+            part.names[name] = MODULE, value.__name__
+        elif isinstance(getattr(value, "py_func", value), types.FunctionType):
+            helper = plain_function(value)
+            part.names[name] = HELPER, _read(helper, kernel, known, done)
+        elif (constant := _constant(value)) is not _NOTHING:
+            part.names[name] = VALUE, constant
+        else:
+            raise ArgumentError(
+                f"{kernel}, line {line}: {name} is of type {type(value).__name__}: "
+                f"{_CONSTANTS}"
+            )
+    return part
+
+
+def _language() -> dict[int, str]:
+    """What is weft.cuda's or Numba's, by identity: "" for the module itself."""
+    known: dict[int, str] = {}
+    names = [n for n, v in vars(language).items() if _ours(v)]
+    for module in (sys.modules.get("numba.cuda"), language):
+        if module is None:
+            continue
+        for name in names:
+            if (value := getattr(module, name, None)) is not None:
+                known[id(value)] = name
+        known[id(module)] = ""
+    return known
+
+
+def _ours(value: Any) -> bool:
+    return getattr(value, "__module__", "") == language.__name__
+
+
+_NOTHING = object()
+
+
+def _free(function: types.FunctionType) -> dict[str, int]:
+    """The names that are no locals, and the line where each is read first."""
+    found: dict[str, int] = {}
+    line = function.__code__.co_firstlineno
+    for code in _codes(function.__code__):
+        for step in dis.get_instructions(code):
+            if step.positions and step.positions.lineno:
+                line = step.positions.lineno
+            own = step.opname != "LOAD_DEREF" or (
+                step.argval in function.__code__.co_freevars
+            )
+            if own and (name := _loaded(step)):
+                found.setdefault(name, line)
+    for name in function.__code__.co_freevars:
+        found.setdefault(name, line)
+    return found
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _loaded(step: dis.Instruction) -> str:
+    loads = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
+    return step.argval if step.opname in loads else ""
+
+
+def _place(function: types.FunctionType, name: str) -> Any:
+    free = function.__code__.co_freevars
+    if name in free and function.__closure__:
+        return function.__closure__[free.index(name)]
+    return function.__globals__
+
+
+def _now(where: Any, name: str) -> Any:
+    if isinstance(where, dict):
+        return where.get(name, _NOTHING)
+    try:
+        return where.cell_contents
+    except ValueError:
+        return _NOTHING
+
+
+def _constant(value: Any) -> Any:
+    """The value if Numba takes it from outside of a kernel."""
+    if isinstance(value, type):
+        known = issubclass(value, (np.generic, numbers.Number))
+        return value if known or value in (range, tuple) else _NOTHING
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        return value
+    if isinstance(value, np.generic | np.dtype):
+        return value
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.kind in "biufc" else _NOTHING
+    if isinstance(value, tuple):
+        return _NOTHING if _NOTHING in map(_constant, value) else value
+    if isinstance(value, types.BuiltinFunctionType | np.ufunc):
+        return value  # from math import sqrt
+    if type(value).__module__.startswith("numba."):
+        # numba.float32 and the like: NumPy's of that name means the same.
+        name = {"boolean": "bool_"}.get(str(value), str(value))
+        return getattr(np, name, _NOTHING)
+    return _NOTHING
+
+
+# ---- making ---------------------------------------------------------------------
+
+
+def _bare(part: Part) -> types.FunctionType:
+    """The function with names of its own, which mean nothing yet."""
+    old = part.function
+    cells = tuple(types.CellType() for _ in old.__code__.co_freevars)
+    inside = {"__name__": old.__module__ or "__main__", "__builtins__": builtins}
+    made = types.FunctionType(old.__code__, inside, old.__name__, None, cells or None)
+    made.__qualname__ = old.__name__
+    return made
+
+
+def _value(meaning: tuple[str, Any], cuda: Any, wrapped: dict[int, Any]) -> Any:
+    kind, what = meaning
+    if kind == CUDA:
+        return getattr(cuda, what) if what else cuda
+    if kind == MODULE:
+        return sys.modules[what]
+    return wrapped[id(what)] if kind == HELPER else what
+
+
+def _sent(root: Part, name: str, kind: str, what: Any, numbers_of: dict) -> Any:
+    if kind == HELPER:
+        return numbers_of[id(what)]
+    if kind != VALUE:
+        return what
+    try:
+        return pickle.dumps(what)
+    except Exception as error:
+        raise ArgumentError(
+            f"{root.function.__name__}: {name} cannot be sent to the simulator: {error}"
+        ) from None

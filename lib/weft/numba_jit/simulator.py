@@ -1,0 +1,279 @@
+"""Launches on Numba's own simulator, in a process of its own.
+
+Numba decides on import, by an environment variable, whether numba.cuda is the real
+one: the notebook's own process must not. The process starts with the first launch
+and stays for the next ones. Arrays go there and come back through its pipe, after a
+launch that went well; after any other they are as they were.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import linecache
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..jit import arena
+from ..jit.config import Config
+from ..jit.faults import KernelFault, Stopped
+from ..native import ArgumentError, KernelError
+from .meaning import Part
+
+START = 60.0  # seconds that the process may take to start
+TIMEOUT = 60.0  # seconds that a launch may take
+PER_THREAD = 400e-6  # seconds, about: a Python thread is started for each
+WORTH_SAYING = 5.0  # seconds, from which on a launch is announced
+CHILD = Path(__file__).with_name("child.py")
+UNKNOWN = {
+    *("syncwarp", "shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"),
+    *("vote_sync_intrinsic", "shfl_sync_intrinsic", "match_any_sync"),
+    *("match_all_sync", "all_sync", "any_sync", "eq_sync", "ballot_sync"),
+    *("activemask", "lanemask_lt", "nanosleep"),
+}
+
+
+def refuse_unknown(kernel: str, part: Part) -> None:
+    """Raise ArgumentError if a kernel uses what Numba's simulator does not have."""
+    for name, line in part.uses():
+        if name in UNKNOWN:
+            raise ArgumentError(
+                f"{kernel}, line {line}: Numba's simulator does not know cuda.{name}; "
+                f"sim({kernel}) and cuda_c({kernel}) run it here, numba_jit({kernel}) "
+                f"on a GPU"
+            )
+
+
+def refuse_endless(kernel: str, config: Config, timeout: float) -> str:
+    """What to say of a launch that takes long; ArgumentError if it takes too long."""
+    grid, block = config.grid, config.block
+    threads = int(np.prod(grid, dtype=object) * np.prod(block, dtype=object))
+    seconds = threads * PER_THREAD
+    cost = f"{threads} threads take Numba's simulator about {seconds:.0f} s"
+    if seconds > timeout:
+        raise ArgumentError(
+            f"{kernel}: {cost}: sim({kernel}) and cuda_c({kernel}) are hundreds of "
+            f"times as fast; or launch less, or numba_jit({kernel}, "
+            f"timeout={2 * seconds:.0f})"
+        )
+    return f"{kernel}: {cost}" if seconds > WORTH_SAYING else ""
+
+
+def launch(
+    kernel: str, code: bytes, config: Config, args: Sequence[Any], timeout: float
+) -> None:
+    """Run the kernel over there and bring its results back into the arrays.
+
+    code: of meaning.portable(). args: of arguments.checked(), on the host. Raises
+    KernelFault, or what the kernel raised with a note that says in which thread.
+    """
+    spans, offsets = _spans([a for a in args if isinstance(a, np.ndarray)])
+    sent = [_placed(a, offsets) if _is_array(a) else ("value", a) for a in args]
+    contents = [bytes(arena.memory(*span)) for span in spans]
+    job = code, config.grid, config.block, config.shared, contents, sent
+    with _turn:
+        answer = _ask(kernel, job, timeout)
+    if answer[0] == "done":
+        for (start, length), data in zip(spans, answer[1]):
+            if _writable(start, length, args):
+                arena.memory(start, length)[:] = data
+        return
+    raise _error(kernel, *answer[1:6]) from None
+
+
+# ---- the process ----------------------------------------------------------------
+
+
+class Process:
+    """The process that has the simulator, and the pipe to it."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        ours, theirs = connection.Pipe()
+        environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        with theirs:
+            self.child = subprocess.Popen(
+                [sys.executable, "-P", str(CHILD), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is ours to handle
+                env=environment,
+            )
+        self.pipe = ours
+        why = "it says nothing"
+        try:
+            if self.pipe.poll(START):
+                answer = self.pipe.recv()
+                why = "" if answer[0] == "ready" else answer[1]
+        except EOFError:
+            why = "its words are above, or in the terminal"
+        except BaseException:
+            self.end()
+            raise
+        if why:
+            self.end()
+            raise KernelError(f"Numba's simulator does not start: {why}")
+        atexit.register(self.end)
+
+    def alive(self) -> bool:
+        return not self.pipe.closed and self.child.poll() is None
+
+    def end(self) -> None:
+        """End it, whatever it does, and wait until it is gone."""
+        if self.owner != os.getpid():
+            return  # this is a fork of the one whose process it is
+        atexit.unregister(self.end)
+        self.pipe.close()
+        self.child.kill()
+        self.child.wait()
+
+
+_process: Process | None = None
+_turn = threading.Lock()  # the process does one launch after the other
+
+
+def _forked() -> None:
+    global _process, _turn
+    _process, _turn = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def running() -> Process:
+    """The process, started if need be."""
+    global _process
+    if _process is None or not _process.alive():
+        _process = Process()
+    return _process
+
+
+def _ask(kernel: str, job: Any, timeout: float) -> Any:
+    process = running()
+    kept = "Its arrays are as they were."
+    try:
+        process.pipe.send(job)
+        end = time.monotonic() + timeout
+        while process.pipe.poll(max(0.0, end - time.monotonic())):
+            answer = process.pipe.recv()
+            if answer[0] != "print":
+                if answer[0] == "fault" and answer[-1]:
+                    process.end()  # some of its threads still run
+                return answer
+            out = sys.stdout if answer[1] == 1 else sys.stderr
+            out.write(answer[2])
+            out.flush()
+        process.end()
+        raise KernelFault(
+            f"{kernel}: Numba's simulator ran it longer than {timeout:g} s and was "
+            f"ended: look for a loop that does not end, or allow it more: "
+            f"numba_jit({kernel}, timeout={2 * timeout:g}). {kept}",
+            kernel,
+        )
+    except KeyboardInterrupt:
+        process.end()
+        raise Stopped(f"{kernel}: ended, with Numba's simulator. {kept}") from None
+    except (EOFError, ConnectionError):
+        process.end()
+        raise KernelFault(
+            f"{kernel}: the process of Numba's simulator ended (exit status "
+            f"{process.child.returncode}); the next launch starts another. {kept}",
+            kernel,
+        ) from None
+
+
+# ---- arrays ---------------------------------------------------------------------
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _bounds(array: np.ndarray) -> tuple[int, int]:
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return int(low), int(high)
+
+
+def _spans(arrays: list[np.ndarray]) -> tuple[list[tuple[int, int]], dict]:
+    """The memory of arrays as (start, length), overlapping ones together.
+
+    And for each array, by its id, in which span and how far from its beginning its
+    first element lies.
+    """
+    spans: list[list[int]] = []
+    for low, high in sorted(_bounds(array) for array in arrays if array.size):
+        if spans and low < spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], high)
+        else:
+            spans.append([low, high])
+    offsets = {}
+    for array in arrays:
+        address = array.__array_interface__["data"][0]
+        for number, (low, high) in enumerate(spans):
+            if array.size and low <= address < high:
+                offsets[id(array)] = number, address - low
+    return [(low, high - low) for low, high in spans], offsets
+
+
+def _placed(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
+    if id(array) not in offsets:
+        return "value", array  # it has no elements
+    span, offset = offsets[id(array)]
+    return (
+        *("array", span, offset, array.shape, array.strides),
+        *(array.dtype, array.flags.writeable),
+    )
+
+
+def _writable(start: int, length: int, args: Sequence[Any]) -> bool:
+    """Whether anything may be written in a span."""
+    return any(
+        a.flags.writeable and a.size and start <= _bounds(a)[0] < start + length
+        for a in args
+        if _is_array(a)
+    )
+
+
+# ---- what went wrong ------------------------------------------------------------
+
+
+def _error(
+    kernel: str, kind: str, text: str, block: Any, thread: Any, frames: list[Any]
+) -> Exception:
+    line = _line(frames)
+    if block is None:
+        return KernelError(f"{kernel}: Numba's simulator failed: {kind} {text}{line}")
+    index = "({},{},{})"
+    who = f"thread {index.format(*thread)} of block {index.format(*block)}{line}"
+    found = getattr(builtins, kind, None) if kind not in ("", "IndexError") else None
+    if isinstance(found, type) and issubclass(found, Exception):
+        try:
+            error = found(text)
+        except TypeError:
+            pass
+        else:
+            error.add_note(f"{kernel}: {who}. Its arrays are as they were.")
+            return error
+    return KernelFault(
+        f"{kernel}: {who}: {text}. Its arrays are as they were.", kernel, block, thread
+    )
+
+
+def _line(frames: list[Any]) -> str:
+    """Where, with the line itself: the last frame with a source that is not NumPy's."""
+    for file, number, _ in reversed(frames):
+        if "site-packages" in file or not number:
+            continue
+        source = linecache.getline(file, number).strip()
+        return f", line {number}: {source}" if source else f", line {number}"
+    return ""
