@@ -11,8 +11,7 @@ A twin has a rung (how its step runs) and a layout (of its images in memory):
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from torch.nn import functional as F
 
 from ..native import ArgumentError
 from .data import MEAN, STD, Split
+from .marks import Marks
 from .trainer import EVALUATION_BATCH
 
 RUNGS = {
@@ -203,7 +203,7 @@ class TwinTrainer:
         "forward.loss" and "backward.loss" are cross entropy's. The marks between
         the sections cost a little, so their sum is more than a step.
         """
-        marks = _Marks(self.device)
+        marks = Marks(self.device)
         x, target = self._batch(index)
         marks.note("batch")
         outputs: list[torch.Tensor] = []
@@ -269,43 +269,6 @@ class TwinTrainer:
         with torch.cuda.graph(graph):
             self._captured = self._step(index)
         self._graph = graph
-
-
-class _Marks:
-    """Notes when sections end, by events on a GPU and by the clock elsewhere."""
-
-    def __init__(self, device: torch.device):
-        self.device, self.names = device, []
-        self.now: Callable[[], Any] = _clock
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-            # Backward runs in a thread of its own, whose current stream may differ.
-            self.stream = torch.cuda.current_stream(device)
-            self.now = self._event
-        self.times = [self.now()]
-
-    def note(self, name: str) -> None:
-        self.names.append(name)
-        self.times.append(self.now())
-
-    def read(self) -> dict[str, float]:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            spans = [
-                a.elapsed_time(b) * 1e3 for a, b in zip(self.times, self.times[1:])
-            ]
-        else:
-            spans = [b - a for a, b in zip(self.times, self.times[1:])]
-        return dict(zip(self.names, spans))
-
-    def _event(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(self.stream)
-        return event
-
-
-def _clock() -> float:
-    return time.perf_counter_ns() / 1e3
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
