@@ -74,6 +74,12 @@ class NumbaKernel:
             self._launchers[key] = made
         return made
 
+    def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
+        """What Numba compiles for arguments like these; this needs no GPU."""
+        from . import reading
+
+        return reading.ptx(self.kernel, args, cc)
+
     def __call__(self, *args: Any) -> None:
         raise TypeError(
             f"{self.name} is launched with a grid and a block: "

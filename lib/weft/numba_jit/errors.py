@@ -1,0 +1,148 @@
+"""What Numba's compiler and the driver say, in one sentence at the reader's line."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..jit import driver
+from ..native import ArgumentError, KernelError
+from .meaning import Part
+
+_NOISE = re.compile(
+    r"^(Failed in|During:|File \"|There (is|are) \d+ candidate|- Of which|>>>|raised "
+    r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
+)
+
+
+def explain(kernel: str, part: Part, error: BaseException) -> Exception:
+    """The exception for what compiling or launching a kernel has raised.
+
+    ArgumentError where the kernel is not what Numba takes; DeviceLost, OutOfMemory or
+    KernelError from the driver.
+    """
+    if isinstance(error, KernelError):
+        return error
+    status = _status(error)
+    if status:
+        try:
+            driver.check(status, f"launching {kernel}")
+        except KernelError as found:
+            return found
+    if not _is_compilers(error):
+        return KernelError(f"{kernel}: {type(error).__name__}: {_sentence(error)}")
+    where = _where(part, error)
+    return ArgumentError(f"{kernel}{where}: Numba: {_sentence(error)}")
+
+
+def _is_compilers(error: BaseException) -> bool:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & {"NumbaError", "UnsupportedBytecodeError"}:
+        return True
+    # Numba's compiler lets through what Python itself raises about a name or a type.
+    return isinstance(error, (AttributeError, NotImplementedError, TypeError))
+
+
+def _sentence(error: BaseException) -> str:
+    """The one line of Numba's message that says what is wrong."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines()]
+    said = [line for line in lines if line and not _NOISE.match(line)]
+    if not said:
+        return type(error).__name__
+    if said[0].startswith("No implementation of function"):
+        return _tidy(_no_implementation(said[0], text))
+    return _tidy(said[0])
+
+
+def _no_implementation(line: str, text: str) -> str:
+    """Which operation there is none of, and why, from a page of candidates."""
+    found = re.search(
+        r"Function\(<(?:built-in )?(?:function|class|ufunc) '?([\w.]+)", line
+    )
+    name = found[1] if found else ""
+    call = re.search(r">>> \w+\((.*)\)", text)
+    given = call[1] if call else ""
+    why = set(re.findall(r"Numba(?:Type|Value)Error: (.+)", text))
+    if name in ("getitem", "setitem"):
+        if len(why) == 1:
+            return why.pop()
+        what = "read by an index" if name == "getitem" else "stored there"
+        return f"this cannot be {what}: {given}"
+    if name in ("shared.array", "local.array"):
+        return (
+            f"an array's shape must be a constant (a number, or a global that is one) "
+            f"and its dtype a type: array({given})"
+        )
+    if name in ("zeros", "empty", "ones", "full", "array"):
+        return (
+            "a kernel makes no new arrays: pass one to it, or use cuda.shared.array or "
+            "cuda.local.array"
+        )
+    return f"a kernel has no {name or 'function'}({given})"
+
+
+def _tidy(text: str) -> str:
+    text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", text)
+    text = re.sub(r"array\((\w+), (\d)d, \w\)", r"\1[\2D]", text)
+    text = re.sub(r"\.?\. Raised from .*$", "", text)
+    return text.strip().rstrip(".")
+
+
+# ---- where ----------------------------------------------------------------------
+
+
+def _where(part: Part, error: BaseException) -> str:
+    """ ", line 12 (c[i] = x.foo)": the innermost line of the reader's functions."""
+    files = {one.function.__code__.co_filename for one in part.parts()}
+    said = re.findall(r'(?:File "| at )([^"\n]+?)"?,? (?:line |\()(\d+)', str(error))
+    found = [(file, int(line)) for file, line in said]
+    found += [
+        (str(getattr(loc, "filename", "")), getattr(loc, "line", 0) or 0)
+        for loc in _locations(error)
+    ]
+    for file, line in found:
+        full = next((f for f in files if f == file or f.endswith(f"/{file}")), None)
+        if line and full:
+            source = linecache.getline(full, line).strip()
+            return f", line {line} ({source})" if source else f", line {line}"
+    return ""
+
+
+def _locations(error: BaseException) -> Iterator[Any]:
+    """Numba's Loc objects in an exception and in the frames it came through."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if getattr(one, "loc", None) is not None:
+            yield one.loc  # type: ignore[attr-defined]
+        frames = []
+        trace = one.__traceback__
+        while trace is not None:
+            frames.append(trace.tb_frame)
+            trace = trace.tb_next
+        for frame in reversed(frames):
+            held = frame.f_locals
+            for name in ("loc", "inst", "constraint", "stmt", "expr", "self"):
+                value = held.get(name)
+                yield from (v for v in (value, getattr(value, "loc", None)) if v)
+        one = one.__cause__ or one.__context__
+
+
+def _status(error: BaseException) -> int:
+    """The CUresult in an exception of the driver; 0 if there is none."""
+    code = getattr(error, "code", None)
+    if code is not None and type(error).__name__ == "CudaAPIError":
+        return int(getattr(code, "value", code))
+    found = re.search(r"CUDA_ERROR_\w+", str(error))
+    if not found or type(error).__name__ not in ("CUDAError", "CudaAPIError"):
+        return 0
+    try:
+        from cuda.bindings import driver as binding
+
+        return int(getattr(binding.CUresult, found.group()).value)
+    except (ImportError, AttributeError):
+        return 0

@@ -1,0 +1,345 @@
+"""Launches on a GPU by numba.cuda.
+
+Numba takes tens of microseconds to see what a torch tensor is. So its view of each
+tensor is kept for as long as the tensor lives, and a launch with tensors that were
+seen before goes straight to Numba's own launch. All others go the careful way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import native
+from ..jit import launch as launches
+from ..jit import output
+from ..jit.config import Config
+from ..native import ArgumentError, DeviceLost, KernelError
+from ..python_kernel import PythonKernel
+from . import arguments, errors, meaning
+
+_DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more
+_NUMBERS = frozenset(
+    (int, float, bool, np.float32, np.float64, np.int32, np.int64, np.uint32)
+)
+_Seen = tuple[Any, int, tuple[int, ...], int, Any]
+_seen: dict[int, _Seen] = {}  # by id(tensor): see _view()
+_said: set[str] = set()
+
+
+@functools.cache
+def numba() -> Any:
+    """numba.cuda, seen to work; KernelError with the cure if it does not."""
+    why = unusable()
+    if why:
+        raise KernelError(why)
+    from numba import cuda
+
+    return cuda
+
+
+def unusable() -> str:
+    """Why Numba cannot use this machine's GPU, and the cure; "" if it can."""
+    cure = f"pip install 'numba-cuda[cu{(torch.version.cuda or '13')[:2]}]'"
+    try:
+        from numba import cuda
+    except Exception as error:
+        return f"Numba is not usable ({_first(error)}): {cure}"
+    if "simulator" in sys.modules[cuda.jit.__module__].__name__:
+        return (
+            "numba.cuda is its simulator in this process, as NUMBA_ENABLE_CUDASIM was "
+            "set when it was imported: restart the kernel"
+        )
+    try:
+        cuda.current_context()
+        from numba.cuda.cudadrv import nvvm
+
+        nvvm.NVVM()
+    except Exception as error:
+        return f"Numba cannot use the GPU ({_first(error)}): {cure}"
+    return ""
+
+
+class Target:
+    """A kernel on the GPU: Numba compiles it for each combination of types."""
+
+    def __init__(self, kernel: PythonKernel, part: meaning.Part) -> None:
+        self.kernel, self.part = kernel, part
+        cuda = numba()
+        self.function = meaning.build(part, cuda, cuda.jit(device=True))
+        self.dispatcher = cuda.jit(self.function)
+
+    def launcher(self, config: Config) -> Callable[..., None]:
+        """What takes the arguments and queues the kernel in this shape."""
+        launch = Launch(self, config)
+        special = launch.own_stream is not None or launch.talks
+        if special or config.shared > _DEFAULT_SHARED:
+            return launch.careful
+        return launch.quick()
+
+
+class Launch:
+    """One shape of a kernel's launches, and Numba's object for it on each stream."""
+
+    def __init__(self, target: Target, config: Config) -> None:
+        self.target, self.config = target, config
+        self.name = target.kernel.name
+        self.own_stream = _stream_number(config.stream)
+        self.configured: dict[int, Callable[..., None]] = {}
+        codes = [part.function.__code__ for part in target.part.parts()]
+        self.talks = any("print" in code.co_names for code in codes)
+        self._allowed: set[Any] = set()
+
+    def quick(self) -> Callable[..., None]:
+        """Launch what is known, on torch's current stream; the rest carefully."""
+        seen, configured, numbers = _seen, self.configured, _NUMBERS
+        stream_of = torch._C._cuda_getCurrentRawStream
+        current = torch._C._cuda_getDevice
+        careful, tensor = self.careful, torch.Tensor
+        count = len(self.target.kernel.parameters)
+
+        def launch(*args: Any) -> None:
+            given, device = [], -1
+            if len(args) != count:
+                return careful(*args)
+            try:
+                for arg in args:
+                    kind = arg.__class__
+                    if kind is tensor:
+                        ref, address, shape, where, view = seen[id(arg)]
+                        if (
+                            ref() is not arg
+                            or arg.data_ptr() != address
+                            or arg.shape != shape
+                            or where != device >= 0
+                        ):
+                            return careful(*args)
+                        given.append(view)
+                        device = where
+                    elif kind in numbers:
+                        given.append(arg)
+                    else:
+                        return careful(*args)
+                # With several GPUs, Numba's own idea of the current one may differ.
+                if device or current() or native._lost:
+                    return careful(*args)
+                queue = configured[stream_of(device)]
+            except KeyError:
+                return careful(*args)
+            try:
+                queue(*given)
+            except Exception as error:
+                self.fail(error)
+
+        return launch
+
+    def careful(self, *args: Any) -> None:
+        """Check the arguments, take arrays of the host to the GPU and back, launch."""
+        if native._lost:
+            raise DeviceLost(native._lost)
+        kernel = self.target.kernel
+        checked = arguments.checked(self.name, kernel.bind(args))
+        device = _device(self.name, dict(zip(kernel.parameters, checked)))
+        with (
+            torch.cuda.device(device),
+            _current(device),
+            self._stream(device) as number,
+        ):
+            given, back = self._on_device(checked)
+            with self._failing(), output.captured(self.talks):
+                self._allow_shared(given)
+                self._configured(number)(*given)
+                if self.talks:
+                    torch.cuda.current_stream().synchronize()
+            for host, there in back:
+                host.copy_(there)
+        for arg in args:
+            if (
+                self.own_stream is not None
+                and isinstance(arg, torch.Tensor)
+                and arg.is_cuda
+            ):
+                arg.record_stream(torch.cuda.ExternalStream(number, device=device))
+
+    def fail(self, error: Exception) -> None:
+        """Raise what `error`, of Numba or of the driver, means."""
+        raise errors.explain(self.name, self.target.part, error) from None
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.fail(error)
+
+    def _configured(self, number: int) -> Callable[..., None]:
+        """Numba's launch on a stream."""
+        if number not in self.configured:
+            config, cuda = self.config, numba()
+            stream = cuda.external_stream(number) if number else 0
+            key = config.grid, config.block, stream, config.shared
+            with warnings.catch_warnings():
+                # Few blocks are usual in a lesson.
+                warnings.simplefilter("ignore")
+                self.configured[number] = self.target.dispatcher[key]
+        return self.configured[number]
+
+    @contextlib.contextmanager
+    def _stream(self, device: int) -> Iterator[int]:
+        """The launch's stream as a number, made torch's current one."""
+        if self.own_stream is None:
+            yield torch._C._cuda_getCurrentRawStream(device)
+            return
+        with torch.cuda.stream(torch.cuda.ExternalStream(self.own_stream)):
+            yield self.own_stream
+
+    def _on_device(self, checked: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The arguments for Numba, and what is to be copied back: (host, there)."""
+        given, back, sent = [], [], {}
+        for value in checked:
+            if isinstance(value, np.ndarray):
+                _say_copied(self.name)
+                key = (value.__array_interface__["data"][0], value.shape, value.strides)
+                if key not in sent:
+                    sent[key] = _send(self.name, value, back)
+                given.append(_view(sent[key]))
+            elif isinstance(value, torch.Tensor):
+                given.append(_view(value))
+            elif arguments.on_gpu(value):
+                given.append(numba().as_cuda_array(value))
+            else:
+                given.append(value)
+        return given, back
+
+    def _allow_shared(self, given: list[Any]) -> None:
+        """More than 48 KB of dynamic shared memory must be asked for."""
+        if self.config.shared <= _DEFAULT_SHARED:
+            return
+        dispatcher = self.target.dispatcher
+        types = tuple(dispatcher.typeof_pyval(value) for value in given)
+        if types in self._allowed:
+            return
+        from numba.cuda.cudadrv import driver
+
+        function = dispatcher.compile(types)._codelibrary.get_cufunc()
+        dynamic = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        if hasattr(function, "kernel"):
+            attribute = driver.binding.CUfunction_attribute(dynamic)
+            device = function.device.id
+            driver.driver.cuKernelSetAttribute(
+                attribute, self.config.shared, function.handle, device
+            )
+        else:
+            driver.driver.cuFuncSetAttribute(
+                function.handle, dynamic, self.config.shared
+            )
+        self._allowed.add(types)
+
+
+# ---- arrays ---------------------------------------------------------------------
+
+
+def _view(tensor: torch.Tensor) -> Any:
+    """Numba's array over a tensor's memory, kept while the tensor lives."""
+    key, address, shape = id(tensor), tensor.data_ptr(), tensor.shape
+    found = _seen.get(key)
+    if found and found[0]() is tensor and found[1:3] == (address, shape):
+        return found[4]
+    dtype = np.dtype(str(tensor.dtype)[6:])
+    strides = None
+    if not tensor.is_contiguous():
+        strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
+    view = numba().from_cuda_array_interface(
+        {
+            **{"shape": tuple(shape), "strides": strides, "typestr": dtype.str},
+            **{"data": (address, False), "version": 2},
+        },
+        sync=False,
+    )
+    # Not an owner of the memory: else no tensor would ever end.
+    ref = weakref.ref(tensor, lambda _: _seen.pop(key, None))
+    _seen[key] = ref, address, shape, tensor.get_device(), view
+    return view
+
+
+def _send(kernel: str, host: np.ndarray, back: list[Any]) -> torch.Tensor:
+    """An array of the host on the GPU; `back` gets it if it may be written."""
+    if host.dtype.fields:
+        raise ArgumentError(
+            f"{kernel}: an array of structures cannot be copied to the GPU at a "
+            f"launch: pass cuda.to_device(array) of Numba"
+        )
+    if not host.flags.writeable or any(stride < 0 for stride in host.strides):
+        there = torch.from_numpy(np.array(host)).cuda()
+        if host.flags.writeable:
+            back.append((_Strided(host), there))
+        return there
+    tensor = torch.from_numpy(host)
+    there = tensor.cuda()
+    back.append((tensor, there))
+    return there
+
+
+class _Strided:
+    """An array that no tensor can be: it runs backwards."""
+
+    def __init__(self, host: np.ndarray) -> None:
+        self.host = host
+
+    def copy_(self, there: torch.Tensor) -> None:
+        self.host[...] = there.cpu().numpy()
+
+
+def _device(kernel: str, named: dict[str, Any]) -> int:
+    """Where the arrays lie: all on one GPU, or the current one."""
+    found: dict[int, str] = {}
+    for name, value in named.items():
+        if isinstance(value, torch.Tensor):
+            found.setdefault(value.get_device(), name)
+    if len(found) > 1:
+        (one, first), (other, second), *_ = found.items()
+        raise ArgumentError(
+            f"{kernel}: its arrays lie on two devices: {first} on cuda:{one}, {second} "
+            f"on cuda:{other}; move one of them with .to()"
+        )
+    return next(iter(found), torch.cuda.current_device())
+
+
+def _current(device: int) -> contextlib.AbstractContextManager[Any]:
+    """Numba's idea of the current device, too."""
+    if torch.cuda.device_count() == 1:
+        return contextlib.nullcontext()
+    return numba().gpus[device]
+
+
+def _stream_number(stream: Any) -> int | None:
+    """A stream's number; None for torch's current one."""
+    if stream is None or (isinstance(stream, int) and stream == 0):
+        return None
+    handle = getattr(stream, "handle", None)  # Numba's
+    if handle is not None and not isinstance(handle, int):
+        return int(getattr(handle, "value", None) or handle)
+    return launches.stream_number(stream)
+
+
+def _say_copied(kernel: str) -> None:
+    if kernel not in _said:
+        _said.add(kernel)
+        print(
+            f"weft: {kernel}: arrays on the host are copied to the GPU and back at "
+            f"each launch; torch tensors on CUDA stay there",
+            file=sys.stderr,
+        )
+
+
+def _first(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(":. ") if lines else type(error).__name__
