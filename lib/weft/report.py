@@ -6,9 +6,14 @@ definitions of Nsight Compute (ncu), whose names stand beside each.
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from .report_counters import Counters, Line, Place, Sums
+
+__all__ = ["Counters", "Finding", "Line", "Listing", "Place", "Report", "Sums"]
 
 Index = tuple[int, ...]
 
@@ -25,6 +30,20 @@ KINDS = {
     "host-pointer": "an access to the host's memory from a kernel",
     "stack": "more local memory than a thread has",
     "exception": "an error that a thread raised",
+}
+
+CURES = {
+    "bounds": "guard the access: if i < n:",
+    "race": "a barrier between them, reached by all: cuda.syncthreads()",
+    "conflict": "let one thread write it, or add up with cuda.atomic",
+    "uninitialised": "write it first, and wait at a barrier if another thread does",
+    "barrier": "take the barrier out of the branch, so that every thread reaches it",
+    "deadlock": "let every thread reach the same barriers in the same order",
+    "hang": "look for a loop whose condition no thread changes",
+    "misaligned": "an address has to be a multiple of the size that is accessed",
+    "use-after-free": "free it after the last kernel that uses it",
+    "host-pointer": "pass memory of the device: cudaMalloc, then cudaMemcpy",
+    "stack": "make local arrays smaller, or end the recursion",
 }
 
 
@@ -70,49 +89,11 @@ class Finding:
 
 
 @dataclass
-class Place:
-    """What one place in the source did to an array (a step: to none).
-
-    kind: "read", "write", "atomic" or "step". space: "global", "shared", "local" or "".
-    size: bytes of an element. accesses: by threads. requests: by warps. sectors: of 32
-    bytes, in global memory. wavefronts, conflicts: in shared memory.
-    """
-
-    kind: str
-    space: str
-    array: str
-    file: str
-    line: int
-    column: int
-    text: str
-    size: int
-    last: int = 0
-    accesses: int = 0
-    requests: int = 0
-    sectors: int = 0
-    wavefronts: int = 0
-    conflicts: int = 0
-
-
-@dataclass
-class Counters:
-    """What a launch cost, by place in the source.
-
-    blocks, threads, warps: launched. barriers: times that a block met at one.
-    """
-
-    blocks: int = 0
-    threads: int = 0
-    warps: int = 0
-    barriers: int = 0
-    places: list[Place] = field(default_factory=list)
-
-
-@dataclass
 class Report:
     """What one launch did: faults, cost, and the trace where one was kept.
 
-    seconds: of the launch. sources: the texts to show, the kernel's own first.
+    seconds: of the launch. sources: the texts to show, the kernel's own first. What
+    is shown of a file that is not among them comes from Python's linecache.
     """
 
     kernel: str
@@ -128,3 +109,65 @@ class Report:
     def ok(self) -> bool:
         """Whether nothing was found wrong."""
         return not self.findings
+
+    def verify(self) -> Report:
+        """This report; Mismatch, with the findings as text, if there are any."""
+        if not self.ok:
+            from .check_ops import Mismatch
+
+            raise Mismatch(self.text())
+        return self
+
+    def text(self) -> str:
+        """The report for a terminal."""
+        from .report_text import text
+
+        return text(self)
+
+    def json(self) -> dict[str, Any]:
+        """The report as `python -m weft inspect --json` writes it."""
+        keys = ("kind", "file", "line", "column", "block", "thread", "other")
+        keys += ("array", "index", "count", "text")
+        return {
+            "findings": [{k: getattr(f, k) for k in keys} for f in self.findings],
+            "kernels": [
+                {
+                    "name": self.kernel,
+                    "launches": 1,
+                    "grid": list(self.grid),
+                    "block": list(self.block),
+                    "counters": self.counters.json() if self.counters else None,
+                }
+            ],
+        }
+
+    def line(self, file: str, number: int) -> str:
+        """A line of a source, without its newline; "" if that is not known."""
+        for source in self.sources:
+            lines = source.text.splitlines()
+            if source.file == file and 0 <= number - source.first < len(lines):
+                return lines[number - source.first]
+        return linecache.getline(file, number).rstrip("\n")
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        from .report_html import html
+
+        return html(self)
+
+
+def position(number: int, shape: Index) -> Index:
+    """The (x, y, z) of a linear number: x runs fastest."""
+    x, y = shape[0], shape[1]
+    return number % x, number // x % y, number // (x * y)
+
+
+def named(index: Index, shape: Index) -> str:
+    """A thread or block as a person would name it: 4, (1,2) or (0,1,2).
+
+    shape: of its block or grid; sides of 1 at the end are left out.
+    """
+    sides = max([n for n in (1, 2, 3) if tuple(shape)[n - 1] > 1], default=1)
+    return str(index[0]) if sides == 1 else f"({','.join(map(str, index[:sides]))})"

@@ -1,0 +1,258 @@
+"""What a launch cost, by place in the source, by line and by array.
+
+The definitions are those of Nsight Compute (ncu), whose names stand beside each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Sums:
+    """What was counted at one place in the source, on a line, or at several.
+
+    accesses: by threads. requests: by warps (an instruction that a warp executes).
+    sectors: of 32 bytes, of global memory; ncu has l1tex__t_sectors_pipe_lsu_mem_
+    global_op_{ld,st,atom}.sum and l1tex__t_requests_pipe_lsu_mem_global_op_....sum.
+    wavefronts: of shared memory, l1tex__data_pipe_lsu_wavefronts_mem_shared.sum;
+    conflicts: l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum.
+    """
+
+    accesses: int = 0
+    requests: int = 0
+    sectors: int = 0
+    wavefronts: int = 0
+    conflicts: int = 0
+
+    def add(self, other: Sums) -> None:
+        """Add another's sums to these."""
+        for name in ("accesses", "requests", "sectors", "wavefronts", "conflicts"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def lanes(self) -> float:
+        """Threads for each request; of 32."""
+        return self.accesses / self.requests if self.requests else 0.0
+
+    @property
+    def sectors_per_request(self) -> float:
+        """Sectors for each request; 4 is what 32 neighbouring floats take."""
+        return self.sectors / self.requests if self.requests else 0.0
+
+
+@dataclass
+class Place(Sums):
+    """What one place in the source did to an array (a step: to none).
+
+    kind: "read", "write", "atomic" or "step". space: "global", "shared", "local" or "".
+    size: bytes of an element. line, last: the first and (a step's) last line.
+    """
+
+    kind: str = "read"
+    space: str = ""
+    array: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    text: str = ""
+    size: int = 0
+    last: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """What its threads asked for."""
+        return self.accesses * self.size
+
+
+@dataclass
+class Line:
+    """What one line of the source did.
+
+    places: its single accesses, and the steps that it is part of.
+    """
+
+    places: list[Place] = field(default_factory=list)
+
+    def of(self, space: str = "", kind: str = "") -> Sums:
+        """The sums over its accesses to a space, of a kind ("": any)."""
+        return _sum(
+            p
+            for p in self.places
+            if p.kind != "step" and space in ("", p.space) and kind in ("", p.kind)
+        )
+
+    @property
+    def reads(self) -> int:
+        return self.of(kind="read").accesses
+
+    @property
+    def writes(self) -> int:
+        return self.of(kind="write").accesses
+
+    @property
+    def atomics(self) -> int:
+        return self.of(kind="atomic").accesses
+
+    @property
+    def sectors(self) -> int:
+        return self.of("global").sectors
+
+    @property
+    def sectors_per_request(self) -> float:
+        return self.of("global").sectors_per_request
+
+    @property
+    def wavefronts(self) -> int:
+        return self.of("shared").wavefronts
+
+    @property
+    def conflicts(self) -> int:
+        return self.of("shared").conflicts
+
+    @property
+    def lanes(self) -> float:
+        """Threads for each execution by a warp; 0 if it was not seen."""
+        steps = [p for p in self.places if p.kind == "step"]
+        return _sum(steps or self.places).lanes
+
+
+@dataclass
+class Counters:
+    """What a launch cost, by place in the source; by array through the properties.
+
+    blocks, threads, warps: launched. barriers: times that a block met at one.
+    """
+
+    blocks: int = 0
+    threads: int = 0
+    warps: int = 0
+    barriers: int = 0
+    places: list[Place] = field(default_factory=list)
+
+    @property
+    def reads(self) -> dict[str, int]:
+        """Elements read, by array: one for each thread that reads one."""
+        return self._by_array("accesses", kind="read")
+
+    @property
+    def writes(self) -> dict[str, int]:
+        """Elements written, by array."""
+        return self._by_array("accesses", kind="write")
+
+    @property
+    def atomics(self) -> dict[str, int]:
+        """Atomic updates, by array."""
+        return self._by_array("accesses", kind="atomic")
+
+    @property
+    def reads_per_thread(self) -> dict[str, float]:
+        """The mean over all threads launched."""
+        return self._each_thread(self.reads)
+
+    @property
+    def writes_per_thread(self) -> dict[str, float]:
+        """The mean over all threads launched."""
+        return self._each_thread(self.writes)
+
+    @property
+    def atomics_per_thread(self) -> dict[str, float]:
+        """The mean over all threads launched."""
+        return self._each_thread(self.atomics)
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """Times that a warp touched an array."""
+        return self._by_array("requests")
+
+    @property
+    def sectors(self) -> dict[str, int]:
+        """32-byte sectors moved, by array in global memory."""
+        return self._by_array("sectors", space="global")
+
+    @property
+    def sectors_per_request(self) -> dict[str, float]:
+        """By array in global memory; 4 is best for 4-byte elements, 32 is worst."""
+        return self._sectors_per_request("")
+
+    @property
+    def load_sectors_per_request(self) -> dict[str, float]:
+        """ncu: l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio."""
+        return self._sectors_per_request("read")
+
+    @property
+    def store_sectors_per_request(self) -> dict[str, float]:
+        """ncu: l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio."""
+        return self._sectors_per_request("write")
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """Bytes moved: whole sectors, by array in global memory."""
+        return {name: 32 * count for name, count in self.sectors.items()}
+
+    @property
+    def wavefronts(self) -> dict[str, int]:
+        """Turns that requests took, by array in shared memory."""
+        return self._by_array("wavefronts", space="shared")
+
+    @property
+    def bank_conflicts(self) -> dict[str, int]:
+        """Turns beyond what the requests need anyhow, by array in shared memory."""
+        return self._by_array("conflicts", space="shared")
+
+    @property
+    def active_lanes(self) -> float:
+        """Threads for each instruction of a warp, of 32.
+
+        ncu: smsp__thread_inst_executed_per_inst_executed.ratio; here an instruction is
+        a straight piece of the source or, where those were not recorded, an access.
+        """
+        steps = [p for p in self.places if p.kind == "step"]
+        return _sum(steps or self.places).lanes
+
+    @property
+    def lines(self) -> dict[int, Line]:
+        """By line number, in the file of the first place."""
+        return self.lines_of(self.places[0].file) if self.places else {}
+
+    def lines_of(self, file: str) -> dict[int, Line]:
+        """What each line of a file did. A step counts for all of its lines."""
+        found: dict[int, Line] = {}
+        for place in self.places:
+            if place.file == file:
+                for number in range(place.line, max(place.line, place.last) + 1):
+                    found.setdefault(number, Line()).places.append(place)
+        return found
+
+    def json(self) -> dict[str, Any]:
+        """The counters by array, as numbers and dictionaries of numbers."""
+        names = ("reads", "writes", "atomics", "requests", "sectors", "bytes")
+        names += ("load_sectors_per_request", "store_sectors_per_request")
+        names += ("wavefronts", "bank_conflicts", "active_lanes")
+        own = ("blocks", "threads", "warps", "barriers")
+        return {name: getattr(self, name) for name in (*own, *names)}
+
+    def _by_array(self, name: str, kind: str = "", space: str = "") -> dict[str, int]:
+        found: dict[str, int] = {}
+        for p in self.places:
+            known = p.array and kind in ("", p.kind) and space in ("", p.space)
+            if known and p.accesses:
+                found[p.array] = found.get(p.array, 0) + getattr(p, name)
+        return found
+
+    def _each_thread(self, counts: dict[str, int]) -> dict[str, float]:
+        return {name: count / max(1, self.threads) for name, count in counts.items()}
+
+    def _sectors_per_request(self, kind: str) -> dict[str, float]:
+        sectors = self._by_array("sectors", kind, "global")
+        requests = self._by_array("requests", kind, "global")
+        return {name: sectors[name] / requests[name] for name in sectors}
+
+
+def _sum(some: Iterable[Sums]) -> Sums:
+    total = Sums()
+    for one in some:
+        total.add(one)
+    return total

@@ -1,0 +1,108 @@
+"""A report as text: one line where all is well, findings with their source lines."""
+
+from __future__ import annotations
+
+import os
+
+from .report import CURES, Counters, Finding, Report, named
+
+SHOWN = 8  # findings; what follows is rarely news
+
+
+def text(report: Report) -> str:
+    """The whole report for a terminal."""
+    parts = [summary(report)]
+    parts += [finding(report, one) for one in report.findings[:SHOWN]]
+    if len(report.findings) > SHOWN:
+        parts.append(f"... and {len(report.findings) - SHOWN} more findings")
+    return "\n".join(parts)
+
+
+def summary(report: Report) -> str:
+    """One line: the launch, its verdict, and what each thread did to memory."""
+    parts = [head(report), verdict(report)]
+    if report.counters:
+        parts += costs(report.counters)
+    return "; ".join(parts)
+
+
+def head(report: Report) -> str:
+    """The kernel and its launch, as `tiled[(4,4), (16,16)]`."""
+    sides = [named(shape, shape) for shape in (report.grid, report.block)]
+    return f"{report.kernel}[{', '.join(sides)}]"
+
+
+def verdict(report: Report) -> str:
+    """How many findings, in words."""
+    count = len(report.findings)
+    return f"{count} finding{'s' * (count != 1)}" if count else "nothing wrong"
+
+
+def costs(counters: Counters) -> list[str]:
+    """What a launch did to memory, in a few phrases with the numbers."""
+    said = []
+    each = {
+        "reads": counters.reads_per_thread,
+        "writes": counters.writes_per_thread,
+        "atomics": counters.atomics_per_thread,
+    }
+    amounts = [
+        f"{word} {' '.join(f'{name} {short(n)}' for name, n in of.items())}"
+        for word, of in each.items()
+        if of
+    ]
+    if amounts:
+        said.append(f"a thread {', '.join(amounts)}")
+    if ratios := counters.sectors_per_request:
+        many = " ".join(f"{name} {short(n)}" for name, n in ratios.items())
+        said.append(f"sectors per request {many}")
+    if clashes := counters.bank_conflicts:
+        several = sum(clashes.values())
+        said.append(f"{several or 'no'} bank conflict{'s' * (several != 1)}")
+    return said
+
+
+def finding(report: Report, one: Finding) -> str:
+    """A finding: the sentence, its source line with a caret, what usually cures it."""
+    where = f"{short_file(one.file)}:{one.line}: " if one.line else ""
+    times = f" ({one.count} times)" if one.count > 1 else ""
+    rows = [f"{where}{one.kind}: {one.text}{times}"]
+    source = report.line(one.file, one.line) if one.line else ""
+    if source.strip():
+        rows += [f"    {source}", f"    {caret(source, one.column)}"]
+    if one.other_line and one.other_line != one.line:
+        other = report.line(one.file, one.other_line).strip()
+        if other:
+            rows.append(f"    line {one.other_line}: {other}")
+    if cure := cure_of(one):
+        rows.append(f"    usually cured by: {cure}")
+    return "\n".join(rows)
+
+
+def cure_of(one: Finding) -> str:
+    """What usually cures a finding; "" if there is no rule."""
+    if one.kind == "race" and one.thread is None:
+        return (
+            "blocks that write apart, cuda.atomic, or a second launch; a kernel's end "
+            "is the only barrier between blocks"
+        )
+    if one.kind == "race" and "in one warp" in one.text:
+        return "cuda.syncwarp() or cuda.syncthreads() between them, reached by all"
+    return CURES.get(one.kind, "")
+
+
+def caret(source: str, column: int) -> str:
+    """A caret under a column, its tabs and width those of the line."""
+    return "".join(c if c == "\t" else " " for c in source[:column]) + "^"
+
+
+def short_file(file: str) -> str:
+    """A file as its name; a cell of a notebook as `cell`."""
+    name = os.path.basename(file)
+    cell = name.startswith("<") or "ipykernel" in file
+    return "cell" if cell else name or "kernel"
+
+
+def short(number: float) -> str:
+    """A number with two decimals at most: 4, 2.5, 0.13."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")

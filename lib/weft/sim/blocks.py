@@ -1,0 +1,293 @@
+"""Races between blocks on global memory.
+
+Blocks run in any order, or at once: what one writes and another reads or writes is a
+race, unless both are atomic, or one block released what it did and the other acquired
+it. A release is an atomic after a threadfence (by the same thread, or by any thread of
+the block before a barrier); an acquisition is a later atomic of another block on the
+same element. That is the protocol of a reduction whose last block sums the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .layout import CODES, Batch, Layout, heads
+from .record import ATOMIC, FENCE, READ, WRITE
+
+_READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
+_FENCE = CODES[FENCE]
+MANY = -1  # instead of one block: several have
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A row of a batch, and what another block did to the same element before it.
+
+    before: its kind's code; its block (MANY: several), thread and site. count: of the
+    meetings between these two sites.
+    """
+
+    row: int
+    before: int
+    block: int
+    thread: int
+    site: int
+    count: int
+
+
+@dataclass
+class Shadow:
+    """For each address the last access of one kind: block + 1 (0: none), and who."""
+
+    block: np.ndarray
+    thread: np.ndarray
+    site: np.ndarray
+    stamp: np.ndarray
+
+    @classmethod
+    def of(cls, size: int) -> Shadow:
+        # Zeros are pages that do not exist before something is written there.
+        return cls(*(np.zeros(size, t) for t in ("i4", "i2", "i4", "i8")))
+
+
+@dataclass
+class Knowledge:
+    """How far of each other block's accesses is known that they happened before.
+
+    An access at the block's interval j has the stamp 3j if its thread fenced it and
+    released it there, 3j + 1 if its thread only fenced it there, else 3j + 2.
+    all: every stamp up to this. fenced: those up to this but for the last kind.
+    exact: the stamp 3j of the thread `who`.
+    """
+
+    all: np.ndarray
+    fenced: np.ndarray
+    exact: np.ndarray
+    who: np.ndarray
+
+    @classmethod
+    def none(cls, blocks: int) -> Knowledge:
+        return cls(*(np.full(blocks, -1, np.int64) for _ in range(4)))
+
+    def learn(self, other: Knowledge) -> None:
+        """Know what the other knows, too."""
+        newer = other.exact > self.exact
+        self.who[newer] = other.who[newer]
+        for name in ("all", "fenced", "exact"):
+            mine = getattr(self, name)
+            np.maximum(mine, getattr(other, name), out=mine)
+
+    def covers(self, block: int, stamp: int, thread: int) -> bool:
+        """Whether an access of that block is known to have happened before."""
+        if stamp <= self.all[block]:
+            return True
+        if stamp % 3 == 2:
+            return False
+        exact = stamp == self.exact[block] and thread == self.who[block]
+        return bool(stamp <= self.fenced[block] or exact)
+
+    def of_all(self, blocks: np.ndarray) -> bool:
+        """Whether every one of some blocks released something to this one."""
+        levels = np.maximum(np.maximum(self.all, self.fenced), self.exact)
+        return bool((levels[blocks] >= 0).all())
+
+
+class Between:
+    """Looks at the accesses of a launch's blocks for races between them."""
+
+    def __init__(self, layout: Layout, blocks: int) -> None:
+        self.layout, self.blocks = layout, blocks
+        self.clock = 0  # intervals looked at
+        self.shadows: dict[int, Shadow] = {}
+        self.known: dict[int, Knowledge] = {}
+        self.released: dict[int, Knowledge] = {}  # by the address of an atomic
+        self.fence: dict[int, int] = {}  # each block's last interval with a fence
+        self.seen = np.zeros(blocks, bool)
+
+    def look(self, batch: Batch) -> Iterator[Meeting]:
+        """The races of a batch's rows with other blocks, by pairs of sites."""
+        layout = self.layout
+        if self.blocks == 1 or not layout.changing.any():
+            return
+        if not self.shadows or len(self.shadows[_READ].block) < layout.total:
+            self._grow()
+        rows, address = batch.rows(layout.changing[batch.site])
+        # Where nothing is ever fenced, a block's intervals may be taken together.
+        turn = np.arange(len(batch.blocks)) if layout.fences else batch.turn
+        first = heads(turn)
+        fenced = np.bincount(batch.part[batch.kind == _FENCE], minlength=len(turn)) > 0
+        begins = np.searchsorted(turn[batch.part[rows]], turn[first]).tolist()
+        for part, begin, end in zip(first.tolist(), begins, [*begins[1:], len(rows)]):
+            if begin < end or fenced[part]:
+                yield from self._piece(batch, part, rows[begin:end], address[begin:end])
+
+    def _grow(self) -> None:
+        old = self.shadows
+        self.shadows = {c: Shadow.of(self.layout.total) for c in (0, 1, 2)}
+        for code, before in old.items():
+            for name, column in vars(before).items():
+                getattr(self.shadows[code], name)[: len(column)] = column
+
+    def _piece(
+        self, batch: Batch, part: int, rows: np.ndarray, address: np.ndarray
+    ) -> Iterator[Meeting]:
+        block = int(batch.blocks[part])
+        self.seen[block] = True
+        kind = batch.kind[rows]
+        order = None
+        if self.layout.fences:
+            self.clock += 1
+            order = Order(self, batch, part, block, rows, address)
+        for code in (_WRITE, _ATOMIC, _READ):
+            seen = self.shadows[code].block[address]
+            foreign = (seen != 0) & (seen != block + 1)
+            if not foreign.any():
+                continue
+            if code != _WRITE:
+                foreign &= kind != code
+            at = np.flatnonzero(foreign)
+            if order is not None:
+                at = at[[not order.holds(code, i) for i in at.tolist()]]
+            yield from self._meetings(batch, code, rows[at], address[at])
+        for code in (_WRITE, _ATOMIC, _READ):
+            chosen = np.flatnonzero(kind == code)
+            if len(chosen):
+                stamps = None if order is None else order.stamps[chosen]
+                self._note(code, batch, block, rows[chosen], address[chosen], stamps)
+        if order is not None:
+            order.end()
+
+    def _meetings(
+        self, batch: Batch, code: int, rows: np.ndarray, address: np.ndarray
+    ) -> Iterator[Meeting]:
+        """What met, one for each pair of sites: the first by address and thread."""
+        if not len(rows):
+            return
+        shadow = self.shadows[code]
+        pair = batch.site[rows] << 32 | shadow.site[address].astype(np.int64)
+        order = np.lexsort((batch.thread[rows], address, pair))
+        first = heads(pair[order])
+        counts = np.diff(first, append=len(order))
+        for at, count in zip(order[first].tolist(), counts.tolist()):
+            where = address[at]
+            block = int(shadow.block[where])
+            who = int(shadow.thread[where]), int(shadow.site[where])
+            block = block - 1 if block > 0 else MANY
+            yield Meeting(int(rows[at]), code, block, *who, count)
+
+    def _note(
+        self,
+        code: int,
+        batch: Batch,
+        block: int,
+        rows: np.ndarray,
+        address: np.ndarray,
+        stamps: np.ndarray | None,
+    ) -> None:
+        shadow = self.shadows[code]
+        if code == _WRITE:
+            shadow.block[address] = block + 1
+        else:
+            before = shadow.block[address]
+            alone = (before == 0) | (before == block + 1)
+            shadow.block[address] = np.where(alone, block + 1, MANY)
+        shadow.thread[address] = batch.thread[rows]
+        shadow.site[address] = batch.site[rows]
+        if stamps is not None:
+            shadow.stamp[address] = stamps
+
+
+class Order:
+    """What one interval of a block fences, acquires and releases."""
+
+    def __init__(
+        self,
+        between: Between,
+        batch: Batch,
+        part: int,
+        block: int,
+        rows: np.ndarray,
+        address: np.ndarray,
+    ) -> None:
+        self.between, self.batch, self.block = between, batch, block
+        self.rows, self.address = rows, address
+        self.known = between.known.get(block)
+        if self.known is None:
+            self.known = between.known[block] = Knowledge.none(between.blocks)
+        self.acquired: list[tuple[int, Knowledge]] = []  # at which row
+        start, end = int(batch.starts[part]), int(batch.starts[part + 1])
+        self.fences = start + np.flatnonzero(batch.kind[start:end] == _FENCE)
+        atomic = np.flatnonzero(batch.kind[rows] == _ATOMIC)
+        self.stamps = self._stamps(rows[atomic])
+        self._atomics(atomic)
+
+    def _stamps(self, atomics: np.ndarray) -> np.ndarray:
+        thread = self.batch.thread
+        none = np.full(self.between.layout.threads, -1)
+        last, last_atomic, release = none.copy(), none.copy(), none.copy()
+        last[thread[self.fences]] = self.fences
+        last_atomic[thread[atomics]] = atomics
+        before = self.fences[self.fences < last_atomic[thread[self.fences]]]
+        release[thread[before]] = before
+        rows, mine = self.rows, thread[self.rows]
+        stamps = np.where(rows < last[mine], 1, 2)
+        stamps[rows < release[mine]] = 0
+        stamps[self.batch.kind[rows] == _ATOMIC] = 0
+        return 3 * self.between.clock + stamps
+
+    def _atomics(self, atomics: np.ndarray) -> None:
+        between, block, clock = self.between, self.block, self.between.clock
+        earlier = between.fence.get(block, -1)
+        thread = self.batch.thread
+        fences: dict[int, int] = {}
+        for row in self.fences.tolist()[::-1]:
+            fences[int(thread[row])] = row  # the thread's first
+        for row, address in zip(self.rows[atomics], self.address[atomics]):
+            who, place = int(thread[row]), int(address)
+            if place in between.released:
+                self.acquired.append((int(row), between.released[place]))
+            fenced = fences.get(who, row) < row
+            if not fenced and earlier < 0:
+                continue
+            told = Knowledge.none(between.blocks)
+            told.learn(self.known)
+            for at, knowledge in self.acquired:
+                if thread[at] == who:
+                    told.learn(knowledge)
+            told.all[block] = 3 * (clock if fenced else earlier) - 1
+            told.fenced[block] = 3 * clock - 2
+            told.exact[block], told.who[block] = 3 * clock, who
+            if place in between.released:
+                told.learn(between.released[place])
+            between.released[place] = told
+
+    def holds(self, code: int, at: int) -> bool:
+        """Whether what another block did to a row's element was before the row."""
+        shadow, where = self.between.shadows[code], self.address[at]
+        block, row = int(shadow.block[where]) - 1, int(self.rows[at])
+        stamp, who = int(shadow.stamp[where]), int(shadow.thread[where])
+        knowledge = [self.known]
+        knowledge += [k for a, k in self.acquired if self._after(a, row)]
+        if block >= 0:
+            return any(k.covers(block, stamp, who) for k in knowledge)
+        others = self.between.seen.copy()
+        others[self.block] = False
+        return any(k.of_all(others) for k in knowledge)
+
+    def _after(self, acquired: int, row: int) -> bool:
+        thread, phase = self.batch.thread, self.batch.phase
+        if thread[acquired] == thread[row]:
+            return acquired <= row
+        if phase is None or thread[acquired] // 32 != thread[row] // 32:
+            return False
+        return bool(phase[acquired] < phase[row])
+
+    def end(self) -> None:
+        """The interval ends at a barrier: all its threads know what one acquired."""
+        for _, knowledge in self.acquired:
+            self.known.learn(knowledge)
+        if len(self.fences):
+            self.between.fence[self.block] = self.between.clock

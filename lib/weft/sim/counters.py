@@ -1,0 +1,192 @@
+"""What a launch costs, counted from the accesses as Nsight Compute (ncu) counts.
+
+A request is one execution of a place in the source by a warp. The k-th time that a
+thread comes to a place between two barriers belongs to the k-th request of its warp
+there: that is exact where a warp's threads take the same way, and where they part it
+is what a GPU does whose warps meet again at the place (in a loop whose lengths differ,
+the threads that are still in it make the later requests).
+
+sectors: the 32-byte pieces of global memory that a request's threads touch together.
+wavefronts: the turns a request to shared memory takes. It has 32 banks of 4 bytes; a
+word that several lanes read is one, several words of one bank need a turn each. 8-byte
+elements go by half warps, 16-byte ones by quarter warps. conflicts: wavefronts beyond
+the one (two, four) that a request needs anyhow. Every array begins at a multiple of
+256 bytes, as cudaMalloc's do, and every shared array at bank 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..report import Counters, Place
+from .layout import CODES, SPACES, Batch, Layout, bits, heads
+from .record import FENCE, GLOBAL, SHARED
+
+_FENCE = CODES[FENCE]
+_GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
+WARP = 32
+SECTOR = 32  # bytes
+BANKS = 32  # of 4 bytes
+
+
+class Tally:
+    """Sums by site, over the batches of a launch."""
+
+    COLUMNS = ("accesses", "requests", "sectors", "wavefronts", "needed")
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.sums = {name: np.zeros(0, np.int64) for name in self.COLUMNS}
+        self.blocks: set[int] = set()
+        self.barriers = 0
+
+    def add(self, batch: Batch) -> None:
+        """Count a batch's accesses."""
+        self.blocks.update(batch.blocks.tolist())
+        self.barriers += sum(i.number > 0 for i in batch.intervals)
+        if not len(batch.thread):
+            return
+        rows, request = requests(batch)
+        first = heads(request)
+        site = batch.site[rows]
+        self._sum("accesses", site)
+        self._sum("requests", site[first])
+        space = self.layout.space[site]
+        at = self.layout.offset[site] + batch.element[rows] * self.layout.size[site]
+        chosen = np.flatnonzero(space == _GLOBAL)
+        if len(chosen):
+            requested, sector = request[chosen], at[chosen] >> 5
+            sites = _distinct(requested, sector, site[chosen])
+            self._sum("sectors", sites)
+        chosen = np.flatnonzero(space == _SHARED)
+        if len(chosen):
+            lane = batch.thread[rows[chosen]] % WARP
+            self._shared(request[chosen], at[chosen], site[chosen], lane)
+
+    def _shared(
+        self, request: np.ndarray, at: np.ndarray, site: np.ndarray, lane: np.ndarray
+    ) -> None:
+        size = np.clip(self.layout.size[site], 4, 16)
+        half = lane * size // (4 * BANKS)  # which half or quarter of the warp
+        group = request * 4 + half
+        word = at // size
+        first = heads(group)
+        self._sum("needed", site[first])
+        turns = _turns(group, first, word, 4 * BANKS // size[first])
+        self._sum("wavefronts", site[first], turns)
+
+    def _sum(
+        self, name: str, sites: np.ndarray, weights: np.ndarray | None = None
+    ) -> None:
+        more = np.bincount(sites, weights, minlength=len(self.layout.sites))
+        more = more.astype(np.int64)
+        old = self.sums[name]
+        more[: len(old)] += old
+        self.sums[name] = more
+
+    def counters(self, threads: int) -> Counters:
+        """The sums so far, for blocks of so many threads."""
+        layout, blocks = self.layout, len(self.blocks)
+        found = Counters(
+            blocks=blocks,
+            threads=blocks * threads,
+            warps=blocks * -(-threads // WARP),
+            barriers=self.barriers,
+        )
+        for number, site in enumerate(layout.sites):
+            if layout.kind[number] == _FENCE:
+                continue
+            sums = {
+                name: int(column[number]) if number < len(column) else 0
+                for name, column in self.sums.items()
+            }
+            array = layout.arrays[site.array] if site.array >= 0 else None
+            needed = sums.pop("needed")
+            found.places.append(
+                Place(
+                    kind=site.kind,
+                    space=array.space if array else "",
+                    array=array.name if array else "",
+                    file=site.file,
+                    line=site.line,
+                    column=site.column,
+                    text=site.text,
+                    size=array.dtype.itemsize if array else 0,
+                    last=site.last,
+                    conflicts=sums["wavefronts"] - needed,
+                    **sums,
+                )
+            )
+        return found
+
+
+def requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """The rows ordered by request and thread, and the number of each row's request."""
+    layout = batch.layout
+    rows, n = None, len(batch.thread)
+    if layout.fences:
+        rows = np.flatnonzero(batch.kind != _FENCE)
+    site, thread, part = batch.site, batch.thread, batch.part
+    low, lanes, sites = bits(n), bits(layout.threads), bits(len(layout.sites))
+    keys = ((part << sites | site) << lanes | thread) << low | np.arange(n)
+    keys = np.sort(keys if rows is None else keys[rows])
+    place = keys >> low
+    first = heads(place)
+    lengths = np.diff(first, append=len(keys))
+    occurrence = np.arange(len(keys)) - np.repeat(first, lengths)
+    order = keys & ((1 << low) - 1)
+    if len(lengths) and lengths.max() > 1:
+        times = bits(int(lengths.max()))
+        place = (place >> lanes) << times | occurrence
+        place = place << lanes | (keys >> low) & ((1 << lanes) - 1)
+        if bits(int(place.max()) + 1) + low < 63:
+            where = np.sort(place << low | order)
+            order, place = where & ((1 << low) - 1), where >> low
+        else:
+            again = np.argsort(place, kind="stable")
+            order, place = order[again], place[again]
+    new = np.empty(len(place), bool)
+    new[:1] = True
+    warp = place >> min(5, lanes)
+    np.not_equal(warp[1:], warp[:-1], out=new[1:])
+    return order, np.cumsum(new) - 1
+
+
+def _distinct(request: np.ndarray, unit: np.ndarray, site: np.ndarray) -> np.ndarray:
+    """The sites of all distinct (request, unit); rows lie request by request."""
+    step = np.diff(unit)
+    inside = request[1:] == request[:-1]
+    if (inside & (step < 0)).any():
+        order = np.lexsort((unit, request))
+        unit, site = unit[order], site[order]
+        step = np.diff(unit)
+    new = np.ones(len(unit), bool)
+    new[1:] = ~inside | (step != 0)
+    return site[new]
+
+
+def _turns(
+    group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
+) -> np.ndarray:
+    """For each group of lanes the most distinct words that it wants of one bank."""
+    turns = np.ones(len(first), np.int64)
+    low = np.minimum.reduceat(word, first)
+    high = np.maximum.reduceat(word, first)
+    wide = high - low >= banks  # the others lie within one row of the banks
+    if not wide.any():
+        return turns
+    lengths = np.diff(first, append=len(word))
+    number = np.repeat(np.arange(len(first)), lengths)
+    chosen = np.repeat(wide, lengths)
+    number, word = number[chosen], word[chosen]
+    bank = word % banks[number]
+    order = np.lexsort((word, bank, number))
+    number, bank, word = number[order], bank[order], word[order]
+    place = number * BANKS + bank
+    new = np.ones(len(place), bool)
+    new[1:] = (place[1:] != place[:-1]) | (word[1:] != word[:-1])
+    place = place[new]
+    begins = heads(place)
+    counts = np.diff(begins, append=len(place))
+    np.maximum.at(turns, place[begins] // BANKS, counts)
+    return turns

@@ -1,0 +1,190 @@
+"""What is wrong with a launch and what it costs, from what its threads touched.
+
+The intervals of a launch are gathered until they are worth a look together: NumPy then
+needs a fraction of a microsecond for an access.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..report import Counters, Finding, Index, named, position
+from .blocks import MANY, Between, Meeting
+from .counters import Tally
+from .layout import CODES, Batch, Layout
+from .races import WARP, Offence, blank_reads, in_block
+from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Site
+
+ROWS = 1 << 14  # accesses that are worth a look
+INTERVALS = 1 << 12
+VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
+PAST = {CODES[READ]: "read", CODES[WRITE]: "wrote", CODES[ATOMIC]: "updated"}
+
+
+class Judge:
+    """Takes a launch's intervals as they happen, and says at the end what was seen.
+
+    arrays, sites: the launch's own lists, which may grow. grid, block: (x, y, z).
+    """
+
+    def __init__(
+        self, arrays: list[Array], sites: list[Site], grid: Index, block: Index
+    ) -> None:
+        self.sites, self.grid, self.block = sites, grid, block
+        self.threads = block[0] * block[1] * block[2]
+        self.layout = Layout(arrays, sites, self.threads)
+        self.tally = Tally(self.layout)
+        self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
+        self.current = -1  # the block whose memory the layout knows
+        self.found: dict[tuple, Finding] = {}
+        self._waiting: list[Interval] = []
+        self._rows = 0
+
+    def interval(self, interval: Interval) -> None:
+        """Take in what a block did between two barriers; its columns are kept."""
+        self._waiting.append(interval)
+        self._rows += len(interval.thread)
+        if self._rows >= ROWS or len(self._waiting) >= INTERVALS:
+            self._look()
+
+    def finish(self) -> tuple[list[Finding], Counters]:
+        """The findings, in the order in which they were made, and the counters."""
+        self._look()
+        return list(self.found.values()), self.tally.counters(self.threads)
+
+    def _look(self) -> None:
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        if not waiting:
+            return
+        self.layout.grow()
+        batch = Batch(self.layout, waiting)
+        self.tally.add(batch)
+        for offence in in_block(batch):
+            self._add(self._race(batch, offence))
+        for offence in blank_reads(batch, self.current):
+            self._add(self._blank(batch, offence))
+        for meeting in self.between.look(batch):
+            self._add(self._between(batch, meeting))
+        self.current = waiting[-1].block
+
+    def _add(self, finding: Finding) -> None:
+        """Keep the first finding of its kind at its places, and count the others."""
+        key = (
+            *(finding.kind, finding.array, finding.file, finding.line, finding.column),
+            *(finding.other_line, finding.thread is None),
+        )
+        known = self.found.get(key)
+        if known:
+            count = known.count + finding.count
+            finding = dataclasses.replace(known, count=count)
+        self.found[key] = finding
+
+    def _race(self, batch: Batch, offence: Offence) -> Finding:
+        one, other = offence.row, offence.other
+        what = self._element(batch, one)
+        a, b = (self._thread(int(batch.thread[row])) for row in (one, other))
+        sites = [self.sites[int(batch.site[row])] for row in (one, other)]
+        line, other_line = (site.line for site in sites)
+        beginning = f"{self._where(batch, one)}{a} "
+        if offence.conflict:
+            values = [batch.value(row) for row in (one, other)]
+            said = [f"{_shown(v[0])} to " if v else "" for v in values]
+            again = "it" if said[1] else what
+            text = (
+                f"{beginning}writes {said[0]}{what} at line {line} and {b} writes "
+                f"{said[1]}{again} at line {other_line}: which of them stays is chance"
+            )
+        else:
+            verbs = [VERBS[int(batch.kind[row])] for row in (one, other)]
+            text = (
+                f"{beginning}{verbs[0]} {what} at line {line} while {b} {verbs[1]} it "
+                f"at line {other_line}: no barrier between them"
+            )
+        if int(batch.thread[one]) // WARP == int(batch.thread[other]) // WARP:
+            text += (
+                " (both are in one warp: running in step may hide it, but nothing "
+                "promises that order)"
+            )
+        kind = "conflict" if offence.conflict else "race"
+        return self._finding(batch, kind, text, one, int(batch.thread[other]), sites[1])
+
+    def _blank(self, batch: Batch, offence: Offence) -> Finding:
+        row = offence.row
+        site = self.sites[int(batch.site[row])]
+        space = self.layout.arrays[site.array].space
+        whose = {SHARED: "no thread of its block", LOCAL: "it has not"}
+        text = (
+            f"{self._where(batch, row)}{self._thread(int(batch.thread[row]))} "
+            f"{VERBS[int(batch.kind[row])]} {self._element(batch, row)} at line "
+            f"{site.line}, which {whose.get(space, 'nobody')} "
+            f"{'written' if space == LOCAL else 'has written'} before"
+        )
+        return self._finding(batch, "uninitialised", text, row)
+
+    def _between(self, batch: Batch, met: Meeting) -> Finding:
+        row = met.row
+        site = self.sites[int(batch.site[row])]
+        other = self.sites[met.site]
+        several = met.block == MANY
+        block = None if several else self._block(met.block)
+        who = "other blocks" if several else f"block {named(block, self.grid)}"
+        text = (
+            f"block {named(self._block(int(batch.blocks[batch.part[row]])), self.grid)}"
+            f" {VERBS[int(batch.kind[row])]} {self._element(batch, row)} at line "
+            f"{site.line}, which {who} {PAST[met.before]} at line {other.line}: blocks "
+            f"run in any order, and nothing orders these two"
+        )
+        found = self._finding(batch, "race", text, row)
+        return dataclasses.replace(
+            found, other=block, other_line=other.line, count=met.count, thread=None
+        )
+
+    def _finding(
+        self,
+        batch: Batch,
+        kind: str,
+        text: str,
+        row: int,
+        other: int | None = None,
+        second: Site | None = None,
+    ) -> Finding:
+        number = int(batch.site[row])
+        site = self.sites[number]
+        block = self._block(int(batch.blocks[batch.part[row]]))
+        return Finding(
+            kind=kind,
+            text=text,
+            file=site.file,
+            line=site.line,
+            column=site.column,
+            block=block,
+            thread=position(int(batch.thread[row]), self.block),
+            other=None if other is None else position(other, self.block),
+            array=self.layout.arrays[site.array].name,
+            index=self.layout.index(number, int(batch.element[row])),
+            other_line=second.line if second else 0,
+        )
+
+    def _where(self, batch: Batch, row: int) -> str:
+        if self.between.blocks == 1:
+            return ""
+        block = self._block(int(batch.blocks[batch.part[row]]))
+        return f"in block {named(block, self.grid)}, "
+
+    def _block(self, number: int) -> Index:
+        return position(number, self.grid)
+
+    def _thread(self, number: int) -> str:
+        return f"thread {named(position(number, self.block), self.block)}"
+
+    def _element(self, batch: Batch, row: int) -> str:
+        number = int(batch.site[row])
+        name = self.layout.arrays[self.sites[number].array].name
+        index = self.layout.index(number, int(batch.element[row]))
+        return f"{name}[{', '.join(map(str, index))}]"
+
+
+def _shown(value: object) -> str:
+    """A stored value as a person would write it."""
+    item = getattr(value, "item", None)
+    return repr(item()) if item else repr(value)

@@ -1,0 +1,217 @@
+"""Where the arrays of a launch lie, and the accesses of many intervals as columns.
+
+Every granule of memory that can be told apart has an address: an element, or a byte in
+a memory that is viewed with elements of several sizes. Local arrays have one for each
+thread; shared arrays have the same for each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .record import (
+    ATOMIC,
+    FENCE,
+    GLOBAL,
+    LOCAL,
+    READ,
+    SHARED,
+    STEP,
+    WRITE,
+    Array,
+    Interval,
+    Site,
+)
+
+CODES = {READ: 0, WRITE: 1, ATOMIC: 2, STEP: 3, FENCE: 4}
+SPACES = {GLOBAL: 0, SHARED: 1, LOCAL: 2, "": 3}
+ALIGNED = 256  # bytes; where cudaMalloc's arrays begin
+
+
+@dataclass
+class Memory:
+    """Some granules: the first one's address, their bytes, and how many."""
+
+    start: int
+    granule: int
+    count: int
+    space: str
+    written: bool
+
+
+class Layout:
+    """Addresses for a launch's arrays, in columns by site.
+
+    arrays, sites: the launch's own lists; grow() takes in what was added to them.
+    blank: for each address, whether nobody has written it (in the current block).
+    """
+
+    def __init__(self, arrays: list[Array], sites: list[Site], threads: int) -> None:
+        self.arrays, self.sites, self.threads = arrays, sites, threads
+        self.memories: dict[tuple[str, int], Memory] = {}
+        self.total = 0
+        self.fresh: list[Memory] = []  # in which nobody has written at the start
+        self.blank = np.zeros(0, bool)
+        self._known = (-1, -1)
+        self.grow()
+
+    def grow(self) -> None:
+        """Take in arrays and sites that are new."""
+        known = len(self.arrays), len(self.sites)
+        if known == self._known:
+            return
+        self._known = known
+        fresh = len(self.fresh)
+        members: dict[tuple[str, int], list[Array]] = {}
+        for number, array in enumerate(self.arrays):
+            members.setdefault(_key(number, array), []).append(array)
+        for key, views in members.items():
+            self._place(key, views)
+        if len(self.blank) < self.total:
+            more = np.zeros(self.total - len(self.blank), bool)
+            self.blank = np.concatenate([self.blank, more]) if len(self.blank) else more
+        for memory in self.fresh[fresh:]:
+            self.blank[memory.start : memory.start + memory.count] = True
+        self._columns()
+
+    def _place(self, key: tuple[str, int], views: Sequence[Array]) -> None:
+        if key[0] == "view":
+            sizes = {view.dtype.itemsize for view in views}
+            whole = len(sizes) == 1 and not any(v.offset % min(sizes) for v in views)
+            granule = sizes.pop() if whole else 1
+        else:
+            granule = max(1, views[0].dtype.itemsize)
+        size = max(view.offset + view.size * view.dtype.itemsize for view in views)
+        count = -(-size // granule)
+        copies = self.threads if views[0].space == LOCAL else 1
+        old = self.memories.get(key)
+        if old and old.granule == granule and old.count >= count * copies:
+            return
+        written = any(view.written for view in views)
+        memory = Memory(self.total, granule, count * copies, views[0].space, written)
+        self.memories[key] = memory
+        self.total += memory.count
+        # One that changed its shape has been written to: nothing in it is blank.
+        if not old and not written:
+            self.fresh.append(memory)
+
+    def _columns(self) -> None:
+        sites = self.sites
+        number = np.array([s.array for s in sites], np.int64)
+        owner = [
+            self.memories[_key(s.array, self.arrays[s.array])] if s.array >= 0 else None
+            for s in sites
+        ]
+        views = [self.arrays[s.array] if s.array >= 0 else None for s in sites]
+        self.array = number
+        self.kind = np.array([CODES[s.kind] for s in sites], np.int8)
+        self.space = np.array([SPACES[v.space if v else ""] for v in views], np.int8)
+        self.size = np.array([v.dtype.itemsize if v else 1 for v in views], np.int64)
+        self.offset = np.array([v.offset if v else 0 for v in views], np.int64)
+        granule = np.array([m.granule if m else 1 for m in owner], np.int64)
+        self.span = np.maximum(self.size // granule, 1)
+        start = np.array([m.start if m else 0 for m in owner], np.int64)
+        self.start = start + self.offset // granule
+        room = [m.count // self.threads if m and m.space == LOCAL else 0 for m in owner]
+        self.room = np.array(room, np.int64)
+        self.blankable = np.array([bool(m) and not m.written for m in owner], bool)
+        changed = {
+            id(m) for m, k in zip(owner, self.kind) if m and k in (1, 2)
+        }  # memories that something writes to
+        self.changing = np.array([id(m) in changed for m in owner], bool)
+        self.changing &= self.space == SPACES[GLOBAL]
+        self.wide = bool((self.span > 1).any())
+        self.local = bool((self.space == SPACES[LOCAL]).any())
+        self.fences = bool((self.kind == CODES[FENCE]).any())
+        self.atomics = bool((self.kind == CODES[ATOMIC]).any())
+
+    def forget(self) -> None:
+        """A new block begins: its shared and local memory is blank."""
+        for memory in self.fresh:
+            if memory.space != GLOBAL:
+                self.blank[memory.start : memory.start + memory.count] = True
+
+    def index(self, site: int, element: int) -> tuple[int, ...]:
+        """The index of an element of a site's array."""
+        shape = self.arrays[self.sites[site].array].shape
+        return tuple(map(int, np.unravel_index(element, shape))) if shape else ()
+
+
+class Batch:
+    """The accesses of some intervals, one after another, in columns.
+
+    part: the interval's number in the batch; blocks, turn: by that number the block,
+    and how often the block has changed before. address: the first granule of the
+    access (meaningless for rows that touch no array).
+    """
+
+    def __init__(self, layout: Layout, intervals: list[Interval]) -> None:
+        self.layout, self.intervals = layout, intervals
+        self._ranks: dict[int, np.ndarray] = {}
+        self.lengths = np.array([len(i.thread) for i in intervals], np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.part = np.repeat(np.arange(len(intervals)), self.lengths)
+        self.blocks = np.array([i.block for i in intervals], np.int64)
+        self.turn = np.cumsum(np.diff(self.blocks, prepend=self.blocks[:1]) != 0)
+        self.thread = _joined([i.thread for i in intervals])
+        self.site = _joined([i.site for i in intervals])
+        self.element = _joined([i.element for i in intervals])
+        self.phase = None
+        if any(i.phase is not None for i in intervals):
+            self.phase = _joined([_phases(i) for i in intervals])
+        self.kind = layout.kind[self.site]
+        self.address = layout.start[self.site] + self.element * layout.span[self.site]
+        if layout.local:
+            self.address += self.thread * layout.room[self.site]
+
+    def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of a mask and their addresses; a wide access has several."""
+        rows = np.flatnonzero(where)
+        address = self.address[rows]
+        if not self.layout.wide:
+            return rows, address
+        span = self.layout.span[self.site[rows]]
+        first = np.cumsum(span) - span
+        step = np.arange(int(span.sum())) - np.repeat(first, span)
+        return np.repeat(rows, span), np.repeat(address, span) + step
+
+    def value(self, row: int) -> tuple[object] | None:
+        """What a WRITE stored, in a tuple; None if that is not known."""
+        part = int(self.part[row])
+        values = self.intervals[part].values
+        if values is None:
+            return None
+        if part not in self._ranks:
+            start, end = self.starts[part], self.starts[part + 1]
+            self._ranks[part] = np.cumsum(self.kind[start:end] == CODES[WRITE]) - 1
+        return (values[int(self._ranks[part][row - self.starts[part]])],)
+
+
+def bits(count: int) -> int:
+    """How many bits a number below `count` has at most."""
+    return max(1, int(count - 1).bit_length())
+
+
+def heads(keys: np.ndarray) -> np.ndarray:
+    """Where a new value begins in a sorted column of at least one row."""
+    new = np.empty(len(keys), bool)
+    new[:1] = True
+    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    return np.flatnonzero(new)
+
+
+def _phases(interval: Interval) -> np.ndarray:
+    if interval.phase is None:
+        return np.zeros(len(interval.thread), np.int64)
+    return interval.phase
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts).astype(np.int64, copy=False)
+
+
+def _key(number: int, array: Array) -> tuple[str, int]:
+    return ("own", number) if array.memory < 0 else ("view", array.memory)

@@ -1,0 +1,250 @@
+"""Races within a block between two barriers, and reads of what nobody wrote.
+
+Two accesses race if different threads make them, one of them writes, not both are
+atomic, and nothing orders them: no barrier, and no meeting of their warp between them
+(a syncwarp, shuffle or vote: their phases differ). All rows of a batch are looked at
+together: keys of (interval, address, thread, kind) in one column are sorted, and every
+address is then a run of neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .layout import CODES, SPACES, Batch, bits, heads
+from .record import ATOMIC, GLOBAL, LOCAL, READ, WRITE
+
+_READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
+_GLOBAL, _LOCAL = SPACES[GLOBAL], SPACES[LOCAL]
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Offence:
+    """Two rows of a batch that race (or one that reads a blank; other is -1).
+
+    row: that of the read, if there is one. conflict: both write, different values.
+    """
+
+    row: int
+    other: int = -1
+    conflict: bool = False
+
+
+def in_block(batch: Batch) -> Iterator[Offence]:
+    """The races between threads of one block, one for each address and interval."""
+    layout = batch.layout
+    touches = batch.kind <= _ATOMIC
+    if layout.local:
+        touches &= layout.space[batch.site] != _LOCAL
+    rows, address = batch.rows(touches)
+    if not len(rows):
+        return
+    place = batch.part[rows] * layout.total + address
+    thread, kind = batch.thread[rows], batch.kind[rows].astype(np.int64)
+    found = _shared_keys(place, thread, kind, layout.threads)
+    if not len(found):
+        return
+    chosen = np.flatnonzero(_among(place, found))
+    rows, place, thread, kind = (c[chosen] for c in (rows, place, thread, kind))
+    phase = batch.phase[rows] if batch.phase is not None else None
+    if phase is not None:
+        keep, place = _unordered(place, thread, kind, phase, layout.threads)
+        rows, thread, kind, phase = (c[keep] for c in (rows, thread, kind, phase))
+    yield from _pairs(batch, rows, place, thread, kind, phase)
+
+
+def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
+    """Reads of elements that nobody wrote, one for each element and block.
+
+    block: the one whose writes the layout's `blank` knows; afterwards the last
+    block's. An element that another thread writes in the same interval is a race's.
+    """
+    layout = batch.layout
+    rows, address = batch.rows(layout.blankable[batch.site])
+    if not len(rows):
+        return
+    owner = batch.part[rows]
+    isglobal = layout.space[batch.site[rows]] == _GLOBAL
+    turn = np.where(isglobal, 0, batch.turn[owner])
+    known = isglobal | (batch.blocks[owner] == block) & (turn == 0)
+    blank = layout.blank[address] | ~known
+    keys = (turn[blank] * layout.total + address[blank]) << bits(len(batch.part) + 1)
+    at = np.sort(keys | rows[blank])
+    place = at >> bits(len(batch.part) + 1)
+    first = heads(place)
+    first_row = at[first] & ((1 << bits(len(batch.part) + 1)) - 1)
+    bad = batch.kind[first_row] != _WRITE
+    if bad.any():
+        suspects = dict(zip(place[first][bad].tolist(), first_row[bad].tolist()))
+        where = turn * layout.total + address
+        yield from _never_written(batch, rows, where, suspects)
+    if batch.blocks[-1] != block or batch.turn[-1]:
+        layout.forget()
+    last = isglobal | (turn == batch.turn[-1])
+    layout.blank[address[last & (batch.kind[rows] != _READ)]] = False
+
+
+def _never_written(
+    batch: Batch, rows: np.ndarray, where: np.ndarray, suspects: dict[int, int]
+) -> Iterator[Offence]:
+    """Those of the suspects (row by place) that no other thread writes meanwhile."""
+    named = np.fromiter(suspects, np.int64, len(suspects))
+    named.sort()
+    writes = (batch.kind[rows] != _READ) & _among(where, named)
+    written: dict[tuple[int, int], set[int]] = {}
+    parts, threads = batch.part[rows[writes]], batch.thread[rows[writes]]
+    for place, part, thread in zip(where[writes], parts, threads):
+        written.setdefault((int(place), int(part)), set()).add(int(thread))
+    for place in named.tolist():
+        row = suspects[place]
+        writers = written.get((place, int(batch.part[row])), set())
+        if not writers - {int(batch.thread[row])}:
+            yield Offence(row)
+
+
+def _shared_keys(
+    place: np.ndarray, thread: np.ndarray, kind: np.ndarray, threads: int
+) -> np.ndarray:
+    """The places (sorted) that several threads touch and that could be races."""
+    shift = bits(threads) + 2
+    keys = np.sort((place << shift) | (thread << 2) | kind)
+    place = keys >> shift
+    first = heads(place)
+    one = (keys >> 2) & ((1 << (shift - 2)) - 1)
+    last = np.append(first[1:], len(keys)) - 1
+    several = one[first] != one[last]
+    if not several.any():
+        return keys[:0]
+    # Reads are 1, writes 2, atomics 4: a write, or a read beside an atomic.
+    seen = np.bitwise_or.reduceat(1 << (keys & 3), first)
+    several &= ((seen & 2) != 0) | ((seen & 5) == 5)
+    return place[first[several]]
+
+
+def _among(column: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Which values of a column are among some sorted ones."""
+    at = np.searchsorted(some, column)
+    at[at == len(some)] = 0
+    return some[at] == column
+
+
+def _unordered(
+    place: np.ndarray,
+    thread: np.ndarray,
+    kind: np.ndarray,
+    phase: np.ndarray,
+    threads: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows still race when a warp's meetings are known, and their new places.
+
+    An address that only one warp touches is looked at phase by phase.
+    """
+    _, place = np.unique(place, return_inverse=True)
+    order = np.lexsort((thread, place))
+    first = heads(place[order])
+    last = np.append(first[1:], len(order)) - 1
+    warp = thread[order] // WARP
+    one_warp = (warp[first] == warp[last])[place]
+    width = int(phase.max()) + 1
+    place = place * width + np.where(one_warp, phase, 0)
+    found = _shared_keys(place, thread, kind, threads)
+    if not len(found):
+        return np.zeros(0, np.int64), place[:0]
+    keep = np.flatnonzero(_among(place, found))
+    return keep, place[keep]
+
+
+def _pairs(
+    batch: Batch,
+    rows: np.ndarray,
+    place: np.ndarray,
+    thread: np.ndarray,
+    kind: np.ndarray,
+    phase: np.ndarray | None,
+) -> Iterator[Offence]:
+    """One racing pair for each place, the same in whatever order threads ran."""
+    if not len(rows):
+        return
+    rank = np.array([2, 0, 1])[kind]  # writes first, then atomics, then reads
+    order = np.lexsort((rows, thread, rank, place))
+    rows, place, thread, kind = (c[order] for c in (rows, place, thread, kind))
+    phase = phase[order] if phase is not None else None
+    first = heads(place)
+    ends = np.append(first[1:], len(rows))
+    group = np.repeat(np.arange(len(first)), ends - first)
+    chosen = first[group]
+    fits = thread != thread[chosen]
+    fits &= (kind[chosen] == _WRITE) | (kind == _READ)
+    if phase is not None:
+        apart = thread // WARP != thread[chosen] // WARP
+        fits &= apart | (phase == phase[chosen])
+    pool = np.flatnonzero(fits)
+    best = pool[np.lexsort((thread[pool], kind[pool] != _READ, group[pool]))]
+    partner = np.full(len(first), -1)
+    start = heads(group[best])
+    partner[group[best[start]]] = best[start]
+    for number, (begin, end) in enumerate(zip(first.tolist(), ends.tolist())):
+        a, b = begin, int(partner[number])
+        if b < 0:
+            a, b = _searched(thread, kind, phase, begin, end)
+        if b < 0:
+            continue
+        if kind[a] == kind[b] == _WRITE and (kind[begin:end] == _WRITE).all():
+            differing = _differing(batch, rows[begin:end], thread[begin:end])
+            if differing is not None:
+                yield Offence(*differing, conflict=True)
+            continue
+        if kind[a] == kind[b] == _WRITE:
+            a, b = _with_a_read(thread, kind, a, b, begin, end)
+        pair = (a, b) if kind[a] == _READ else (b, a)
+        yield Offence(*(int(rows[i]) for i in pair), conflict=False)
+
+
+def _with_a_read(
+    thread: np.ndarray, kind: np.ndarray, a: int, b: int, begin: int, end: int
+) -> tuple[int, int]:
+    """A read beside one of two writes by different threads; the writes if none is."""
+    for row in range(begin, end):
+        if kind[row] != _WRITE:
+            return (row, b) if thread[row] == thread[a] else (row, a)
+    return a, b
+
+
+def _searched(
+    thread: np.ndarray, kind: np.ndarray, phase: np.ndarray | None, begin: int, end: int
+) -> tuple[int, int]:
+    """The first pair that races among rows [begin, end); (-1, -1) if none does."""
+    for a in range(begin, end):
+        for b in range(a + 1, end):
+            same_warp = thread[a] // WARP == thread[b] // WARP
+            if thread[a] == thread[b] or kind[a] == kind[b] != _WRITE:
+                continue
+            if phase is not None and same_warp and phase[a] != phase[b]:
+                continue
+            return a, b
+    return -1, -1
+
+
+def _differing(
+    batch: Batch, rows: np.ndarray, threads: np.ndarray
+) -> tuple[int, int] | None:
+    """Two writes of different values by two threads; None if all wrote the same."""
+    first = batch.value(int(rows[0]))
+    for row, thread in zip(rows.tolist(), threads.tolist()):
+        value = batch.value(row)
+        unknown = first is None or value is None
+        if thread != threads[0] and (unknown or not same(first[0], value[0])):
+            return int(rows[0]), row
+    return None
+
+
+def same(one: object, two: object) -> bool:
+    """Whether two stored values are one; a NaN is like any other NaN."""
+    try:
+        return bool(one == two) or bool(one != one and two != two)
+    except (TypeError, ValueError):
+        return False
