@@ -26,8 +26,6 @@ class Launch:
         self.arrays = [
             Array(n, *r[:3], r[3] if len(r) > 3 else r[0] == GLOBAL, *r[4:])
             for n, r in arrays.items()
-            )
-            for name, row in arrays.items()
         ]
         self.names = list(arrays)
         self.sites: list[Site] = []
