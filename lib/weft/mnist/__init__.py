@@ -3,22 +3,29 @@
 data.py     the images and labels, verified
 trainer.py  what all trainers have in common
 cnn.py      Cnn: the trainer of kernels/mnist/ as a Python object
+python_cnn.py, python_step.py  PythonCnn: the same with the Python bodies
+rungs.py    which of them a rung's name stands for
 weights.py  the parameters by name
 twin.py     the same model in PyTorch
+config.py   what a run is asked for
 train.py    run(Config(...)): train, time, compare
 plot.py     the pictures of a run
 cli.py      python -m weft mnist
 """
 
 from .cnn import Cnn
+from .config import Config
 from .data import DataError, Split, load
-from .train import Config, Result, run
+from .python_cnn import PythonCnn
+from .rungs import rungs, trainer
+from .train import Result, run
 from .twin import Twin, TwinTrainer, epoch_order, initial_weights, precision
 
 __all__ = [
     "Cnn",
     "Config",
     "DataError",
+    "PythonCnn",
     "Result",
     "Split",
     "Twin",
@@ -28,4 +35,6 @@ __all__ = [
     "load",
     "precision",
     "run",
+    "rungs",
+    "trainer",
 ]

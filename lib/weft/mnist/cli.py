@@ -6,7 +6,8 @@ import argparse
 import dataclasses
 
 from .. import bench
-from .train import Config, Result, run
+from .config import Config
+from .train import Result, run
 
 COLUMNS = (
     *("who", "ms/step", "low", "high", "vs torch best", "vs torch eager"),
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         training and, over batches of 1000, in evaluation, on both sides."""
     default = Config()
     add = parser.add_argument
-    add("--rung", help="reference, naive, ... (default: the fastest that runs)")
+    add("--rung", help="numba, naive, ... or several: numba,naive (default: fastest)")
     add("--device", default=default.device, help="cpu (default), cuda or cuda:N")
     add("--epochs", type=int, default=default.epochs, help="default: %(default)s")
     add("--batch", type=int, default=default.batch, help="default: %(default)s")

@@ -10,11 +10,11 @@ the fastest eager twin are trained for all epochs, one after the other.
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,10 @@ from tqdm import tqdm
 from .. import bench, native
 from ..native import ArgumentError
 from . import data
-from .cnn import Cnn
-from .trainer import EVALUATION_BATCH
+from .config import Config
+from .python_cnn import PythonCnn
+from .rungs import trainer
+from .trainer import EVALUATION_BATCH, Trainer
 from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights, precision
 
 PARTS = ("batch", "forward", "backward", "update", "zero")
@@ -34,42 +36,15 @@ SLOW = " (it may compile for a minute)"
 SYNC_STEPS = 64  # steps of a twin between two looks at its losses and at Ctrl-C
 
 
-@dataclass(frozen=True)
-class Config:
-    """What `python -m weft mnist` takes; the defaults are the lesson's."""
-
-    rung: str | None = None  # None: the fastest in fp32 that runs there
-    device: str = "cpu"
-    epochs: int = 3
-    batch: int = 64
-    lr: float = 0.1
-    seed: int = 0
-    threads: int = 0  # of the CPU, on both sides; 0: every core
-    compare: bool = False
-    twins: tuple[str, ...] | None = None  # to race, "eager nchw", ...; None: all
-    iterations: int = 100  # steps timed per contender
-    limit: int | None = None  # train on the first images only
-    load: str | Path | None = None  # begin with these weights
-    save: str | Path | None = None
-    progress: bool = True
-
-    def __post_init__(self) -> None:
-        least_of = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
-        for name, least in least_of.items():
-            if getattr(self, name) < least:
-                raise ArgumentError(
-                    f"{name}={getattr(self, name)}: want at least {least}"
-                )
-        if not 0 <= self.lr < float("inf"):
-            raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
-
-
 @dataclass
 class Result:
-    """rows as in results.json; the trained model; what could not be run, and why."""
+    """rows as in results.json; the trained model; what could not be run, and why.
+
+    cnn: that of the first rung asked for.
+    """
 
     config: Config
-    cnn: Cnn
+    cnn: Trainer
     rows: list[dict[str, Any]]
     absent: dict[str, str] = field(default_factory=dict)
 
@@ -98,14 +73,9 @@ class _Race:
 
     def __init__(self, config: Config, train: data.Split, test: data.Split):
         self.config, self.train, self.test = config, train, test
-        room = max(config.batch, EVALUATION_BATCH)
-        self.cnn = Cnn(config.rung, config.device, max_batch=room)
+        self.cnns = [self.make_ours(rung) for rung in config.rungs]
+        self.cnn = self.cnns[0]
         self.device = self.cnn.device
-        self.cnn.data(train, test)
-        if config.load:
-            self.cnn.load(config.load)
-        else:
-            self.cnn.set_weights(initial_weights(config.seed))
         self.start = self.cnn.weights
         self.absent: dict[str, str] = {}
 
@@ -115,11 +85,27 @@ class _Race:
             rows = self.time(twins)
             eager = [name for name in twins if name.startswith("eager")]
             best = min(eager, key=lambda name: rows[name]["us"], default=None)
-            rows["weft"] |= self.train_ours()
+            for cnn in self.cnns:
+                rows[_name(cnn)] |= self.train_ours(cnn)
             if best:
                 rows[best] |= self.train_twin(twins[best])
         _add_ratios(rows)
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
+
+    def make_ours(self, rung: str) -> Trainer:
+        """A model with its data and the first weights."""
+        config = self.config
+        cnn = trainer(
+            rung, config.device, max_batch=max(config.batch, EVALUATION_BATCH)
+        )
+        if isinstance(cnn, PythonCnn):
+            self.say(f"the kernels of rung {rung} are compiled at its first step")
+        cnn.data(self.train, self.test)
+        if config.load:
+            cnn.load(config.load)
+        else:
+            cnn.set_weights(initial_weights(config.seed))
+        return cnn
 
     # ---- twins ------------------------------------------------------------------
 
@@ -159,7 +145,7 @@ class _Race:
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
         """A row for ours ("weft") and each twin, with the time per step."""
         whole = self.order(self.config.epochs)  # an epoch that nobody trains on
-        contenders = {"weft": self.our_block(whole)}
+        contenders = {_name(cnn): self.our_block(cnn, whole) for cnn in self.cnns}
         for name, twin in twins.items():
             contenders[name] = _twin_block(twin, twin.order(whole))
         iterations = self.config.iterations
@@ -168,11 +154,15 @@ class _Race:
             timings = bench.interleave(
                 contenders, self.device, iterations, BLOCK, bar.update
             )
-        rows = {"weft": self.row("weft", self.cnn.rung.name, timings["weft"])}
-        rows["weft"] |= {"layout": "nchw", "peak_bytes": self.cnn.bytes}
-        rows["weft"] |= self.sections(
-            lambda index: self.cnn.profile(index, self.config.lr), whole, "ours"
-        )
+        rows = {}
+        for cnn in self.cnns:
+            name = _name(cnn)
+            row = rows[name] = self.row("weft", cnn.rung.name, timings[name])
+            row |= {"layout": "nchw", "peak_bytes": cnn.bytes}
+            profile = functools.partial(cnn.profile, lr=self.config.lr)
+            row |= self.sections(profile, whole, name)
+            cnn.losses()  # those of the timed steps
+            cnn.set_weights(self.start)
         for name, twin in twins.items():
             row = rows[name] = self.row("torch", twin.rung, timings[name])
             row |= {"layout": twin.layout, "peak_bytes": self.peaks.get(name)}
@@ -181,16 +171,14 @@ class _Race:
             if twin.rung == "eager":
                 profile, indices = twin.profile, twin.order(whole)
                 row |= self.sections(profile, indices, f"PyTorch {name}")
-        self.cnn.losses()  # those of the timed steps
-        self.cnn.set_weights(self.start)
         return rows
 
-    def our_block(self, order: np.ndarray) -> Callable[[int], None]:
+    def our_block(self, cnn: Trainer, order: np.ndarray) -> Callable[[int], None]:
         """Train on n batches of `order`, which starts anew at its end."""
         batch, lr = self.config.batch, self.config.lr
 
         def run(steps: int) -> None:
-            self.cnn.train(np.resize(order, steps * batch), batch, lr)
+            cnn.train(np.resize(order, steps * batch), batch, lr)
 
         return run
 
@@ -233,19 +221,19 @@ class _Race:
 
     # ---- train ------------------------------------------------------------------
 
-    def train_ours(self) -> dict[str, Any]:
+    def train_ours(self, cnn: Trainer) -> dict[str, Any]:
         def epoch(order: np.ndarray) -> Iterator[np.ndarray]:
-            return self.cnn.chunks(order, self.config.batch, self.config.lr)
+            return cnn.chunks(order, self.config.batch, self.config.lr)
 
+        save = self.config.save if cnn is self.cnn else None
         try:
-            name = f"weft {self.cnn.rung.name}"
-            return self.train_epochs(name, epoch, self.cnn.evaluate)
+            return self.train_epochs(_name(cnn), epoch, cnn.evaluate)
         except KeyboardInterrupt as stop:
-            kept = self.config.save and f"The weights are in {self.config.save}."
+            kept = save and f"The weights are in {save}."
             raise KeyboardInterrupt(f"{stop} {kept or ''}".strip()) from None
         finally:  # also after Ctrl-C: the weights are those of the last step
-            if self.config.save:
-                self.cnn.save(self.config.save)
+            if save:
+                cnn.save(save)
 
     def train_twin(self, twin: TwinTrainer) -> dict[str, Any]:
         twin.set_weights(self.start)
@@ -300,6 +288,10 @@ class _Race:
         """What is going on while there is no bar."""
         if self.config.progress:
             tqdm.write(f"weft: {line}", file=sys.stderr)
+
+
+def _name(cnn: Trainer) -> str:
+    return f"weft {cnn.rung.name}"
 
 
 def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]:
