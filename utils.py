@@ -26,7 +26,7 @@ from numpy import (
 )
 
 import weft
-from weft import cuda, load_cuda
+from weft import check, cuda, load_cuda
 from weft.build import ROOT
 from weft.exercises import exercise
 
@@ -34,6 +34,7 @@ __all__ = [
     "ROOT",
     "bool_",
     "cdiv",
+    "check",
     "cuda",
     "exercise",
     "float32",

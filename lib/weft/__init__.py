@@ -5,6 +5,7 @@ import sys
 # `python -m weft run` starts a program in milliseconds, which PyTorch does not:
 # a command imports what it needs.
 if sys.argv[:1] != ["-m"]:
+    from .check import check
     from .check_ops import Mismatch, check_op
     from .jit import CompileError, KernelFault, load_cuda
     from .native import (
@@ -36,6 +37,7 @@ __all__ = [
     "Mismatch",
     "OutOfMemory",
     "batchnorm2d",
+    "check",
     "check_op",
     "conv2d",
     "cross_entropy",

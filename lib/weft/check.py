@@ -1,0 +1,428 @@
+"""One checker for every kernel: Python on the simulator, Numba, CUDA C, and functions.
+
+    check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
+
+Sizes around those of a block, several launch shapes, random signed inputs, poisoned
+outputs between guard zones, threads in three orders; compared with a float64
+reference within a derived bound. What fails is told by element, block and thread,
+with a guess at the mistake (mistakes.py).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .check_cases import (
+    Shape,
+    Sizes,
+    blocks,
+    by_name,
+    covering,
+    default_sizes,
+    size_list,
+    spec,
+    three,
+)
+from .check_problem import Problem, Trial, arguments, call, named
+from .check_refusal import Attempt, refusal
+from .check_runners import Returns, Runner, TooLong, runners, time_limit
+from .guarded import Guarded, Mismatch, compare
+from .jit import KernelFault, OrderDependence
+from .native import ArgumentError
+
+TIMEOUT = 10.0  # seconds that one launch may take
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """That something is right. runs: launches (or calls) that were compared; worst:
+    the largest error over its bound; sizes and shapes: what they were made with."""
+
+    name: str
+    runs: int
+    worst: float
+    sizes: list[Sizes] = field(default_factory=list)
+    shapes: list[tuple[tuple[int, ...], tuple[int, int, int]]] = field(
+        default_factory=list
+    )
+    orders: int = 1
+
+    def __str__(self) -> str:
+        parts = [_count(self.runs, "run")]
+        if self.sizes and self.sizes[0]:
+            parts.append(_count(len(self.sizes), "size"))
+        if self.shapes:
+            parts.append(_count(len({b for _, b in self.shapes}), "block shape"))
+        if self.orders > 1:
+            parts.append(f"{self.orders} orders of threads")
+        error = f"largest error {self.worst:.2f} of its bound"
+        parts.append(error if self.worst else "every bit as wanted")
+        return f"{self.name} is right: {', '.join(parts)}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from .style import SHARED  # with matplotlib: not before a notebook shows it
+
+        name, _, rest = str(self).partition(" is right: ")
+        return (
+            f'<span style="color:{SHARED}">✓</span> <code>{html.escape(name)}</code> '
+            f'is right <span style="opacity:.65">{html.escape(rest)}</span>'
+        )
+
+
+def check(
+    kernel: Any,
+    reference: Callable[..., Any],
+    *,
+    outputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    inout: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
+    sizes: Any = None,
+    block: Any = None,
+    grid: Any = None,
+    launch: Any = None,
+    shared: Any = 0,
+    terms: Any = None,
+    bound: Callable[..., Any] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    data: Mapping[str, Callable[..., Any]] | None = None,
+    seed: int = 0,
+    timeout: float = TIMEOUT,
+    device: Any = None,
+) -> Verdict:
+    """Check a kernel, or a function, against a reference; Mismatch if it is wrong.
+
+    kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), a kernel of
+    load_cuda() or %%cuda; a plain function that writes into `outputs`; or, without
+    outputs, a function of the inputs that returns what the reference returns (NumPy,
+    torch or lists). reference: takes inputs (floats as float64), values and sizes by
+    name, or the inputs in order; returns the outputs, then the inout arrays.
+
+    Parameters are told by name. outputs, inputs, inout (read and overwritten):
+        {"c": ("m", "n"), "h": "int32[n + 1]", "x": an array}; float32 unless said here
+        or in dtypes= (CUDA C says it itself). values: other arguments, a number or a
+        function of sizes and rng. What is left are sizes.
+    sizes: numbers, tuples in the order of the names, or dicts. Without: 1, 2, 3, a
+        prime, a block - 1, a block, a block + 1, and one large.
+    block: one, or a list of them; grid: as in a launch, or a function of sizes and
+        block (without: a thread for each element of the first output). launch: (grid,
+        block) or a function of sizes that returns it, or a list of them. shared: bytes
+        of dynamic shared memory, or a function of sizes and block.
+    terms: roundings in an element's sum, as a number, a size ("k") or a function; a
+        dict for several outputs; 0: every bit. bound: a function of inputs, values,
+        sizes and want that returns what an error may be (check_problem.py has the
+        default). Whole numbers and bools are exact.
+    data: functions of rng, shape and sizes for inputs that must not be any numbers.
+    timeout: seconds a launch. device: where CUDA C runs, "cpu" or "cuda".
+
+    Raises ArgumentError if this makes no sense; what the kernel itself raises
+    (NotImplementedError of an exercise) comes through.
+    """
+    found = runners(kernel, bool(outputs or inout), device)
+    problem = _problem(
+        found[0],
+        reference,
+        *(outputs or {}, inputs or {}, inout or {}, values or {}),
+        dtypes or {},
+    )
+    problem.terms, problem.bound, problem.data = terms, bound, data or {}
+    problem.seed = seed
+    _no_number_for_a_bound(bound)
+    verdicts = []
+    for runner in found:
+        plan = _plan(problem, runner, sizes, block, grid, launch, shared)
+        verdicts.append(_check(problem, runner, plan, timeout))
+    return _joined(verdicts)
+
+
+# ---- the question ----------------------------------------------------------------
+
+
+def _problem(
+    runner: Runner,
+    reference: Any,
+    outputs: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    inout: Mapping[str, Any],
+    values: Mapping[str, Any],
+    dtypes: Mapping[str, Any],
+) -> Problem:
+    if not callable(reference):
+        raise ArgumentError(
+            f"the reference is a function of the inputs, this is {reference!r}"
+        )
+    groups = [
+        {name: spec(name, value, dtypes) for name, value in group.items()}
+        for group in (outputs, inputs, inout)
+    ]
+    names = [n for group in (*groups, values) for n in group]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise ArgumentError(f"{', '.join(twice)}: told twice, as input and as output?")
+    if isinstance(runner, Returns):
+        parameters: list[str] = []
+        if not inputs:
+            raise ArgumentError(
+                f"{runner.name}: say what it is given, e.g. "
+                f'inputs={{"a": ("m", "n")}}; a kernel needs outputs= as well'
+            )
+    else:
+        parameters = list(runner.parameters)
+        unknown = [n for n in names if n not in parameters]
+        if unknown:
+            raise ArgumentError(
+                f"{runner.name} has no parameter {', '.join(unknown)}; it has "
+                f"{', '.join(parameters) or 'none'}"
+            )
+        if not outputs and not inout:
+            raise ArgumentError(
+                f"{runner.name} is a kernel: say what it writes, e.g. "
+                f'outputs={{"{(parameters or ["c"])[0]}": ("m", "n")}}'
+            )
+    left = [n for n in parameters if n not in names]
+    spoken = [s for g in groups for one in g.values() for s in one.symbols]
+    symbols = list(dict.fromkeys(left + spoken))
+    return Problem(reference, *groups, dict(values), symbols)
+
+
+def _no_number_for_a_bound(bound: Any) -> None:
+    if bound is not None and not callable(bound):
+        raise ArgumentError(
+            f"bound={bound!r}: an error's bound follows from what is computed; say "
+            f"terms= (how many roundings), or a function of inputs, sizes and want"
+        )
+
+
+def _plan(
+    problem: Problem,
+    runner: Runner,
+    sizes: Any,
+    block: Any,
+    grid: Any,
+    launch: Any,
+    shared: Any,
+) -> list[tuple[Sizes, Shape | None]]:
+    """Every case: its sizes and its launch shape, the plain ones first."""
+    symbols = problem.symbols
+    given = None if sizes is None else size_list(sizes, symbols)
+    if not runner.kernel:
+        if any(x is not None for x in (block, grid, launch)):
+            raise ArgumentError(f"{runner.name} is a plain function: it has no launch")
+        rows = given or default_sizes(symbols, {}, runner.most)
+        rows = _possible(problem, rows)
+        return [(row, None) for row in rows for _ in range(2)]
+    if launch is not None:
+        if block is not None or grid is not None:
+            raise ArgumentError("say launch=, or block= and grid=, not both")
+        every = launch if isinstance(launch, list) else [launch]
+        rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
+        rows = _possible(problem, rows)
+        return [(row, _launched(one, row)) for one in every for row in rows]
+    if block is None and runner.few:
+        block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
+    plan = []
+    for number, one in enumerate(blocks(block, runner.dimensions)):
+        rows = given or _around(problem, runner, one, number == 0 and not runner.few)
+        for row in _possible(problem, rows):
+            plan.append((row, _shape(problem, runner, row, one, grid, shared)))
+    return plan
+
+
+def _around(
+    problem: Problem, runner: Runner, block: tuple[int, int, int], first: bool
+) -> list[Sizes]:
+    """The default sizes for one block."""
+    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
+    axes, sides = [spec.symbols[:1] if d else [] for d in spec.axes], {}
+    axes = [[d] if d else s for d, s in zip(spec.axes, axes)]
+    if runner.dimensions > 1 or len(axes) == 1:
+        for names, side in zip(reversed(axes), block):
+            sides |= dict.fromkeys(names, side)
+    other = block[0] if len(problem.symbols) <= 2 else min(16, block[0])
+    return default_sizes(problem.symbols, sides, runner.most, first, other)
+
+
+def _possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
+    """Those sizes for which every array has at least one element."""
+    specs = [*problem.outputs.values(), *problem.inputs.values()]
+    specs += problem.inout.values()
+    kept = [r for r in rows if all(min((*s.shape(r), 1)) >= 1 for s in specs)]
+    if not kept:
+        raise ArgumentError(
+            f"no default sizes fit these shapes (sizes {', '.join(problem.symbols)}): "
+            f"say sizes="
+        )
+    return kept
+
+
+def _shape(
+    problem: Problem,
+    runner: Runner,
+    sizes: Sizes,
+    block: tuple[int, int, int],
+    grid: Any,
+    shared: Any,
+) -> Shape:
+    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
+    made = covering(spec.shape(sizes), block, runner.dimensions)
+    plain_block = block[0] if block[1:] == (1, 1) else block
+    pool = sizes | {"block": plain_block}
+    room = by_name(shared, pool) if callable(shared) else shared
+    if grid is not None:
+        grid = by_name(grid, pool) if callable(grid) else grid
+        return Shape(three(grid), block, room)
+    return Shape(made.grid, block, room, plain=True)
+
+
+def _launched(launch: Any, sizes: Sizes) -> Shape:
+    parts = by_name(launch, sizes) if callable(launch) else launch
+    if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
+        raise ArgumentError(
+            f"launch: want (grid, block) or (grid, block, bytes), this is {parts!r}"
+        )
+    return Shape(three(parts[0]), three(parts[1]), *parts[2:])
+
+
+# ---- the runs ----------------------------------------------------------------------
+
+
+def _check(
+    problem: Problem,
+    runner: Runner,
+    plan: list[tuple[Sizes, Shape | None]],
+    timeout: float,
+) -> Verdict:
+    """Run every case of the plan; the first that fails is told by refusal()."""
+    runs, worst = 0, 0.0
+    passed: list[Attempt] = []
+    for index, (sizes, shape) in enumerate(plan):
+        trial = problem.prepare(runner, sizes, shape, index)
+        for order in runner.orders:
+            attempt = _attempt(problem, runner, trial, order, timeout)
+            if attempt.error is not None:
+
+                def again(number: int, order: str) -> Attempt:
+                    later = problem.prepare(runner, *plan[number], number)
+                    return _attempt(problem, runner, later, order, timeout)
+
+                error = refusal(problem, runner, attempt, passed, len(plan), again)
+                raise error from attempt.error.__cause__
+            runs, worst = runs + 1, max(worst, attempt.worst)
+        passed.append(attempt)
+    shapes = [(s.grid, s.block) for _, s in plan if s is not None]
+    unique = [dict(row) for row in dict.fromkeys(tuple(s.items()) for s, _ in plan)]
+    name = f"{runner.name} {runner.where}".strip()
+    return Verdict(name, runs, worst, unique, shapes, len(runner.orders))
+
+
+def _attempt(
+    problem: Problem, runner: Runner, trial: Trial, order: str, timeout: float
+) -> Attempt:
+    """One run of one case: what came out, and the Mismatch if that is wrong."""
+    attempt = Attempt(trial, order)
+    try:
+        if isinstance(runner, Returns):
+            _returned(problem, runner, trial, attempt, timeout)
+        else:
+            _written(problem, runner, trial, attempt, timeout)
+        for name, got in attempt.got.items():
+            attempt.wrong = name
+            worst = compare(name, got, trial.want[name], trial.bound[name])
+            attempt.worst = max(attempt.worst, worst)
+    except ArgumentError:
+        raise
+    except Mismatch as error:
+        attempt.error = error
+    except (KernelFault, OrderDependence, TooLong) as error:
+        attempt.error = Mismatch(
+            str(error).removeprefix(f"{runner.name}: "),
+            **{"block": getattr(error, "block", None)},
+            **{"thread": getattr(error, "thread", None)},
+            **{"report": getattr(error, "report", None)},
+        )
+        attempt.error.__cause__ = error
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        error.add_note(f"check: with {attempt}")
+        raise
+    return attempt
+
+
+def _written(
+    problem: Problem, runner: Runner, trial: Trial, attempt: Attempt, timeout: float
+) -> None:
+    """Run something that writes into its arrays, and look at all of them."""
+    arrays, args = arguments(runner, trial)
+    report = runner.run(args, trial.shape, attempt.order, timeout)
+    attempt.got = {n: arrays[n].values() for n in trial.starts}
+    for name, array in arrays.items():
+        if name in trial.starts:
+            array.verify_guards(name)
+        else:
+            array.verify_untouched(name)
+    findings = getattr(report, "findings", ())
+    if findings:
+        raise _found(findings, report)
+
+
+def _returned(
+    problem: Problem, runner: Returns, trial: Trial, attempt: Attempt, timeout: float
+) -> None:
+    """Call a function of the inputs, which must leave them as they are."""
+    guarded = {n: Guarded(a) for n, a in trial.inputs.items()}
+    arrays = {n: g.array for n, g in guarded.items()}
+    with time_limit(runner.name, timeout):
+        result = call(runner.function, arrays, arrays | trial.values | trial.sizes)
+    if result is None:
+        raise ArgumentError(
+            f"{runner.name} returns None: return the result, or say with outputs= "
+            f"which parameters it writes into"
+        )
+    got = named(result, None, runner.name)
+    if set(got) != set(trial.want):
+        raise ArgumentError(
+            f"{runner.name} returns {', '.join(got)}, the reference "
+            f"{', '.join(trial.want)}"
+        )
+    for name, array in guarded.items():
+        array.verify_untouched(name)
+    attempt.got = got
+    problem.judge(trial, got)
+
+
+def _found(findings: Any, report: Any) -> Mismatch:
+    """What the simulator found, as a refusal."""
+    first = findings[0]
+    text = first.text
+    if first.line:
+        text += f" (line {first.line})"
+    times = sum(f.count for f in findings)
+    if times > 1:
+        text += f"; {times} times in all"
+    facts = {"block": first.block, "thread": first.thread, "array": first.array}
+    return Mismatch(text, **facts, index=first.index, report=report, kind=first.kind)
+
+
+def _joined(verdicts: list[Verdict]) -> Verdict:
+    """One verdict for what was checked on the CPU and on a GPU."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    first = verdicts[0]
+    return Verdict(
+        " and ".join(v.name for v in verdicts),
+        sum(v.runs for v in verdicts),
+        max(v.worst for v in verdicts),
+        first.sizes,
+        first.shapes,
+        first.orders,
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

@@ -1,0 +1,326 @@
+"""What check() runs a kernel with: its arrays, sizes, launch shapes and inputs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .native import ArgumentError
+
+Sizes = dict[str, int]
+PRIMES = (7, 13, 5, 11, 3)
+BLOCKS = {  # default launch shapes by the dimensions that a kernel asks for
+    1: ((64,), (96,), (32,), (256,)),
+    2: ((16, 16), (8, 4), (32, 3)),
+    3: ((8, 4, 4), (4, 3, 2)),
+}
+
+
+def cdiv(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)
+
+
+def by_name(function: Callable[..., Any], pool: Mapping[str, Any]) -> Any:
+    """function(...) with those of `pool` that its parameters name.
+
+    ArgumentError with the names there are if it wants another one.
+    """
+    wanted = names_of(function)
+    if wanted is None:
+        raise ArgumentError(f"{_name(function)} has no parameters that have names")
+    missing = [n for n in wanted if n not in pool]
+    if missing:
+        raise ArgumentError(
+            f"{_name(function)} asks for {', '.join(missing)}; there is "
+            f"{', '.join(pool) or 'nothing'}"
+        )
+    return function(**{n: pool[n] for n in wanted})
+
+
+def names_of(function: Callable[..., Any]) -> list[str] | None:
+    """The names of the parameters that a call must give; None if that is unknown."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    plain = [p for p in found if p.default is p.empty]
+    if any(p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) for p in plain):
+        return None
+    return [p.name for p in plain if p.kind is not p.VAR_KEYWORD]
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", None) or repr(function)
+
+
+# ---- arrays ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An array as check() is told of it: dimensions (names, numbers, expressions of
+    names such as "n - 1", functions of sizes), a dtype, or the very data."""
+
+    name: str
+    dims: tuple[Any, ...]
+    dtype: np.dtype | None
+    data: np.ndarray | None = None
+
+    @property
+    def symbols(self) -> list[str]:
+        """The sizes that its dimensions speak of, in their order."""
+        found: list[str] = []
+        for dim in self.dims:
+            if isinstance(dim, str):
+                tree = ast.walk(ast.parse(dim, mode="eval"))
+                found += [n.id for n in tree if isinstance(n, ast.Name)]
+            elif callable(dim):
+                found += names_of(dim) or []
+        return [n for n in dict.fromkeys(found) if n not in _FUNCTIONS]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Each dimension's name; "" for one that is no plain size."""
+        return tuple(d if _is_name(d) else "" for d in self.dims)
+
+    def shape(self, sizes: Sizes) -> tuple[int, ...]:
+        """The shape for these sizes; ArgumentError if a dimension is unknown."""
+        return tuple(_dimension(self.name, dim, sizes) for dim in self.dims)
+
+
+_FUNCTIONS = {"cdiv": cdiv, "min": min, "max": max}
+
+
+def spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
+    """A Spec from ("m", "n"), "n", 3, "int32[m, n]" or from an array itself."""
+    dtype = dtypes.get(name)
+    if hasattr(value, "__array__") or hasattr(value, "detach"):
+        data = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        return Spec(name, data.shape, data.dtype, data)
+    if isinstance(value, str):
+        typed = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", value)
+        if typed:
+            dtype, value = dtype or typed[1], typed[2]
+        value = tuple(part.strip() for part in _split(value) if part.strip())
+    elif isinstance(value, int) or callable(value):
+        value = (value,)
+    if not isinstance(value, (tuple, list)):
+        raise ArgumentError(
+            f'{name}: want a shape such as ("m", "n"), "int32[n]" or an array, this is '
+            f"{value!r}"
+        )
+    for dim in value:
+        if isinstance(dim, str):
+            try:
+                ast.parse(dim, mode="eval")
+            except SyntaxError:
+                raise ArgumentError(f"{name}: {dim!r} is no size") from None
+    return Spec(name, tuple(value), _dtype(name, dtype))
+
+
+def _split(text: str) -> list[str]:
+    """At the commas outside of brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _dtype(name: str, dtype: Any) -> np.dtype | None:
+    if dtype is None:
+        return None
+    try:
+        text = str(dtype)
+        return np.dtype(text[6:] if text.startswith("torch.") else dtype)
+    except TypeError:
+        raise ArgumentError(f"{name}: {dtype!r} is no dtype") from None
+
+
+def _is_name(dim: Any) -> bool:
+    return isinstance(dim, str) and dim.isidentifier()
+
+
+def _dimension(name: str, dim: Any, sizes: Sizes) -> int:
+    try:
+        if callable(dim):
+            value = by_name(dim, sizes)
+        elif isinstance(dim, str):
+            value = eval(dim, {"__builtins__": {}}, _FUNCTIONS | sizes)
+        else:
+            value = dim
+        whole = int(value)
+    except NameError as error:
+        raise ArgumentError(f"{name}: {error}") from None
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name}: {dim!r} is no size") from None
+    if whole != value:
+        raise ArgumentError(f"{name}: {dim!r} is {value!r}, no whole number")
+    return whole
+
+
+def drawn(
+    spec: Spec, shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
+) -> np.ndarray:
+    """Random signed values; every value of a byte, small whole numbers else."""
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind in "iu":
+        high = {"u": 256, "i": 101}[dtype.kind] if dtype.itemsize == 1 else 1001
+        return rng.integers(0 if dtype.kind == "u" else 1 - high, high, shape, dtype)
+    values = rng.standard_normal(shape)
+    if dtype.kind == "c":
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
+
+
+# ---- launch shapes ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A launch shape: grid and block as (x, y, z), bytes of dynamic shared memory."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, int, int]
+    shared: int = 0
+    plain: bool = False  # one thread for each element of the first output
+
+    def __str__(self) -> str:
+        return f"grid {_dims(self.grid)}, block {_dims(self.block)}"
+
+
+def _dims(sides: Sequence[int]) -> str:
+    kept = list(sides)
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return str(kept[0]) if len(kept) == 1 else f"({', '.join(map(str, kept))})"
+
+
+def blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
+    """The blocks to try: those given (one, or a list of them), or the default."""
+    if block is None:
+        return [three(b) for b in BLOCKS[dims]]
+    return [three(b) for b in (block if isinstance(block, list) else [block])]
+
+
+def three(sides: Any) -> tuple[int, int, int]:
+    """(x, y, z) of an int or up to three of them."""
+    sides = tuple(sides) if isinstance(sides, Iterable) else (sides,)
+    if not 1 <= len(sides) <= 3 or not all(hasattr(s, "__index__") for s in sides):
+        raise ArgumentError(f"a block or grid is one to three ints, this is {sides!r}")
+    x, y, z = (*(int(s) for s in sides), 1, 1)[:3]
+    return x, y, z
+
+
+def covering(shape: tuple[int, ...], block: tuple[int, int, int], dims: int) -> Shape:
+    """One thread for each element: x along the last axis, y along the one before.
+
+    dims: how many axes of threads the kernel knows; what is left is flattened into
+    the last of them.
+    """
+    sides = list(shape[::-1]) or [1]
+    head, rest = sides[: dims - 1], sides[dims - 1 :]
+    lengths = [*head, math.prod(rest)]
+    lengths += [1] * (3 - len(lengths))
+    grid = tuple(max(1, cdiv(n, b)) for n, b in zip(lengths, block))
+    return Shape(grid, block, plain=True)
+
+
+def dimensions(text: str) -> int:
+    """How many axes of threads a kernel's source speaks of: 1, 2 or 3."""
+    axes = re.findall(r"\b(?:thread|block)(?:Idx|Dim)\s*\.\s*([xyz])", text)
+    axes += [
+        "xyz"[int(n) - 1] for n in re.findall(r"\bgrid(?:size)?\(\s*([123])", text)
+    ]
+    return {"z": 3, "y": 2}.get(max(axes, default="x"), 1)
+
+
+# ---- sizes ----------------------------------------------------------------------
+
+
+def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
+    """The sizes a caller gives: numbers (of one symbol), tuples or dicts."""
+    if isinstance(sizes, (int, dict)) or (
+        isinstance(sizes, tuple) and len(symbols) == len(sizes) != 1
+    ):
+        sizes = [sizes]
+    found = []
+    for one in sizes:
+        if isinstance(one, dict):
+            values = one
+        else:
+            parts = tuple(one) if isinstance(one, (tuple, list)) else (one,)
+            if len(parts) != len(symbols):
+                raise ArgumentError(
+                    f"sizes: {one!r} gives {len(parts)} of {len(symbols)} sizes "
+                    f"({', '.join(symbols) or 'there are none'})"
+                )
+            values = dict(zip(symbols, parts))
+        if set(values) != set(symbols):
+            raise ArgumentError(
+                f"sizes: {one!r} does not say {', '.join(symbols)}, which the shapes "
+                f"and parameters do"
+            )
+        if not all(hasattr(v, "__index__") and v >= 0 for v in values.values()):
+            raise ArgumentError(f"sizes: {one!r}: want whole numbers from 0 on")
+        found.append({n: int(values[n]) for n in symbols})
+    if not found:
+        raise ArgumentError("sizes is empty: nothing would be checked")
+    return found
+
+
+def default_sizes(
+    symbols: Sequence[str],
+    sides: Mapping[str, int],
+    most: int,
+    first: bool = True,
+    other: int = 16,
+) -> list[Sizes]:
+    """1, 2, 3, primes, a block less one, a block, one more, and one large.
+
+    sides: the length of a block along each symbol. most: the largest product of all
+    sizes. first: whether it is for the first launch shape; for others, fewer. other:
+    the length for symbols that no side of a block lies along (tiles of a sum).
+    """
+    if not symbols:
+        return [{}]
+    side = [sides.get(s, 3 if len(symbols) > 3 else other) for s in symbols]
+    count = len(symbols)
+    turns = itertools.cycle((-1, 1, 0))
+    mixed = [max(1, b + d) for b, d in zip(side, turns)]
+    rows = [[max(1, b - 1) for b in side], [b + 1 for b in side]]
+    if first:
+        small = [[1], [2], [3]] if count == 1 else [[1], [2, 3, 1], [3, 1, 2]]
+        rows = [[r[i % len(r)] for i in range(count)] for r in small] + rows
+        large = 1009 if count == 1 else 0
+        rows += [side, mixed, [large or 2 * b + p for b, p in zip(side, PRIMES * 3)]]
+    rows.insert(-1, [PRIMES[i % len(PRIMES)] for i in range(count)])
+    rows = [_at_most(row, most, symbols, sides) for row in rows]
+    unique = list(dict.fromkeys(map(tuple, rows)))
+    return [dict(zip(symbols, row)) for row in unique]
+
+
+def _at_most(
+    row: list[int], most: int, symbols: Sequence[str], sides: Mapping[str, int]
+) -> list[int]:
+    """A row whose product is at most `most`: what no block covers shrinks first."""
+    row = list(row)
+    while math.prod(row) > most:
+        free = [i for i, s in enumerate(symbols) if s not in sides and row[i] > 2]
+        among = free or range(len(row))
+        largest = max(among, key=lambda i: row[i])
+        row[largest] = max(1, row[largest] * 2 // 3)
+    return row

@@ -1,0 +1,298 @@
+"""What check() asks for: arrays by name, the float64 answer, and how close to it.
+
+Where the caller says no more, a float output may differ from the answer by
+1.01 * terms * u * reference(|inputs|), u being 2^-24 for float32: the bound of a sum
+of `terms` products in any order (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 3.1). By default terms are how many combinations of the
+inputs' sizes there are for each element of the output (k for a matmul, 1 for an
+elementwise map), and 4 more for what else is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from .check_cases import Shape, Sizes, Spec, by_name, drawn, names_of
+from .check_runners import Returns, Runner
+from .guarded import Guarded, poison
+from .native import ArgumentError
+
+UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
+MORE = 4  # roundings, beside those of the sum
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass
+class Trial:
+    """One case, ready to run: inputs as the kernel gets them, answers, bounds.
+
+    starts: what each output holds before; index: the number of the case.
+    """
+
+    sizes: Sizes
+    shape: Shape | None
+    index: int
+    inputs: Arrays
+    starts: Arrays
+    values: dict[str, Any]
+    want: Arrays = field(default_factory=dict)
+    bound: Arrays = field(default_factory=dict)
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        """All that a reference may ask for by name, floats as float64."""
+        return wide(self.inputs) | self.values | self.sizes
+
+
+@dataclass
+class Problem:
+    """What is to be computed. inout: arrays that are read and overwritten."""
+
+    reference: Callable[..., Any]
+    outputs: dict[str, Spec]
+    inputs: dict[str, Spec]
+    inout: dict[str, Spec]
+    values: dict[str, Any]
+    symbols: list[str]
+    terms: Any = None
+    bound: Any = None
+    data: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    seed: int = 0
+
+    @property
+    def results(self) -> list[str]:
+        """The names of what is compared, in the reference's order."""
+        return [*self.outputs, *self.inout]
+
+    def prepare(
+        self, runner: Runner, sizes: Sizes, shape: Shape | None, index: int
+    ) -> Trial:
+        """Draw the inputs of a case and ask the reference for the answer."""
+        rng = np.random.default_rng([self.seed, index])
+        inputs = {
+            name: self._draw(one, runner, sizes, rng)
+            for name, one in (self.inputs | self.inout).items()
+        }
+        values = {
+            name: by_name(v, sizes | {"rng": rng}) if callable(v) else v
+            for name, v in self.values.items()
+        }
+        starts = {}
+        for name, one in self.outputs.items():
+            dtype = one.dtype or runner.dtype(name)
+            starts[name] = np.full(one.shape(sizes), poison(dtype, index), dtype)
+        starts |= {name: inputs[name] for name in self.inout}
+        trial = Trial(sizes, shape, index, inputs, starts, values)
+        trial.want = self._wants(self.answer(trial.pool), starts)
+        if not isinstance(runner, Returns):
+            self._judge(trial, {n: a.dtype for n, a in starts.items()})
+        return trial
+
+    def _draw(
+        self, one: Spec, runner: Runner, sizes: Sizes, rng: np.random.Generator
+    ) -> np.ndarray:
+        if one.data is not None:
+            return one.data.copy()
+        shape = one.shape(sizes)
+        dtype = one.dtype or runner.dtype(one.name)
+        maker = self.data.get(one.name)
+        if maker is None:
+            return drawn(one, shape, dtype, rng)
+        made = np.asarray(by_name(maker, sizes | {"rng": rng, "shape": shape}))
+        if made.shape != shape:
+            raise ArgumentError(
+                f"data for {one.name}: shape {made.shape}, want {shape}"
+            )
+        return made.astype(dtype)
+
+    def answer(self, pool: Mapping[str, Any]) -> Any:
+        """What the reference returns for these inputs, sizes and values."""
+        arrays = {n: pool[n] for n in (*self.inputs, *self.inout)}
+        return call(self.reference, arrays, pool)
+
+    def wanted(self, result: Any) -> Arrays:
+        """The reference's result by the name of the output."""
+        return named(result, self.results, "the reference")
+
+    def _wants(self, result: Any, starts: Arrays) -> Arrays:
+        if not starts:  # a function that returns: its own outputs have no names
+            return named(result, None, "the reference")
+        found = self.wanted(result)
+        return {n: fitted(n, found[n], s.shape) for n, s in starts.items()}
+
+    def judge(self, trial: Trial, got: Arrays) -> None:
+        """Set the bounds for what a function returned."""
+        self._judge(trial, {n: a.dtype for n, a in got.items()})
+
+    def _judge(self, trial: Trial, dtypes: Mapping[str, np.dtype]) -> None:
+        if self.bound is not None:
+            given = by_name(self.bound, trial.pool | {"want": trial.want})
+            given = given if isinstance(given, dict) else dict.fromkeys(dtypes, given)
+            trial.bound = {
+                n: np.broadcast_to(np.asarray(given[n], np.float64), w.shape)
+                for n, w in trial.want.items()
+            }
+            return
+        sizes = self._magnitudes(trial)
+        for name, dtype in dtypes.items():
+            want = trial.want[name]
+            bound = np.zeros(want.shape)
+            if dtype.kind in "fc":
+                terms = self._terms(name, trial, want)
+                unit = UNIT.get(dtype if name in trial.starts else None, 2.0**-24)
+                bound = 1.01 * terms * unit * sizes[name] + 1e-38 * (terms > 0)
+            trial.bound[name] = np.where(np.isfinite(bound), bound, 0.0)
+
+    def _magnitudes(self, trial: Trial) -> Arrays:
+        """reference(|inputs|), and nowhere less than the answer's magnitude."""
+        pool = {
+            n: abs(v) if _is_float(v) else v for n, v in trial.pool.items()
+        }  # whole numbers and bools select: an index has no magnitude
+        with np.errstate(all="ignore"):
+            try:
+                found = self._wants(self.answer(pool), trial.starts)
+            except (ArithmeticError, ValueError):  # of no use for |x|
+                found = trial.want
+            sizes = {}
+            for name, want in trial.want.items():
+                plain = np.abs(
+                    want.astype(complex if want.dtype.kind == "c" else float)
+                )
+                size = np.abs(found.get(name, plain)) * np.ones(want.shape)
+                size = np.where(np.isfinite(size), size, plain)
+                sizes[name] = np.maximum(size, plain)
+        return sizes
+
+    def _terms(self, name: str, trial: Trial, want: np.ndarray) -> float:
+        given = self.terms
+        if isinstance(given, dict):
+            given = given.get(name)
+        if given is None:
+            named_sizes = {
+                s for one in (self.inputs | self.inout).values() for s in one.symbols
+            }
+            every = math.prod(trial.sizes[s] for s in named_sizes)
+            if not named_sizes:
+                every = max((a.size for a in trial.inputs.values()), default=1)
+            return MORE + max(1, -(-every // max(1, want.size)))
+        if callable(given):
+            return float(by_name(given, trial.pool))
+        if isinstance(given, str):
+            return float(Spec("terms", (given,), None).shape(trial.sizes)[0])
+        return float(given)
+
+
+def arguments(runner: Runner, trial: Trial) -> tuple[dict[str, Guarded], list[Any]]:
+    """Fresh guarded copies of the arrays, and what the runner is called with."""
+    arrays = {
+        name: Guarded(array, runner.device)
+        for name, array in (trial.inputs | trial.starts).items()
+    }
+    args = []
+    for name in runner.parameters:
+        if name in arrays:
+            array = arrays[name]
+            if runner.device is not None:
+                flat = array.tensor
+                shaped = flat if runner.flat(name) else flat.reshape(array.shape)
+            else:
+                shaped = array.array.ravel() if runner.flat(name) else array.array
+            args.append(shaped)
+        else:
+            args.append((trial.sizes | trial.values)[name])
+    return arrays, args
+
+
+def wide(arrays: Arrays) -> Arrays:
+    """Floats as float64; whole numbers and bools as they are. Copies."""
+    return {
+        name: a.astype(np.float64) if a.dtype.kind == "f" else a.copy()
+        for name, a in arrays.items()
+    }
+
+
+def call(function: Callable[..., Any], arrays: Arrays, pool: Mapping[str, Any]) -> Any:
+    """function(...), by name where its parameters are names of `pool`, else in order.
+
+    Arrays are passed as NumPy's; if it takes only tensors, as those.
+    """
+    wanted = names_of(function)
+    if wanted and set(wanted) <= set(pool):
+        names, keywords = wanted, True
+    else:
+        names, keywords = list(arrays), False
+
+    def attempt(convert: Callable[[np.ndarray], Any]) -> Any:
+        given = {n: convert(pool[n]) if n in arrays else pool[n] for n in names}
+        return function(**given) if keywords else function(*given.values())
+
+    try:
+        return attempt(np.copy)
+    except (TypeError, AttributeError) as error:
+        first = error
+    try:
+        return attempt(lambda array: torch.from_numpy(array.copy()))
+    except Exception:
+        raise first from None
+
+
+def named(result: Any, names: list[str] | None, whose: str) -> Arrays:
+    """What a function returned, as arrays by name.
+
+    names: of the outputs; None: "result", or "result 0", "result 1" of a tuple.
+    """
+    if isinstance(result, dict):
+        found = result
+    elif isinstance(result, tuple) and (names is None or len(names) > 1):
+        labels = names or [f"result {i}" for i in range(len(result))]
+        if len(labels) != len(result):
+            raise ArgumentError(
+                f"{whose} returns {len(result)} arrays, want {len(labels)}: "
+                f"{', '.join(labels)}"
+            )
+        found = dict(zip(labels, result))
+    else:
+        found = {(names or ["result"])[0]: result}
+    missing = [n for n in names or () if n not in found]
+    if missing:
+        raise ArgumentError(f"{whose} does not return {', '.join(missing)}")
+    return {n: array(v, n, whose) for n, v in found.items()}
+
+
+def array(value: Any, name: str, whose: str) -> np.ndarray:
+    """A returned value as a NumPy array; ArgumentError if it is none."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+    elif isinstance(value, (list, tuple)):
+        value = [v.detach() if isinstance(v, torch.Tensor) else v for v in value]
+    try:
+        made = np.asarray(value)
+    except (TypeError, ValueError):
+        made = np.asarray(None)
+    if made.dtype.kind not in "biufc":
+        shown = repr(value)
+        shown = shown if len(shown) < 60 else shown[:57] + "..."
+        raise ArgumentError(f"{whose} returns {shown} for {name}: want numbers")
+    return made
+
+
+def fitted(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The answer in the output's shape; a flat one may stand for it."""
+    flat = want.size == math.prod(shape) and 1 in (want.ndim, len(shape))
+    if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):
+        return want.reshape(shape)
+    raise ArgumentError(
+        f"the reference gives {name} the shape {want.shape}, and outputs= says {shape}"
+    )
+
+
+def _is_float(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "f"
+    return isinstance(value, (float, np.floating))

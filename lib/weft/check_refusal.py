@@ -1,0 +1,299 @@
+"""How check() tells what is wrong: where, who, at which sizes, and a guess at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import mistakes
+from .check_problem import Problem, Trial, arguments
+from .check_runners import Runner, Simulated, TooLong
+from .guarded import Mismatch, number, unwritten, wrong
+
+EXPLORED = 12  # cases at most that are run only to see which of them go wrong
+Index = tuple[int, int, int]
+
+
+@dataclass
+class Attempt:
+    """One run of one case. got: the outputs; wrong: the one that was compared last."""
+
+    trial: Trial
+    order: str
+    got: dict[str, np.ndarray] = field(default_factory=dict)
+    worst: float = 0.0
+    error: Mismatch | None = None
+    wrong: str = ""
+
+    @property
+    def by_value(self) -> bool:
+        """Whether it ran to its end and gave wrong numbers."""
+        return self.error is not None and self.error.want is not None and bool(self.got)
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{n}={v}" for n, v in self.trial.sizes.items())
+        parts = [sizes] if sizes else []
+        if self.trial.shape is not None:
+            parts.append(str(self.trial.shape))
+        if self.order not in ("", "forward"):
+            how = {"reverse": "in reverse"}.get(self.order, self.order)
+            parts.append(f"threads {how}")
+        return ", ".join(parts) or "its inputs"
+
+
+def refusal(
+    problem: Problem,
+    runner: Runner,
+    first: Attempt,
+    passed: Sequence[Attempt],
+    cases: int,
+    again: Callable[[int, str], Attempt],
+) -> Mismatch:
+    """The Mismatch for the first run that failed, with all that can be found out.
+
+    passed: the cases before it. cases: of the plan; again(number, order) runs one.
+    """
+    assert first.error is not None
+    name = f"{runner.name} {runner.where}".strip()
+    lines = [f"{name} is wrong with {first}: {first.error}"]
+    facts = dict(first.error.facts)
+    facts |= {"sizes": first.trial.sizes}
+    if first.trial.shape is not None:
+        facts |= {"grid": first.trial.shape.grid}
+        facts |= {"launch_block": first.trial.shape.block}
+    if first.by_value:
+        facts |= _who(runner, first, lines)
+    later = []
+    if not isinstance(first.error.__cause__, TooLong) and not _hangs(first):
+        later = _explore(runner, first, cases, again)
+    looks = _looks(problem, runner, first, passed, later, again)
+    if looks:
+        lines.append(f"It {looks[0]}.")
+        lines += looks[1:]
+    facts["guess"] = " ".join(looks)
+    return Mismatch("\n".join(lines), **facts)
+
+
+def _hangs(attempt: Attempt) -> bool:
+    text = str(attempt.error)
+    kind = attempt.error.kind if attempt.error else ""
+    return kind in ("hang", "deadlock") or "longer than" in text
+
+
+def _explore(
+    runner: Runner, first: Attempt, cases: int, again: Callable[[int, str], Attempt]
+) -> list[Attempt]:
+    """The cases after the failing one, in the order of threads in which it failed."""
+    most = 3 if runner.few else EXPLORED
+    found = []
+    for number_ in range(first.trial.index + 1, cases)[:most]:
+        attempt = again(number_, first.order)
+        if _hangs(attempt):
+            break
+        found.append(attempt)
+    return found
+
+
+# ---- who ----------------------------------------------------------------------------
+
+
+def _who(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
+    """The block and the thread of the wrong element, said in a line."""
+    error, shape = attempt.error, attempt.trial.shape
+    assert error is not None
+    if shape is None or error.index is None:
+        return {}
+    element = f"{error.array}[{', '.join(map(str, error.index))}]"
+    known, writer = _writer(runner, attempt)
+    if writer is not None:
+        block, thread = writer
+        lines.append(f"Thread {_dim(thread)} of block {_dim(block)} wrote it last.")
+        return {"block": block, "thread": thread}
+    said = f"No thread wrote {element}" if known else ""
+    place = _mapped(runner, attempt) if shape.plain else None
+    if place is None:
+        if said:
+            lines.append(f"{said}.")
+        return {}
+    block, thread = place
+    who = f"thread {_dim(thread)} of block {_dim(block)}"
+    if said:
+        lines.append(f"{said}; with a thread for each element that is {who}.")
+    else:
+        lines.append(f"With a thread for each element, that is {who}.")
+    return {"block": block, "thread": thread}
+
+
+def _writer(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
+    """Whether a record tells, and the (block, thread) that wrote the element last."""
+    error, shape = attempt.error, attempt.trial.shape
+    if not isinstance(runner, Simulated) or error is None:
+        return False, None
+    _, args = arguments(runner, attempt.trial)
+    trace = runner.trace(args, shape, attempt.order)
+    if trace is None:
+        return False, None
+    starts = attempt.trial.starts
+    flat = int(np.ravel_multi_index(error.index, starts[error.array].shape))
+    numbers = [i for i, a in enumerate(trace.arrays) if a.name == error.array]
+    sites = [
+        i
+        for i, s in enumerate(trace.sites)
+        if s.array in numbers and s.kind in ("write", "atomic")
+    ]
+    found = None
+    for interval in trace.intervals:
+        rows = np.isin(interval.site, sites) & (interval.element == flat)
+        if rows.any():
+            last = int(np.flatnonzero(rows)[-1])
+            found = interval.block, int(interval.thread[last])
+    if found is None:
+        return True, None
+    return True, (_unravel(found[0], trace.grid), _unravel(found[1], trace.block))
+
+
+def _unravel(linear: int, sides: Sequence[int]) -> Index:
+    x, y = (*sides, 1)[:2]
+    return linear % x, linear // x % y, linear // (x * y)
+
+
+def _mapped(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
+    """Block and thread of the element, where each thread has one element."""
+    error, shape = attempt.error, attempt.trial.shape
+    assert error is not None and shape is not None
+    first = next(iter(attempt.trial.starts))
+    lengths = list(attempt.trial.starts[first].shape)
+    if error.array != first or not lengths:
+        return None
+    flat = int(np.ravel_multi_index(error.index, lengths))
+    at, sides = [], lengths[::-1][: runner.dimensions - 1]
+    for side in sides:
+        at.append(flat % side)
+        flat //= side
+    at += [flat] + [0] * (2 - len(sides))
+    block = tuple(i // b for i, b in zip(at, shape.block))
+    thread = tuple(i % b for i, b in zip(at, shape.block))
+    return block, thread  # type: ignore[return-value]
+
+
+def _dim(index: Sequence[int]) -> str:
+    return "({},{},{})".format(*index)
+
+
+# ---- what it looks like -----------------------------------------------------------
+
+
+def _looks(
+    problem: Problem,
+    runner: Runner,
+    first: Attempt,
+    passed: Sequence[Attempt],
+    later: Sequence[Attempt],
+    again: Callable[[int, str], Attempt],
+) -> list[str]:
+    """Sentences on what kind of mistake it is; the first continues "It ..."."""
+    found = []
+    order = _by_order(runner, first, again)
+    if order:
+        found.append(order)
+    else:
+        failing = [a for a in (first, *later) if a.by_value]
+        failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
+        for attempt in failing[:2]:
+            said = mistakes.guess(_scene(problem, attempt))
+            if said:
+                found.append(said)
+                break
+        if not failing:
+            said = _of_fault(first)
+            found += [said] if said else []
+    pattern = mistakes.pattern(
+        [(a.trial.sizes, _block(a), a.error is None) for a in (*passed, first, *later)]
+    )
+    if pattern:
+        found.append(pattern if found else f"is {pattern[0].lower()}{pattern[1:]}"
+                     .removeprefix("is it is ").rstrip("."))  # fmt: skip
+    return found
+
+
+def _block(attempt: Attempt) -> Index | None:
+    return attempt.trial.shape.block if attempt.trial.shape else None
+
+
+def _by_order(
+    runner: Runner, first: Attempt, again: Callable[[int, str], Attempt]
+) -> str:
+    """A result that another order of the threads changes."""
+    if not first.by_value or len(runner.orders) < 2:
+        return ""
+    name, at = first.wrong, first.error.index  # type: ignore[union-attr]
+    for order in runner.orders:
+        if order == first.order:
+            continue
+        other = again(first.trial.index, order)
+        if not other.got:
+            continue
+        bound = 2 * first.trial.bound[name]
+        changed = wrong(first.got[name], other.got[name], bound)
+        if changed.any():
+            if not changed[at]:
+                at = tuple(map(int, np.argwhere(changed)[0]))
+            here, there = number(first.got[name][at]), number(other.got[name][at])
+            text = f"{name}[{', '.join(map(str, at))}] is {here} {_how(first.order)}"
+            return (
+                f"looks like a race: {text}, {there} {_how(order)}; two threads touch "
+                f"the same element, or a barrier is missing"
+            )
+    return ""
+
+
+def _how(order: str) -> str:
+    return {"reverse": "with threads in reverse"}.get(order, f"with threads {order}")
+
+
+def _scene(problem: Problem, attempt: Attempt) -> mistakes.Scene:
+    trial, name = attempt.trial, attempt.wrong
+    want, got = trial.want[name], attempt.got[name]
+    start = trial.starts.get(name) if name in problem.outputs else None
+    poison = start.flat[0] if start is not None and start.size else None
+    still = None
+    if poison is not None and got.dtype == start.dtype and got.dtype.itemsize > 1:
+        still = unwritten(got, poison)
+    inputs = {n: a for n, a in trial.pool.items() if n in trial.inputs}
+
+    def again(changed: dict[str, np.ndarray]) -> np.ndarray:
+        result = problem.answer(trial.pool | changed)
+        return problem._wants(result, trial.starts)[name]
+
+    specs = problem.inputs | problem.inout
+    axes = {n: specs[n].axes for n in inputs}
+    output = problem.outputs.get(name) or problem.inout.get(name)
+    return mistakes.Scene(
+        *(name, got.reshape(want.shape), want, trial.bound[name], _block(attempt)),
+        *(still, poison, inputs, again, axes),
+        output=output.axes if output else _unnamed(trial, want),
+    )
+
+
+def _unnamed(trial: Trial, want: np.ndarray) -> tuple[str, ...]:
+    """The sizes that a returned array's shape has, where they tell."""
+    names = {v: n for n, v in trial.sizes.items()}
+    return tuple(names.get(length, "") for length in want.shape)
+
+
+def _of_fault(attempt: Attempt) -> str:
+    """A guess at what led to a fault, or to a write where none may be."""
+    error = attempt.error
+    text, kind = str(error), error.kind if error else ""
+    if "input" in text and "overwritten" in text:
+        return "looks like a store into the wrong array: inputs must stay as they are"
+    past = "past" in text or kind == "bounds"
+    if past and attempt.trial.shape is not None:
+        return (
+            "looks like a missing guard: the grid has more threads than there are "
+            "elements, and those beyond the last must do nothing (if i < n)"
+        )
+    return ""

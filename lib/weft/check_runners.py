@@ -1,0 +1,350 @@
+"""How check() runs what it is given: Python kernels, Numba, CUDA C, plain functions.
+
+Every runner has a name, its parameters, the orders of threads it knows, and run().
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import ctypes
+import inspect
+import re
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import jit
+from .check_cases import Shape, dimensions
+from .jit import signature
+from .native import ArgumentError, KernelError
+from .python_kernel import PythonKernel, plain_function, source_of, value_of
+
+ORDERS = ("forward", "reverse", "shuffled")  # of threads
+NATIVE, SLOW = 4_000_000, 15_000  # the most that the sizes of a case may multiply to
+
+
+class TooLong(KernelError):
+    """It ran longer than it may, and was ended."""
+
+
+class Runner:
+    """Something that is launched with arrays it writes into.
+
+    flat: which parameters want their array flat. most: a bound on the product of the
+    sizes. kernel: whether it has a grid and a block. device: torch's, None: the host.
+    """
+
+    kernel = True
+    device: torch.device | None = None
+    orders: tuple[str, ...] = ("",)
+    most = NATIVE
+    few = False  # whether launches are so slow that few are made
+    where = ""  # what the message adds to the name: "on cuda:0"
+
+    def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
+        self.name, self.parameters = name, tuple(parameters)
+        self.dimensions = dimensions(text)
+
+    def flat(self, parameter: str) -> bool:
+        """Whether it indexes this array with one number."""
+        return True
+
+    def dtype(self, parameter: str) -> np.dtype:
+        """What an array has unless the caller says: float32."""
+        return np.dtype(np.float32)
+
+    def run(self, args: Sequence[Any], shape: Shape, order: str, timeout: float) -> Any:
+        """Launch it; returns the simulator's report or None."""
+        raise NotImplementedError
+
+    def trace(self, args: Sequence[Any], shape: Shape, order: str) -> Any:
+        """The same with a record of every access; None where there is none."""
+        return None
+
+
+class Python(Runner):
+    """What is written as a Python function: its source says how it indexes."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = plain_function(function)
+        try:
+            source = source_of(self.function)
+            text, tree = source.text, source.tree
+        except ArgumentError:
+            text, tree = "", ast.parse("")
+        parameters = inspect.signature(self.function).parameters
+        super().__init__(self.function.__name__, tuple(parameters), text)
+        self._shaped = set(_shaped(tree))
+
+    def flat(self, parameter: str) -> bool:
+        return parameter not in self._shaped
+
+
+class Simulated(Python):
+    """A Python kernel on the simulator, whose findings refuse it as well."""
+
+    orders = ORDERS
+    most = SLOW
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        PythonKernel(self.function)  # its errors belong here
+
+    def run(self, args, shape, order, timeout):
+        return self._launch(args, shape, order=order, timeout=timeout)
+
+    def trace(self, args, shape, order):
+        report = self._launch(args, shape, order=order, trace=True)
+        return None if report is None else report.trace
+
+    def _launch(self, args: Sequence[Any], shape: Shape, **options: Any) -> Any:
+        from .sim import sim
+
+        ready = sim(self.function, quiet=True, **options)
+        return ready[shape.grid, shape.block, 0, shape.shared](*args)
+
+
+class Numba(Python):
+    """A Python kernel on numba.cuda: a GPU, or Numba's simulator without one."""
+
+    def __init__(self, ready: Any, device: torch.device | None) -> None:
+        super().__init__(ready)
+        self.ready, self.device = ready, device
+        self.where = "on Numba"
+        if device is None:
+            self.most, self.few = 400, True
+
+    def run(self, args, shape, order, timeout):
+        self.ready[shape.grid, shape.block, 0, shape.shared](*args)
+
+
+class Translated(Python):
+    """A Python kernel as CUDA C."""
+
+    def __init__(self, ready: Any, device: torch.device | None) -> None:
+        super().__init__(ready)
+        self.ready, self.device = ready, device
+        self.orders = ORDERS if device is None else ("",)
+        self.where = "as CUDA C" + (f" on {device}" if device else "")
+
+    def run(self, args, shape, order, timeout):
+        with _ordered(order):
+            self.ready[shape.grid, shape.block, 0, shape.shared](*args)
+
+
+class Cell(Runner):
+    """A kernel of CUDA C, from load_cuda() or %%cuda."""
+
+    def __init__(self, kernel: jit.Kernel, device: torch.device | None) -> None:
+        if kernel._needs_arguments:
+            raise ArgumentError(
+                f"{kernel.__name__} is a template: check one with its arguments, e.g. "
+                f'{kernel.__name__}["float", 16]'
+            )
+        kernel.module.refresh()
+        names = [p.name for p in kernel.params]
+        super().__init__(kernel.__name__, names, _body(kernel))
+        self.ready, self.device = kernel, device
+        self.orders = ORDERS if device is None else ("",)
+        self.where = f"on {device}" if device else ""
+        self._launch: Any = None
+
+    def dtype(self, parameter: str) -> np.dtype:
+        from .jit.scalars import scalar
+
+        param = self.ready.params[self.parameters.index(parameter)]
+        kind = scalar(param.type)
+        if not param.pointer:
+            raise ArgumentError(f"{self.name}: {param} is no array")
+        try:
+            return np.dtype(kind.dtypes[0] if kind else "float32")
+        except TypeError:
+            raise ArgumentError(
+                f"{self.name}: {param}: NumPy has no {kind.dtypes[0]}"
+            ) from None
+
+    def run(self, args, shape, order, timeout):
+        kernel = self.ready
+        if self.device is not None:
+            kernel[shape.grid, shape.block, shape.shared](*args)
+            return
+        if self._launch is None:
+            compiled = kernel.module.compiled_for("cpu", kernel.expression)
+            self._launch = compiled.launcher(
+                *(kernel.expression, kernel.params),
+                timeout=kernel.module.timeout or timeout,
+            )
+        with _ordered(order):
+            self._launch(shape.grid, shape.block, shape.shared, None, args)
+
+
+class InPlace(Python):
+    """A plain function that writes into the arrays it is given."""
+
+    kernel = False
+    most = SLOW * 2
+
+    def run(self, args, shape, order, timeout):
+        with time_limit(self.name, timeout):
+            self.function(*args)
+
+
+class Returns(Runner):
+    """A plain function of the inputs that returns the outputs."""
+
+    kernel = False
+    most = SLOW * 2
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        name = getattr(function, "__name__", None) or type(function).__name__
+        super().__init__(name, ())
+        self.function = function
+
+
+def _body(kernel: jit.Kernel) -> str:
+    """The kernel's own text; "" if it is not in the cell (but in a header)."""
+    code = signature.blank(kernel.module.source)
+    found = re.search(rf"\b{kernel.signature.name}\s*\(", code)
+    start = code.find("{", found.end()) if found else -1
+    return code[start : signature.close(code, start)] if start >= 0 else ""
+
+
+def runners(
+    subject: Any, has_outputs: bool, device: torch.device | str | None
+) -> list[Runner]:
+    """How to run `subject`: more than one where it runs on the CPU and on a GPU."""
+    if isinstance(subject, (jit.Module, jit.Launch)):
+        subject = _one_kernel(subject)
+    if isinstance(subject, jit.Kernel):
+        places = _places(device, subject.module.target)
+        return [Cell(subject, place) for place in places]
+    module = type(subject).__module__
+    if module.startswith("weft.numba_jit"):
+        gpu = torch.cuda.is_available()
+        place = torch.device("cuda", torch.cuda.current_device()) if gpu else None
+        return [Numba(subject, place)]
+    if module.startswith("weft.cuda_c"):
+        return [Translated(subject, place) for place in _places(device, None)]
+    if isinstance(subject, PythonKernel) or hasattr(subject, "py_func"):
+        return [Simulated(subject)]
+    if isinstance(subject, types.FunctionType) and speaks_cuda(subject):
+        return [Simulated(subject)]
+    if not callable(subject):
+        raise ArgumentError(
+            f"check() takes a kernel or a function, this is {subject!r} of type "
+            f"{type(subject).__name__}"
+        )
+    if has_outputs:
+        return [InPlace(subject)]
+    return [Returns(subject)]
+
+
+def _one_kernel(subject: Any) -> Any:
+    if isinstance(subject, jit.Launch):
+        return subject.kernel
+    kernels = list(subject._cell.kernels.values())
+    if len(kernels) != 1:
+        raise ArgumentError(
+            f"this source has {len(kernels)} kernels: say which one to check"
+        )
+    return kernels[0]
+
+
+def _places(device: Any, target: str | None) -> list[torch.device | None]:
+    """Where CUDA C is checked: on the CPU, and on a GPU if there is one."""
+    if device is not None:
+        place = torch.device(device)
+        return [None if place.type == "cpu" else place]
+    gpu = []
+    if torch.cuda.is_available() and target != "cpu":
+        gpu = [torch.device("cuda", torch.cuda.current_device())]
+    return ([] if target == "cuda" and gpu else [None]) + gpu
+
+
+def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
+    """Whether the function, or one that it calls, uses a name of a kernel's."""
+    code = function.__code__
+    for name in (*code.co_names, *code.co_freevars):
+        try:
+            value = value_of(function, name)
+        except LookupError:
+            continue
+        where = getattr(value, "__module__", "") or ""
+        if isinstance(value, types.ModuleType):
+            where = value.__name__
+        elif not isinstance(where, str) or isinstance(value, type):
+            where = ""
+        if where.startswith(("weft.cuda", "numba.cuda")) and "cuda_c" not in where:
+            return True
+        inner = getattr(value, "py_func", value)
+        helper = isinstance(inner, types.FunctionType) and inner is not function
+        near = helper and depth and inner.__module__ == function.__module__
+        if near and speaks_cuda(inner, depth - 1):
+            return True
+    return False
+
+
+def _shaped(tree: ast.AST) -> Iterator[str]:
+    """Names that are indexed with more than one number, or asked for their shape."""
+    for node in ast.walk(tree):
+        value = getattr(node, "value", None)
+        several = False
+        if isinstance(node, ast.Subscript):
+            several = isinstance(node.slice, (ast.Tuple, ast.Slice))
+            if isinstance(value, ast.Subscript):  # a[i][j]
+                value, several = value.value, True
+        elif isinstance(node, ast.Attribute):
+            several = node.attr in ("shape", "ndim", "T")
+        if several and isinstance(value, ast.Name):
+            yield value.id
+
+
+@contextlib.contextmanager
+def _ordered(order: str) -> Iterator[None]:
+    """Run CUDA C on the CPU with its threads in this order."""
+    if not order:
+        yield
+        return
+    from .jit.cpu_launch import runtime
+
+    runtime().simt_set_order(ORDERS.index(order))
+    try:
+        yield
+    finally:
+        runtime().simt_set_order(0)
+
+
+@contextlib.contextmanager
+def time_limit(name: str, seconds: float) -> Iterator[None]:
+    """End what runs inside, in this thread, with TooLong after so many seconds.
+
+    Python looks for it between two steps of its own: a call of C ends first.
+    """
+    thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    def end() -> None:
+        with lock:
+            if state["inside"]:
+                state["late"] = True
+                raise_in(ctypes.c_ulong(thread), ctypes.py_object(TooLong))
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except TooLong:
+        raise TooLong(
+            f"{name} ran longer than {seconds:g} s and was ended: look for a loop that "
+            f"does not end, or allow it more with timeout="
+        ) from None
+    finally:
+        timer.cancel()
+        with lock:
+            state["inside"] = False
