@@ -27,6 +27,7 @@ from .train import PARTS
 
 Row = dict[str, Any]
 INCH = 72  # points of an SVG
+PYTHON = ("numba",)  # rungs of ours in Python: dotted beside those in C
 
 
 def plot_steps(
@@ -183,15 +184,19 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         look = {"color": OURS, "lw": 1.4, "zorder": 3} if ours else {
             **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
         }  # fmt: skip
+        python = row["rung"] in PYTHON
         mark = {"marker": "o"} if ours else {"marker": "D", "fillstyle": "none"}
         name = label(row) if ours else f"PyTorch {label(row)}"
         means = _smooth(np.array(row["losses"]), smooth)
         steps = np.arange(len(row["losses"]) - len(means), len(row["losses"])) + 1
         per_epoch = len(row["losses"]) / row["epochs"]
-        loss.plot(steps / per_epoch, means, label=name, **look)
+        loss.plot(
+            steps / per_epoch, means, label=name, ls=":" if python else "-", **look
+        )
         epochs = np.arange(1, len(row["test_accuracies"]) + 1)
         values = 100 * np.array(row["test_accuracies"])
-        accuracy.plot(epochs, values, **look, **mark, ls="--" if ours else "-")
+        dashes = ":" if python else "--" if ours else "-"
+        accuracy.plot(epochs, values, **look, **mark, ls=dashes)
     loss.set_ylabel(f"loss, mean of {smooth} steps")
     accuracy.set_ylabel("test, % right")
     accuracy.set_xlabel("epochs")
@@ -216,7 +221,7 @@ def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
     last = sorted(trained, key=lambda row: -row["test_accuracy"])
     for place, row in enumerate(last):
         value = 100 * row["test_accuracy"]
-        up = 0 if len(last) == 1 else 7 if place == 0 else -7
+        up = 14 * ((len(last) - 1) / 2 - place)
         accuracy.annotate(
             f"{value:.2f}",
             (row["epochs"], value),
@@ -235,7 +240,10 @@ def _draw_groups(
     thick = 0.8 / max(1, len(rows))
     for number, row in enumerate(rows):
         colour = OURS if row["impl"] == "weft" else OPPONENT
-        kind = outlined(colour) | ({} if row["impl"] == "weft" else {"hatch": "///"})
+        hatch = (
+            ".." if row["rung"] in PYTHON else "" if row["impl"] == "weft" else "///"
+        )
+        kind = outlined(colour) | {"hatch": hatch}
         name = label(row) if row["impl"] == "weft" else f"PyTorch {label(row)}"
         values = [group[number] for group in groups.values()]
         places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
