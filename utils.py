@@ -26,7 +26,7 @@ from numpy import (
 )
 
 import weft
-from weft import check, cuda, load_cuda
+from weft import check, cuda, load_cuda, numba_jit
 from weft.build import ROOT
 from weft.exercises import exercise
 
@@ -46,6 +46,7 @@ __all__ = [
     "listing",
     "load_cuda",
     "np",
+    "numba_jit",
     "size",
     "source",
     "torch",
