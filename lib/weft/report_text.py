@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from .report import CURES, Counters, Finding, Report, named
+from .report_lines import annotated, columns, remarks, short
 
 SHOWN = 8  # findings; what follows is rarely news
 
@@ -15,7 +16,26 @@ def text(report: Report) -> str:
     parts += [finding(report, one) for one in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         parts.append(f"... and {len(report.findings) - SHOWN} more findings")
+    if report.counters:
+        parts += [f"slow: {said}" for said in remarks(report.counters)]
     return "\n".join(parts)
+
+
+def listing(text: str, first: int, lines: dict) -> str:
+    """Any source text with its lines' counters beside it; hot ones have a mark.
+
+    lines: what each did, by number, as Counters.lines_of has it.
+    """
+    rows = annotated(text, first, lines)
+    shown = columns(rows)
+    width = max((len(row.text.expandtabs(4)) for row in rows), default=0)
+    said = [" " * (width + 6) + "".join(f"{c:>16}" for c in shown)]
+    for row in rows:
+        cells = [row.cells.get(c) for c in shown]
+        marked = [f"{c.text}{' !' * (c.heat > 0.12)}" if c else "" for c in cells]
+        numbers = "".join(f"{cell:>16}" for cell in marked)
+        said.append(f"{row.number:>4}  {row.text.expandtabs(4):<{width}}{numbers}")
+    return "\n".join(line.rstrip() for line in said)
 
 
 def summary(report: Report) -> str:
@@ -46,20 +66,19 @@ def costs(counters: Counters) -> list[str]:
         "writes": counters.writes_per_thread,
         "atomics": counters.atomics_per_thread,
     }
-    amounts = [
-        f"{word} {' '.join(f'{name} {short(n)}' for name, n in of.items())}"
-        for word, of in each.items()
-        if of
-    ]
-    if amounts:
-        said.append(f"a thread {', '.join(amounts)}")
+    for word, of in each.items():
+        if of:
+            said.append(f"{word} per thread: {_amounts(of)}")
     if ratios := counters.sectors_per_request:
-        many = " ".join(f"{name} {short(n)}" for name, n in ratios.items())
-        said.append(f"sectors per request {many}")
+        said.append(f"sectors per request: {_amounts(ratios)}")
     if clashes := counters.bank_conflicts:
         several = sum(clashes.values())
         said.append(f"{several or 'no'} bank conflict{'s' * (several != 1)}")
     return said
+
+
+def _amounts(of: dict[str, float]) -> str:
+    return ", ".join(f"{name} {short(number)}" for name, number in of.items())
 
 
 def finding(report: Report, one: Finding) -> str:
@@ -101,8 +120,3 @@ def short_file(file: str) -> str:
     name = os.path.basename(file)
     cell = name.startswith("<") or "ipykernel" in file
     return "cell" if cell else name or "kernel"
-
-
-def short(number: float) -> str:
-    """A number with two decimals at most: 4, 2.5, 0.13."""
-    return f"{number:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,156 @@
+"""A report as HTML for a notebook, legible on light and on dark pages.
+
+Text has the colour of its page; colours are the lab's own, each beside a word or a
+mark. Nothing but elements and inline styles, so that every front end shows it.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from .report import Finding, Report
+from .report_lines import COLUMNS, Cell, Row, annotated, columns, remarks
+from .report_text import SHOWN, costs, cure_of, head, short_file, verdict
+
+FAULT = "#D55E00"  # as in style.py, which needs matplotlib
+WARM = "230,159,0", "213,94,0"  # style.py's WRITTEN and FAULT, as red, green, blue
+FINE = "#009E73"
+MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
+CODE = f"{MONO}font-size:12px;line-height:1.45;"
+PRE = (
+    f"{CODE}margin:4px 0;padding:0;background:none;color:inherit;border:none;"
+    f"white-space:pre;overflow-x:auto;"
+)
+CELL = "padding:0 8px;border:none;background:none;color:inherit;white-space:pre;"
+FAINT = "opacity:.65;"
+
+
+def html(report: Report) -> str:
+    """The report: its verdict, findings at their lines, costs, and the listing."""
+    parts = [_top(report)]
+    parts += [_finding(report, one) for one in report.findings[:SHOWN]]
+    if len(report.findings) > SHOWN:
+        more = len(report.findings) - SHOWN
+        parts.append(f'<div style="{FAINT}">... and {more} more findings</div>')
+    if report.counters:
+        parts += [_remark(said) for said in remarks(report.counters)]
+        parts += _listings(report)
+    inside = "\n".join(parts)
+    return (
+        f'<div class="weft-report" style="color:inherit;font-size:13px;'
+        f'line-height:1.5;max-width:920px">{inside}</div>'
+    )
+
+
+def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
+    """Any source text with its lines' counters beside it, folded under a title."""
+    rows = annotated(text, first, lines)
+    shown = columns(rows)
+    if not shown:
+        return ""
+    top = "".join(
+        f'<th title="{escape(COLUMNS[c])}" style="{CELL}text-align:right;'
+        f'font-weight:600">{escape(c)}</th>'
+        for c in shown
+    )
+    body = "".join(_row(row, shown) for row in rows)
+    left = f'<th style="{CELL}"></th>'
+    return (
+        f'<details{" open" if opened else ""} style="margin-top:6px">'
+        f'<summary style="cursor:pointer">{escape(title)}</summary>'
+        f'<div style="overflow-x:auto"><table style="{CODE}border-collapse:collapse;'
+        f'border:none;margin:4px 0;color:inherit">'
+        f'<tr style="background:none">{left}{left}{top}</tr>{body}</table></div>'
+        f"</details>"
+    )
+
+
+def _top(report: Report) -> str:
+    colour, mark = (FINE, "✓") if report.ok else (FAULT, "✗")
+    said = "; ".join(costs(report.counters)) if report.counters else ""
+    costly = f'<div style="{FAINT}">{escape(said)}</div>' if said else ""
+    return (
+        f'<div><code style="{MONO}color:inherit;background:none;font-weight:600">'
+        f"{escape(head(report))}</code> "
+        f'<span style="color:{colour};font-weight:600">{mark} '
+        f"{escape(verdict(report))}</span></div>{costly}"
+    )
+
+
+def _finding(report: Report, one: Finding) -> str:
+    where = f"{short_file(one.file)}, line {one.line}" if one.line else ""
+    times = f" ({one.count:,} times)" if one.count > 1 else ""
+    cure = cure_of(one)
+    if cure:
+        cure = f'<div style="{FAINT}">usually cured by: {escape(cure)}</div>'
+    return (
+        f'<div style="border-left:3px solid {FAULT};padding:2px 0 2px 10px;'
+        f'margin:6px 0"><div><b style="color:{FAULT}">{escape(one.kind)}</b> '
+        f'<span style="{FAINT}">{escape(where)}</span></div>'
+        f"<div>{escape(one.text)}{times}</div>{_excerpt(report, one)}{cure}</div>"
+    )
+
+
+def _excerpt(report: Report, one: Finding) -> str:
+    """The finding's line with its caret, and the other thread's line if another."""
+    rows = {one.line: report.line(one.file, one.line)} if one.line else {}
+    if one.other_line:
+        rows[one.other_line] = report.line(one.file, one.other_line)
+    rows = {n: text for n, text in rows.items() if text.strip()}
+    if one.line not in rows:
+        return ""
+    indent = min(len(t) - len(t.lstrip()) for t in rows.values())
+    said = []
+    for number in sorted(rows):
+        said.append(_numbered(number, escape(rows[number][indent:])))
+        if number == one.line:
+            before = rows[number][indent : max(indent, one.column)]
+            blank = "".join(c if c == "\t" else " " for c in before)
+            caret = f'<span style="color:{FAULT};font-weight:700">{blank}^</span>'
+            said.append(_numbered(0, caret))
+    return f'<pre style="{PRE}">{chr(10).join(said)}</pre>'
+
+
+def _numbered(number: int, text: str) -> str:
+    shown = f"{number or '':>4}  "
+    return f'<span style="{FAINT}">{shown}</span>{text}'
+
+
+def _remark(said: str) -> str:
+    return (
+        f'<div style="border-left:3px solid rgb({WARM[0]});padding-left:10px;'
+        f'margin:4px 0"><b>slow</b> {escape(said)}</div>'
+    )
+
+
+def _listings(report: Report) -> list[str]:
+    assert report.counters
+    shown = []
+    for source in report.sources:
+        lines = report.counters.lines_of(source.file)
+        title = f"line by line: {short_file(source.file)}"
+        hot = bool(remarks(report.counters)) and report.ok
+        shown.append(listing(source.text, source.first, lines, title, hot))
+    return [one for one in shown if one]
+
+
+def _row(row: Row, shown: list[str]) -> str:
+    cells = "".join(_cell(row.cells.get(c, Cell())) for c in shown)
+    return (
+        f'<tr style="background:none">'
+        f'<td style="{CELL}text-align:right;{FAINT}">{row.number}</td>'
+        f'<td style="{CELL}text-align:left">{escape(row.text)}</td>{cells}</tr>'
+    )
+
+
+def _cell(cell: Cell) -> str:
+    ground, mark = "", ""
+    if cell.heat > 0.12:
+        colour = WARM[1] if cell.heat > 0.6 else WARM[0]
+        ground = f"background:rgba({colour},{0.15 + 0.4 * cell.heat:.2f});"
+        mark = "font-weight:700;"
+    why = f' title="{escape(cell.why)}"' if cell.why else ""
+    return (
+        f'<td{why} style="{CELL}text-align:right;{mark}{ground}">'
+        f"{escape(cell.text)}</td>"
+    )

@@ -1,0 +1,174 @@
+"""A report says what is wrong and what it costs, on a terminal, in a page, as JSON."""
+
+import json
+import re
+
+import pytest
+
+from weft.check_ops import Mismatch
+from weft.report import KINDS, Counters, Finding, Listing, Place, Report, named
+from weft.report_html import listing as html_listing
+from weft.report_lines import remarks
+from weft.report_text import listing, text
+
+SOURCE = """\
+def k(c, x):
+    i = cuda.grid(1)
+\ts[i] = x[8 * i]
+    c[i] = s[i + 1] < 2
+"""
+FILE = "/tmp/ipykernel_12/345.py"
+
+
+def place(kind, space, array, line, **counts):
+    return Place(
+        kind=kind, space=space, array=array, file=FILE, line=line, size=4, **counts
+    )
+
+
+def report(*findings):
+    counters = Counters(
+        blocks=2,
+        threads=128,
+        warps=4,
+        places=[
+            place("step", "", "", 12, last=13, accesses=128, requests=4),
+            place("read", "global", "x", 13, accesses=128, requests=4, sectors=128),
+            place("write", "shared", "s", 13, accesses=128, requests=4, wavefronts=4),
+            place("write", "global", "c", 14, accesses=64, requests=4, sectors=8),
+        ],
+    )
+    sources = [Listing(FILE, 11, SOURCE)]
+    return Report("k", (2, 1, 1), (64, 1, 1), list(findings), counters, sources=sources)
+
+
+def race(**more):
+    return Finding(
+        "race",
+        "thread 1 reads s[2] at line 14 while thread 2 writes it at line 13",
+        **{
+            **{"file": FILE, "line": 14, "column": 11, "other_line": 13},
+            **{"thread": (1, 0, 0), "other": (2, 0, 0)},
+            **more,
+        },
+    )
+
+
+def test_all_well_is_one_line_and_what_hurts():
+    assert report().ok
+    assert text(report()).splitlines() == [
+        "k[2, 64]; nothing wrong; reads per thread: x 1; writes per thread: s 1, c 0.5;"
+        " sectors per request: x 32, c 2; no bank conflicts",
+        "slow: line 13: reading x takes 32 sectors per request where 4 would do: the "
+        "threads of a warp touch addresses that lie apart",
+    ]
+
+
+def test_a_finding_stands_at_its_source_line_with_a_caret():
+    said = text(report(race(count=62))).splitlines()
+    assert said[1].startswith("cell:14: race: thread 1 reads s[2]")
+    assert said[1].endswith("(62 times)")
+    assert said[2].strip() == "c[i] = s[i + 1] < 2"
+    assert said[2][said[3].index("^") :].startswith("s[i + 1]")
+    assert said[4].strip() == "line 13: s[i] = x[8 * i]"
+    assert "cuda.syncthreads()" in said[5]
+
+
+def test_a_caret_under_a_line_with_a_tab():
+    said = text(report(race(line=13, column=8, other_line=0))).splitlines()
+    assert said[3] == "    \t       ^"
+
+
+def test_a_finding_without_a_line_is_told_all_the_same():
+    assert "hang: it ran for 2 s" in text(report(Finding("hang", "it ran for 2 s")))
+
+
+def test_the_source_of_another_file_is_read_from_it(tmp_path):
+    other = tmp_path / "helper.py"
+    other.write_text("one\n  s[0] = 1\n")
+    said = text(report(race(file=str(other), line=2, column=2, other_line=0)))
+    assert "helper.py:2: race" in said
+    assert "  s[0] = 1" in said
+
+
+def test_many_findings_are_not_all_shown():
+    many = [race(line=n) for n in range(20)]
+    assert "... and 12 more findings" in text(report(*many))
+    assert "... and 12 more findings" in report(*many)._repr_html_()
+
+
+def test_verify_raises_with_the_findings():
+    assert report().verify().ok
+    with pytest.raises(Mismatch, match="while thread 2 writes it"):
+        report(race()).verify()
+
+
+def test_html_escapes_what_the_reader_wrote():
+    page = report(race())._repr_html_()
+    assert "s[i + 1] &lt; 2" in page
+    assert "s[i + 1] < 2" not in page
+
+
+def test_html_has_no_ground_and_no_ink_of_its_own():
+    page = report(race())._repr_html_()
+    assert "<style" not in page
+    assert set(re.findall(r"[;\"]color:([^;\"]+)", page)) == {"inherit", "#D55E00"}
+    assert not re.search(r"background:(?!none|rgba)", page)
+
+
+def test_the_colours_are_those_of_the_pictures():
+    from weft import report_html, style
+
+    rgb = [int(style.FAULT[i : i + 2], 16) for i in (1, 3, 5)]
+    assert (style.FAULT, style.SHARED) == (report_html.FAULT, report_html.FINE)
+    assert ",".join(map(str, rgb)) == report_html.WARM[1]
+
+
+def test_a_listing_shows_numbers_beside_the_lines_and_marks_the_hot_ones():
+    rows = listing(SOURCE, 11, report().counters.lines).splitlines()
+    assert " ".join(rows[0].split()) == "reads writes sectors/req wavefronts/req lanes"
+    assert rows[3].split()[-6:] == ["128", "128", "32", "!", "1", "32"]
+    assert rows[1].strip() == "11  def k(c, x):"
+
+
+def test_any_text_and_counters_can_be_listed():
+    page = html_listing("a;\nb;\n", 13, report().counters.lines, "prog.cu", True)
+    assert "<summary" in page
+    assert "32 sectors per request where 4 would do" in page
+    assert html_listing("a;\n", 1, {}, "prog.cu", True) == ""
+
+
+def test_conflicts_and_lanes_are_remarked():
+    conflicts = place(
+        "read", "shared", "s", 5, accesses=32, requests=1, wavefronts=32, conflicts=31
+    )
+    (said,) = remarks(Counters(places=[conflicts]))
+    assert "32 wavefronts per request where 1 would do" in said
+
+
+def test_json_has_what_the_command_line_promises():
+    whole = json.loads(json.dumps(report(race(block=(1, 0, 0))).json()))
+    (found,) = whole["findings"]
+    assert {"kind", "file", "line", "block", "thread", "text"} <= set(found)
+    assert found["block"] == [1, 0, 0]
+    (kernel,) = whole["kernels"]
+    assert (kernel["name"], kernel["launches"]) == ("k", 1)
+    assert kernel["counters"]["load_sectors_per_request"] == {"x": 32.0}
+
+
+@pytest.mark.parametrize(
+    "index, shape, said",
+    [
+        ((4, 0, 0), (8, 1, 1), "4"),
+        ((1, 2, 0), (4, 4, 1), "(1,2)"),
+        ((0, 0, 3), (1, 1, 4), "(0,0,3)"),
+        ((0, 0, 0), (1, 1, 1), "0"),
+    ],
+)
+def test_threads_are_named_with_as_many_sides_as_their_block_has(index, shape, said):
+    assert named(index, shape) == said
+
+
+def test_every_kind_is_explained():
+    assert {"bounds", "race", "conflict", "uninitialised", "barrier"} <= set(KINDS)
+    assert all(KINDS.values())
