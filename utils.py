@@ -26,7 +26,7 @@ from numpy import (
 )
 
 import weft
-from weft import check, cuda, load_cuda, numba_jit
+from weft import check, cuda, load_cuda, numba_jit, predict
 from weft.build import ROOT
 from weft.exercises import exercise
 
@@ -47,6 +47,7 @@ __all__ = [
     "load_cuda",
     "np",
     "numba_jit",
+    "predict",
     "size",
     "source",
     "torch",

@@ -27,6 +27,7 @@ if sys.argv[:1] != ["-m"]:
         maxpool2d,
         relu,
     )
+    from .predict import predict
 
 __all__ = [
     "ArgumentError",
@@ -46,6 +47,7 @@ __all__ = [
     "matmul",
     "maxpool2d",
     "numba_jit",
+    "predict",
     "reload",
     "relu",
     "rungs",

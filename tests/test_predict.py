@@ -1,0 +1,114 @@
+"""A guess beside its answer, and a score that reruns do not spoil."""
+
+import json
+import math
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from weft import ArgumentError, cache, predict
+from weft.predict import Score
+
+predict_module = __import__("sys").modules["weft.predict"]
+
+
+@pytest.fixture(autouse=True)
+def own_memory(tmp_path, monkeypatch):
+    """Each test has a cache folder and a session of its own."""
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(predict_module, "_asked", set())
+    return tmp_path
+
+
+def rectangles(svg):
+    return [e for e in ET.fromstring(svg).iter() if e.tag.endswith("rect")]
+
+
+def test_the_guess_is_a_hollow_dashed_bar_in_proportion_to_the_measured_one():
+    svg = predict("How many?", 25, "GB/s").measured(100).svg()
+    ghost, bar = rectangles(svg)
+    assert ghost.get("fill") == "none" and ghost.get("stroke-dasharray")
+    assert bar.get("fill") != "none" and not bar.get("stroke-dasharray")
+    assert float(bar.get("width")) == pytest.approx(4 * float(ghost.get("width")))
+
+
+@pytest.mark.parametrize(
+    ("guess", "truth", "words"),
+    [
+        (25, 100, "25 ms, it is 100 ms: 4 times your guess"),
+        (100, 25, "4 times less"),
+        (100, 103, "2.9 % off"),
+        (7, 7, "that is what it is"),
+        (0, 5, "You guessed 0 ms, it is 5 ms."),
+        (12345678, 4000, "1.23e+07 ms, it is 4,000 ms"),
+    ],
+)
+def test_a_sentence_says_the_ratio(guess, truth, words):
+    assert words in predict("How long?", guess, "ms").measured(truth).sentence
+
+
+def test_without_a_guess_the_measurement_alone_is_drawn_and_nothing_is_scored():
+    shown = predict("How many?", None, "blocks").measured(12)
+    assert shown.sentence == "It is 12 blocks."
+    assert len(rectangles(shown.svg())) == 1
+    assert not shown.score.factors and "guess" not in repr(shown)
+
+
+def test_the_same_question_again_replaces_its_guess():
+    predict("One?", 1).measured(10)
+    predict("Two?", 5).measured(5)
+    score = predict("One?", 5).measured(10).score
+    assert score.factors == [1.0, 0.5]  # the newest last
+    assert score.session == 2
+
+
+def test_the_score_says_how_far_off_and_which_way():
+    score = Score([0.1, 0.5, 1.0, 2.0, 0.25], 3)
+    assert score.median == 2
+    assert score.within_2 == pytest.approx(3 / 5)
+    assert score.lean == pytest.approx(math.prod(score.factors) ** 0.2)
+    assert "3 of 5 within a factor of 2; on the whole 2.1 times too low" in str(score)
+    assert "neither high nor low" in str(Score([0.5, 2.0]))
+    assert str(Score()) == "No guesses yet."
+
+
+def test_the_score_outlives_the_session_in_the_cache_folder(own_memory, monkeypatch):
+    predict("One?", 3).measured(10)
+    monkeypatch.setattr(predict_module, "_asked", set())
+    score = predict("Two?", 4).measured(4).score
+    assert len(score.factors) == 2 and score.session == 1
+    (file,) = own_memory.rglob("*.json")
+    assert set(json.loads(file.read_text())) == {"One?", "Two?"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]", '{"One?": 3}', '{"One?": {"guess": "x"}}']
+)
+def test_a_damaged_memory_is_started_anew(own_memory, text):
+    (own_memory / "guesses").mkdir()
+    (own_memory / "guesses" / "guesses.json").write_text(text)
+    assert predict("Two?", 4).measured(8).score.factors == [0.5]
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "many", [1, 2]])
+def test_what_is_no_number_from_0_on_is_refused_in_one_line(wrong):
+    with pytest.raises(ArgumentError, match=r"guess is a number from 0 on, not"):
+        predict("How many?", wrong)
+    with pytest.raises(ArgumentError, match=r"measured is a number from 0 on, not"):
+        predict("How many?", 1).measured(wrong)
+    with pytest.raises(ArgumentError, match="question is a text"):
+        predict("", 1)
+
+
+def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
+    predict("Fewer?", 900).measured(3)
+    shown = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
+    page = shown._repr_html_()
+    root = ET.fromstring(page)  # raises if it is not well-formed
+    texts = [e for e in root.iter() if e.tag.endswith("text")]
+    assert {e.get("fill") for e in texts} == {"currentColor"}
+    assert all(float(e.get("font-size")) >= 11 for e in texts)
+    assert "background" not in page
+    circles = [e for e in root.iter() if e.tag.endswith("circle")]
+    assert len(circles) == 2 and all(0 <= float(c.get("cx")) <= 640 for c in circles)
+    assert circles[-1].get("fill-opacity") is None  # the last guess in full
