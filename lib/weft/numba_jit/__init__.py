@@ -20,7 +20,6 @@ from ..python_kernel import PythonKernel, plain_function
 from . import arguments, meaning, simulator
 
 _KEPT = "__weft_numba__"
-_said: set[str] = set()
 
 
 def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
@@ -109,7 +108,7 @@ class NumbaKernel:
 
         def launch(*args: Any) -> None:
             given = arguments.checked(self.name, self.kernel.bind(args))
-            _say_once(
+            arguments.say_once(
                 "no GPU here: Numba's simulator runs this, in a process of its own and "
                 "slowly (0.4 ms a thread)"
             )
@@ -128,9 +127,3 @@ def on_gpu() -> bool:
     """Whether kernels run on a GPU: there is one, and Numba is not told otherwise."""
     told = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
     return torch.cuda.is_available() and not told
-
-
-def _say_once(text: str) -> None:
-    if text not in _said:
-        _said.add(text)
-        print(f"weft: {text}", file=sys.stderr)

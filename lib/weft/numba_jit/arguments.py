@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,16 @@ def checked(kernel: str, named: dict[str, Any]) -> list[Any]:
 def on_gpu(value: Any) -> bool:
     """Whether a checked argument is an array on a GPU."""
     return isinstance(value, torch.Tensor) or hasattr(value, "__cuda_array_interface__")
+
+
+def say_once(text: str) -> None:
+    """One line for the reader, the first time only."""
+    if text not in _said:
+        _said.add(text)
+        print(f"weft: {text}", file=sys.stderr)
+
+
+_said: set[str] = set()
 
 
 def _checked(kernel: str, name: str, value: Any) -> Any:

@@ -31,8 +31,8 @@ class Ended(Exception):
     """What a thread ends with whose own exception is noted already."""
 
 
-class NotKnown(AttributeError):
-    """The kernel uses what Numba's simulator has not."""
+class Refused(Exception):
+    """What is wrong with a kernel itself, in whatever thread it came up."""
 
 
 class Cuda:
@@ -45,7 +45,7 @@ class Cuda:
         try:
             return getattr(self._current(), name)
         except AttributeError:
-            raise NotKnown(f"Numba's simulator has no cuda.{name}") from None
+            raise Refused(f"Numba's simulator has no cuda.{name}") from None
 
 
 class Shared:
@@ -77,7 +77,7 @@ class Shared:
     def _check(self):
         used = sum(array.nbytes for array in self._arrays.values())
         if used > MOST_SHARED:
-            raise ValueError(
+            raise Refused(
                 f"its shared arrays need {used} bytes, a block has {MOST_SHARED} "
                 f"(a GPU's compiler says: uses too much shared data); "
                 f"cuda.shared.array(0, dtype) and bytes at the launch can be more"
@@ -111,6 +111,7 @@ def main():
 
     try:
         from numba import cuda
+        from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
         from numba.cuda.simulator.kernel import _get_kernel_context
     except Exception as error:
         send(("failed", f"{type(error).__name__}: {error}"))
@@ -124,7 +125,7 @@ def main():
         except EOFError:
             return
         try:
-            answer = perform(job, cuda, _get_kernel_context, kernels)
+            answer = perform(job, cuda, FakeCUDAArray, _get_kernel_context, kernels)
         except Exception as error:
             answer = fault(error, None, None, False)
         send(answer)
@@ -137,7 +138,7 @@ def end_with(parent):
     os._exit(1)
 
 
-def perform(job, cuda, current, kernels):
+def perform(job, cuda, device, current, kernels):
     """A launch: ("done", bytes of each span) or ("fault", ...)."""
     code, grid, block, shared, spans, args = job
     if code not in kernels:
@@ -146,6 +147,8 @@ def perform(job, cuda, current, kernels):
     function = kernels[code]
     memory = [bytearray(span) for span in spans]
     given = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
+    # As arrays on a device: of others each would be copied, and overlap no longer.
+    given = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in given]
     faults = []
     # Not by name: Numba's own switch of modules is not needed.
     kernel = cuda.jit(watched(function, faults))
@@ -153,7 +156,7 @@ def perform(job, cuda, current, kernels):
     with contextlib.suppress(Ended):
         kernel[grid, block, 0, shared](*given)
     if faults:
-        error, where, thread = faults[0]
+        error, where, thread = faults[0]  # the others ended because of it
         return fault(error, where, thread, left(before))
     return "done", [bytes(one) for one in memory]
 
@@ -186,6 +189,7 @@ def fault(error, block, thread, running):
     where = [(f.filename, f.lineno, f.name) for f in frames if f.filename != __file__]
     kind = type(error)
     name = kind.__name__ if kind.__module__ == "builtins" else ""
+    name = "ArgumentError" if kind is Refused else name
     text = str(error) if name else f"{kind.__name__}: {error}"
     return "fault", name, text, block, thread, where, running
 

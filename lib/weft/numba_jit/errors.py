@@ -65,10 +65,10 @@ def _no_implementation(line: str, text: str) -> str:
     name = found[1] if found else ""
     call = re.search(r">>> \w+\((.*)\)", text)
     given = call[1] if call else ""
-    why = set(re.findall(r"Numba(?:Type|Value)Error: (.+)", text))
+    why = re.findall(r"Numba(?:Type|Value)Error: (.+)", text)
     if name in ("getitem", "setitem"):
-        if len(why) == 1:
-            return why.pop()
+        if why:  # the last ones are said of types, not of single values
+            return why[-1]
         what = "read by an index" if name == "getitem" else "stored there"
         return f"this cannot be {what}: {given}"
     if name in ("shared.array", "local.array"):

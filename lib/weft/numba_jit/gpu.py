@@ -32,7 +32,6 @@ _NUMBERS = frozenset(
 )
 _Seen = tuple[Any, int, tuple[int, ...], int, Any]
 _seen: dict[int, _Seen] = {}  # by id(tensor): see _view()
-_said: set[str] = set()
 
 
 @functools.cache
@@ -206,7 +205,10 @@ class Launch:
         given, back, sent = [], [], {}
         for value in checked:
             if isinstance(value, np.ndarray):
-                _say_copied(self.name)
+                arguments.say_once(
+                    f"{self.name}: arrays on the host are copied to the GPU and back "
+                    f"at each launch; torch tensors on CUDA stay there"
+                )
                 key = (value.__array_interface__["data"][0], value.shape, value.strides)
                 if key not in sent:
                     sent[key] = _send(self.name, value, back)
@@ -328,16 +330,6 @@ def _stream_number(stream: Any) -> int | None:
     if handle is not None and not isinstance(handle, int):
         return int(getattr(handle, "value", None) or handle)
     return launches.stream_number(stream)
-
-
-def _say_copied(kernel: str) -> None:
-    if kernel not in _said:
-        _said.add(kernel)
-        print(
-            f"weft: {kernel}: arrays on the host are copied to the GPU and back at "
-            f"each launch; torch tensors on CUDA stay there",
-            file=sys.stderr,
-        )
 
 
 def _first(error: Exception) -> str:

@@ -251,6 +251,8 @@ def _error(
     kernel: str, kind: str, text: str, block: Any, thread: Any, frames: list[Any]
 ) -> Exception:
     line = _line(frames)
+    if kind == "ArgumentError":
+        return ArgumentError(f"{kernel}{line}: {text}")
     if block is None:
         return KernelError(f"{kernel}: Numba's simulator failed: {kind} {text}{line}")
     index = "({},{},{})"

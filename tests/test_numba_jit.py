@@ -1,0 +1,650 @@
+"""numba_jit: kernels on Numba's simulator, and compiled where there is a GPU."""
+
+import ast
+import inspect
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+from numpy import float32
+
+from weft import KernelFault, bodies, cuda, native, numba_jit
+from weft import cuda as anything
+from weft.cuda import shared, syncthreads, threadIdx
+from weft.native import ArgumentError
+from weft.numba_jit import arguments, meaning, on_gpu, simulator
+
+HERE = torch.cuda.is_available()
+on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
+simulated = pytest.mark.skipif(on_gpu(), reason="there is a GPU")
+TILE = 4
+
+
+def double(x):
+    return 2 * x
+
+
+def fill(c, value, n):
+    i = cuda.grid(1)
+    if i < n:
+        c[i] = value
+
+
+def halves(c, a, n):
+    i = cuda.grid(1)
+    a_s, b_s = shared.array(TILE, float32), shared.array(TILE, float32)
+    a_s[threadIdx.x], b_s[threadIdx.x] = a[i], -a[i]
+    syncthreads()
+    c[i] = double(a_s[TILE - 1 - anything.threadIdx.x]) + b_s[0]
+
+
+def spins(c):
+    while c[0] == 0:
+        pass
+
+
+def dies(c):
+    os._exit(3)
+
+
+def run(kernel, *args, threads=8):
+    numba_jit(kernel)[1, threads](*args)
+
+
+# ---- what runs ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [bodies.matmul, bodies.matmul_tiled])
+def test_a_lessons_kernel_is_right(kernel):
+    m, n, k = 3, 5, 17
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal(m * k, float32), rng.standard_normal(k * n, float32)
+    c = np.full(m * n, np.nan, float32)
+    numba_jit(kernel)[1, (16, 16)](c, a, b, m, n, k)
+    want = a.reshape(m, k).astype(float) @ b.reshape(k, n).astype(float)
+    np.testing.assert_allclose(c.reshape(m, n), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", *["cuda"] * HERE])
+def test_names_mean_what_they_mean(device):
+    """cuda under another name, its parts, helpers, and two arrays on one line."""
+    a = torch.arange(8, dtype=torch.float32, device=device)
+    c = torch.zeros(8, device=device)
+    numba_jit(halves)[2, TILE](c, a, 8)
+    assert c.tolist() == [6, 4, 2, 0, 10, 8, 6, 4]
+
+
+def test_constants_from_around_a_kernel():
+    step, more = 3, np.array([10, 20], np.int32)
+
+    def kernel(c):
+        c[cuda.threadIdx.x] = step + more[1]
+
+    c = np.zeros(2, np.int32)
+    run(kernel, c, threads=2)
+    assert c.tolist() == [23, 23]
+
+
+def test_a_cell_that_is_run_again_counts(monkeypatch):
+    c = np.zeros(4, np.int32)
+
+    def kernel(c):
+        c[cuda.threadIdx.x] = double(TILE)
+
+    launched = numba_jit(kernel)
+    launched[1, 4](c)
+    assert c.tolist() == [8] * 4
+    monkeypatch.setitem(globals(), "double", lambda x: 3 * x)
+    with pytest.raises(ArgumentError, match="write it with def"):
+        launched[1, 4](c)
+
+    def triple(x):
+        return 3 * x
+
+    monkeypatch.setitem(globals(), "double", triple)
+    monkeypatch.setitem(globals(), "TILE", 5)
+    launched[1, 4](c)
+    assert c.tolist() == [15] * 4
+    assert numba_jit(kernel) is launched
+
+
+def test_numbas_own_kernels_are_taken():
+    numba = pytest.importorskip("numba.cuda")
+
+    @numba.jit
+    def kernel(c):
+        c[numba.grid(1)] = numba.blockDim.x
+
+    c = np.zeros(4)
+    run(kernel, c, threads=4)
+    assert c.tolist() == [4] * 4
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "complex64"])
+def test_arrays_of_many_types(dtype):
+    c = np.zeros(4, dtype)
+    run(fill, c, 1, 4)
+    assert (c == 1).all()
+
+
+def test_arrays_lie_as_they_lie():
+    """Strided, backwards, overlapping, empty."""
+    memory = np.zeros(12, float32)
+    run(fill, memory[::3], 1, 4)
+    assert memory.tolist() == [1, 0, 0] * 4
+    run(fill, memory[5::-1], 2, 3)
+    assert memory.tolist() == [1, 0, 0, 2, 2, 2, 1, 0, 0, 1, 0, 0]
+
+    def both(c, d):
+        c[cuda.threadIdx.x] = 7
+
+    run(both, memory[:4], torch.from_numpy(memory)[2:], threads=4)
+    assert memory[:4].tolist() == [7] * 4
+    run(fill, np.zeros(0), 1, 0)
+
+
+@simulated
+def test_what_is_read_only_stays_so():
+    c = np.zeros(4)
+    c.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        run(fill, c, 1, 4)
+    assert not c.any()
+
+
+@simulated
+def test_threads_print_where_the_notebook_does(capsys):
+    def kernel(c):
+        if cuda.threadIdx.x == 3:
+            print("three is", c[3])
+
+    run(kernel, np.array([0, 1, 2, 30]), threads=4)
+    assert capsys.readouterr().out == "three is 30\n"
+
+
+@simulated
+def test_the_simulator_is_announced_once(capsys, monkeypatch):
+    monkeypatch.setattr(arguments, "_said", set())
+    for _ in range(2):
+        run(fill, np.zeros(1), 1, 1)
+    assert capsys.readouterr().err.count("no GPU here: Numba's simulator") == 1
+
+
+def test_dynamic_shared_memory_is_one_room():
+    def kernel(c):
+        a_s = cuda.shared.array(0, np.int32)
+        b_s = cuda.shared.array(0, np.int64)
+        a_s[threadIdx.x] = 1
+        syncthreads()
+        c[threadIdx.x] = b_s[0]
+
+    c = np.zeros(2, np.int64)
+    numba_jit(kernel)[1, 2, 0, 8](c)
+    assert c.tolist() == [2**32 + 1] * 2
+
+
+# ---- what goes wrong in a launch ------------------------------------------------
+
+
+@simulated
+def test_out_of_bounds_says_where_and_leaves_the_arrays():
+    def kernel(c):
+        c[cuda.threadIdx.x] = 1
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 2:
+            c[cuda.threadIdx.x + 6] = 1
+
+    c = np.zeros(8)
+    with pytest.raises(KernelFault, match=r"thread \(2,0,0\) of block \(0,0,0\)") as e:
+        run(kernel, c)
+    assert "c[cuda.threadIdx.x + 6] = 1: index 8 is out of bounds" in str(e.value)
+    assert (e.value.block, e.value.thread) == ((0, 0, 0), (2, 0, 0))
+    assert not c.any()
+
+
+@simulated
+def test_a_python_exception_keeps_its_type():
+    def kernel(c, n):
+        c[0] = 1 // n
+
+    with pytest.raises(ZeroDivisionError) as error:
+        run(kernel, np.zeros(1), 0, threads=1)
+    assert "thread (0,0,0) of block (0,0,0), line" in error.value.__notes__[0]
+
+
+@simulated
+def test_a_loop_that_does_not_end_is_ended():
+    c = np.zeros(1)
+    with pytest.raises(KernelFault, match=r"longer than 0.3 s and was ended"):
+        numba_jit(spins, timeout=0.3)[1, 1](c)
+    run(fill, c, 1, 1)
+    assert c[0] == 1
+
+
+@simulated
+def test_ctrl_c_ends_it():
+    run(fill, np.zeros(1), 1, 1)  # started
+    child = simulator.running().child
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt, match="spins: ended"):
+        numba_jit(spins)[1, 1](np.zeros(1))
+    timer.join()
+    assert child.poll() is not None
+
+
+@simulated
+def test_a_process_that_ends_is_said_and_replaced():
+    c = np.zeros(1)
+    with pytest.raises(KernelFault, match=r"ended \(exit status 3\)"):
+        run(dies, c, threads=1)
+    run(fill, c, 1, 1)
+    assert c[0] == 1
+
+
+@simulated
+def test_threads_that_go_on_end_with_their_process():
+    def kernel(c):
+        if cuda.threadIdx.x == 1:
+            c[9] = 1
+        while True:
+            pass
+
+    before = simulator.running().child
+    with pytest.raises(KernelFault, match="index 9"):
+        run(kernel, np.zeros(1), threads=2)
+    assert before.poll() is not None
+
+
+def test_the_process_ends_with_its_parent_whatever_it_runs():
+    part = meaning.read(spins)
+    job = meaning.portable(part), (1, 1, 1), (1, 1, 1), 0, [], [("value", np.zeros(1))]
+    parent = textwrap.dedent("""
+        import os, pickle, subprocess, sys
+        from multiprocessing import connection
+        ours, theirs = connection.Pipe()
+        child = subprocess.Popen([sys.executable, "-P", sys.argv[1],
+                                  str(theirs.fileno())], pass_fds=[theirs.fileno()])
+        assert ours.recv() == ("ready",)
+        ours.send(pickle.loads(bytes.fromhex(sys.argv[2])))
+        print(child.pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """)
+    told = [str(simulator.CHILD), pickle.dumps(job).hex()]
+    done = subprocess.run([sys.executable, "-c", parent, *told], capture_output=True)
+    pid = int(done.stdout)
+    end = time.monotonic() + 30
+    while _runs(pid) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split(") ")[1][0] != "Z"
+    except OSError:
+        return False
+
+
+# ---- on a GPU -------------------------------------------------------------------
+
+
+@on_a_gpu
+def test_a_tensors_memory_is_used_as_it_is():
+    c = torch.zeros(1000, device="cuda")
+    for value in range(3):  # the careful way, then the quick one
+        numba_jit(fill)[4, 256](c, value, 1000)
+        assert c.eq(value).all()
+    numba_jit(fill)[4, 256](c.view(2, 500)[1], 9, 500)
+    assert c.tolist() == [2] * 500 + [9] * 500
+
+
+@on_a_gpu
+def test_a_tensor_that_changed_its_memory_is_seen_anew():
+    c = torch.zeros(8, device="cuda")
+    run(fill, c, 1, 8)
+    run(fill, c, 2, 8)
+    other = torch.zeros(8, device="cuda")
+    c.set_(other)
+    run(fill, c, 3, 8)
+    assert other.eq(3).all()
+    c.resize_(4)
+    run(fill, c, 4, 4)
+    assert other.tolist() == [4] * 4 + [3] * 4
+
+
+@on_a_gpu
+def test_tensors_end_although_numba_has_seen_them():
+    from weft.numba_jit import gpu
+
+    torch.cuda.synchronize()
+    c = torch.zeros(1 << 20, device="cuda")
+    held = torch.cuda.memory_allocated()
+    run(fill, c, 1, 8)
+    seen = len(gpu._seen)
+    del c
+    assert torch.cuda.memory_allocated() <= held - (4 << 20)
+    assert len(gpu._seen) == seen - 1
+
+
+@on_a_gpu
+def test_launches_follow_torchs_stream():
+    c = torch.zeros(1 << 20, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    launched = numba_jit(fill)[4096, 256]
+    with torch.cuda.stream(stream):
+        for value in range(3):
+            torch.cuda._sleep(10_000_000)
+            c.fill_(-1)
+            launched(c, value, c.numel())
+            assert c.eq(value).all()
+    numba_jit(fill)[4096, 256, stream](c, 7, c.numel())
+    numba = pytest.importorskip("numba.cuda")
+    own = numba.external_stream(stream.cuda_stream)
+    numba_jit(fill)[2048, 256, own](c, 8, c.numel() // 2)
+    stream.synchronize()
+    assert c[: 1 << 19].eq(8).all() and c[1 << 19 :].eq(7).all()
+
+
+@on_a_gpu
+def test_a_launch_can_be_captured_in_a_graph():
+    c = torch.zeros(8, device="cuda")
+    run(fill, c, 1, 8)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run(fill, c, 5, 8)
+    c.zero_()
+    graph.replay()
+    assert c.eq(5).all()
+
+
+@on_a_gpu
+def test_arrays_on_the_host_are_copied_and_that_is_said_once(capsys, monkeypatch):
+    monkeypatch.setattr(arguments, "_said", set())
+    for value in range(2):
+        c = np.zeros(12, float32)
+        run(fill, c[::3], value, 4)
+        assert c.tolist() == [value, 0, 0] * 4
+        run(fill, c[::-1], 3, 12)
+        assert c.tolist() == [3] * 12
+    assert capsys.readouterr().err.count("copied to the GPU and back") == 1
+
+
+@on_a_gpu
+def test_much_dynamic_shared_memory_is_asked_for():
+    def kernel(c, n):
+        a_s = cuda.shared.array(0, float32)
+        for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
+            a_s[i] = i
+        cuda.syncthreads()
+        c[cuda.threadIdx.x] = a_s[n - 1]
+
+    c = torch.zeros(32, device="cuda")
+    for _ in range(2):
+        numba_jit(kernel)[1, 32, 0, 64 << 10](c, 16 << 10)
+        assert c.eq((16 << 10) - 1).all()
+
+
+@on_a_gpu
+def test_threads_on_a_gpu_print_where_the_notebook_does(capsys):
+    def kernel(c):
+        if cuda.threadIdx.x == 3:
+            print("three is", cuda.threadIdx.x)
+        c[0] = 1
+
+    run(kernel, torch.zeros(1, device="cuda"), threads=4)
+    assert capsys.readouterr().out == "three is 3\n"
+
+
+@on_a_gpu
+def test_shuffles_run_on_a_gpu():
+    c = torch.arange(32.0, device="cuda")
+
+    def kernel(c):
+        x = c[cuda.laneid]
+        c[cuda.laneid] = cuda.shfl_down_sync(0xFFFFFFFF, x, 1)
+
+    run(kernel, c, threads=32)
+    assert c.tolist() == [*range(1, 32), 31]
+
+
+@on_a_gpu
+def test_too_much_static_shared_memory_on_a_gpu():
+    def kernel(c):
+        a_s = cuda.shared.array((200, 200), float32)
+        a_s[threadIdx.x, 0] = c[0]
+        syncthreads()
+        c[0] = a_s[0, threadIdx.x]
+
+    with pytest.raises(native.KernelError, match="kernel: ") as error:
+        run(kernel, torch.zeros(1, device="cuda"))
+    assert "\n" not in str(error.value)
+
+
+@on_a_gpu
+def test_a_fault_on_a_gpu_is_told():
+    """In a process of its own, as it takes the context with it."""
+    code = textwrap.dedent("""
+        import sys, torch
+        sys.path.insert(0, sys.argv[1])
+        from test_numba_jit import fill
+        from weft import DeviceLost, numba_jit
+        c = torch.zeros(8, device="cuda")
+        numba_jit(fill)[1 << 20, 1024](c, 1, 1 << 30)
+        try:
+            torch.cuda.synchronize()
+        except Exception:
+            pass
+        try:
+            numba_jit(fill)[1, 8](c, 1, 8)
+        except DeviceLost as error:
+            print("told", error)
+    """)
+    here = os.path.dirname(__file__)
+    done = subprocess.run(
+        [sys.executable, "-c", code, here], capture_output=True, text=True
+    )
+    assert "told" in done.stdout, done.stderr
+
+
+# ---- what is refused before anything starts -------------------------------------
+
+
+def shuffles(c):
+    c[0] = lane_sum(c[0])
+
+
+def lane_sum(x):
+    return x + cuda.shfl_down_sync(0xFFFFFFFF, x, 1)
+
+
+@simulated
+def test_shuffles_run_elsewhere():
+    """Also where a helper has them."""
+    with pytest.raises(ArgumentError, match=r"line \d+: .* not know cuda.shfl_down_s"):
+        run(shuffles, np.zeros(1))
+    with pytest.raises(ArgumentError, match=r"sim\(shuffles\) and cuda_c\(shuffles\)"):
+        run(shuffles, np.zeros(1))
+
+
+@simulated
+def test_too_many_threads_are_refused_with_the_time_they_take(capsys):
+    with pytest.raises(ArgumentError, match=r"1048576 threads take .* about 419 s"):
+        numba_jit(fill)[1024, 1024](np.zeros(1), 1, 1)
+    with pytest.raises(ArgumentError, match=r"numba_jit\(fill, timeout=839\)"):
+        numba_jit(fill)[1024, 1024](np.zeros(1), 1, 1)
+
+
+@simulated
+def test_too_much_static_shared_memory_is_what_a_gpu_refuses():
+    def kernel(c):
+        a_s = cuda.shared.array((200, 200), float32)
+        a_s[0, 0] = c[0]
+
+    with pytest.raises(ArgumentError, match=r"need 160000 bytes, a block has 49152"):
+        run(kernel, np.zeros(1))
+
+
+BAD = {
+    "list": ([1.0], r"c is a list, .*np.array\(c\)"),
+    "None": (None, "c is None: want an array"),
+    "text": ("x", "c is a str: want an array"),
+    "objects": (np.array([None]), "c holds Python objects"),
+    "strings": (np.array(["a"]), "c holds <U1"),
+    "long double": (np.zeros(1, np.longdouble), "c holds float128"),
+    "other byte order": (np.zeros(1, ">f4"), "c holds >f4"),
+    "bfloat16": (torch.zeros(1, dtype=torch.bfloat16), "c holds bfloat16"),
+    "gradient": (torch.zeros(1, requires_grad=True), r"\.detach\(\)"),
+    "sparse": (torch.zeros(1).to_sparse(), "to_dense"),
+    "large number": (2**64, "64 bits"),
+    "tuple of arrays": ((np.zeros(1),), "a tuple may hold numbers"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_arguments_that_numba_does_not_take(bad):
+    value, message = BAD[bad]
+    with pytest.raises(ArgumentError, match=message) as error:
+        run(fill, value, 1, 1)
+    assert str(error.value).startswith("fill: ") and "\n" not in str(error.value)
+
+
+LAUNCHES = {
+    "empty": ((0, 1), "empty"),
+    "too large": ((1, 2048), "1024"),
+    "too many threads": ((1, (64, 64)), "1024"),
+    "too much shared memory": ((1, 32, 0, 1 << 20), "shared"),
+    "only a grid": (1, "takes grid and block"),
+    "a float": ((1.5, 32), "whole numbers"),
+}
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_launches_that_no_gpu_takes(launch):
+    key, message = LAUNCHES[launch]
+    with pytest.raises(ArgumentError, match=message):
+        numba_jit(fill)[key](np.zeros(1), 1, 1)
+
+
+def test_what_is_no_kernel():
+    for value in (3, "fill", len, lambda c: None, np.float32):
+        with pytest.raises(ArgumentError, match="a kernel is a"):
+            numba_jit(value)
+    with pytest.raises(
+        ArgumentError, match=r"takes 3 arguments \(c, value, n\), 1 are"
+    ):
+        run(fill, np.zeros(1))
+    with pytest.raises(TypeError, match=r"numba_jit\(fill\)\[grid, block\]"):
+        numba_jit(fill)(np.zeros(1), 1, 1)
+
+
+def test_a_global_that_is_no_constant(monkeypatch):
+    monkeypatch.setitem(globals(), "TILE", {1: 2})
+    with pytest.raises(ArgumentError, match=r"halves, line \d+: TILE is of type dict"):
+        run(halves, np.zeros(8), np.zeros(8), 8)
+    monkeypatch.delitem(globals(), "TILE")
+    with pytest.raises(ArgumentError, match=r"halves, line \d+: TILE is not defined"):
+        run(halves, np.zeros(8), np.zeros(8), 8)
+
+
+# ---- what the compiler says, which needs no GPU ---------------------------------
+
+INTEGERS = {"target": "int64", "labels": "uint8", "order": "int64", "argmax": "uint8"}
+
+
+def _compiles() -> list[str]:
+    """The bodies that are kernels: those that return nothing."""
+    found = []
+    for name in bodies.__all__:
+        body = getattr(bodies, name)
+        if inspect.isfunction(body) and not any(
+            isinstance(node, ast.Return) and node.value
+            for node in ast.walk(ast.parse(inspect.getsource(body)))
+        ):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("name", _compiles())
+def test_every_body_compiles(name):
+    pytest.importorskip("numba.cuda")
+    body = getattr(bodies, name)
+    tree = ast.parse(inspect.getsource(body))
+    arrays = {
+        node.value.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+    }
+    arrays |= {"logits", "images", "weight", "dloss"}
+    args = [
+        np.zeros(4, INTEGERS.get(p, float32 if p != "images" else np.uint8))
+        if p in arrays
+        else 4
+        for p in inspect.signature(body).parameters
+    ]
+    text = numba_jit(body).ptx(*args)
+    assert ".visible .entry" in text and "st.global" in text
+
+
+def no_attribute(c, a, n):
+    c[0] = a[0].foo
+
+
+def no_index(c, a, n):
+    c[0] = a[0, 0]
+
+
+def no_constant(c, a, n):
+    a_s = cuda.shared.array(n, float32)
+    c[0] = a_s[0]
+
+
+def no_name(c, a, n):
+    c[0] = cuda.gird(1)
+
+
+def no_arrays(c, a, n):
+    c[0] = np.zeros(3)[0]
+
+
+def no_text(c, a, n):
+    c[0] = "text"
+
+
+def wrong_helper(c, a, n):
+    c[0] = broken(a[0])
+
+
+def broken(x):
+    return x.bar
+
+
+WRONG = {
+    no_attribute: r"line \d+ \(c\[0\] = a\[0\].foo\): .*attribute 'foo'",
+    no_index: r"line \d+ \(c\[0\] = a\[0, 0\]\): .*cannot index float32\[1D\] with 2",
+    no_constant: r"line \d+ \(a_s = .*\): .*shape must be a constant",
+    no_name: r"line \d+ \(c\[0\] = cuda.gird\(1\)\): .*no attribute 'gird'",
+    no_arrays: r"line \d+ \(.*\): .*a kernel makes no new arrays",
+    no_text: r"line \d+ \(c\[0\] = \"text\"\): .*cannot be stored there",
+    wrong_helper: r"line \d+ \(return x.bar\): .*attribute 'bar'",
+}
+
+
+@pytest.mark.parametrize("kernel", WRONG, ids=lambda kernel: kernel.__name__)
+def test_what_numba_refuses_is_one_line_at_the_kernels_line(kernel):
+    pytest.importorskip("numba.cuda")
+    a = np.zeros(4, float32)
+    with pytest.raises(ArgumentError, match=WRONG[kernel]) as error:
+        numba_jit(kernel).ptx(a, a, 4)
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{kernel.__name__}, line ")
