@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from . import mistakes
-from .check_problem import Problem, Trial, arguments
-from .check_runners import Runner, Simulated, TooLong
-from .guarded import Mismatch, number, unwritten, wrong
+from .. import mistakes
+from ..guarded import Mismatch, number, unwritten, wrong
+from .problem import Problem, Trial, arguments
+from .runners import Runner, Simulated, TooLong
 
 EXPLORED = 12  # cases at most that are run only to see which of them go wrong
 Index = tuple[int, int, int]

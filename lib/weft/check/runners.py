@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import jit
-from .check_cases import Shape, dimensions
-from .jit import signature
-from .native import ArgumentError, KernelError
-from .python_kernel import PythonKernel, plain_function, source_of, value_of
+from .. import jit
+from ..jit import signature
+from ..native import ArgumentError, KernelError
+from ..python_kernel import PythonKernel, plain_function, source_of, value_of
+from .cases import Shape, dimensions
 
 ORDERS = ("forward", "reverse", "shuffled")  # of threads
 NATIVE, SLOW = 4_000_000, 15_000  # the most that the sizes of a case may multiply to
@@ -103,7 +103,7 @@ class Simulated(Python):
         return None if report is None else report.trace
 
     def _launch(self, args: Sequence[Any], shape: Shape, **options: Any) -> Any:
-        from .sim import sim
+        from ..sim import sim
 
         ready = sim(self.function, quiet=True, **options)
         return ready[shape.grid, shape.block, 0, shape.shared](*args)
@@ -155,7 +155,7 @@ class Cell(Runner):
         self._launch: Any = None
 
     def dtype(self, parameter: str) -> np.dtype:
-        from .jit.scalars import scalar
+        from ..jit.scalars import scalar
 
         param = self.ready.params[self.parameters.index(parameter)]
         kind = scalar(param.type)
@@ -310,7 +310,7 @@ def _ordered(order: str) -> Iterator[None]:
     if not order:
         yield
         return
-    from .jit.cpu_launch import runtime
+    from ..jit.cpu_launch import runtime
 
     runtime().simt_set_order(ORDERS.index(order))
     try:

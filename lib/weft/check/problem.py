@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from .check_cases import Shape, Sizes, Spec, by_name, drawn, names_of
-from .check_runners import Returns, Runner
-from .guarded import Guarded, poison
-from .native import ArgumentError
+from ..guarded import Guarded, poison
+from ..native import ArgumentError
+from .cases import Shape, Sizes, Spec, by_name, drawn, names_of
+from .runners import Returns, Runner
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
 MORE = 4  # roundings, beside those of the sum

@@ -15,23 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .check_cases import (
-    Shape,
-    Sizes,
-    blocks,
-    by_name,
-    covering,
-    default_sizes,
-    size_list,
-    spec,
-    three,
-)
-from .check_problem import Problem, Trial, arguments, call, named
-from .check_refusal import Attempt, refusal
-from .check_runners import Returns, Runner, TooLong, runners, time_limit
-from .guarded import Guarded, Mismatch, compare
-from .jit import KernelFault, OrderDependence
-from .native import ArgumentError
+from ..guarded import Guarded, Mismatch, compare
+from ..jit import KernelFault, OrderDependence
+from ..native import ArgumentError
+from . import plan
+from .cases import Shape, Sizes, spec
+from .problem import Problem, Trial, arguments, call, named
+from .refusal import Attempt, refusal
+from .runners import Returns, Runner, TooLong, runners, time_limit
 
 TIMEOUT = 10.0  # seconds that one launch may take
 
@@ -65,7 +56,7 @@ class Verdict:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from .style import SHARED  # with matplotlib: not before a notebook shows it
+        from ..style import SHARED  # with matplotlib: not before a notebook shows it
 
         name, _, rest = str(self).partition(" is right: ")
         return (
@@ -115,7 +106,7 @@ def check(
         of dynamic shared memory, or a function of sizes and block.
     terms: roundings in an element's sum, as a number, a size ("k") or a function; a
         dict for several outputs; 0: every bit. bound: a function of inputs, values,
-        sizes and want that returns what an error may be (check_problem.py has the
+        sizes and want that returns what an error may be (problem.py has the
         default). Whole numbers and bools are exact.
     data: functions of rng, shape and sizes for inputs that must not be any numbers.
     timeout: seconds a launch. device: where CUDA C runs, "cpu" or "cuda".
@@ -135,8 +126,8 @@ def check(
     _no_number_for_a_bound(bound)
     verdicts = []
     for runner in found:
-        plan = _plan(problem, runner, sizes, block, grid, launch, shared)
-        verdicts.append(_check(problem, runner, plan, timeout))
+        cases = plan.plan(problem, runner, sizes, block, grid, launch, shared)
+        verdicts.append(_check(problem, runner, cases, timeout))
     return _joined(verdicts)
 
 
@@ -198,124 +189,34 @@ def _no_number_for_a_bound(bound: Any) -> None:
         )
 
 
-def _plan(
-    problem: Problem,
-    runner: Runner,
-    sizes: Any,
-    block: Any,
-    grid: Any,
-    launch: Any,
-    shared: Any,
-) -> list[tuple[Sizes, Shape | None]]:
-    """Every case: its sizes and its launch shape, the plain ones first."""
-    symbols = problem.symbols
-    given = None if sizes is None else size_list(sizes, symbols)
-    if not runner.kernel:
-        if any(x is not None for x in (block, grid, launch)):
-            raise ArgumentError(f"{runner.name} is a plain function: it has no launch")
-        rows = given or default_sizes(symbols, {}, runner.most)
-        rows = _possible(problem, rows)
-        return [(row, None) for row in rows for _ in range(2)]
-    if launch is not None:
-        if block is not None or grid is not None:
-            raise ArgumentError("say launch=, or block= and grid=, not both")
-        every = launch if isinstance(launch, list) else [launch]
-        rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
-        rows = _possible(problem, rows)
-        return [(row, _launched(one, row)) for one in every for row in rows]
-    if block is None and runner.few:
-        block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
-    plan = []
-    for number, one in enumerate(blocks(block, runner.dimensions)):
-        rows = given or _around(problem, runner, one, number == 0 and not runner.few)
-        for row in _possible(problem, rows):
-            plan.append((row, _shape(problem, runner, row, one, grid, shared)))
-    return plan
-
-
-def _around(
-    problem: Problem, runner: Runner, block: tuple[int, int, int], first: bool
-) -> list[Sizes]:
-    """The default sizes for one block."""
-    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
-    axes, sides = [spec.symbols[:1] if d else [] for d in spec.axes], {}
-    axes = [[d] if d else s for d, s in zip(spec.axes, axes)]
-    if runner.dimensions > 1 or len(axes) == 1:
-        for names, side in zip(reversed(axes), block):
-            sides |= dict.fromkeys(names, side)
-    other = block[0] if len(problem.symbols) <= 2 else min(16, block[0])
-    return default_sizes(problem.symbols, sides, runner.most, first, other)
-
-
-def _possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
-    """Those sizes for which every array has at least one element."""
-    specs = [*problem.outputs.values(), *problem.inputs.values()]
-    specs += problem.inout.values()
-    kept = [r for r in rows if all(min((*s.shape(r), 1)) >= 1 for s in specs)]
-    if not kept:
-        raise ArgumentError(
-            f"no default sizes fit these shapes (sizes {', '.join(problem.symbols)}): "
-            f"say sizes="
-        )
-    return kept
-
-
-def _shape(
-    problem: Problem,
-    runner: Runner,
-    sizes: Sizes,
-    block: tuple[int, int, int],
-    grid: Any,
-    shared: Any,
-) -> Shape:
-    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
-    made = covering(spec.shape(sizes), block, runner.dimensions)
-    plain_block = block[0] if block[1:] == (1, 1) else block
-    pool = sizes | {"block": plain_block}
-    room = by_name(shared, pool) if callable(shared) else shared
-    if grid is not None:
-        grid = by_name(grid, pool) if callable(grid) else grid
-        return Shape(three(grid), block, room)
-    return Shape(made.grid, block, room, plain=True)
-
-
-def _launched(launch: Any, sizes: Sizes) -> Shape:
-    parts = by_name(launch, sizes) if callable(launch) else launch
-    if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
-        raise ArgumentError(
-            f"launch: want (grid, block) or (grid, block, bytes), this is {parts!r}"
-        )
-    return Shape(three(parts[0]), three(parts[1]), *parts[2:])
-
-
 # ---- the runs ----------------------------------------------------------------------
 
 
 def _check(
     problem: Problem,
     runner: Runner,
-    plan: list[tuple[Sizes, Shape | None]],
+    cases: list[tuple[Sizes, Shape | None]],
     timeout: float,
 ) -> Verdict:
-    """Run every case of the plan; the first that fails is told by refusal()."""
+    """Run every case; the first that fails is told by refusal()."""
     runs, worst = 0, 0.0
     passed: list[Attempt] = []
-    for index, (sizes, shape) in enumerate(plan):
+    for index, (sizes, shape) in enumerate(cases):
         trial = problem.prepare(runner, sizes, shape, index)
         for order in runner.orders:
             attempt = _attempt(problem, runner, trial, order, timeout)
             if attempt.error is not None:
 
                 def again(number: int, order: str) -> Attempt:
-                    later = problem.prepare(runner, *plan[number], number)
+                    later = problem.prepare(runner, *cases[number], number)
                     return _attempt(problem, runner, later, order, timeout)
 
-                error = refusal(problem, runner, attempt, passed, len(plan), again)
+                error = refusal(problem, runner, attempt, passed, len(cases), again)
                 raise error from attempt.error.__cause__
             runs, worst = runs + 1, max(worst, attempt.worst)
         passed.append(attempt)
-    shapes = [(s.grid, s.block) for _, s in plan if s is not None]
-    unique = [dict(row) for row in dict.fromkeys(tuple(s.items()) for s, _ in plan)]
+    shapes = [(s.grid, s.block) for _, s in cases if s is not None]
+    unique = [dict(row) for row in dict.fromkeys(tuple(s.items()) for s, _ in cases)]
     name = f"{runner.name} {runner.where}".strip()
     return Verdict(name, runs, worst, unique, shapes, len(runner.orders))
 

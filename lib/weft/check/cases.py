@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .native import ArgumentError
+from ..native import ArgumentError
 
 Sizes = dict[str, int]
 PRIMES = (7, 13, 5, 11, 3)

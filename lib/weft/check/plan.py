@@ -1,0 +1,109 @@
+"""Which sizes and which launch shapes a kernel is checked with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..native import ArgumentError
+from .cases import (
+    Shape,
+    Sizes,
+    blocks,
+    by_name,
+    covering,
+    default_sizes,
+    size_list,
+    three,
+)
+from .problem import Problem
+from .runners import Runner
+
+
+def plan(
+    problem: Problem,
+    runner: Runner,
+    sizes: Any,
+    block: Any,
+    grid: Any,
+    launch: Any,
+    shared: Any,
+) -> list[tuple[Sizes, Shape | None]]:
+    """Every case: its sizes and its launch shape, the plain ones first."""
+    symbols = problem.symbols
+    given = None if sizes is None else size_list(sizes, symbols)
+    if not runner.kernel:
+        if any(x is not None for x in (block, grid, launch)):
+            raise ArgumentError(f"{runner.name} is a plain function: it has no launch")
+        rows = given or default_sizes(symbols, {}, runner.most)
+        rows = _possible(problem, rows)
+        return [(row, None) for row in rows for _ in range(2)]
+    if launch is not None:
+        if block is not None or grid is not None:
+            raise ArgumentError("say launch=, or block= and grid=, not both")
+        every = launch if isinstance(launch, list) else [launch]
+        rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
+        rows = _possible(problem, rows)
+        return [(row, _launched(one, row)) for one in every for row in rows]
+    if block is None and runner.few:
+        block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
+    plan = []
+    for number, one in enumerate(blocks(block, runner.dimensions)):
+        rows = given or _around(problem, runner, one, number == 0 and not runner.few)
+        for row in _possible(problem, rows):
+            plan.append((row, _shape(problem, runner, row, one, grid, shared)))
+    return plan
+
+
+def _around(
+    problem: Problem, runner: Runner, block: tuple[int, int, int], first: bool
+) -> list[Sizes]:
+    """The default sizes for one block."""
+    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
+    axes, sides = [spec.symbols[:1] if d else [] for d in spec.axes], {}
+    axes = [[d] if d else s for d, s in zip(spec.axes, axes)]
+    if runner.dimensions > 1 or len(axes) == 1:
+        for names, side in zip(reversed(axes), block):
+            sides |= dict.fromkeys(names, side)
+    other = block[0] if len(problem.symbols) <= 2 else min(16, block[0])
+    return default_sizes(problem.symbols, sides, runner.most, first, other)
+
+
+def _possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
+    """Those sizes for which every array has at least one element."""
+    specs = [*problem.outputs.values(), *problem.inputs.values()]
+    specs += problem.inout.values()
+    kept = [r for r in rows if all(min((*s.shape(r), 1)) >= 1 for s in specs)]
+    if not kept:
+        raise ArgumentError(
+            f"no default sizes fit these shapes (sizes {', '.join(problem.symbols)}): "
+            f"say sizes="
+        )
+    return kept
+
+
+def _shape(
+    problem: Problem,
+    runner: Runner,
+    sizes: Sizes,
+    block: tuple[int, int, int],
+    grid: Any,
+    shared: Any,
+) -> Shape:
+    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
+    made = covering(spec.shape(sizes), block, runner.dimensions)
+    plain_block = block[0] if block[1:] == (1, 1) else block
+    pool = sizes | {"block": plain_block}
+    room = by_name(shared, pool) if callable(shared) else shared
+    if grid is not None:
+        grid = by_name(grid, pool) if callable(grid) else grid
+        return Shape(three(grid), block, room)
+    return Shape(made.grid, block, room, plain=True)
+
+
+def _launched(launch: Any, sizes: Sizes) -> Shape:
+    parts = by_name(launch, sizes) if callable(launch) else launch
+    if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
+        raise ArgumentError(
+            f"launch: want (grid, block) or (grid, block, bytes), this is {parts!r}"
+        )
+    return Shape(three(parts[0]), three(parts[1]), *parts[2:])

@@ -1,0 +1,46 @@
+"""What kind of mistake a wrong answer looks like, guessed from the numbers alone.
+
+Each guess is one sentence that begins with "looks like". It is made only where the
+numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from . import inputs, values, where
+from .runs import pattern
+from .scene import Scene
+
+__all__ = ["Scene", "guess", "pattern"]
+
+
+def guess(scene: Scene) -> str:
+    """The first guess that fits, as a sentence; "" if none does."""
+    if not scene.want.size or not scene.bad.any():
+        return ""
+    with np.errstate(all="ignore"):
+        for look in _LOOKS:
+            found = look(scene)
+            if found:
+                return f"looks like {found}"
+    return ""
+
+
+_LOOKS: list[Callable[[Scene], str | None]] = [
+    values.never_written,
+    values.filled,
+    values.accumulated_on_start,
+    values.transposed,
+    values.by_block,
+    inputs.precision,
+    values.scaled,
+    values.whole_numbers,
+    inputs.other_inputs,
+    values.shifted,
+    values.offset,
+    where.place,
+    values.permuted,
+]

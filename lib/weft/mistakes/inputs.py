@@ -1,0 +1,178 @@
+"""Does a wrong answer fit the reference with other inputs, or rounded ones?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..guarded import wrong
+from .scene import Arrays, Scene, wide
+
+
+def other_inputs(s: Scene) -> str | None:
+    """Does `got` fit a reference whose inputs lack or repeat something?"""
+    if s.again is None or not s.inputs:
+        return None
+    for text, inputs in itertools.chain(
+        _swapped(s), _turned(s), _terms_missing(s), _neighbours(s)
+    ):
+        try:
+            other = s.again(inputs)
+        except Exception:  # the reference does not take these: no guess
+            continue
+        if wrong(s.want, other, s.bound).any() and s.fits(other):
+            return text
+    return None
+
+
+def _swapped(s: Scene) -> Iterator[tuple[str, Arrays]]:
+    for a, b in itertools.combinations(s.inputs, 2):
+        if s.inputs[a].shape == s.inputs[b].shape:
+            yield (
+                f"{a} and {b} swapped",
+                s.inputs | {a: s.inputs[b], b: s.inputs[a]},
+            )
+    for a in s.inputs:
+        for b in s.inputs:
+            if a != b and s.inputs[a].shape == s.inputs[b].shape:
+                yield f"{a} read where {b} is due", s.inputs | {b: s.inputs[a]}
+
+
+def _turned(s: Scene) -> Iterator[tuple[str, Arrays]]:
+    for name, value in s.inputs.items():
+        if value.ndim == 2 and min(value.shape) > 1:
+            turned = np.ascontiguousarray(value.T).reshape(value.shape)
+            yield (
+                f"{name} read along the wrong axis: rows for columns",
+                s.inputs | {name: turned},
+            )
+
+
+def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:
+    """Along each dimension that the output has not: a sum runs there."""
+    lengths: dict[str, int] = {}
+    for name, dims in s.axes.items():
+        lengths |= {d: n for d, n in zip(dims, s.inputs[name].shape)}
+    for dim in [d for d in lengths if d and d not in s.output]:
+        n = lengths[dim]
+
+        def kept(start: int, stop: int, dim: str = dim) -> Arrays:
+            return s.inputs | {
+                name: _only(s.inputs[name], dims.index(dim), start, stop)
+                for name, dims in s.axes.items()
+                if dim in dims
+            }
+
+        if n > 1:
+            yield (
+                f"a sum over {dim} without its last term: < where <= is due, or {dim} "
+                f"- 1 terms",
+                kept(0, n - 1),
+            )
+            yield f"a sum over {dim} without its first term", kept(1, n)
+            yield (
+                f"only the last term of the sum over {dim}: = where += is due",
+                kept(n - 1, n),
+            )
+            yield (
+                f"only the first term of the sum over {dim}: it ends too early",
+                kept(0, 1),
+            )
+        tiles = {64, 32, 16, 8, 4} | set(s.block or ())
+        for tile in sorted((t for t in tiles if 1 < t < n), reverse=True):
+            last = (n - 1) // tile * tile
+            full = "" if n % tile == 0 else ", which is not full"
+            yield (
+                f"a sum over {dim} that lacks its last tile of {tile}{full}",
+                kept(0, last),
+            )
+            yield (
+                f"only the last tile of {tile} of the sum over {dim}: a missing +=",
+                kept(last, n),
+            )
+            yield (
+                f"only the first tile of {tile} of the sum over {dim}",
+                kept(0, tile),
+            )
+
+
+def _neighbours(s: Scene) -> Iterator[tuple[str, Arrays]]:
+    for name, value in s.inputs.items():
+        if value.ndim and value.size > 3:
+            for step, side in ((1, "before"), (-1, "after")):
+                moved = np.roll(value, step, axis=-1)
+                yield (
+                    f"{name} read one element too far {side}",
+                    s.inputs | {name: moved},
+                )
+
+
+def _only(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
+    """value with zeros outside of [start, stop) along an axis."""
+    made = np.zeros_like(value)
+    at = [slice(None)] * value.ndim
+    at[axis] = slice(start, stop)
+    made[tuple(at)] = value[tuple(at)]
+    return made
+
+
+# ---- precision ------------------------------------------------------------------
+
+
+def precision(s: Scene) -> str | None:
+    """Small errors everywhere: what rounding of the inputs explains them?"""
+    if s.got.dtype.kind != "f" or not np.isfinite(wide(s.got)).all():
+        return None
+    error = np.abs(wide(s.got) - wide(s.want))
+    scale = float(np.abs(wide(s.want)).max()) or 1.0
+    relative = float(error.max()) / scale
+    if not 0 < relative < 0.05:
+        return None
+    over = float((error[s.bad] / np.maximum(s.bound[s.bad], 1e-300)).max())
+    if s.again is not None:
+        for name, rounded in _ROUNDED.items():
+            made = {
+                key: rounded(value) if value.dtype.kind == "f" else value
+                for key, value in s.inputs.items()
+            }
+            if not wrong(s.got, s.again(made), 8 * s.bound).any():
+                return f"inputs rounded to {name}: are tensor cores or casts in use?"
+    if relative > 2.0**-14:
+        digits = int(-np.log2(relative))
+        return (
+            f"low precision inside: the result agrees to about {digits} bits, float32 "
+            f"has 24 (TF32 and float16 have 11, bfloat16 8)"
+        )
+    if over < 64:
+        return (
+            f"more roundings than the bound allows ({over:.1f} times it): if the sum "
+            f"does have more terms, say so with terms="
+        )
+    return None
+
+
+def _bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Rounds float32 values to `kept` bits of mantissa, towards zero or nearest."""
+
+    def rounded(values: np.ndarray, nearest: bool = True) -> np.ndarray:
+        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+        drop = np.uint64(24 - kept)
+        half = (np.uint64(1) << drop) // np.uint64(2) if nearest else np.uint64(0)
+        low = (bits + half) >> drop << drop
+        return low.astype(np.uint32).view(np.float32).astype(values.dtype)
+
+    return rounded
+
+
+def _cut(kept: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: _bits(kept)(values, False)  # type: ignore[call-arg]
+
+
+_ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "TF32 or float16": _bits(11),
+    "TF32, cut off": _cut(11),
+    "bfloat16": _bits(8),
+    "bfloat16, cut off": _cut(8),
+}

@@ -1,0 +1,71 @@
+"""Which runs of a kernel go wrong: only some sizes, or only some blocks?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def pattern(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> str:
+    """Which runs go wrong, as a sentence; "" if there is no plain rule.
+
+    runs: sizes, block, and whether it was right.
+    """
+    right = [(sizes, block) for sizes, block, ok in runs if ok]
+    bad = [(sizes, block) for sizes, block, ok in runs if not ok]
+    if not right or not bad:
+        return ""
+    good_blocks, bad_blocks = {b for _, b in right}, {b for _, b in bad}
+    for name in next(iter(runs))[0]:
+        every = {s[name] for s, _ in right}, {s[name] for s, _ in bad}
+        if every[1] == {1} and 1 not in every[0]:
+            return f"It is wrong only where {name} is 1."
+        if every[0] == {1} and len(every[1]) > 1 and 1 not in every[1]:
+            return f"It is right only where {name} is 1."
+    if len(runs) > 3 and good_blocks.isdisjoint(bad_blocks) and len(good_blocks) == 1:
+        only = _sides(*good_blocks)
+        return (
+            f"It is right with blocks of {only} only, as if it counted on that: if it "
+            f"may, say block={only}."
+        )
+    for name in next(iter(runs))[0]:
+        said = _by_multiples(name, right, bad)
+        if said:
+            return said
+    if len(right) == 1 and len(bad) > 2:
+        sizes = " ".join(f"{n}={v}" for n, v in right[0][0].items())
+        return f"It is right only at {sizes}, of {len(runs)} runs."
+    return ""
+
+
+def _by_multiples(name: str, right: list, bad: list) -> str:
+    """Whether one size decides, as compared with a side of the block."""
+    for axis in range(3):
+        sides = [b[axis] for _, b in (*right, *bad) if b is not None]
+        if len(sides) != len(right) + len(bad) or min(sides) < 2:
+            continue
+
+        def every(runs: list, holds: Callable[[int, int], bool], axis=axis) -> bool:
+            return all(holds(s[name], b[axis]) for s, b in runs)
+
+        if every(right, lambda n, b: n % b == 0) and every(bad, lambda n, b: n % b):
+            return (
+                f"It is right only where {name} is a multiple of the block's "
+                f"{'xyz'[axis]}: look at the last block, which is not full."
+            )
+        if every(right, lambda n, b: n % b) and every(bad, lambda n, b: n % b == 0):
+            return f"It is wrong only where {name} is a multiple of the block."
+        if every(right, lambda n, b: n <= b) and every(bad, lambda n, b: n > b):
+            return (
+                f"It is right only as long as one block is enough for {name}: does "
+                f"threadIdx stand where the global index is due?"
+            )
+    return ""
+
+
+def _sides(block: tuple[int, ...] | None) -> str:
+    if block is None:
+        return "None"
+    sides = list(block)
+    while len(sides) > 1 and sides[-1] == 1:
+        sides.pop()
+    return str(sides[0]) if len(sides) == 1 else f"({', '.join(map(str, sides))})"

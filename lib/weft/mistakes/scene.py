@@ -1,0 +1,64 @@
+"""One wrong output, and all that is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..guarded import wrong
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass
+class Scene:
+    """One wrong output and all that is known about it.
+
+    got, want: of one shape. bound: what an error may be, broadcast to it. block: the
+    launch's (x, y, z), None for a plain function. unwritten: where the output still
+    holds `start`, its poison; None if that cannot be told. again: the reference with
+    other inputs, for this output. axes: for each input the name of its dimensions.
+    output: the names of the output's.
+    """
+
+    name: str
+    got: np.ndarray
+    want: np.ndarray
+    bound: np.ndarray
+    block: tuple[int, int, int] | None = None
+    unwritten: np.ndarray | None = None
+    start: np.generic | None = None
+    inputs: Arrays = field(default_factory=dict)
+    again: Callable[[Arrays], np.ndarray] | None = None
+    axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    output: tuple[str, ...] = ()
+
+    @property
+    def bad(self) -> np.ndarray:
+        """Which elements are wrong."""
+        return wrong(self.got, self.want, self.bound)
+
+    def fits(self, other: np.ndarray, slack: float = 4.0) -> bool:
+        """Whether `got` is `other` everywhere, which is not what was wanted."""
+        if other.shape != self.got.shape:
+            return False
+        room = slack * self.bound + 1e-6 * np.abs(wide(other))
+        room = 0.0 if self.got.dtype.kind in "biu" else room
+        return not wrong(self.got, other, room).any()
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are enough different values that chance cannot fit."""
+        return self.want.size >= 4 and np.unique(self.want).size >= 3
+
+
+def room(s: Scene) -> np.ndarray:
+    """What two results may differ by and still count as one."""
+    return 4 * s.bound + 1e-6 * np.abs(wide(s.want))
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """As float64; complex numbers as they are."""
+    return array.astype(np.float64) if array.dtype.kind != "c" else array

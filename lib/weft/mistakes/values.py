@@ -1,0 +1,184 @@
+"""What a wrong output looks like by its own values, and those that were wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..guarded import wrong
+from .scene import Scene, room, wide
+from .where import region
+
+# ---- what was never written, and plain fillings ---------------------------------
+
+
+def never_written(s: Scene) -> str | None:
+    if s.unwritten is None or not s.unwritten.any():
+        return None
+    if s.unwritten.all():
+        return (
+            "no thread stores into it: it holds what it held before. Is the guard "
+            "ever true, and is it this array that the kernel writes?"
+        )
+    if (s.bad & ~s.unwritten).any():
+        return None  # something else is wrong as well
+    where = region(s, s.unwritten)
+    return f"{where} never written" if where else None
+
+
+def filled(s: Scene) -> str | None:
+    got = s.got.ravel()
+    if s.got.dtype.kind in "fc" and np.isnan(got).all():
+        return (
+            "a sum that begins with what the output held (NaN on purpose), or 0 / 0: "
+            "let a local variable begin with 0 and store it at the end"
+        )
+    if not np.any(got) and np.any(s.want):
+        return "zeros only: the result is not what is stored, or its sum never runs"
+    if got.size >= 3 and (got == got[0]).all() and s.tells:
+        return "one value everywhere: every thread computes, or stores, the same"
+    return None
+
+
+def accumulated_on_start(s: Scene) -> str | None:
+    """Integers: want plus what the output held."""
+    if s.start is None:
+        return None
+    if s.got.dtype.kind in "iu":
+        sums = s.want.astype(np.int64).astype(s.got.dtype) + s.start
+        added = (s.got == sums) & s.bad
+    else:
+        added = np.isnan(s.got) & ~np.isnan(s.want)
+        added &= ~s.unwritten if s.unwritten is not None else True
+    if (added == s.bad).all():
+        return (
+            "it reads the output before it has written it: what lies there at the "
+            "start (NaN, or an odd number, on purpose) comes into the result"
+        )
+    return None
+
+
+# ---- right values, elsewhere ------------------------------------------------------
+
+
+def transposed(s: Scene) -> str | None:
+    if s.want.ndim != 2 or min(s.want.shape) < 2 or not s.tells:
+        return None
+    flat = np.ascontiguousarray(s.want.T).reshape(s.want.shape)
+    if s.fits(flat):
+        return "the transposed result: row and column (or m and n) are swapped"
+    return None
+
+
+def shifted(s: Scene) -> str | None:
+    if not s.tells:
+        return None
+    for axis in range(s.want.ndim):
+        length = s.want.shape[axis]
+        if length < 4:
+            continue
+        for step in (1, -1):
+            inner = [slice(None)] * s.want.ndim
+            inner[axis] = slice(1, None) if step > 0 else slice(None, -1)
+            moved = np.roll(s.want, step, axis)
+            at = tuple(inner)
+            near = wrong(s.got[at], moved[at], room(s)[at])
+            if near.mean() <= 0.02 and s.bad[at].mean() > 0.5:
+                way = "before" if step > 0 else "after"
+                along = "" if s.want.ndim == 1 else f" along axis {axis}"
+                return (
+                    f"an index that is off by one{along}: each element holds what "
+                    f"belongs to the one {way} it"
+                )
+    flipped = s.want.ravel()[::-1].reshape(s.want.shape)
+    return "the result in reverse order" if s.fits(flipped) else None
+
+
+def by_block(s: Scene) -> str | None:
+    """What belongs to block 0 in every block, or to a block's first thread."""
+    if s.block is None or s.want.ndim != 1 or not s.tells:
+        return None
+    threads = s.block[0]
+    if not 1 < threads < s.want.size:
+        return None
+    index = np.arange(s.want.size)
+    if s.fits(s.want[index % threads]):
+        return (
+            "threadIdx where the global index is due: every block gives what belongs "
+            "to block 0"
+        )
+    if s.fits(s.want[index // threads * threads]):
+        return (
+            "blockIdx * blockDim without threadIdx: every thread gives what belongs to "
+            "the first of its block"
+        )
+    if s.fits(s.want[index // threads]):
+        return "blockIdx where the global index is due"
+    return None
+
+
+def permuted(s: Scene) -> str | None:
+    if s.want.size < 8 or not s.tells or s.got.dtype.kind not in "fiu":
+        return None
+    got, want = np.sort(s.got.ravel()), np.sort(s.want.ravel())
+    if wrong(got, want, float(np.max(room(s)))).any():
+        return None
+    return "the right values in the wrong places: the index of the store, or of a load"
+
+
+# ---- other arithmetic ---------------------------------------------------------------
+
+
+def scaled(s: Scene) -> str | None:
+    got, want = wide(s.got), wide(s.want)
+    bad = s.bad & (want != 0)
+    if bad.sum() < 2 or (s.bad & (want == 0)).any():
+        return None
+    ratio = got[bad] / want[bad]
+    factor = float(np.median(ratio))
+    if not np.allclose(ratio, factor, rtol=1e-4) or not np.isfinite(factor):
+        return None
+    names = {
+        2.0: "everything counted twice: two threads add the same, or a loop runs "
+        "over it again",
+        0.5: "half of it: is every second term left out, or a 2 too much?",
+        -1.0: "the sign turned round",
+    }
+    for value, text in names.items():
+        if abs(factor - value) < 1e-3:
+            return text
+    if abs(factor - 1) > 1e-2 and bad.sum() >= 4 and s.bad.all():
+        return f"a factor: everything is {factor:.6g} times what it should be"
+    return None
+
+
+def offset(s: Scene) -> str | None:
+    difference = (wide(s.got) - wide(s.want))[s.bad]
+    if difference.size < 4 or not s.tells or not np.isfinite(difference).all():
+        return None
+    first = float(np.median(difference))
+    if np.allclose(difference, first, rtol=1e-4, atol=0) and abs(first) > 1e-3:
+        return f"the same number added to each: {first:.6g}"
+    return None
+
+
+def whole_numbers(s: Scene) -> str | None:
+    want = s.want
+    if s.got.dtype.kind == "f" and want.dtype.kind == "f" and s.tells:
+        for name, made in (("cut off", np.trunc), ("rounded", np.round)):
+            if s.fits(made(want)):
+                return f"an int in between: the result is {name} to whole numbers"
+    exact = want.dtype.kind in "iu" or bool((want == np.round(want)).all())
+    if s.got.dtype.kind not in "iuf" or not exact or not np.isfinite(want).all():
+        return None
+    if np.abs(wide(want)).max() >= 2**62:
+        return None
+    whole = want.astype(np.int64)
+    for kind in ("int8", "uint8", "int16", "uint16", "int32"):
+        narrow = whole.astype(kind)
+        if (narrow != whole).any() and s.fits(narrow.astype(s.got.dtype)):
+            return f"an overflow: the result went through {kind}, which is too small"
+        limits = np.iinfo(kind)
+        clipped = np.clip(whole, limits.min, limits.max).astype(s.got.dtype)
+        if (clipped != whole).any() and s.fits(clipped):
+            return f"a result clipped to the range of {kind}"
+    return None

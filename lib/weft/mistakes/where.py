@@ -1,0 +1,87 @@
+"""Which region of an output is wrong, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .scene import Scene
+
+
+def place(s: Scene) -> str | None:
+    where = region(s, s.bad)
+    return f"{where} wrong, the rest right" if where else None
+
+
+def region(s: Scene, mask: np.ndarray) -> str | None:
+    """`mask` in words, if it is a plain region of the output and not all of it."""
+    if mask.all() or not mask.any():
+        return None
+    for axis in range(mask.ndim):
+        found = _along(s, mask, axis)
+        if found:
+            return found
+    index = np.flatnonzero(mask)
+    if s.block is not None and mask.ndim >= 1:
+        threads = s.block[0] * s.block[1] * s.block[2]
+        every = np.arange(mask.size)
+        if threads > 1 and (mask.ravel() == (every % threads != 0)).all():
+            return "only the first element of each block is there: the others are"
+        if threads > 1 and (mask.ravel() == (every % threads == 0)).all():
+            return "the first element of each block is"
+    if index.size > 2 and mask.size > 4:
+        for parity, name in ((0, "even"), (1, "odd")):
+            if (mask.ravel() == (np.arange(mask.size) % 2 == parity)).all():
+                return f"the elements with {name} numbers are"
+    edge = np.ones(mask.shape, bool)
+    if mask.ndim == 2 and min(mask.shape) > 2:
+        edge[1:-1, 1:-1] = False
+        if (mask == edge).all():
+            return "the border is"
+    return None
+
+
+def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
+    """A run of rows (axis 0 of 2), columns or elements at one end of an axis."""
+    lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
+    hit = lines.any(axis=1)
+    if (lines.all(axis=1) != hit).any() or hit.all():
+        return None  # not whole lines
+    length, at = len(hit), np.flatnonzero(hit)
+    one, many = _line_names(mask.ndim, axis)
+    if at[-1] - at[0] + 1 != at.size:
+        return None
+    if at[0] == 0:
+        return (
+            f"the first {at.size} {many} are" if at.size > 1 else f"the first {one} is"
+        )
+    if at[-1] != length - 1:
+        return None
+    if at.size == 1:
+        return f"an end that comes one too early: the last {one} is"
+    side = _side(s, mask.ndim, axis)
+    if side and at[0] == side:
+        return (
+            f"blocks other than the first do nothing of use (threadIdx where the "
+            f"global index is due?): {many} from {at[0]} on are"
+        )
+    if side and at[0] % side == 0 and length - at[0] <= side:
+        return (
+            f"a last block that is missing (n // block for a grid, where cdiv(n, "
+            f"block) is due): the {many} from {at[0]} on are"
+        )
+    return f"the {many} from {at[0]} on are"
+
+
+def _line_names(ndim: int, axis: int) -> tuple[str, str]:
+    if ndim == 1:
+        return "element", "elements"
+    if ndim == 2:
+        return ("row", "rows") if axis == 0 else ("column", "columns")
+    return f"slice along axis {axis}", f"slices along axis {axis}"
+
+
+def _side(s: Scene, ndim: int, axis: int) -> int:
+    """How many of the lines along an axis one block covers; 0: not known."""
+    if s.block is None or axis < ndim - 3:
+        return 0
+    return s.block[ndim - 1 - axis]
