@@ -6,6 +6,7 @@ import torch
 
 from weft import build, doctor
 from weft.jit import nvrtc
+from weft.numba_jit import gpu as numba_gpu
 
 
 def by_name(findings):
@@ -39,6 +40,15 @@ def test_without_nvrtc_cells_run_on_the_cpu_and_the_cure_is_told(monkeypatch):
     monkeypatch.setattr(nvrtc, "available", lambda: "pip install it")
     found = by_name(doctor._cells())["NVRTC"]
     assert "CPU" in found.value and found.cure == "pip install it" and not found.needed
+
+
+def test_it_says_what_numba_runs_on(monkeypatch):
+    (found,) = doctor._numba()
+    assert "simulator" in found.value or "GPU" in found.value
+    monkeypatch.setattr(numba_gpu, "unusable", lambda: "No NVVM (x): pip install it")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    (found,) = doctor._numba()
+    assert (found.value, found.cure) == ("No NVVM (x)", "pip install it")
 
 
 def test_a_look_that_fails_is_a_finding_not_a_trace(monkeypatch):

@@ -147,6 +147,7 @@ def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
         lacking = environment.missing(python, wanted)
     names = {line.split()[0] for line in lacking}
     assert "nvidia-cuda-nvrtc" not in names and "nvidia-cuda-cccl" in names
+    assert any(line.startswith("numba-cuda [cu12]") for line in lacking)
 
 
 def test_every_requirement_is_one_that_pip_reads():

@@ -36,7 +36,7 @@ def examine(rungs: bool = True) -> list[Finding]:
     """
     looks: list[Callable[[], list[Finding]]] = [
         *[_python, _processor, _compiler, _packages, _gpu, _toolkit, _cells],
-        *[_places, _rungs],
+        *[_numba, _places, _rungs],
     ]
     findings = []
     for look in looks[: None if rungs else -1]:
@@ -208,6 +208,32 @@ def _cells() -> list[Finding]:
     except build.BuildError as error:
         findings.append(Finding("disassembler", "none: no --sass", str(error)))
     return findings
+
+
+def _numba() -> list[Finding]:
+    """What numba_jit(kernel) runs on."""
+    from importlib.util import find_spec
+
+    if not find_spec("numba"):
+        cure = "pip install numba"
+        return [Finding("numba_jit", "nothing to run on", cure)]
+    from .numba_jit import on_gpu
+
+    if not on_gpu():
+        value = "Numba's simulator, in a process of its own (no GPU, or told so)"
+        return [Finding("numba_jit", value)]
+    from .numba_jit import gpu
+
+    try:
+        version = importlib.metadata.version("numba-cuda")
+        value = f"the GPU, by numba-cuda {version}"
+    except importlib.metadata.PackageNotFoundError:
+        value = "the GPU, by Numba's built-in target, which is no longer developed"
+    why = gpu.unusable()
+    if why:
+        why, _, cure = why.rpartition(": ")
+        return [Finding("numba_jit", why, cure)]
+    return [Finding("numba_jit", value)]
 
 
 def _places() -> list[Finding]:

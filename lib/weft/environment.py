@@ -104,13 +104,16 @@ def missing(python: str, wanted: list[str]) -> list[str]:
         "        except m.PackageNotFoundError: pass\n"
         "    print(found)\n"
     )
-    versions = run([python, "-c", script, *names]).split()
-    found = dict(zip(names, versions))
+    older = "nvidia-cuda-nvrtc-cu12"
+    versions = run([python, "-c", script, *names, older]).split()
+    found = dict(zip([*names, older], versions))
     if found["torch"] != "-" and version(found["torch"]) < (2, 6):
         raise Missing(
             f"{python} has torch {found['torch']}, the lab needs 2.6 or later: "
             f"upgrade it, or leave the environment and let make build .venv."
         )
+    if found.get(older, "-") != "-":
+        wanted = [line.replace("[cu13]", "[cu12]") for line in wanted]
     return [line for name, line in zip(names, wanted) if found[name] == "-"]
 
 
