@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .layout import CODES, Batch, Layout, heads
+from .races import suspects
 from .record import ATOMIC, FENCE, READ, WRITE
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
@@ -115,6 +116,8 @@ class Between:
         if not self.shadows or len(self.shadows[_READ].block) < layout.total:
             self._grow()
         rows, address = batch.rows(layout.changing[batch.site])
+        if not layout.fences and self._apart(batch, rows, address):
+            return
         # Where nothing is ever fenced, a block's intervals may be taken together.
         turn = np.arange(len(batch.blocks)) if layout.fences else batch.turn
         first = heads(turn)
@@ -123,6 +126,26 @@ class Between:
         for part, begin, end in zip(first.tolist(), begins, [*begins[1:], len(rows)]):
             if begin < end or fenced[part]:
                 yield from self._piece(batch, part, rows[begin:end], address[begin:end])
+
+    def _apart(self, batch: Batch, rows: np.ndarray, address: np.ndarray) -> bool:
+        """Whether no two blocks meet in these rows; if so they are noted."""
+        kind, block = batch.kind[rows], batch.blocks[batch.part[rows]]
+        for code in (_WRITE, _ATOMIC, _READ):
+            seen = self.shadows[code].block[address]
+            foreign = (seen != 0) & (seen != block + 1)
+            if code != _WRITE:
+                foreign &= kind != code
+            if foreign.any():
+                return False
+        keys = kind.astype(np.int64)
+        if len(rows) and len(suspects(address, block, keys, self.blocks)):
+            return False
+        for code in (_WRITE, _ATOMIC, _READ):
+            chosen = np.flatnonzero(kind == code)
+            if len(chosen):
+                where = address[chosen]
+                self._note(code, batch, block[chosen], rows[chosen], where, None)
+        return True
 
     def _grow(self) -> None:
         old = self.shadows
@@ -182,18 +205,19 @@ class Between:
         self,
         code: int,
         batch: Batch,
-        block: int,
+        block: int | np.ndarray,
         rows: np.ndarray,
         address: np.ndarray,
         stamps: np.ndarray | None,
     ) -> None:
+        """Write down who did this; rows of several blocks have no stamps."""
         shadow = self.shadows[code]
-        if code == _WRITE:
-            shadow.block[address] = block + 1
-        else:
-            before = shadow.block[address]
-            alone = (before == 0) | (before == block + 1)
-            shadow.block[address] = np.where(alone, block + 1, MANY)
+        before = shadow.block[address] if code != _WRITE else 0
+        shadow.block[address] = block + 1
+        if code != _WRITE:
+            others = (before != 0) & (before != block + 1)
+            others |= shadow.block[address] != block + 1  # of the same batch
+            shadow.block[address[others]] = MANY
         shadow.thread[address] = batch.thread[rows]
         shadow.site[address] = batch.site[rows]
         if stamps is not None:

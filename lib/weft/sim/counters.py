@@ -29,7 +29,7 @@ SECTOR = 32  # bytes
 BANKS = 32  # of 4 bytes
 
 
-class Tally:
+class Sums:
     """Sums by site, over the batches of a launch."""
 
     COLUMNS = ("accesses", "requests", "sectors", "wavefronts", "needed")
@@ -37,13 +37,13 @@ class Tally:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.sums = {name: np.zeros(0, np.int64) for name in self.COLUMNS}
-        self.blocks: set[int] = set()
-        self.barriers = 0
+        self.intervals: dict[int, int] = {}  # each block's last
 
     def add(self, batch: Batch) -> None:
         """Count a batch's accesses."""
-        self.blocks.update(batch.blocks.tolist())
-        self.barriers += sum(i.number > 0 for i in batch.intervals)
+        for interval in batch.intervals:
+            known = self.intervals.get(interval.block, 0)
+            self.intervals[interval.block] = max(known, interval.number)
         if not len(batch.thread):
             return
         rows, request = requests(batch)
@@ -86,12 +86,12 @@ class Tally:
 
     def counters(self, threads: int) -> Counters:
         """The sums so far, for blocks of so many threads."""
-        layout, blocks = self.layout, len(self.blocks)
+        layout, blocks = self.layout, len(self.intervals)
         found = Counters(
             blocks=blocks,
             threads=blocks * threads,
             warps=blocks * -(-threads // WARP),
-            barriers=self.barriers,
+            barriers=sum(self.intervals.values()),
         )
         for number, site in enumerate(layout.sites):
             if layout.kind[number] == _FENCE:

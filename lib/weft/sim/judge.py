@@ -10,7 +10,7 @@ import dataclasses
 
 from ..report import Counters, Finding, Index, named, position
 from .blocks import MANY, Between, Meeting
-from .counters import Tally
+from .counters import Sums
 from .layout import CODES, Batch, Layout
 from .races import WARP, Offence, blank_reads, in_block
 from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Site
@@ -33,7 +33,7 @@ class Judge:
         self.sites, self.grid, self.block = sites, grid, block
         self.threads = block[0] * block[1] * block[2]
         self.layout = Layout(arrays, sites, self.threads)
-        self.tally = Tally(self.layout)
+        self.sums = Sums(self.layout)
         self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
         self.current = -1  # the block whose memory the layout knows
         self.found: dict[tuple, Finding] = {}
@@ -50,7 +50,7 @@ class Judge:
     def finish(self) -> tuple[list[Finding], Counters]:
         """The findings, in the order in which they were made, and the counters."""
         self._look()
-        return list(self.found.values()), self.tally.counters(self.threads)
+        return list(self.found.values()), self.sums.counters(self.threads)
 
     def _look(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0
@@ -58,7 +58,7 @@ class Judge:
             return
         self.layout.grow()
         batch = Batch(self.layout, waiting)
-        self.tally.add(batch)
+        self.sums.add(batch)
         for offence in in_block(batch):
             self._add(self._race(batch, offence))
         for offence in blank_reads(batch, self.current):

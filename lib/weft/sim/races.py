@@ -45,7 +45,7 @@ def in_block(batch: Batch) -> Iterator[Offence]:
         return
     place = batch.part[rows] * layout.total + address
     thread, kind = batch.thread[rows], batch.kind[rows].astype(np.int64)
-    found = _shared_keys(place, thread, kind, layout.threads)
+    found = suspects(place, thread, kind, layout.threads)
     if not len(found):
         return
     chosen = np.flatnonzero(_among(place, found))
@@ -79,9 +79,9 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     first_row = at[first] & ((1 << bits(len(batch.part) + 1)) - 1)
     bad = batch.kind[first_row] != _WRITE
     if bad.any():
-        suspects = dict(zip(place[first][bad].tolist(), first_row[bad].tolist()))
+        first_rows = dict(zip(place[first][bad].tolist(), first_row[bad].tolist()))
         where = turn * layout.total + address
-        yield from _never_written(batch, rows, where, suspects)
+        yield from _never_written(batch, rows, where, first_rows)
     if batch.blocks[-1] != block or batch.turn[-1]:
         layout.forget()
     last = isglobal | (turn == batch.turn[-1])
@@ -89,10 +89,10 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
 
 
 def _never_written(
-    batch: Batch, rows: np.ndarray, where: np.ndarray, suspects: dict[int, int]
+    batch: Batch, rows: np.ndarray, where: np.ndarray, first: dict[int, int]
 ) -> Iterator[Offence]:
-    """Those of the suspects (row by place) that no other thread writes meanwhile."""
-    named = np.fromiter(suspects, np.int64, len(suspects))
+    """Those of the first reads (row by place) that no other thread writes meanwhile."""
+    named = np.fromiter(first, np.int64, len(first))
     named.sort()
     writes = (batch.kind[rows] != _READ) & _among(where, named)
     written: dict[tuple[int, int], set[int]] = {}
@@ -100,16 +100,16 @@ def _never_written(
     for place, part, thread in zip(where[writes], parts, threads):
         written.setdefault((int(place), int(part)), set()).add(int(thread))
     for place in named.tolist():
-        row = suspects[place]
+        row = first[place]
         writers = written.get((place, int(batch.part[row])), set())
         if not writers - {int(batch.thread[row])}:
             yield Offence(row)
 
 
-def _shared_keys(
+def suspects(
     place: np.ndarray, thread: np.ndarray, kind: np.ndarray, threads: int
 ) -> np.ndarray:
-    """The places (sorted) that several threads touch and that could be races."""
+    """The places (sorted) where several threads (or blocks) may race."""
     shift = bits(threads) + 2
     keys = np.sort((place << shift) | (thread << 2) | kind)
     place = keys >> shift
@@ -151,7 +151,7 @@ def _unordered(
     one_warp = (warp[first] == warp[last])[place]
     width = int(phase.max()) + 1
     place = place * width + np.where(one_warp, phase, 0)
-    found = _shared_keys(place, thread, kind, threads)
+    found = suspects(place, thread, kind, threads)
     if not len(found):
         return np.zeros(0, np.int64), place[:0]
     keep = np.flatnonzero(_among(place, found))
