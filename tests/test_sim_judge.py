@@ -214,6 +214,33 @@ def test_findings_do_not_depend_on_what_is_looked_at_together(rows, monkeypatch)
     assert [(f.kind, f.line, f.count) for f in found if f.line == 7] == [("race", 7, 2)]
 
 
+def test_atomics_on_shared_memory_need_it_written_before():
+    launch = Launch(s=S)
+    for t in range(4):
+        launch.do(t, ATOMIC, "s", 0, 4)
+    launch.end()
+    (found,) = launch.findings()
+    assert found.text == (
+        "thread 0 updates s[0] at line 4, which no thread of its block has written "
+        "before"
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 1 << 14])
+def test_a_write_after_many_blocks_have_read_races(rows, monkeypatch):
+    monkeypatch.setattr("weft.sim.judge.ROWS", rows)
+    launch = Launch((9, 1, 1), x=X)
+    for block in range(8):
+        launch.do(0, READ, "x", 64, 4)
+        launch.do(0, WRITE, "x", block, 5, 0)
+        launch.end(block)
+    launch.judge._look()
+    launch.do(0, WRITE, "x", 64, 6, 0)
+    launch.end(8)
+    (found,) = launch.findings()
+    assert "which other blocks read at line 4" in found.text
+
+
 def test_blocks_race_on_global_memory():
     launch = Launch((4, 1, 1), x=X)
     launch.do(5, WRITE, "x", 64, 3, 1.0)

@@ -27,6 +27,7 @@ _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
 WARP = 32
 SECTOR = 32  # bytes
 BANKS = 32  # of 4 bytes
+PLANS = 4  # batches of which is kept how their rows make requests
 
 
 class Sums:
@@ -37,6 +38,7 @@ class Sums:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.sums = {name: np.zeros(0, np.int64) for name in self.COLUMNS}
+        self._plans: list[tuple] = []
         self.intervals: dict[int, int] = {}  # each block's last
 
     def add(self, batch: Batch) -> None:
@@ -46,7 +48,7 @@ class Sums:
             self.intervals[interval.block] = max(known, interval.number)
         if not len(batch.thread):
             return
-        rows, request = requests(batch)
+        rows, request = self._requests(batch)
         first = heads(request)
         site = batch.site[rows]
         self._sum("accesses", site)
@@ -62,6 +64,16 @@ class Sums:
         if len(chosen):
             lane = batch.thread[rows[chosen]] % WARP
             self._shared(request[chosen], at[chosen], site[chosen], lane)
+
+    def _requests(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """As requests(); most batches have the same threads and sites as one before."""
+        same = (batch.part, batch.thread, batch.site)
+        for plan in self._plans:
+            if all(map(np.array_equal, plan[0], same)):
+                return plan[1]
+        made = requests(batch)
+        self._plans = [(same, made), *self._plans[: PLANS - 1]]
+        return made
 
     def _shared(
         self, request: np.ndarray, at: np.ndarray, site: np.ndarray, lane: np.ndarray
@@ -135,7 +147,7 @@ def requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     lengths = np.diff(first, append=len(keys))
     occurrence = np.arange(len(keys)) - np.repeat(first, lengths)
     order = keys & ((1 << low) - 1)
-    if len(lengths) and lengths.max() > 1:
+    if lengths.max(initial=0) > 1:
         times = bits(int(lengths.max()))
         place = (place >> lanes) << times | occurrence
         place = place << lanes | (keys >> low) & ((1 << lanes) - 1)

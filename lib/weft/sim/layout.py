@@ -45,6 +45,10 @@ class Memory:
 class Layout:
     """Addresses for a launch's arrays, in columns by site.
 
+    Of a site's memory: contended, changing: some site writes to it, and threads share
+    it (blocks share it). blankable: at first nobody has written to it; blanks is the
+    first address of such memory, and how many addresses follow.
+
     arrays, sites: the launch's own lists; grow() takes in what was added to them.
     blank: for each address, whether nobody has written it (in the current block).
     """
@@ -121,8 +125,12 @@ class Layout:
         changed = {
             id(m) for m, k in zip(owner, self.kind) if m and k in (1, 2)
         }  # memories that something writes to
-        self.changing = np.array([id(m) in changed for m in owner], bool)
-        self.changing &= self.space == SPACES[GLOBAL]
+        contended = [m is not None and m.space != LOCAL for m in owner]
+        self.contended = np.array([id(m) in changed for m in owner], bool)
+        self.contended &= np.array(contended, bool)
+        self.changing = self.contended & (self.space == SPACES[GLOBAL])
+        low = min((m.start for m in self.fresh), default=0)
+        self.blanks = low, max(1, self.total - low)
         self.wide = bool((self.span > 1).any())
         self.local = bool((self.space == SPACES[LOCAL]).any())
         self.fences = bool((self.kind == CODES[FENCE]).any())

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from .layout import CODES, SPACES, Batch, bits, heads
-from .record import ATOMIC, GLOBAL, LOCAL, READ, WRITE
+from .record import ATOMIC, GLOBAL, READ, WRITE
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
-_GLOBAL, _LOCAL = SPACES[GLOBAL], SPACES[LOCAL]
+_GLOBAL = SPACES[GLOBAL]
 WARP = 32
+TABLE = 1 << 22  # entries of a table by address
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,8 @@ class Offence:
 def in_block(batch: Batch) -> Iterator[Offence]:
     """The races between threads of one block, one for each address and interval."""
     layout = batch.layout
-    touches = batch.kind <= _ATOMIC
-    if layout.local:
-        touches &= layout.space[batch.site] != _LOCAL
-    rows, address = batch.rows(touches)
+    # Where nothing ever writes, and in what is each thread's own, nothing races.
+    rows, address = batch.rows(layout.contended[batch.site])
     if not len(rows):
         return
     place = batch.part[rows] * layout.total + address
@@ -72,35 +71,43 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     turn = np.where(isglobal, 0, batch.turn[owner])
     known = isglobal | (batch.blocks[owner] == block) & (turn == 0)
     blank = layout.blank[address] | ~known
-    keys = (turn[blank] * layout.total + address[blank]) << bits(len(batch.part) + 1)
-    at = np.sort(keys | rows[blank])
-    place = at >> bits(len(batch.part) + 1)
-    first = heads(place)
-    first_row = at[first] & ((1 << bits(len(batch.part) + 1)) - 1)
-    bad = batch.kind[first_row] != _WRITE
-    if bad.any():
-        first_rows = dict(zip(place[first][bad].tolist(), first_row[bad].tolist()))
-        where = turn * layout.total + address
-        yield from _never_written(batch, rows, where, first_rows)
+    low, width = layout.blanks
+    where = turn * width + address - low
+    unknown = np.flatnonzero(blank)
+    first = unknown[_first(where[unknown], (int(turn[-1]) + 1) * width)]
+    bad = first[batch.kind[rows[first]] != _WRITE]
+    if len(bad):
+        yield from _never_written(batch, rows, where, bad)
     if batch.blocks[-1] != block or batch.turn[-1]:
         layout.forget()
     last = isglobal | (turn == batch.turn[-1])
     layout.blank[address[last & (batch.kind[rows] != _READ)]] = False
 
 
+def _first(keys: np.ndarray, count: int) -> np.ndarray:
+    """Where each key (below count) comes for the first time."""
+    if not len(keys):
+        return keys
+    if count > TABLE:
+        return np.unique(keys, return_index=True)[1]
+    # The last of several assignments stays. What is not assigned is never looked at.
+    table = np.empty(count, np.int64)
+    table[keys[::-1]] = np.arange(len(keys))[::-1]
+    return np.flatnonzero(table[keys] == np.arange(len(keys)))
+
+
 def _never_written(
-    batch: Batch, rows: np.ndarray, where: np.ndarray, first: dict[int, int]
+    batch: Batch, rows: np.ndarray, where: np.ndarray, first: np.ndarray
 ) -> Iterator[Offence]:
-    """Those of the first reads (row by place) that no other thread writes meanwhile."""
-    named = np.fromiter(first, np.int64, len(first))
-    named.sort()
-    writes = (batch.kind[rows] != _READ) & _among(where, named)
+    """Those of the first reads of places that no other thread writes meanwhile."""
+    first = first[np.argsort(where[first])]
+    named = where[first]
+    writes = (batch.kind[rows] == _WRITE) & _among(where, named)
     written: dict[tuple[int, int], set[int]] = {}
     parts, threads = batch.part[rows[writes]], batch.thread[rows[writes]]
     for place, part, thread in zip(where[writes], parts, threads):
         written.setdefault((int(place), int(part)), set()).add(int(thread))
-    for place in named.tolist():
-        row = first[place]
+    for place, row in zip(named.tolist(), rows[first].tolist()):
         writers = written.get((place, int(batch.part[row])), set())
         if not writers - {int(batch.thread[row])}:
             yield Offence(row)
