@@ -5,6 +5,7 @@ import sys
 # `python -m weft run` starts a program in milliseconds, which PyTorch does not:
 # a command imports what it needs.
 if sys.argv[:1] != ["-m"]:
+    from . import cuda
     from .check import check
     from .check_ops import Mismatch, check_op
     from .jit import CompileError, KernelFault, load_cuda
@@ -28,6 +29,7 @@ if sys.argv[:1] != ["-m"]:
         relu,
     )
     from .predict import predict
+    from .sim import sim
 
 __all__ = [
     "ArgumentError",
@@ -42,6 +44,7 @@ __all__ = [
     "check_op",
     "conv2d",
     "cross_entropy",
+    "cuda",
     "linear",
     "load_cuda",
     "matmul",
@@ -52,6 +55,7 @@ __all__ = [
     "relu",
     "rungs",
     "set_threads",
+    "sim",
 ]
 
 

@@ -1,0 +1,133 @@
+"""Kernels run thread by thread in plain Python: sim(kernel)[grid, block](*args)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..native import ArgumentError
+from ..python_kernel import PythonKernel
+from ..report import Report
+from . import memory
+from .launch import Launch, bindings, clock, say
+from .program import Program
+
+ORDERS = ("forward", "reverse", "shuffled")
+TIMEOUT = 20.0  # seconds for one block
+
+
+def sim(
+    kernel: Any,
+    *,
+    order: str | int = "forward",
+    checks: bool = True,
+    trace: bool = False,
+    timeout: float = TIMEOUT,
+    quiet: bool = False,
+) -> Runner:
+    """A kernel, a Python function in the language of weft.cuda, to be run here.
+
+    sim(kernel)[grid, block](*args) runs it for every thread and gives a Report:
+    what it did wrong, and what it cost. [grid, block, stream, bytes] is taken too;
+    the stream has no meaning here, bytes is dynamic shared memory. Arrays are NumPy's,
+    torch's, or of any library that shares its memory; they are written in place.
+
+    order: in which order threads, and blocks, run: "forward", "reverse", "shuffled",
+    or a number that shuffles in its own way. checks: note every access and look for
+    faults; False is several times faster and tells nothing. trace: keep what was noted
+    in report.trace. timeout: seconds that one block may run. quiet: show nothing.
+
+    An access out of bounds, a hang, a deadlock or an exception in a thread end the
+    launch: KernelFault, or that exception; .report has what was found until then.
+    Raises ArgumentError for what is no kernel, no launch or no argument of one.
+    """
+    if order not in ORDERS and (isinstance(order, (str, bool)) or int(order) != order):
+        raise ArgumentError(
+            f"order is {', '.join(ORDERS)} or a whole number, this is {order!r}"
+        )
+    return Runner(PythonKernel(kernel), order, checks, trace, timeout, quiet)
+
+
+class Runner:
+    """sim(kernel): give it a launch's shape in brackets."""
+
+    def __init__(
+        self,
+        kernel: PythonKernel,
+        order: str | int,
+        checks: bool,
+        trace: bool,
+        timeout: float,
+        quiet: bool,
+    ) -> None:
+        self.kernel, self.order, self.quiet = kernel, order, quiet
+        self.checks, self.trace, self.timeout = checks or trace, trace, timeout
+
+    def __getitem__(self, key: Any) -> Launcher:
+        return Launcher(self, key)
+
+    def __call__(self, *args: Any) -> Any:
+        name = self.kernel.name
+        raise ArgumentError(f"{name} is launched as sim({name})[grid, block](...)")
+
+    def __repr__(self) -> str:
+        return f"sim({self.kernel!r})"
+
+
+class Launcher:
+    """sim(kernel)[grid, block]: give it the arguments."""
+
+    def __init__(self, runner: Runner, key: Any) -> None:
+        self.runner = runner
+        self.config = runner.kernel.config(key)
+
+    def __call__(self, *args: Any) -> Report:
+        runner = self.runner
+        kernel = runner.kernel
+        bound = kernel.bind(args)
+        taken = [memory.argument(kernel.name, n, v) for n, v in bound.items()]
+        values = [value for value, _ in taken]
+        program = program_for(runner, values)
+        launch = Launch(kernel, program, self.config, values, runner.timeout)
+        start = clock()
+        try:
+            launch.run(runner.order)
+        except Exception as error:
+            raise launch.fail(error, clock() - start) from None
+        finally:
+            for _, after in taken:
+                after()
+        report = launch.report(clock() - start)
+        if not report.ok and not runner.quiet:
+            show(report)
+        return report
+
+
+_programs: dict[Any, Program] = {}
+KEPT = 256  # programs; the oldest goes first
+
+
+def program_for(runner: Runner, values: list[Any]) -> Program:
+    """The kernel rewritten for such arguments: kept from before, or made now."""
+    kinds, bound = bindings(runner.kernel, values)
+    key = (runner.kernel.function, kinds, runner.checks, runner.trace)
+    found = _programs.get(key)
+    if found is None or not found.holds():
+        made = Program(runner.kernel, bound, runner.checks, runner.trace, runner.trace)
+        found = _programs[key] = made
+        while len(_programs) > KEPT:
+            del _programs[next(iter(_programs))]
+    return found
+
+
+def show(report: Report) -> None:
+    """Show a report below the cell, or as text where there is no notebook."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return say(str(report))
+    shell = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return say(str(report))
+    from IPython.display import display
+
+    display(report)

@@ -1,0 +1,202 @@
+"""What ended a launch, from the exception and the frames it came through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..report import Finding, Index, named, position
+from .memory import has
+from .places import Place, Variant
+from .stop import Stop
+from .watchdog import TooLong
+
+VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
+
+
+@dataclass
+class Scene:
+    """The launch in which it happened."""
+
+    kernel: str
+    grid: Index
+    block: Index
+    codes: Mapping[CodeType, Variant]
+    raws: Mapping[int, np.ndarray]  # by the numbers of entities
+    at: Index | None  # the running block
+    timeout: float
+    dynamic: int  # bytes of shared memory that the launch gave
+
+
+@dataclass
+class End:
+    """How a launch ended. finding: to report; None for an error of the reader's own."""
+
+    finding: Finding | None
+    block: Index | None
+    thread: Index | None
+    frames: TracebackType | None
+
+
+def explain(error: BaseException, scene: Scene) -> End:
+    """The end of the launch that `error` stopped."""
+    frames = [t for t in _chain(error.__traceback__) if _code(t) in scene.codes]
+    number = frames[0].tb_frame.f_locals.get(".lin") if frames else None
+    if isinstance(error, Stop) and error.thread is not None:
+        number = error.thread
+    thread = None if number is None else position(number, scene.block)
+    inner = frames[-1] if frames else None
+    stop = error if isinstance(error, Stop) else _index_error(error, inner, scene)
+    kept = _traceback(frames)
+    if isinstance(stop, TooLong):
+        stop = _too_long(inner, scene)
+    if stop is None:
+        return End(None, scene.at, thread, kept)
+    where = stop.place
+    if where is None and inner is not None:
+        variant = scene.codes[_code(inner)]
+        where = Place("", "", variant.file, inner.tb_lineno, 0)
+    return End(_finding(stop, where, thread, scene), scene.at, thread, kept)
+
+
+def _finding(
+    stop: Stop, where: Place | None, thread: Index | None, scene: Scene
+) -> Finding:
+    who = "the launch"
+    if thread is not None and scene.at is not None:
+        who = f"thread {named(thread, scene.block)}"
+        if scene.grid != (1, 1, 1):
+            who += f" of block {named(scene.at, scene.grid)}"
+    text = stop.text
+    line = f" at line {where.line}" if where is not None else ""
+    if stop.kind == "bounds":
+        shown = ", ".join(map(str, stop.index or ()))
+        verb = VERBS.get(where.kind if where else "", "touches")
+        what = f"{stop.array}[{shown}]" if stop.index is not None else stop.array
+        text = f"{verb} {what}{line}: {stop.text}"
+    elif line:
+        text = f"{text} (line {where.line})" if where else text
+    return Finding(
+        stop.kind,
+        f"{who} {text}",
+        where.file if where else "",
+        where.line if where else 0,
+        where.column if where else 0,
+        block=scene.at,
+        thread=thread,
+        array=stop.array,
+        index=stop.index,
+    )
+
+
+# ---- an access that NumPy or the log refused --------------------------------------
+
+
+def _index_error(
+    error: BaseException, inner: TracebackType | None, scene: Scene
+) -> Stop | None:
+    """The Stop that an error at an access means; None if it means something else."""
+    kinds = (IndexError, OverflowError, TypeError)
+    if inner is None or not isinstance(error, kinds) or inner.tb_next is not None:
+        return None
+    variant = scene.codes[_code(inner)]
+    place = variant.places.get(_where(inner))
+    if place is None:
+        return None
+    if place.entity is None or not place.index:
+        if not isinstance(error, IndexError):
+            return None
+        return Stop("bounds", str(error), place, place.text, None)
+    values = _values(place, inner.tb_frame)
+    raw = scene.raws.get(place.entity.number)
+    if place.entity.origin == "local":
+        raw = getattr(inner.tb_frame.f_locals.get(place.entity.name), "raw", None)
+    if raw is None or len(values) != raw.ndim:
+        return None
+    if any(not 0 <= v < side for v, side in zip(values, raw.shape)):
+        text = has(place.entity.name, raw.shape)
+        if place.entity.dynamic:
+            text += (
+                f", the launch gave {scene.dynamic} bytes of shared memory: "
+                f"[grid, block, stream, bytes]"
+            )
+        return Stop("bounds", text, place, place.entity.name, tuple(values))
+    return None
+
+
+def _values(place: Place, frame: FrameType) -> list[int]:
+    found = []
+    for part in place.index:
+        value = part if isinstance(part, int) else frame.f_locals.get(part)
+        if isinstance(value, (int, np.integer)):
+            found.append(int(value))
+    return found
+
+
+def better(error: BaseException, end: End, scene: Scene) -> BaseException:
+    """An error of Python's own, in words that fit a kernel where those do not."""
+    chain = [t for t in _chain(error.__traceback__) if _code(t) in scene.codes]
+    if not isinstance(error, TypeError) or not chain:
+        return error
+    variant = scene.codes[_code(chain[-1])]
+    place = variant.places.get(_where(chain[-1]))
+    text = str(error)
+    if place is None or "cannot be interpreted as an integer" not in text:
+        return error
+    name = place.entity.name if place.entity else place.text.partition("[")[0]
+    value = text.partition("'")[2].partition("'")[0]
+    hint = ": n / 2 is a float, n // 2 a whole number" * ("float" in value)
+    return TypeError(
+        f"an index of {name} is a whole number, in {place.text} there is one of type "
+        f"{value}{hint}"
+    )
+
+
+# ---- time ----------------------------------------------------------------------
+
+
+def _too_long(inner: TracebackType | None, scene: Scene) -> Stop:
+    text = f"is in a block that ran for longer than {scene.timeout:g} s"
+    if inner is not None:
+        turns = [
+            value
+            for name, value in inner.tb_frame.f_locals.items()
+            if name.startswith(".turns") and isinstance(value, int)
+        ]
+        text += f": it is at line {inner.tb_lineno}"
+        if turns and max(turns) > 1:
+            text += f", and has gone round a while loop {max(turns)} times"
+    text += "; look for a loop that does not end, or allow more with timeout="
+    return Stop("hang", text)
+
+
+# ---- frames ----------------------------------------------------------------------
+
+
+def _chain(traceback: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while traceback is not None:
+        found.append(traceback)
+        traceback = traceback.tb_next
+    return found
+
+
+def _code(traceback: TracebackType) -> CodeType:
+    return traceback.tb_frame.f_code
+
+
+def _where(traceback: TracebackType) -> tuple[Any, ...]:
+    places = list(_code(traceback).co_positions())
+    return places[traceback.tb_lasti // 2]
+
+
+def _traceback(frames: list[TracebackType]) -> TracebackType | None:
+    """The reader's frames alone."""
+    kept = None
+    for one in reversed(frames):
+        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return kept

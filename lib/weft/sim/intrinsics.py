@@ -1,0 +1,182 @@
+"""What each part of the language becomes in a rewritten kernel."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .nodes import add, const, load, mul
+from .record import ATOMIC, FENCE
+
+if TYPE_CHECKING:
+    from .rewrite import Rewriter
+
+_AXES = {f"threadIdx.{a}": f".t{a}" for a in "xyz"}
+_OUTER = {
+    f"{name}.{a}": f".{short}{a}"
+    for name, short in (("blockIdx", "b"), ("blockDim", "n"), ("gridDim", "g"))
+    for a in "xyz"
+}
+_VECTORS = {"blockIdx": "b", "blockDim": "n", "gridDim": "g", "threadIdx": "t"}
+
+# Those that wait: for the block (with a value), or for lanes of the warp, whose mask
+# is the first argument. How many arguments they take.
+BARRIERS = {"syncthreads_count": 1, "syncthreads_and": 1, "syncthreads_or": 1}
+WARP = {
+    **{"shfl_sync": 3, "shfl_up_sync": 3, "shfl_down_sync": 3, "shfl_xor_sync": 3},
+    **{"all_sync": 2, "any_sync": 2, "eq_sync": 2, "ballot_sync": 2},
+    **{"match_any_sync": 2, "match_all_sync": 2},
+}
+WAITING = {"syncthreads", "syncwarp", "activemask", *BARRIERS, *WARP}
+FENCES = {"threadfence": True, "threadfence_system": True, "threadfence_block": False}
+NUMBERS = {"popc": 1, "clz": 1, "ffs": 1, "brev": 1, "fma": 3, "cbrt": 1, "selp": 3}
+ATOMICS = {
+    **dict.fromkeys(("add", "sub", "min", "max", "nanmin", "nanmax"), 3),
+    **dict.fromkeys(("and_", "or_", "xor", "exch", "inc", "dec"), 3),
+    **{"cas": 4, "compare_and_swap": 3},
+}
+
+
+def attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
+    """The value of threadIdx.x, laneid ...; None if the path has none."""
+    if path in _AXES:
+        return load(_AXES[path])
+    if path in _OUTER:
+        return rewriter.own(_OUTER[path])
+    if path == "laneid":
+        return ast.BinOp(load(".lin"), ast.BitAnd(), const(31))
+    if path == "warpsize":
+        return const(32)
+    if path in _VECTORS:
+        axes = [_value(rewriter, f"{path}.{a}") for a in "xyz"]
+        return ast.Call(rewriter.own(".Dim3"), axes, [])
+    return None
+
+
+def called(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
+    """What a call of a part of the language becomes; its errors at its line."""
+    for form in (_grid, _memory, _waits, _atomic, _plain):
+        made = form(rewriter, path, node)
+        if made is not None:
+            return made
+    return rewriter.refuse(node, f"there is no cuda.{path}() that could be called")
+
+
+def _value(rewriter: Rewriter, path: str) -> ast.expr:
+    made = attribute(rewriter, path)
+    assert made is not None
+    return made
+
+
+def _arguments(
+    rewriter: Rewriter, path: str, node: ast.Call, count: int
+) -> list[ast.expr]:
+    if node.keywords or len(node.args) != count:
+        given = len(node.args) + len(node.keywords)
+        rewriter.refuse(
+            node, f"cuda.{path} takes {count} arguments by position, {given} are given"
+        )
+    return [rewriter.visit(arg) for arg in node.args]
+
+
+def _grid(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+    if path not in ("grid", "gridsize"):
+        return None
+    number = node.args[0] if len(node.args) == 1 else None
+    if not isinstance(number, ast.Constant) or number.value not in (1, 2, 3):
+        rewriter.refuse(node, f"cuda.{path} takes 1, 2 or 3, as a number")
+    form: Callable[[Rewriter, str], ast.expr]
+    form = _index if path == "grid" else _extent
+    axes = [form(rewriter, axis) for axis in "xyz"[: number.value]]
+    return axes[0] if len(axes) == 1 else ast.Tuple(axes, ast.Load())
+
+
+def _index(rewriter: Rewriter, axis: str) -> ast.expr:
+    block = mul(rewriter.own(f".b{axis}"), rewriter.own(f".n{axis}"))
+    return add(block, load(f".t{axis}"))
+
+
+def _extent(rewriter: Rewriter, axis: str) -> ast.expr:
+    return mul(rewriter.own(f".g{axis}"), rewriter.own(f".n{axis}"))
+
+
+def _memory(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+    if path == "const.array_like":
+        entity = rewriter.entity(node.args[0]) if len(node.args) == 1 else None
+        if entity is None:
+            rewriter.refuse(
+                node, "cuda.const.array_like takes the name of a global NumPy array"
+            )
+        return rewriter.visit(node.args[0])
+    if path not in ("shared.array", "local.array"):
+        return None
+    entity = rewriter.program.memory(rewriter.variant, node)
+    if entity.origin == "local":
+        return ast.Call(rewriter.own(f".new{entity.number}"), [], [])
+    kind = "v" if rewriter.checks else "r"
+    return rewriter.own(f".{kind}{entity.number}")
+
+
+def _waits(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+    if path not in WAITING:
+        return None
+    place = rewriter.number_of(rewriter.place(path, node))
+    if path == "syncthreads":
+        _arguments(rewriter, path, node, 0)
+        return ast.Yield(place)
+    if path == "syncwarp" and not node.args:
+        made = [const(0xFFFFFFFF), const(None), const(None)]
+    elif path == "syncwarp":
+        made = [*_arguments(rewriter, path, node, 1), const(None), const(None)]
+    elif path == "activemask":
+        made = [*_arguments(rewriter, path, node, 0), *[const(None)] * 3]
+    elif path in BARRIERS:
+        made = _arguments(rewriter, path, node, 1)
+    else:
+        made = _arguments(rewriter, path, node, WARP[path])
+        made += [const(None)] * (3 - len(made))
+    return ast.Yield(ast.Tuple([const(path), place, *made], ast.Load()))
+
+
+def _atomic(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+    family, _, name = path.partition(".")
+    if family != "atomic" or name not in ATOMICS:
+        return None
+    made = _arguments(rewriter, path, node, ATOMICS[name])
+    if name == "compare_and_swap":
+        name, made = "cas", [made[0], const(0), made[1], made[2]]
+    place = rewriter.place(ATOMIC, node)
+    place.text = ast.unparse(node) if name == "cas" else _element(node)
+    number = rewriter.number_of(place)
+    function = rewriter.own(".atomic" if rewriter.checks else ".atomic_plain")
+    values = made[2:] if len(made) == 4 else [*made[2:], const(None)]
+    return ast.Call(function, [const(name), *made[:2], *values, number], [])
+
+
+def _element(node: ast.Call) -> str:
+    array, index = node.args[:2]
+    inner = ast.unparse(index)
+    if isinstance(index, ast.Tuple):
+        inner = inner[1:-1]
+    return f"{ast.unparse(array)}[{inner}]"
+
+
+def _plain(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
+    if path in FENCES:
+        _arguments(rewriter, path, node, 0)
+        if not (FENCES[path] and rewriter.checks):
+            return const(None)
+        site = rewriter.site(FENCE, node)
+        return ast.Call(rewriter.own(".log"), [const(site.number)], [])
+    if path == "nanosleep":
+        (ns,) = _arguments(rewriter, path, node, 1)
+        return ast.IfExp(ns, const(None), const(None))
+    if path == "lanemask_lt":
+        lane = _value(rewriter, "laneid")
+        bit = ast.BinOp(const(1), ast.LShift(), lane)
+        return ast.BinOp(bit, ast.Sub(), const(1))
+    if path in NUMBERS:
+        made = _arguments(rewriter, path, node, NUMBERS[path])
+        return ast.Call(rewriter.own(f".{path}"), made, [])
+    return None

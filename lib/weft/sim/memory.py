@@ -1,0 +1,233 @@
+"""Arrays as a kernel sees them, and the arguments of a launch as such arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..native import ArgumentError
+from .stop import Stop
+
+POISON = 0xA5  # each byte of what nobody has written, of whole numbers
+
+
+class View:
+    """An array, or a part of one, in a kernel: what is touched is written down.
+
+    raw: the memory. array: its number among the launch's arrays. start, steps: where
+    an element lies in that array, row-major.
+    """
+
+    __slots__ = ("array", "name", "raw", "start", "steps")
+
+    def __init__(
+        self,
+        raw: np.ndarray,
+        array: int,
+        name: str,
+        start: int = 0,
+        steps: tuple[int, ...] | None = None,
+    ) -> None:
+        self.raw, self.array, self.name, self.start = raw, array, name, start
+        self.steps = row_major(raw.shape) if steps is None else steps
+
+    shape = property(lambda self: self.raw.shape)
+    dtype = property(lambda self: self.raw.dtype)
+    ndim = property(lambda self: self.raw.ndim)
+    size = property(lambda self: self.raw.size)
+    itemsize = property(lambda self: self.raw.itemsize)
+    nbytes = property(lambda self: self.raw.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __iter__(self) -> Any:
+        raise TypeError(
+            f"a thread reads {self.name} by its indices: for i in range(len({self.name}"
+            f"))"
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        """For a debugger's prompt: what is there, not written down."""
+        return self.raw[index]
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        return np.array(self.raw)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.raw!r}"
+
+    def find(self, index: Any, place: Any) -> tuple[tuple[int, ...], int] | View:
+        """(the index in raw, the element), or the View that a part of it is.
+
+        Raises Stop for an index out of bounds, TypeError for one that is none.
+        """
+        parts = index if type(index) is tuple else (index,)
+        if len(parts) > len(self.steps):
+            raise TypeError(
+                f"{self.name} has {self.ndim} dimensions, {len(parts)} indices are "
+                f"given"
+            )
+        if len(parts) < len(self.steps) or any(type(p) is slice for p in parts):
+            return self.part(parts, place)
+        element, key = self.start, []
+        for part, side, step in zip(parts, self.raw.shape, self.steps):
+            number = whole(part, self.name)
+            if not 0 <= number < side:
+                raise self.outside(parts, place)
+            element += number * step
+            key.append(number)
+        return tuple(key), element
+
+    def part(self, parts: tuple[Any, ...], place: Any) -> View:
+        """Rows, or a slice."""
+        start, steps, key = self.start, [], []
+        for axis, (side, step) in enumerate(zip(self.raw.shape, self.steps)):
+            part = parts[axis] if axis < len(parts) else slice(None)
+            if type(part) is slice:
+                first, _, stride = part.indices(side)
+                start += first * step
+                steps.append(step * stride)
+                key.append(part)
+                continue
+            number = whole(part, self.name)
+            if not 0 <= number < side:
+                raise self.outside(parts, place)
+            start += number * step
+            key.append(number)
+        return View(self.raw[tuple(key)], self.array, self.name, start, tuple(steps))
+
+    def outside(self, parts: tuple[Any, ...], place: Any) -> Stop:
+        """The end of a thread that is about to touch what is not there."""
+        index = tuple(int(p) if type(p) is not slice else 0 for p in parts)
+        return Stop("bounds", has(self.name, self.shape), place, self.name, index)
+
+
+def whole(value: Any, name: str) -> int:
+    """An index as an int; TypeError that says so if it is none."""
+    if type(value) is int:
+        return value
+    try:
+        return value.__index__() + 0
+    except (AttributeError, TypeError):
+        raise TypeError(not_whole(value, name)) from None
+
+
+def not_whole(value: Any, name: str) -> str:
+    """What to say about an index that is no whole number."""
+    hint = ""
+    if isinstance(value, (float, np.floating)):
+        hint = ": n / 2 is a float, n // 2 a whole number"
+    return (
+        f"an index of {name} is a whole number, this is {value!r}, of type "
+        f"{type(value).__name__}{hint}"
+    )
+
+
+def has(name: str, shape: tuple[int, ...]) -> str:
+    """x has 12 elements; a has shape (4, 5)."""
+    if len(shape) == 1:
+        return f"{name} has {shape[0]} element{'s' * (shape[0] != 1)}"
+    return f"{name} has shape {shape}"
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """By how many elements each index moves."""
+    steps: list[int] = []
+    size = 1
+    for side in reversed(shape):
+        steps.insert(0, size)
+        size *= side
+    return tuple(steps)
+
+
+def poison(raw: np.ndarray) -> None:
+    """Fill memory that nobody has written: NaN, or odd numbers."""
+    if raw.dtype.kind in "fc":
+        raw.fill(math.nan)
+    elif raw.size and raw.flags.c_contiguous:
+        raw.reshape(-1).view(np.uint8).fill(POISON)
+
+
+# ---- arguments ---------------------------------------------------------------
+
+
+def argument(kernel: str, name: str, value: Any) -> tuple[Any, Callable[[], None]]:
+    """(what the kernel gets, what to do after the launch) for one argument.
+
+    Arrays become NumPy arrays of the same memory; those on a GPU are copied here and
+    back. NumPy's whole numbers become ints. Raises ArgumentError for anything else.
+    """
+    if isinstance(value, np.ndarray):
+        return _checked(kernel, name, value), _nothing
+    if isinstance(value, (bool, int, float, complex)):
+        return value, _nothing
+    if isinstance(value, np.generic) and value.dtype.kind in "biufcV":
+        return _number(value), _nothing
+    if isinstance(value, torch.Tensor):
+        return _tensor(kernel, name, value)
+    if isinstance(value, tuple) and all(isinstance(v, (int, float)) for v in value):
+        return value, _nothing
+    raise_list(kernel, name, value)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _tensor(kernel, name, torch.as_tensor(value, device="cuda"))
+    if hasattr(value, "__array_interface__"):
+        return _checked(kernel, name, np.asarray(value)), _nothing
+    if hasattr(value, "__dlpack__"):
+        return _tensor(kernel, name, torch.from_dlpack(value))
+    raise ArgumentError(
+        f"{kernel}: {name} is an array or a number, this is of type "
+        f"{type(value).__name__}: {value!r:.60}"
+    )
+
+
+def raise_list(kernel: str, name: str, value: Any) -> None:
+    """The error for what looks like an array and is none."""
+    if isinstance(value, (list, tuple, range)):
+        raise ArgumentError(
+            f"{kernel}: {name} is a {type(value).__name__}: make an array of it, "
+            f"np.array({name}, np.float32)"
+        )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _number(value: np.generic) -> Any:
+    return value.item() if value.dtype.kind in "biu" else value
+
+
+def _checked(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
+    dtype = array.dtype
+    if dtype.hasobject or dtype.kind not in "biufcV" or not dtype.isnative:
+        raise ArgumentError(
+            f"{kernel}: {name} is an array of dtype {dtype}: a kernel needs numbers in "
+            f"this machine's byte order"
+        )
+    plain = np.asarray(array)
+    if dtype.fields is not None:  # its elements' fields by name: x[i].re
+        plain = plain.view(np.dtype((np.record, dtype)))
+    return plain
+
+
+def _tensor(
+    kernel: str, name: str, tensor: torch.Tensor
+) -> tuple[np.ndarray, Callable[[], None]]:
+    if tensor.requires_grad:
+        raise ArgumentError(
+            f"{kernel}: {name} requires a gradient, which would not see what a kernel "
+            f"writes: pass its .detach()"
+        )
+    here = tensor if tensor.device.type == "cpu" else tensor.cpu()
+    try:
+        array = here.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise ArgumentError(f"{kernel}: {name}: {error}") from None
+    if here is tensor:
+        return array, _nothing
+    return array, lambda: tensor.copy_(here) and None

@@ -1,0 +1,169 @@
+"""Arithmetic that differs between Python and C, as a kernel's threads find it.
+
+math.* of a NumPy number gives a number of that type, and NaN or infinity where Python
+would raise. What is stored in whole numbers wraps, as an int32 does in C; a float is
+cut off towards zero, NaN becomes 0, and what is too large the nearest end of the type's
+range, as a GPU's conversion instruction has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Dim3(NamedTuple):
+    """cuda.threadIdx and its like, where a kernel passes it on."""
+
+    x: int
+    y: int
+    z: int
+
+
+_UFUNCS = {
+    **{"pow": "power", "asin": "arcsin", "acos": "arccos", "atan": "arctan"},
+    **{"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "atan2": "arctan2"},
+}
+_EXACT = {"ceil", "floor", "trunc", "isnan", "isinf", "isfinite", "frexp", "modf"}
+
+
+def math_function(name: str) -> Callable[..., Any]:
+    """The function of that name in math, as a kernel has it."""
+    plain = getattr(math, name)
+    ufunc = getattr(np, _UFUNCS.get(name, name), None)
+    if name in ("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"):
+        return plain
+    if name in _EXACT:
+        return plain
+
+    def computed(*args: Any) -> Any:
+        kinds = [type(a) for a in args if isinstance(a, np.inexact)]
+        if kinds:
+            # As C: the widest of the arguments' types.
+            kind = np.result_type(*kinds).type
+            if isinstance(ufunc, np.ufunc):
+                return kind(ufunc(*[_like(a, kind) for a in args]))
+            return kind(_guarded(plain, None, args))
+        return _guarded(plain, ufunc, args)
+
+    return computed
+
+
+def _like(value: Any, kind: type) -> Any:
+    return value if isinstance(value, (int, np.integer)) else kind(value)
+
+
+def _guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
+    try:
+        return plain(*args)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        if isinstance(ufunc, np.ufunc):
+            return float(ufunc(*[np.float64(a) for a in args]))
+        return math.nan
+
+
+def cast(dtype: np.dtype) -> Callable[[Any], Any]:
+    """A function that makes any number one that `dtype`, of ints, can store."""
+    info = np.iinfo(dtype)
+    low, high, span = int(info.min), int(info.max), 1 << info.bits
+
+    def wrapped(value: Any) -> Any:
+        if type(value) is int:
+            if low <= value <= high:
+                return value
+            return (value - low) % span + low
+        if isinstance(value, (np.integer, np.bool_, bool)):
+            return wrapped(int(value))
+        if isinstance(value, (float, np.floating)):
+            if value != value:
+                return 0
+            return high if value >= high else low if value <= low else int(value)
+        return value
+
+    return wrapped
+
+
+def _bits(value: Any) -> tuple[int, int]:
+    """A number's bits and how many: 32 for an int unless it needs 64."""
+    if isinstance(value, np.integer):
+        width = max(value.dtype.itemsize * 8, 32)
+        return int(value) & ((1 << width) - 1), width
+    value = int(value)
+    width = 32 if -(1 << 31) <= value < 1 << 32 else 64
+    return value & ((1 << width) - 1), width
+
+
+def popc(value: Any) -> int:
+    """How many bits are set."""
+    return _bits(value)[0].bit_count()
+
+
+def clz(value: Any) -> int:
+    """How many zeros lead."""
+    bits, width = _bits(value)
+    return width - bits.bit_length()
+
+
+def ffs(value: Any) -> int:
+    """The lowest bit that is set, from 1; 0 if none is."""
+    bits, _ = _bits(value)
+    return (bits & -bits).bit_length()
+
+
+def brev(value: Any) -> int:
+    """The bits in reverse."""
+    bits, width = _bits(value)
+    return int(f"{bits:0{width}b}"[::-1], 2)
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once."""
+    kinds = [type(v) for v in (a, b, c) if isinstance(v, np.inexact)]
+    kind = np.result_type(*kinds).type if kinds else np.float64
+    exact = all(math.isfinite(v) for v in (a, b, c))
+    if not exact:
+        return kind(kind(a) * kind(b) + kind(c))
+    from fractions import Fraction
+
+    a, b, c = (Fraction(float(kind(v))) for v in (a, b, c))
+    total = a * b + c
+    if not total:
+        return kind(0)
+    return _rounded(total, kind)
+
+
+def _rounded(value: Any, kind: type) -> Any:
+    """A fraction as the nearest float of a type, ties to even."""
+    near = kind(value.numerator / value.denominator)
+    if kind is np.float64 or not np.isfinite(near):
+        return near
+    # Through float64 it may be rounded twice: try the neighbours.
+    from fractions import Fraction
+
+    around = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
+    finite = [v for v in around if np.isfinite(v)]
+    off = [abs(Fraction(float(v)) - value) for v in finite]
+    best = [v for v, o in zip(finite, off) if o == min(off)]
+    if len(best) == 1:
+        return best[0]
+    whole = {2: np.uint16, 4: np.uint32}[np.dtype(kind).itemsize]
+    return next(v for v in best if not v.view(whole) & 1)
+
+
+def selp(condition: Any, a: Any, b: Any) -> Any:
+    """a if condition else b."""
+    return a if condition else b
+
+
+def cbrt(value: Any) -> Any:
+    """The cube root."""
+    return np.cbrt(value) if isinstance(value, np.generic) else math.cbrt(value)
+
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    **{".popc": popc, ".clz": clz, ".ffs": ffs, ".brev": brev, ".fma": fma},
+    **{".selp": selp, ".cbrt": cbrt, ".Dim3": Dim3},
+}

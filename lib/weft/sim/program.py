@@ -1,0 +1,390 @@
+"""A kernel and its helpers, rewritten and compiled for some kinds of arguments."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import types
+from typing import Any
+
+import numpy as np
+
+from ..native import ArgumentError
+from ..python_kernel import PythonKernel, Source, source_of, value_of
+from . import names, syntax
+from .intrinsics import BARRIERS, WAITING
+from .kinds import ANY, Kinds
+from .nodes import load
+from .places import Entity, Place, Position, Variant, position
+from .rewrite import Rewriter
+
+MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
+
+
+class Program:
+    """A kernel as code that the engine can run.
+
+    bindings: for each parameter an Entity (of an array) or a kind (kinds.py).
+    checks: write accesses down. steps: also the entry of each straight piece of code.
+    trace: hand over each thread's names as it ends. sites: the Places whose arrays are
+    known, by the numbers of their Sites; places: those that code finds by number.
+    """
+
+    def __init__(
+        self,
+        kernel: PythonKernel,
+        bindings: tuple[Any, ...],
+        checks: bool,
+        steps: bool,
+        trace: bool,
+    ) -> None:
+        self.kernel = kernel
+        self.checks, self.steps, self.trace = checks, steps, trace
+        self.sites: list[Place] = []
+        self.places: list[Place] = []
+        self.entities: list[Entity] = [b for b in bindings if isinstance(b, Entity)]
+        self.constants: dict[str, Any] = {}
+        self.variants: list[Variant] = []
+        self._variants: dict[Any, Variant] = {}
+        self._sources: dict[types.FunctionType, Source] = {}
+        self._memory: dict[tuple[types.FunctionType, Position], Entity] = {}
+        self._waits: dict[types.FunctionType, bool | None] = {}
+        self._meanings: dict[tuple[types.FunctionType, str], Any] = {}
+        self.general = False  # whether threads wait for more than syncthreads()
+        self._number(self.variant(kernel.function, bindings))
+        built = 0
+        while built < len(self.variants):  # rewriting one may call for another
+            self._build(self.variants[built])
+            built += 1
+        self.codes = {v.code: v for v in self.variants if v.code}
+        self.callers_first = self._callers_first()
+        self._check_static()
+
+    def _callers_first(self) -> list[Variant]:
+        """The variants, each before those it calls."""
+        found: list[Variant] = []
+
+        def add(variant: Variant) -> None:
+            for name in variant.uses:
+                if name.startswith(".h"):
+                    add(self.variants[int(name[2:])])
+            if variant not in found:
+                found.insert(0, variant)
+
+        add(self.variants[0])
+        return found
+
+    def holds(self) -> bool:
+        """Whether the names in it mean what they did when it was made."""
+        for (function, name), value in self._meanings.items():
+            try:
+                if value_of(function, name) is not value:
+                    return False
+            except LookupError:
+                return False
+        return True
+
+    @property
+    def sources(self) -> list[Source]:
+        """The texts of the kernel and its helpers."""
+        return list(self._sources.values())
+
+    def source(self, function: types.FunctionType) -> Source:
+        """Where a function is written; its syntax is checked once."""
+        if function not in self._sources:
+            found = source_of(function)
+            syntax.check(found, function.__name__, function is self.kernel.function)
+            self._sources[function] = found
+            self._remember(function, found.tree)
+        return self._sources[function]
+
+    def _remember(self, function: types.FunctionType, tree: ast.FunctionDef) -> None:
+        local = names.locals_of(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in local:
+                try:
+                    self._meanings[function, node.id] = value_of(function, node.id)
+                except LookupError:
+                    continue
+
+    # ---- variants ----
+
+    def variant(
+        self, function: types.FunctionType, bindings: tuple[Any, ...]
+    ) -> Variant:
+        """A function for given kinds and arrays as its parameters."""
+        key = (function, bindings)
+        if key not in self._variants:
+            waits = self.waits(function)  # also finds recursion
+            made = self._analysed(function, bindings)
+            made.yields = waits
+            self._variants[key] = made
+        return self._variants[key]
+
+    def _analysed(
+        self, function: types.FunctionType, bindings: tuple[Any, ...]
+    ) -> Variant:
+        source = self.source(function)
+        tree = copy.deepcopy(source.tree)
+        parameters = [a.arg for a in tree.args.args]
+        local = names.locals_of(tree)
+        bound = _times_bound(tree)
+        static = {
+            name: binding
+            for name, binding in zip(parameters, bindings)
+            if isinstance(binding, Entity) and not bound.get(name)
+        }
+        made = Variant(function, -1, tree, source.file, bindings, static)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and _one_name(node):
+                name = node.targets[0].id
+                made_here = isinstance(node.value, ast.Call) and names.path_of(
+                    function, node.value.func, local
+                )
+                if made_here in ("shared.array", "local.array") and bound[name] == 1:
+                    static[name] = self.memory(made, node.value, name)
+        made.kinds = Kinds(
+            tree,
+            {n: b if isinstance(b, int) else ANY for n, b in zip(parameters, bindings)},
+            lambda node: names.path_of(function, node, local),
+            lambda node: names.meaning(function, node, local),
+            lambda node, kinds: self._result(node, made, kinds),
+        )
+        return made
+
+    def _result(self, node: ast.Call, caller: Variant, kinds: Kinds) -> int:
+        value = kinds.value_of(node.func)
+        if names.helper_of(value) is None:
+            return ANY
+        return self._called(node, caller, kinds).kinds.result
+
+    def _called(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
+        function = names.helper_of(kinds.value_of(node.func))
+        assert function is not None
+        parameters = [a.arg for a in self.source(function).tree.args.args]
+        given: dict[str, Any] = dict.fromkeys(parameters, ANY)
+        for name, arg in zip(parameters, node.args):
+            entity = caller.static.get(arg.id) if isinstance(arg, ast.Name) else None
+            usable = entity is not None and entity.origin != "local"
+            given[name] = entity if usable else kinds(arg)
+        return self.variant(function, tuple(given.values()))
+
+    def callee(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
+        """The variant that a call of a helper runs, to be built."""
+        found = self._called(node, caller, kinds)
+        self._number(found)
+        return found
+
+    def _number(self, variant: Variant) -> None:
+        if variant.number < 0:
+            variant.number = len(self.variants)
+            self.variants.append(variant)
+
+    def _build(self, variant: Variant) -> None:
+        self._number(variant)
+        rewriter = Rewriter(self, variant)
+        body = rewriter.function()
+        free = variant.function.__code__.co_freevars
+        variant.uses = sorted({*rewriter.used, *free})
+        for index, value in enumerate(variant.function.__defaults__ or ()):
+            self.constants[f".default{variant.number}_{index}"] = value
+        maker = ast.FunctionDef(
+            ".make",
+            ast.arguments(
+                [], [ast.arg(n) for n in variant.uses], None, [], [], None, []
+            ),
+            [body, ast.Return(load(body.name))],
+            [],
+        )
+        maker.type_params = []
+        module = ast.Module([ast.copy_location(maker, body)], [])
+        ast.fix_missing_locations(module)
+        made = compile(module, variant.file, "exec", dont_inherit=True)
+        variant.maker = _code(made, ".make")
+        variant.code = _code(variant.maker, body.name)
+
+    # ---- waiting ----
+
+    def waits(self, function: types.FunctionType) -> bool:
+        """Whether a function waits, itself or in a helper; no recursion allowed."""
+        if self._waits.get(function, False) is None:
+            source = self.source(function)
+            raise syntax.refusal(
+                source,
+                source.tree,
+                function.__name__,
+                "a helper cannot call itself; write a loop instead",
+            )
+        if function not in self._waits:
+            self._waits[function] = None
+            tree = self.source(function).tree
+            local = names.locals_of(tree)
+            found = False
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call):
+                    found = self._call_waits(function, node, local) or found
+                elif isinstance(node, ast.While):
+                    found = self.spins(function, node, local) or found
+            self._waits[function] = found
+        return bool(self._waits[function])
+
+    def _call_waits(
+        self, function: types.FunctionType, node: ast.Call, local: set[str]
+    ) -> bool:
+        path = names.path_of(function, node.func, local)
+        if path in WAITING:
+            self.general = self.general or path != "syncthreads"
+            return True
+        helper = names.helper_of(names.meaning(function, node.func, local))
+        return path is None and helper is not None and self.waits(helper)
+
+    def spins(
+        self, function: types.FunctionType, node: ast.While, local: set[str]
+    ) -> bool:
+        """Whether a loop may wait for what another thread writes.
+
+        It may if its condition looks at memory, or has no end of its own.
+        """
+
+        def path(call: ast.AST) -> str | None:
+            if not isinstance(call, ast.Call):
+                return None
+            return names.path_of(function, call.func, local)
+
+        waits = any(
+            (path(n) or "") in {"syncthreads", *BARRIERS} for n in ast.walk(node)
+        )
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        looked = ast.walk(node) if endless else ast.walk(node.test)
+        looks = any(
+            (path(n) or "").startswith("atomic.")
+            or (isinstance(n, ast.Subscript) and not isinstance(n.value, ast.Attribute))
+            or (
+                isinstance(n, ast.Call)
+                and names.helper_of(names.meaning(function, n.func, local)) is not None
+            )
+            for n in looked
+        )
+        found = looks and not waits
+        self.general = self.general or found
+        return found
+
+    # ---- arrays and constants ----
+
+    def memory(self, variant: Variant, node: ast.Call, name: str = "") -> Entity:
+        """The array that a call of shared.array or local.array makes."""
+        key = (variant.function, position(node))
+        if key not in self._memory:
+            function, local = variant.function, names.locals_of(variant.tree)
+            path = names.path_of(function, node.func, local) or ""
+            shape, dtype = self._declared(function, node, path)
+            origin = path.partition(".")[0]
+            entity = Entity(
+                len(self.entities), name or origin, origin, len(shape), dtype, shape
+            )
+            self.entities.append(entity)
+            self._memory[key] = entity
+        return self._memory[key]
+
+    def _declared(
+        self, function: types.FunctionType, node: ast.Call, path: str
+    ) -> tuple[tuple[int, ...], np.dtype]:
+        given = dict(zip(("shape", "dtype"), node.args))
+        given |= {k.arg: k.value for k in node.keywords if k.arg}
+        source, name = self.source(function), function.__name__
+        if set(given) != {"shape", "dtype"}:
+            raise syntax.refusal(
+                source, node, name, f"cuda.{path} takes a shape and a type"
+            )
+        shape = self._constant(function, given["shape"], path, "shape")
+        dtype = self._constant(function, given["dtype"], path, "type")
+        sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        whole = all(isinstance(s, (int, np.integer)) and s >= 0 for s in sides)
+        if not whole or (0 in sides and (sides != (0,) or path == "local.array")):
+            raise syntax.refusal(
+                source, node, name, f"cuda.{path} has no shape {shape!r}"
+            )
+        try:
+            kind = np.dtype(getattr(dtype, "name", dtype))
+        except TypeError:
+            kind = None
+        if kind is None or kind.hasobject or kind.kind not in "biufcV":
+            raise syntax.refusal(
+                source, node, name, f"cuda.{path} has no elements of type {dtype!r}"
+            )
+        return tuple(int(s) for s in sides), kind
+
+    def _constant(
+        self, function: types.FunctionType, node: ast.expr, path: str, what: str
+    ) -> Any:
+        code = function.__code__
+        free = dict(zip(code.co_freevars, function.__closure__ or ()))
+        scope = {k: cell.cell_contents for k, cell in free.items()}
+        expression = ast.Expression(node)
+        local = names.locals_of(self.source(function).tree)
+        used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if used & local:
+            raise syntax.refusal(
+                self.source(function),
+                node,
+                function.__name__,
+                f"the {what} of cuda.{path} must be known before the launch, and "
+                f"{min(used & local)} is not: use a constant (or shape 0 and the "
+                f"launch's fourth number)",
+            )
+        compiled = compile(expression, "<constant>", "eval")
+        try:
+            return eval(compiled, function.__globals__, scope)
+        except Exception as error:
+            raise syntax.refusal(
+                self.source(function), node, function.__name__, str(error)
+            ) from None
+
+    def constant(self, name: str, value: np.ndarray) -> Entity:
+        """A global array that the kernel reads."""
+        for entity in self.entities:
+            if entity.value is value:
+                return entity
+        made = Entity(
+            len(self.entities), name, "constant", value.ndim, value.dtype, (), value
+        )
+        self.entities.append(made)
+        return made
+
+    def number(self, rewriter: Rewriter, value: np.number) -> ast.expr:
+        """float32(0) and the like, made once."""
+        name = f".c{len(self.constants)}"
+        for known, other in self.constants.items():
+            if type(other) is type(value) and other.tobytes() == value.tobytes():
+                name = known
+        self.constants[name] = value
+        return rewriter.own(name)
+
+    def _check_static(self) -> None:
+        fixed = [e for e in self.entities if e.origin == "shared" and not e.dynamic]
+        used = sum(int(np.prod(e.shape)) * e.dtype.itemsize for e in fixed)
+        if used > MAX_STATIC:
+            each = ", ".join(f"{e.name} {e.shape} {e.dtype}" for e in fixed)
+            raise ArgumentError(
+                f"{self.kernel.name}: {used} bytes of shared memory ({each}), at most "
+                f"{MAX_STATIC} (48 KB) have a size in the source: shape 0 takes it "
+                f"from the launch, up to 227 KB"
+            )
+
+
+def _code(code: types.CodeType, name: str) -> types.CodeType:
+    found = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return next(c for c in found if c.co_name == name)
+
+
+def _one_name(node: ast.Assign) -> bool:
+    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+
+
+def _times_bound(tree: ast.FunctionDef) -> dict[str, int]:
+    """How often each name is assigned to in a function."""
+    times: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            times[node.id] = times.get(node.id, 0) + 1
+    return times

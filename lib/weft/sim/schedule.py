@@ -1,0 +1,291 @@
+"""How the threads of a block take turns.
+
+A kernel that never waits is called once for each thread. One that waits is a generator
+for each: a turn lasts until the next yield, which says what the thread waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Protocol
+
+from .intrinsics import BARRIERS
+from .log import Log
+from .places import Place
+from .stop import Stop
+from .warp import FULL, WARP, bits, exchange, shown
+
+Thread = tuple[int, int, int, int]  # x, y, z and the linear number
+Turns = Generator[Any, Any, None]
+IDLE = 100_000  # turns of loops that change nothing, before they count as endless
+
+
+class Launch(Protocol):
+    """What a schedule needs of the launch it is part of."""
+
+    log: Log | None
+    places: list[Place]
+    blocks: int
+
+    def uneven(
+        self, block: int, waiting: dict[int, int], gone: Sequence[int]
+    ) -> None: ...
+
+    def ended(self, block: int, number: int, warps: bool) -> None: ...
+
+
+def run_plain(
+    launch: Launch, block: int, body: Callable, args: tuple, order: Iterable[Thread]
+) -> None:
+    """Run a block whose threads never wait."""
+    if launch.log is None:
+        for x, y, z, number in order:
+            body(x, y, z, number, *args)
+        return
+    entries = launch.log.entries
+    start, turn = launch.log.starts.append, launch.log.threads.append
+    for x, y, z, number in order:
+        start(len(entries))
+        turn(number)
+        body(x, y, z, number, *args)
+    launch.ended(block, 0, False)
+
+
+def run_barriers(
+    launch: Launch, block: int, body: Callable, args: tuple, order: Iterable[Thread]
+) -> None:
+    """Run a block whose threads wait at syncthreads() and nowhere else."""
+    live: list[Any] = [
+        (number, body(x, y, z, number, *args)) for x, y, z, number in order
+    ]
+    if launch.log is None:
+        turns = [one for _, one in live]
+        while turns:
+            turns = [one for one in turns if next(one, None) is not None]
+        return
+    entries = launch.log.entries
+    start, turn = launch.log.starts.append, launch.log.threads.append
+    total, interval = len(live), 0
+    every = [number for number, _ in live]
+    while live:
+        waiting, places = [], []
+        for pair in live:
+            number, one = pair
+            start(len(entries))
+            turn(number)
+            place = next(one, None)
+            if place is not None:
+                waiting.append(pair)
+                places.append(place)
+        launch.ended(block, interval, False)
+        interval += 1
+        if waiting and (
+            len(waiting) != total or places.count(places[0]) != len(places)
+        ):
+            at = {number: place for (number, _), place in zip(waiting, places)}
+            launch.uneven(block, at, [n for n in every if n not in at])
+        live = waiting
+
+
+def run_block(
+    launch: Launch, block: int, body: Callable, args: tuple, order: Iterable[Thread]
+) -> None:
+    """Run a block whose threads may wait for anything."""
+    Block(launch, block, body, args, order).run()
+
+
+class Block:
+    """The threads of a block, and what each of them waits for."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        block: int,
+        body: Callable,
+        args: tuple,
+        order: Iterable[Thread],
+    ) -> None:
+        self.launch, self.block = launch, block
+        self.turns: dict[int, Turns] = {
+            number: body(x, y, z, number, *args) for x, y, z, number in order
+        }
+        self.every = list(self.turns)
+        self.rank = {number: rank for rank, number in enumerate(self.every)}
+        self.live = set(self.every)
+        self.at_barrier: dict[int, tuple] = {}
+        self.at_warp: dict[int, tuple] = {}
+        self.spinning: dict[int, tuple] = {}
+        self.phase = dict.fromkeys(self.every, 0)
+        self.interval = self.idle = 0
+
+    def run(self) -> None:
+        """Run all threads to their end; Stop if they cannot get there."""
+        ready: list[tuple[int, Any]] = [(number, None) for number in self.every]
+        while self.live:
+            before = len(self.live), len(self.at_barrier), len(self.at_warp)
+            self.spinning.clear()
+            for number, value in ready:
+                self.turn(number, value)
+            released = self.meet()
+            if not released and not self.spinning and self.live:
+                released = self.all_wait()
+            same = before == (len(self.live), len(self.at_barrier), len(self.at_warp))
+            self.spin(bool(released) or not same)
+            ready = [*released, *[(number, None) for number in self.spinning]]
+            ready.sort(key=lambda pair: self.rank[pair[0]])
+        self.launch.ended(self.block, self.interval, True)
+
+    def turn(self, number: int, value: Any) -> None:
+        """Let a thread run until it waits again, or ends."""
+        log = self.launch.log
+        if log is not None:
+            log.starts.append(len(log.entries))
+            log.threads.append(number)
+            log.phases.append(self.phase[number])
+        try:
+            got = self.turns[number].send(value)
+        except StopIteration:
+            self.live.discard(number)
+            return
+        if type(got) is int:
+            self.at_barrier[number] = ("syncthreads", got, None)
+        elif got[0] in BARRIERS:
+            self.at_barrier[number] = got
+        elif got[0] == "spin":
+            self.spinning[number] = got
+        else:
+            self.at_warp[number] = self.named(number, got)
+
+    def named(self, number: int, got: tuple) -> tuple:
+        """What a lane waits for, its mask as a number; Stop if it is not named."""
+        operation, place, mask, value, argument = got
+        if operation == "activemask":
+            return got
+        mask = int(mask) & FULL
+        if not mask >> (number % WARP) & 1:
+            raise Stop(
+                "deadlock",
+                f"calls cuda.{operation} with the mask 0x{mask:08x}, in which its own "
+                f"lane {number % WARP} is not named",
+                self.launch.places[place],
+            )
+        return operation, place, mask, value, argument
+
+    # ---- warps ----
+
+    def meet(self) -> list[tuple[int, Any]]:
+        """Release the lanes whose partners are all there: (thread, value) of each."""
+        groups: dict[tuple, list[int]] = {}
+        for number, (operation, _, mask, *_) in self.at_warp.items():
+            if operation != "activemask":
+                groups.setdefault((number // WARP, operation, mask), []).append(number)
+        released: list[tuple[int, Any]] = []
+        for (warp, _, mask), numbers in groups.items():
+            here = {n for n in self.named_by(warp, mask) if n in self.live}
+            if here == set(numbers):
+                released += self.exchanged(numbers, mask)
+        return released
+
+    def named_by(self, warp: int, mask: int) -> list[int]:
+        """The threads that a mask names."""
+        return [warp * WARP + lane for lane in range(WARP) if mask >> lane & 1]
+
+    def exchanged(self, numbers: list[int], mask: int) -> list[tuple[int, Any]]:
+        """These lanes meet."""
+        waits = {n: self.at_warp.pop(n) for n in sorted(numbers)}
+        operation = next(iter(waits.values()))[0]
+        values = {n % WARP: got[3] for n, got in waits.items()}
+        arguments = {n % WARP: got[4] for n, got in waits.items()}
+        result = exchange(operation, values, arguments, mask)
+        for number in waits:
+            self.phase[number] += operation != "activemask"
+        return [(n, result[n % WARP]) for n in waits]
+
+    # ---- all wait ----
+
+    def all_wait(self) -> list[tuple[int, Any]]:
+        """What happens when nobody can go on: a barrier opens, or Stop."""
+        active = [n for n, got in self.at_warp.items() if got[0] == "activemask"]
+        if active:
+            # Those of a warp that have come to one and the same place.
+            first = active[0]
+            place = self.at_warp[first][1]
+            here = [
+                n
+                for n in active
+                if n // WARP == first // WARP and self.at_warp[n][1] == place
+            ]
+            return self.exchanged(here, bits(n % WARP for n in here))
+        if self.at_warp:
+            raise self.deadlock()
+        return self.open()
+
+    def open(self) -> list[tuple[int, Any]]:
+        """The barrier opens for all who live."""
+        waits, self.at_barrier = self.at_barrier, {}
+        self.launch.ended(self.block, self.interval, True)
+        self.interval += 1
+        self.phase = dict.fromkeys(self.every, 0)
+        kinds = {got[:2] for got in waits.values()}
+        if len(kinds) > 1 or len(waits) != len(self.every):
+            at = {number: got[1] for number, got in waits.items()}
+            gone = [n for n in self.every if n not in at]
+            self.launch.uneven(self.block, at, gone)
+        truths = [bool(got[2]) for got in waits.values() if got[0] in BARRIERS]
+        results = {
+            "syncthreads": None,
+            "syncthreads_count": sum(truths),
+            "syncthreads_and": int(all(truths)),
+            "syncthreads_or": int(any(truths)),
+        }
+        return [(number, results[got[0]]) for number, got in waits.items()]
+
+    def deadlock(self) -> Stop:
+        """Who waits for whom, for ever."""
+        first = min(self.at_warp, key=lambda n: self.rank[n])
+        operation, place, mask, *_ = self.at_warp[first]
+        needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]
+        missing = [
+            n
+            for n in needed
+            if n not in self.at_warp or self.at_warp[n][::2][:2] != (operation, mask)
+        ]
+        other = missing[0]
+        where = self.at_warp.get(other) or self.at_barrier[other]
+        mask_there = where[2] if other in self.at_warp else None
+        with_mask = f" with the mask 0x{mask_there:08x}" if mask_there else ""
+        return Stop(
+            "deadlock",
+            f"waits at cuda.{operation} with the mask 0x{mask:08x} for "
+            f"{shown(n % WARP for n in missing)} of its warp, which never "
+            f"{'come' if len(missing) > 1 else 'comes'}: lane {other % WARP} waits at "
+            f"cuda.{where[0]}{with_mask} in line {self.launch.places[where[1]].line}",
+            self.launch.places[place],
+        ).of(first)
+
+    def spin(self, progress: bool) -> None:
+        """Count turns that change nothing; Stop when they are too many."""
+        if progress or not self.spinning:
+            self.idle = 0
+            return
+        self.idle += 1
+        if self.idle < max(100, IDLE // len(self.spinning)):
+            return
+        number, (_, place, turns) = next(iter(self.spinning.items()))
+        found = self.launch.places[place]
+        text = (
+            f"has gone round its loop {turns} times: it waits for a change that no "
+            f"thread makes"
+        )
+        if self.at_barrier:
+            got = next(iter(self.at_barrier.values()))
+            line = self.launch.places[got[1]].line
+            text += (
+                f" ({len(self.at_barrier)} threads wait at the barrier of line {line})"
+            )
+        if self.launch.blocks > 1:
+            text += (
+                "; blocks run one after another here, so what it waits for must come "
+                "from its own block or from one that ran before"
+            )
+        raise Stop("hang", text, found).of(number)

@@ -1,0 +1,72 @@
+"""Ends a launch in which one block runs for too long."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from types import FrameType
+
+from .stop import Stop
+
+_DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
+_raise = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_raise.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
+
+
+class TooLong(Stop):
+    """Raised in the running thread from beside it."""
+
+    def __init__(self) -> None:
+        super().__init__("hang", "")
+
+
+class Watchdog:
+    """`with Watchdog(seconds) as watch:`, and watch.begin() as each block begins."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.began = time.monotonic()
+        self._ident = threading.get_ident()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # From here on nothing is raised any more, and what was not yet taken back.
+        with self._lock:
+            self._over.set()
+        _raise(self._ident, None)
+
+    def begin(self) -> None:
+        """A block begins."""
+        self.began = time.monotonic()
+
+    def _watch(self) -> None:
+        while True:
+            left = self.began + self.seconds - time.monotonic()
+            if left > 0:
+                if self._over.wait(left):
+                    return
+                continue
+            with self._lock:
+                if self._over.is_set():
+                    return
+                if not self._debugged():
+                    _raise(self._ident, id(TooLong))
+                    return
+            self.began = time.monotonic()
+
+    def _debugged(self) -> bool:
+        """Whether a person looks at the thread in a debugger."""
+        frame: FrameType | None = sys._current_frames().get(self._ident)
+        while frame is not None:
+            if frame.f_code.co_filename.endswith(_DEBUGGERS):
+                return True
+            frame = frame.f_back
+        return False
