@@ -479,7 +479,7 @@ def test_shuffles_run_elsewhere():
 
 @simulated
 def test_too_many_threads_are_refused_with_the_time_they_take(capsys):
-    with pytest.raises(ArgumentError, match=r"1048576 threads take .* about 419 s"):
+    with pytest.raises(ArgumentError, match=r"1048576 threads take .* 419 s or more"):
         numba_jit(fill)[1024, 1024](np.zeros(1), 1, 1)
     with pytest.raises(ArgumentError, match=r"numba_jit\(fill, timeout=839\)"):
         numba_jit(fill)[1024, 1024](np.zeros(1), 1, 1)

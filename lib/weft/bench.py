@@ -33,9 +33,10 @@ BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
 # What `python -m weft bench WHAT` knows besides the ops (bench_ops.py): a module
-# with rows() -> list of rows; SHOWN, the columns to print, and note(rows), what
-# stands under them, if it has these.
+# with rows() -> list of rows, or rows_of(arguments); SHOWN, the columns to print, and
+# note(rows), what stands under them, if it has these.
 BENCHMARKS = {
+    "bodies": "weft.bench_bodies",
     "simt": "weft.bench_simt",
     "edit": "weft.bench_edit",
     "launch": "weft.bench_launch",
@@ -277,7 +278,7 @@ def main(args: argparse.Namespace) -> int:
 
     if args.what in BENCHMARKS:
         module = importlib.import_module(BENCHMARKS[args.what])
-        rows = module.rows()
+        rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
         every = list(dict.fromkeys(key for row in rows for key in row))
         shown = getattr(module, "SHOWN", every)
     else:

@@ -31,7 +31,7 @@ from .meaning import Part
 
 START = 60.0  # seconds that the process may take to start
 TIMEOUT = 60.0  # seconds that a launch may take
-PER_THREAD = 400e-6  # seconds, about: a Python thread is started for each
+PER_THREAD = 400e-6  # seconds, about: each is a thread of Python; barriers cost more
 WORTH_SAYING = 5.0  # seconds, from which on a launch is announced
 CHILD = Path(__file__).with_name("child.py")
 UNKNOWN = {
@@ -58,7 +58,7 @@ def refuse_endless(kernel: str, config: Config, timeout: float) -> str:
     grid, block = config.grid, config.block
     threads = int(np.prod(grid, dtype=object) * np.prod(block, dtype=object))
     seconds = threads * PER_THREAD
-    cost = f"{threads} threads take Numba's simulator about {seconds:.0f} s"
+    cost = f"{threads} threads take Numba's simulator {seconds:.0f} s or more"
     if seconds > timeout:
         raise ArgumentError(
             f"{kernel}: {cost}: sim({kernel}) and cuda_c({kernel}) are hundreds of "

@@ -1,0 +1,44 @@
+"""`weft bench bodies`: every contender is checked before it is timed."""
+
+import pytest
+import torch
+
+from weft import bench, bench_bodies
+
+
+def test_everybody_does_the_same_work(target):
+    rows = bench_bodies.rows(target, ["70", "3x4x5"], patience=0.001)
+    assert {row["op"] for row in rows} == {"grey", "matmul"}
+    impls = {"numba", "torch", "weft"} | (
+        {"python", "numpy"} if target == "cpu" else set()
+    )
+    assert {row["impl"] for row in rows} == impls
+    for row in rows:
+        assert row["error"] < 1e-5 and row["us"] > 0 and row["target"] == target
+        assert (row["host_us"] is not None) == (target == "cuda")
+    assert [row["vs_torch"] for row in rows if row["impl"] == "torch"] == [1, 1]
+    assert bench.table(rows, bench_bodies.SHOWN)
+
+
+def test_a_part_in_python_counts_as_the_whole(monkeypatch):
+    monkeypatch.setattr(bench_bodies, "LOOPS", 20)
+    rows = bench_bodies.rows("cpu", ["8x4x5"], patience=0.001)
+    (loops,) = [row for row in rows if row["impl"] == "python"]
+    assert loops["part"] == 1 / 8
+
+
+def test_a_wrong_contender_is_not_timed(monkeypatch):
+    def nothing(y, x, n):
+        pass
+
+    monkeypatch.setattr(bench_bodies.bodies, "grey", nothing)
+    with pytest.raises(RuntimeError, match="is wrong"):
+        bench_bodies.rows("cpu", ["8"])
+    with pytest.raises(ValueError, match="--sizes 3x4: want MxKxN"):
+        bench_bodies.rows("cpu", ["3x4"])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+def test_on_a_gpu_kernels_are_timed_without_their_launch():
+    rows = bench_bodies.rows("cuda", ["70"])
+    assert all("graph of" in row["timer"] for row in rows)
