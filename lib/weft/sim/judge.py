@@ -18,7 +18,6 @@ from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Site
 ROWS = 1 << 14  # accesses that are worth a look
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
-PAST = {CODES[READ]: "read", CODES[WRITE]: "wrote", CODES[ATOMIC]: "updated"}
 
 
 class Judge:
@@ -75,8 +74,10 @@ class Judge:
         )
         known = self.found.get(key)
         if known:
+            # Blocks run in any order: the first of them is told, not the first seen.
+            first = min(known, finding, key=lambda one: (one.block or ())[::-1])
             count = known.count + finding.count
-            finding = dataclasses.replace(known, count=count)
+            finding = dataclasses.replace(first, count=count)
         self.found[key] = finding
 
     def _race(self, batch: Batch, offence: Offence) -> Finding:
@@ -122,22 +123,32 @@ class Judge:
         return self._finding(batch, "uninitialised", text, row)
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
-        row = met.row
-        site = self.sites[int(batch.site[row])]
-        other = self.sites[met.site]
-        several = met.block == MANY
-        block = None if several else self._block(met.block)
-        who = "other blocks" if several else f"block {named(block, self.grid)}"
+        """A race between blocks, told from the read, or from the earlier line."""
+        row, element = met.row, self._element(batch, met.row)
+        found = self._finding(batch, "race", "", row)
+        other_block = None if met.block == MANY else self._block(met.block)
+        sides = [
+            (int(batch.kind[row]), self.sites[int(batch.site[row])], found.block),
+            (met.before, self.sites[met.site], other_block),
+        ]
+        sides.sort(key=_rank)
+        (kind, site, block), (other_kind, other, other_block) = sides
         text = (
-            f"block {named(self._block(int(batch.blocks[batch.part[row]])), self.grid)}"
-            f" {VERBS[int(batch.kind[row])]} {self._element(batch, row)} at line "
-            f"{site.line}, which {who} {PAST[met.before]} at line {other.line}: blocks "
-            f"run in any order, and nothing orders these two"
+            f"{self._who(block, kind)} {element} at line {site.line} and "
+            f"{self._who(other_block, other_kind)} it at line {other.line}: blocks run "
+            f"in any order, and nothing orders these two"
         )
-        found = self._finding(batch, "race", text, row)
         return dataclasses.replace(
-            found, other=block, other_line=other.line, count=met.count, thread=None
+            found,
+            **{"text": text, "count": met.count, "block": block, "thread": None},
+            **{"other": other_block, "other_line": other.line, "file": site.file},
+            **{"line": site.line, "column": site.column},
         )
+
+    def _who(self, block: Index | None, kind: int) -> str:
+        if block is None:
+            return f"several blocks {VERBS[kind].removesuffix('s')}"
+        return f"block {named(block, self.grid)} {VERBS[kind]}"
 
     def _finding(
         self,
@@ -182,6 +193,12 @@ class Judge:
         name = self.layout.arrays[self.sites[number].array].name
         index = self.layout.index(number, int(batch.element[row]))
         return f"{name}[{', '.join(map(str, index))}]"
+
+
+def _rank(side: tuple[int, Site, Index | None]) -> tuple:
+    """Sorts the sides of a race between blocks: whichever block ran first."""
+    kind, site, block = side
+    return kind != CODES[READ], site.line, site.column, (block or (0,))[::-1]
 
 
 def _shown(value: object) -> str:

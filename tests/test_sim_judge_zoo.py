@@ -1,0 +1,57 @@
+"""Every fault of the zoo is found at its line, and none in the clean kernels."""
+
+import pytest
+from faulty_kernels import ALIASED, CASES, CLEAN
+
+from weft import KernelFault, sim
+
+ORDERS = ["forward", "reverse", "shuffled"]
+
+
+def report_of(case, order):
+    args = case.args()
+    if case.name in ALIASED:
+        args[1] = args[0]
+    launch = sim(case.kernel, order=order, quiet=True, timeout=0.5)
+    try:
+        return launch[case.grid, case.block, 0, case.shared](*args)
+    except KernelFault as fault:
+        return fault.report
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_fault_is_found_at_its_line(case, order):
+    report = report_of(case, order)
+    assert {found.kind for found in report.findings} == case.kinds, report
+    for found in report.findings:
+        assert {found.line, found.other_line} & case.lines, report
+        assert found.file == __file__.replace("test_sim_judge_zoo", "faulty_kernels")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("case", CLEAN, ids=lambda case: case.name)
+def test_nothing_is_found_in_a_clean_kernel(case, order):
+    report = report_of(case, order)
+    assert report.ok, report
+
+
+GO_ON = {"race", "conflict", "uninitialised"}  # the launch goes on after these
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.kinds <= GO_ON], ids=lambda case: case.name
+)
+def test_findings_do_not_depend_on_the_order_of_threads(case):
+    found = [report_of(case, order).findings for order in ORDERS]
+    places = [{(f.kind, f.line, f.other_line, f.array) for f in one} for one in found]
+    assert places[0] == places[1] == places[2]
+    # Which blocks met is told as they ran; what happened in one block is not.
+    texts = [{f.text for f in one if f.thread is not None} for one in found]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_the_zoo_is_large():
+    assert len(CASES) >= 20
+    assert len(CLEAN) >= 10
+    assert all(case.lines for case in CASES)
