@@ -27,6 +27,7 @@ from numpy import (
 
 import weft
 from weft import check, cuda, load_cuda, numba_jit, predict
+from weft.sim import sim
 from weft.build import ROOT
 from weft.exercises import exercise
 
@@ -48,6 +49,7 @@ __all__ = [
     "np",
     "numba_jit",
     "predict",
+    "sim",
     "size",
     "source",
     "torch",
