@@ -93,6 +93,8 @@ class Program:
         """Where a function is written; its syntax is checked once."""
         if function not in self._sources:
             found = source_of(function)
+            # They ran where the function was defined; they are no part of its body.
+            found.tree.decorator_list.clear()
             syntax.check(found, function.__name__, function is self.kernel.function)
             self._sources[function] = found
             self._remember(function, found.tree)
