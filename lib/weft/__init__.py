@@ -29,6 +29,7 @@ if sys.argv[:1] != ["-m"]:
         relu,
     )
     from .predict import predict
+    from .show import show
     from .sim import sim
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "relu",
     "rungs",
     "set_threads",
+    "show",
     "sim",
 ]
 

@@ -1,0 +1,347 @@
+"""Who touches what: arrays above and below the threads that read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..style import WIDTH
+from . import svg, threads
+from .counts import counts
+from .faults import findings_of, marks, sentences
+from .grid import Grid
+from .panels import EDGE, LEFT, Panel, Wish, beside, stack
+from .player import Drawing, Slider
+from .scene import MOMENTS, Scene
+from .svg import label
+from .touched import Moment, arrows, fills, ground, names, words
+from .touches import axis_names, plural, sentence, short
+
+ALL = -1  # of intervals, of threads
+
+
+@dataclass
+class Layout:
+    """Where it all stands.
+
+    grids: the threads of each block. block: the one block, if it has axes. names: x
+    and y of the locals' values. strip: the top of the timeline; 0 without one. bottom:
+    where findings, counts and legend begin.
+    """
+
+    panels: list[Panel]
+    grids: dict[int, Grid]
+    block: Panel | None
+    names: tuple[float, float]
+    strip: float
+    bottom: float
+
+
+def draw(scene: Scene) -> Drawing:
+    """The picture of a scene, with sliders for the interval and the thread."""
+    layout = _layout(scene)
+    times, whos = _stops(scene)
+    under: dict[int, list[str]] = {}
+    frames = {
+        (i, j): _frame(scene, layout, time, who, under)
+        for i, time in enumerate(times)
+        for j, who in enumerate(whos)
+    }
+    start = _start(scene, times, whos)
+    trace = scene.trace
+    kernel = f"{trace.kernel}: who touches what"
+    if len(scene.blocks) == 1 and np.prod(trace.grid) > 1:
+        total = int(np.prod(trace.grid))
+        kernel = f"{trace.kernel}, one block of {total}: who touches what"
+    notes, height = _foot(scene, layout)
+    base = label(EDGE, 28, kernel, 17, bold=True) + _base(scene, layout) + notes
+    sliders = [
+        Slider("interval", tuple(_time_name(scene, t) for t in times)),
+        Slider("thread", tuple(_who_name(scene, w) for w in whos)),
+    ]
+    title = f"{kernel}. {_said(scene, _moment(scene, ALL, None))}"
+    return Drawing(title, WIDTH, height, base, sliders, frames, start)
+
+
+def _layout(scene: Scene) -> Layout:
+    trace = scene.trace
+    inputs, outputs, shared = _groups(scene)
+    panels, y = stack(inputs, "above", 62.0)
+    top = y + (30 if panels else 8)
+    block = None
+    if len(scene.blocks) == 1 and max(trace.block[1:]) > 1:
+        block = threads.panel(trace, scene.blocks[0], top - (22 if panels else 0))
+        grids = {scene.blocks[0]: block.grid}
+        free = WIDTH - EDGE - block.left - block.width - 60
+        wide = [wish for wish in shared if not wish.flat]
+        if 0 < len(wide) <= 3 and free > 180 * len(wide):
+            left = block.left + block.width + 60
+            panels += beside(wide, "right", left, block.top, free, block.grid.side)
+            shared = [wish for wish in shared if wish.flat]
+    else:
+        grids = threads.places(trace, scene.blocks, top)
+    band = [*grids.values(), *(p.grid for p in panels if p.place == "right")]
+    right = max(g.left + g.width for g in band)
+    bottom = max(g.top + g.height for g in band) + 12
+    names, below = (right + 30, min(g.top for g in band) + 14), right > WIDTH - 240
+    if (block and block.grid.planes > 1) or (len(grids) > 1 and trace.block[1] > 1):
+        bottom += 18  # a line of words stands there
+    if len(grids) == 1 and trace.block[0] > 32 and trace.block[1:] == (1, 1):
+        names = (names[0] + 46, names[1])
+        below = names[0] > WIDTH - 150
+    if below:
+        names = (LEFT if block is None else EDGE, bottom + 18)
+        bottom += 38 if trace.names else 0
+    y = bottom
+    for group in (shared, outputs):
+        if group:
+            made, y = stack(group, "below", y + 34)
+            panels += made
+    strip = y + 16 if len(scene.intervals) > 1 else 0.0
+    return Layout(panels, grids, block, names, strip, y + (52 if strip else 10))
+
+
+def _groups(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
+    """What stands above the threads, below, and in shared memory.
+
+    Arrays that are written stand below, unless they have rows and columns.
+    """
+    found, above, below, shared = scene.found, [], [], []
+    written = set(np.unique(found.array[found.writes]).tolist())
+    arrays = scene.trace.arrays
+    spaces = [arrays[n] for n in scene.arrays if arrays[n].space != "shared"]
+    flat = all(len(a.shape) <= 1 for a in spaces)
+    for number in sorted(scene.arrays, key=lambda n: n in written):
+        array = arrays[number]
+        lines = max(1, min(2, _lines(scene, number)))
+        wish = Wish(number, array, lines, _gutter(scene, number))
+        if array.space == "shared":
+            shared.append(wish)
+        else:
+            (below if flat and number in written else above).append(wish)
+    order = {n: i for i, n in enumerate(scene.arrays)}
+    return above, below, sorted(shared, key=lambda w: order[w.number])
+
+
+def _lines(scene: Scene, number: int) -> int:
+    """How many lines of index expressions an array needs: reads, and writes."""
+    of = scene.found.of(array=number)
+    return int(of.reads.any()) + int(of.writes.any())
+
+
+def _gutter(scene: Scene, number: int) -> float:
+    """Room left of an array for the numbers and the names of its rows."""
+    shape = scene.trace.arrays[number].shape
+    rows = shape[-2] if len(shape) > 1 else 1
+    sites = [s for s in scene.trace.sites if s.array == number]
+    named = [axis_names(s.text, len(shape)) for s in sites]
+    longest = max((len(n[-2]) for n in named if len(n) > 1), default=0)
+    return min(110.0, 7.0 * len(str(rows - 1)) + 10 + 6.8 * longest + 4 * bool(longest))
+
+
+def _stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
+    times = [ALL]
+    if len(scene.intervals) > 1:
+        times += scene.intervals[:MOMENTS]
+    chosen: list[tuple[int, int] | None] = list(scene.chosen())
+    if scene.thread is None:
+        chosen.insert(0, None)
+    return times, chosen
+
+
+def _start(scene: Scene, times: Sequence[int], whos: Sequence) -> tuple[int, int]:
+    """The stop that shows most without a tangle: all threads, or one of them."""
+    arrays = [scene.trace.arrays[n] for n in scene.arrays]
+    if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
+        for i, time in enumerate(times):
+            moment = _moment(scene, time, whos[0])
+            if len(moment.order) and moment.few:
+                return (i, 0)
+    per = [len(_moment(scene, ALL, who).mine) if who else 0 for who in whos]
+    busy = [j for j, count in enumerate(per) if count == max(per)]
+    middle = next((j for j in busy if _is_inner(scene, whos[j])), busy[0])
+    return (0, middle)
+
+
+def _is_inner(scene: Scene, who: tuple[int, int] | None) -> bool:
+    """Not at the edge of its block, where half of an index is zero."""
+    x, y, _ = scene.trace.block
+    thread = who[1] if who else 0
+    return thread % x == min(2, x - 1) and thread // x % y == min(1, y - 1)
+
+
+def _moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:
+    found = scene.found
+    of = found.where(np.isin(found.block, scene.blocks))
+    if time != ALL:
+        of = of.of(interval=time)
+    mine = of if who is None else of.of(block=who[0], thread=who[1])
+    return Moment(scene, time, who, of, mine)
+
+
+def _frame(
+    scene: Scene, layout: Layout, time: int, who: tuple[int, int] | None, under: dict
+) -> list[str]:
+    """The parts of one position of the sliders; equal ones are kept once."""
+    moment = _moment(scene, time, who)
+    said = svg.clipped(_said(scene, moment), WIDTH - 2 * EDGE, 13)
+    out = [label(EDGE, 48, said, 13, faint=True)]
+    if time not in under:
+        under[time] = [ground(moment, panel) for panel in layout.panels]
+    if who is not None:
+        out += under[time]
+    out += _threads(moment, layout)
+    for panel in layout.panels:
+        out += [fills(moment, panel), words(moment, panel)]
+    out.append(arrows(moment, layout.panels, layout.grids))
+    out.append(names(moment, layout.names))
+    out.append(marks(scene, layout.panels, layout.grids, moment))
+    if layout.strip:
+        out.append(_now(scene, layout, time))
+    return [part for part in out if part]
+
+
+def _said(scene: Scene, moment: Moment) -> str:
+    """One sentence: who touched what."""
+    time, who = moment.time, moment.who
+    when = "" if time == ALL else f"{_time_name(scene, time)}: ".capitalize()
+    did = sentence(moment.mine, scene.trace, scene.arrays)
+    if who is not None:
+        one = did.replace("read ", "reads ", 1).replace("write ", "writes ", 1)
+        nothing = "touches nothing here"
+        said = one if len(moment.mine) else nothing
+        return f"{when}{_who_name(scene, who)} {said}."
+    active = len(np.unique(moment.mine.block * scene.threads + moment.mine.thread))
+    total = scene.threads * len(scene.blocks)
+    count = f"all {total}" if active == total else f"{active} of {total}"
+    if total == 1:
+        return f"{when}the thread: {did}."
+    return f"{when}{count} threads {did}."
+
+
+def _time_name(scene: Scene, time: int) -> str:
+    if time == ALL:
+        return "all of it"
+    numbers = scene.intervals
+    return f"interval {numbers.index(time) + 1} of {len(numbers)}"
+
+
+def _who_name(scene: Scene, who: tuple[int, int] | None) -> str:
+    if who is None:
+        return "all threads"
+    block, thread = who
+    name = scene.thread_name(thread)
+    name = f"thread ({name.replace(',', ', ')})" if "," in name else f"thread {name}"
+    if len(scene.blocks) > 1:
+        grid = scene.trace.grid
+        index = short((block % grid[0], block // grid[0]), grid)
+        name += f" of block ({index.replace(',', ', ')})"
+    return name
+
+
+def _threads(moment: Moment, layout: Layout) -> list[str]:
+    """The threads, and strongest the one that is singled out."""
+    out = []
+    block_of = moment.scene.trace.block
+    strength = 1.0 if moment.who is None else 0.45
+    for block, grid in layout.grids.items():
+        active = np.unique(moment.of.of(block=block).thread)
+        out.append(threads.drawn(grid, active, block_of, block, strength))
+    if moment.who is not None:
+        block, thread = moment.who
+        runs = len(moment.mine) > 0
+        out.append(threads.single(layout.grids[block], thread, runs))
+    return out
+
+
+def _base(scene: Scene, layout: Layout) -> str:
+    """What stays whatever the sliders say."""
+    trace = scene.trace
+    out = [panel.drawn() for panel in layout.panels]
+    out.append(threads.frames(trace, layout.grids))
+    if layout.block:
+        out += [layout.block.title(), layout.block.numbers()]
+        names = threads.axis_names(trace, scene.blocks[0])
+        out.append(threads.axes(layout.block, names))
+    else:
+        out.append(threads.sides(trace, layout.grids))
+    return "".join(out)
+
+
+def _now(scene: Scene, layout: Layout, time: int) -> str:
+    """The timeline with the interval that is shown."""
+    numbers = scene.intervals
+    room = WIDTH - LEFT - EDGE
+    width = min(90.0, room / len(numbers))
+    every = max(1, int(np.ceil(26 / width)))
+    y = layout.strip
+    out = [label(LEFT - 14, y + 15, "barriers", 12, anchor="end", faint=True)]
+    for i, number in enumerate(numbers):
+        x = LEFT + i * width
+        here = time in (ALL, number)
+        look = {"colour": svg.THREAD, "fill": svg.FILL} if here else {"strength": 0.35}
+        out.append(svg.box(x + 1, y, width - 3, 22, **look))
+        if i % every == 0:
+            text = str(i + 1)
+            at = x + width / 2 - 0.5
+            out.append(label(at, y + 15, text, 11, anchor="middle", faint=not here))
+        if i:
+            out.append(
+                f'<path d="M{svg.num(x - 0.5)} {svg.num(y - 4)}v30" '
+                f'stroke="currentColor" stroke-width="1.6"/>'
+            )
+    return "".join(out)
+
+
+def _foot(scene: Scene, layout: Layout) -> tuple[str, float]:
+    """Findings, counts and legend; and the height of the whole picture."""
+    y = layout.bottom + 14
+    out, y = sentences(findings_of(scene), EDGE, y)
+    for line in counts(scene):
+        out += label(EDGE, y, line, 12, faint=True)
+        y += 18
+    kinds = _kinds(scene)
+    out += svg.legend(EDGE, y + 8, kinds)
+    return out, y + 22
+
+
+def _kinds(scene: Scene) -> list[str]:
+    """The marks that this picture has, for its legend."""
+    found, trace = scene.found, scene.trace
+    shared = np.isin(
+        found.array, [i for i, a in enumerate(trace.arrays) if a.space == "shared"]
+    )
+    written = set(np.unique(found.element[found.writes & ~shared]).tolist())
+    kinds = []
+    if (found.reads & ~shared).any():
+        kinds.append("read")
+    if written:
+        kinds.append("written")
+    if (found.reads & shared).any():
+        kinds.append("shared")
+    if (found.writes & shared).any():
+        kinds.append("shared-written")
+    kinds.append("thread")
+    of = found.where(np.isin(found.block, scene.blocks))
+    pairs = len(np.unique(of.block * scene.threads + of.thread))
+    if pairs < scene.threads * len(scene.blocks):
+        kinds.append("idle")
+    if findings_of(scene):
+        kinds.append("fault")
+    return kinds
+
+
+def account(scene: Scene) -> str:
+    """The picture in words, a line for each array."""
+    trace = scene.trace
+    lines = [f"{trace.kernel}, {_said(scene, _moment(scene, ALL, None))}"]
+    for number in scene.arrays:
+        array, of = trace.arrays[number], scene.found.of(array=number)
+        times = f"{plural(int(of.reads.sum()), 'read')}, "
+        times += plural(int(of.writes.sum()), "write")
+        cells = len(np.unique(of.element))
+        lines.append(f"  {array.name} {array.shape}: {times}; {cells} cells touched")
+    lines += [f"  {finding.text}" for finding in findings_of(scene)]
+    return "\n".join(lines)

@@ -1,0 +1,54 @@
+"""The line of numbers below a picture, from the report's counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .scene import Scene
+
+
+def counts(scene: Scene) -> list[str]:
+    """What a thread costs, array by array: at most three lines."""
+    counters = scene.report.counters if scene.report else None
+    if counters is None:
+        return []
+    each = []
+    for number in scene.arrays:
+        array = scene.trace.arrays[number]
+        said = [
+            f"{_short(_of(counters, what, array.name) / max(counters.threads, 1))} "
+            f"{what}"
+            for what in ("reads", "writes")
+            if _of(counters, what, array.name)
+        ]
+        if said:
+            each.append(f"{array.name} {' and '.join(said)}")
+    lines = [f"Per thread: {', '.join(each)}."] if each else []
+    more = []
+    for number in scene.arrays:
+        array = scene.trace.arrays[number]
+        if array.space == "shared":
+            continue
+        per = _of(counters, "sectors_per_request", array.name)
+        if per:
+            more.append(f"{array.name} {_short(per)}")
+    if more:
+        lines.append(f"Sectors per request: {', '.join(more)}.")
+    shared = [a.name for a in scene.trace.arrays if a.space == "shared"]
+    if shared:
+        conflicts = [
+            f"{n} {_short(_of(counters, 'bank_conflicts', n))}" for n in shared
+        ]
+        lines.append(f"Bank conflicts: {', '.join(conflicts)}.")
+    return [" ".join(lines[:1]), " ".join(lines[1:])] if lines else []
+
+
+def _of(counters: Any, what: str, name: str) -> float:
+    try:
+        return float(getattr(counters, what)[name])
+    except (AttributeError, KeyError, TypeError):
+        return 0.0
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}".replace(",", "\u202f")

@@ -1,0 +1,194 @@
+"""Where the cells of an array, or the threads of a block, stand on a drawing."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .svg import num
+
+LARGEST = 34.0  # pixels of a cell with its gap
+GAP = 14.0  # between two planes of a 3D array
+APART = 12.0  # pixels of a cell from which on it is drawn apart from its neighbours
+MOST = 100_000  # cells of a picture in SVG; with more it becomes a PNG
+
+
+@dataclass(frozen=True)
+class Grid:
+    """planes x rows x cols squares of `side` pixels, of which the first `count` exist.
+
+    Planes stand side by side, `line` of them in a line. left, top: of the first.
+    """
+
+    count: int
+    planes: int
+    rows: int
+    cols: int
+    side: float
+    line: int = 1
+    left: float = 0.0
+    top: float = 0.0
+
+    @property
+    def width(self) -> float:
+        return self.line * (self.cols * self.side + GAP) - GAP
+
+    @property
+    def height(self) -> float:
+        return -(-self.planes // self.line) * (self.rows * self.side + GAP) - GAP
+
+    @property
+    def gap(self) -> float:
+        """Between two cells."""
+        return min(4.0, 0.14 * self.side) if self.side >= APART else 0.0
+
+    @property
+    def cell(self) -> float:
+        """The side of a cell without the gap."""
+        return self.side - self.gap
+
+    def at(self, left: float, top: float) -> Grid:
+        """The same, elsewhere."""
+        return replace(self, left=left, top=top)
+
+    def places(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(plane, row, column) of each element."""
+        elements = np.asarray(elements)
+        rest, col = np.divmod(elements, self.cols)
+        plane, row = np.divmod(rest, self.rows)
+        return plane, row, col
+
+    def corners(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """x and y of the upper left corner of each element."""
+        plane, row, col = self.places(elements)
+        x = self.left + (plane % self.line) * (self.cols * self.side + GAP)
+        y = self.top + (plane // self.line) * (self.rows * self.side + GAP)
+        return x + col * self.side, y + row * self.side
+
+    def middle(self, element: int) -> tuple[float, float]:
+        """x and y of an element's middle."""
+        x, y = self.corners(np.array([element]))
+        return float(x[0]) + self.cell / 2, float(y[0]) + self.cell / 2
+
+    def squares(self, elements: np.ndarray) -> str:
+        """The path around these elements; neighbours that touch are one."""
+        elements = np.unique(elements)
+        elements = elements[(elements >= 0) & (elements < self.count)]
+        if not len(elements):
+            return ""
+        lengths = np.ones(len(elements), int)
+        if not self.gap:
+            new = np.diff(elements, prepend=-2) != 1
+            new |= elements % self.cols == 0
+            starts = np.flatnonzero(new)
+            lengths = np.diff(starts, append=len(elements))
+            elements = elements[starts]
+        x, y = self.corners(elements)
+        side = num(self.cell)
+        return "".join(
+            f"M{num(a)} {num(b)}h{num(n * self.side - self.gap)}v{side}"
+            f"h-{num(n * self.side - self.gap)}z"
+            for a, b, n in zip(x, y, lengths)
+        )
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its cells are too many or too small for shapes of their own."""
+        return self.count > MOST or self.side < 1
+
+
+def fit(
+    count: int,
+    planes: int,
+    rows: int,
+    cols: int,
+    width: float,
+    height: float,
+    largest: float = LARGEST,
+) -> Grid:
+    """The largest cells with which planes x rows x cols of them fit into a space."""
+    best = Grid(count, planes, rows, cols, 0.0)
+    for line in range(1, planes + 1):
+        down = -(-planes // line)
+        if line > 1 and -(-planes // (line - 1)) == down and line != planes:
+            continue
+        side = min(
+            (width - (line - 1) * GAP) / (line * cols),
+            (height - (down - 1) * GAP) / (down * rows),
+            largest,
+        )
+        if side > best.side + 0.01:
+            best = replace(best, side=side, line=line)
+    side = best.side
+    if side <= 0:  # more planes than pixels
+        side = 0.5
+    return replace(best, side=math.floor(side) if side >= 3 else side)
+
+
+def fit_line(count: int, width: float, height: float, largest: float = LARGEST) -> Grid:
+    """Cells in one row; from 48 on in rows of 32, 64, ..., as many as lanes of warps.
+
+    height: which the rows may take; more cells than fit get smaller ones.
+    """
+    if count <= 47:
+        return fit(count, 1, 1, count, width, height, largest)
+    cols = 32
+    while True:
+        rows = -(-count // cols)
+        side = min(width / cols, LARGEST, 22.0)
+        if rows * side <= height or cols >= 4096:
+            return fit(count, 1, rows, cols, width, height, min(largest, 22.0))
+        cols *= 2
+
+
+def binned(values: np.ndarray, grid: Grid, pixels: int = 1000) -> np.ndarray:
+    """The largest value in each pixel of a picture with at most `pixels` a side.
+
+    values: (count,), of each element. Returns (rows, columns) over all planes.
+    """
+    down = -(-grid.planes // grid.line)
+    room = np.zeros(grid.line * down * grid.rows * grid.cols)
+    room[: len(values)] = values
+    image = room.reshape(down, grid.line, grid.rows, grid.cols)
+    image = image.transpose(0, 2, 1, 3).reshape(down * grid.rows, -1)
+    for axis in (0, 1):
+        step = -(-image.shape[axis] // pixels)
+        if step > 1:
+            starts = np.arange(0, image.shape[axis], step)
+            image = np.maximum.reduceat(image, starts, axis=axis)
+    return image
+
+
+def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
+    """An <image> where each pixel has the colour as strong as `strength` says.
+
+    strength: (rows, columns), 0 (nothing there) to 1.
+    """
+    png = base64.b64encode(_png(strength, colour)).decode()
+    return (
+        f'<image x="{num(grid.left)}" y="{num(grid.top)}" width="{num(grid.width)}" '
+        f'height="{num(grid.height)}" preserveAspectRatio="none" '
+        f'style="image-rendering:pixelated" href="data:image/png;base64,{png}"/>'
+    )
+
+
+def _png(strength: np.ndarray, colour: str) -> bytes:
+    """RGBA of 8 bits, after the PNG specification (ISO/IEC 15948)."""
+    rows, cols = strength.shape
+    pixels = np.empty((rows, cols, 4), np.uint8)
+    pixels[..., :3] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    pixels[..., 3] = np.rint(255 * np.clip(strength, 0, 1))
+    lines = np.zeros((rows, 1 + 4 * cols), np.uint8)  # each begins with its filter
+    lines[:, 1:] = pixels.reshape(rows, -1)
+    header = struct.pack(">IIBBBBB", cols, rows, 8, 6, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6))]
+    out = b"\x89PNG\r\n\x1a\n"
+    for kind, data in [*parts, (b"IEND", b"")]:
+        out += struct.pack(">I", len(data)) + kind + data
+        out += struct.pack(">I", zlib.crc32(kind + data))
+    return out

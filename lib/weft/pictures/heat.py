@@ -1,0 +1,179 @@
+"""How often each cell is touched: a heat map of reads and one of writes per array."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..style import READ, SHARED, THREAD, WIDTH, WRITTEN
+from . import svg
+from .counts import counts
+from .faults import findings_of, sentences
+from .grid import Grid, binned, fit, fit_line, picture
+from .panels import EDGE, cells, drawn_shape
+from .player import Drawing, Slider
+from .scene import Scene
+from .svg import label, num
+from .touches import WARP, Touches, plural, short, size_of, unravel
+
+LEVELS = 6  # of strength that the eye can tell apart
+BLOCKS = 40  # that the slider stops at
+COLUMN = (WIDTH - 2 * EDGE - 40) / 2  # pixels: reads left, writes right
+WARPS = 48  # rows of the strip at most
+
+
+def draw(scene: Scene) -> Drawing:
+    """The picture, with a slider for the block."""
+    blocks = list(scene.blocks)[:BLOCKS]
+    stops: list[int | None] = [None, *blocks] if len(blocks) > 1 else [None]
+    trace = scene.trace
+    base = [label(EDGE, 28, f"{trace.kernel}: how often", 17, bold=True)]
+    y, spots = 62.0, []
+    for number in scene.arrays:
+        of = scene.found.of(array=number)
+        shared = trace.arrays[number].space == "shared"
+        kinds = [(of.reads, "reads", SHARED if shared else READ)]
+        kinds += [(of.writes, "writes", WRITTEN)]
+        kinds = [kind for kind in kinds if kind[0].any()]
+        high = 0.0
+        for i, (mask, verb, colour) in enumerate(kinds):
+            x = EDGE + i * (COLUMN + 40)
+            grid = _grid(trace.arrays[number].shape).at(x, y + 26)
+            per = _counts(of.where(mask), grid.count)
+            top = max(int(per.max()), 1)
+            base.append(_title(scene, number, verb, per, x, y + 12, colour))
+            base.append(cells(grid, trace.arrays[number].name))
+            base.append(_scale(x, grid.top + grid.height + 14, top, colour))
+            spots.append((number, verb, colour, grid, top))
+            high = max(high, grid.height + 64)
+        y += high
+    warps = _warps(scene, y + 14)
+    y += 14 + warps.height + 30
+    base.append(_warp_names(scene, warps))
+    foot, y = sentences(findings_of(scene), EDGE, y)
+    for line in counts(scene):
+        foot += label(EDGE, y, line, 12, faint=True)
+        y += 18
+    frames = {(i,): _frame(scene, stop, spots, warps) for i, stop in enumerate(stops)}
+    names = ["all of them"] + [
+        f"block ({short(unravel(b, trace.grid), trace.grid)})"
+        for b in blocks
+        if len(blocks) > 1
+    ]
+    title = f"{trace.kernel}: how often each cell is touched"
+    slider = Slider("block", tuple(names))
+    return Drawing(title, WIDTH, y + 4, "".join(base) + foot, [slider], frames, (0,))
+
+
+def _grid(shape: tuple[int, ...]) -> Grid:
+    planes, rows, cols = drawn_shape(shape)
+    if len(shape) <= 1:
+        return fit_line(cols, COLUMN, 150, 22)
+    return fit(planes * rows * cols, planes, rows, cols, COLUMN, 240, 22)
+
+
+def _counts(found: Touches, count: int) -> np.ndarray:
+    return np.bincount(found.element, minlength=count)[:count]
+
+
+def _title(
+    scene: Scene, number: int, verb: str, per: np.ndarray, x: float, y: float, ink: str
+) -> str:
+    array = scene.trace.arrays[number]
+    hot = per[per > 0]
+    low, high = int(hot.min()), int(hot.max())
+    each = f"{low}" if low == high else f"{low} to {high}"
+    size = f"{size_of(array)}{', shared' if array.space == 'shared' else ''}"
+    said = f"{size}: {plural(len(hot), 'cell')}, {each} {verb} each"
+    after = x + svg.width_of(array.name, 14, mono=True) + 8
+    text = svg.clipped(said, x + COLUMN - after, 11.5)
+    out = label(x, y, array.name, 14, mono=True, bold=True)
+    return out + label(after, y, text, 11.5, faint=True)
+
+
+def _scale(x: float, y: float, top: int, colour: str) -> str:
+    """What the strengths mean: from 1 to `top`."""
+    levels = min(LEVELS, top)
+    out = [label(x, y + 10, "1", 11, faint=True)] if top > 1 else []
+    at = x + 12 if top > 1 else x
+    for level in range(1, levels + 1):
+        fill = _strength(level / levels)
+        out.append(svg.box(at, y, 16, 12, colour=colour, fill=fill, radius=0))
+        at += 16
+    times = "time" if top == 1 else "times"
+    out.append(label(at + 6, y + 10, f"{top} {times}", 11, faint=True))
+    return "".join(out)
+
+
+def _strength(share: float) -> float:
+    """Opacity of a share from above 0 to 1."""
+    return 0.12 + 0.73 * share
+
+
+def _frame(scene: Scene, block: int | None, spots: list, warps: Grid) -> list[str]:
+    found = scene.found if block is None else scene.found.of(block=block)
+    if block is None:
+        found = found.where(np.isin(found.block, scene.blocks))
+    out = [label(EDGE, 48, _said(scene, found, block), 13, faint=True)]
+    for number, verb, colour, grid, top in spots:
+        of = found.of(array=number)
+        of = of.where(of.reads if verb == "reads" else of.writes)
+        per = _counts(of, grid.count)
+        name = svg.escape(scene.trace.arrays[number].name)
+        out.append(f'<g data-array="{name}" data-kind="{verb}">')
+        out.append(_map(per / top, grid, colour, min(LEVELS, top)) + "</g>")
+    return [*out, _strip(scene, found, warps)]
+
+
+def _map(share: np.ndarray, grid: Grid, colour: str, levels: int) -> str:
+    if grid.is_large:
+        strength = np.where(share > 0, _strength(np.minimum(share, 1)), 0)
+        return picture(binned(strength, grid), colour, grid)
+    level = np.ceil(np.minimum(share, 1) * levels).astype(int)
+    out = []
+    for one in range(1, levels + 1):
+        path = grid.squares(np.flatnonzero(level == one))
+        if path:
+            fill = f'fill="{colour}" fill-opacity="{_strength(one / levels):.2f}"'
+            out.append(f'<path d="{path}" {fill} data-level="{one}"/>')
+    return "".join(out)
+
+
+def _said(scene: Scene, found: Touches, block: int | None) -> str:
+    per = found.of(array=None)
+    blocks = len(scene.blocks) if block is None else 1
+    who = plural(scene.threads * blocks, "thread")
+    times = plural(int(per.reads.sum()), "read")
+    text = f"{who}: {times} and {plural(int(per.writes.sum()), 'write')}."
+    return text + " The stronger a cell, the more often it is touched."
+
+
+def _warps(scene: Scene, top: float) -> Grid:
+    """A row for each warp of a block, a lane for each of its threads."""
+    rows = -(-scene.threads // WARP)
+    cols = min(WARP, scene.threads)
+    return fit(scene.threads, 1, rows, cols, 460, 260, 16).at(EDGE + 130, top)
+
+
+def _warp_names(scene: Scene, warps: Grid) -> str:
+    x = warps.left - 10
+    out = label(EDGE, warps.top + 11, "threads", 14, mono=True, bold=True)
+    every = max(1, int(np.ceil(13 / warps.side)))
+    for row in range(0, warps.rows, every):
+        y = warps.top + row * warps.side + warps.side / 2 + 4
+        out += label(x, y, f"warp {row}", 11, anchor="end", faint=True)
+    note = "lanes 0 to 31: the stronger, the more accesses"
+    return out + label(
+        warps.left + warps.width + 12, warps.top + 11, note, 11, faint=True
+    )
+
+
+def _strip(scene: Scene, found: Touches, warps: Grid) -> str:
+    per = np.bincount(found.thread, minlength=scene.threads).astype(float)
+    per = per[: scene.threads]
+    idle = warps.squares(np.flatnonzero(per == 0))
+    out = (
+        f'<path d="{idle}" fill="none" stroke="currentColor" stroke-opacity=".45" '
+        f'stroke-dasharray="2 2" stroke-width="{num(0.8)}"/>'
+    )
+    share = per / max(per.max(), 1)
+    return (out if idle else "") + _map(share, warps, THREAD, LEVELS)

@@ -1,0 +1,325 @@
+"""Where everything stands in the picture of who touches what.
+
+From above: arrays that are only read, the threads, shared memory, arrays written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..sim.record import Array
+from ..style import WIDTH
+from . import svg
+from .grid import LARGEST, Grid, fit, fit_line
+from .svg import label, width_of
+from .touches import size_of
+
+EDGE = 20.0  # pixels left and right of everything
+LEFT = 150.0  # where a row of cells or threads begins
+LINE = 15.0  # pixels of a line of small text
+TALLEST = 256.0  # pixels of an array
+READABLE = 16.0  # pixels of a cell from which on its index can stand in it
+
+
+@dataclass(frozen=True)
+class Panel:
+    """An array on the drawing. number: into the launch's arrays.
+
+    place: "above", "right" or "below" of the threads. flat: cells in a row or in rows
+    of 32, its name left of them. room: pixels it may take in width. gutter: for the
+    numbers left of it, and for `indent` pixels of a flat one's name.
+    """
+
+    number: int
+    array: Array
+    grid: Grid
+    place: str
+    flat: bool
+    left: float = 0.0
+    top: float = 0.0
+    room: float = 0.0
+    gutter: float = 0.0
+    lines: int = 1  # of index expressions
+    said: str = ""  # instead of shape and type
+    frame: float = 0.0  # pixels around the grid before its numbers
+
+    @property
+    def above(self) -> bool:
+        """Whether its words stand above its cells: arrows come from below or left."""
+        return self.place != "below"
+
+    @property
+    def note(self) -> str:
+        """Its shape and type."""
+        if self.said:
+            return self.said
+        shared = ", shared" if self.array.space == "shared" else ""
+        return f"{size_of(self.array)} {self.array.dtype}{shared}"
+
+    @property
+    def words_top(self) -> float:
+        """Where its first index expression stands (a baseline)."""
+        if self.above:
+            return self.top + 12 + (0 if self.flat else LINE + 2)
+        below = self.grid.top + self.grid.height
+        return below + 14 + (0 if self.flat else self.axis + LINE + 3)
+
+    @property
+    def axis(self) -> float:
+        """Pixels for the numbers and the names of its columns."""
+        return 0 if self.flat else 2 * LINE - 4 if self.numbered else LINE
+
+    @property
+    def numbered(self) -> bool:
+        """Whether there is room for the numbers of rows and columns."""
+        return not self.flat and self.grid.side >= 5
+
+    @property
+    def height(self) -> float:
+        words = self.lines * LINE
+        if self.flat:
+            return self.grid.height + words + 4
+        return self.grid.height + words + self.axis + LINE + 8
+
+    @property
+    def width(self) -> float:
+        """Of the grid with its numbers, or of its name if that is longer."""
+        name = width_of(self.array.name, 14, mono=True) + 10
+        return max(self.gutter + self.grid.width, name + width_of(self.note, 11))
+
+    def at(self, left: float, top: float) -> Panel:
+        """The same panel with its upper left corner there."""
+        if self.flat:
+            down = self.lines * LINE + 4 if self.above else 0
+            grid = self.grid.at(left + self.gutter, top + down)
+            return replace(self, left=left, top=top, grid=grid)
+        down = LINE + 6 + self.lines * LINE + self.axis + self.frame
+        down = down if self.above else 0
+        grid = self.grid.at(left + self.gutter, top + down)
+        return replace(self, left=left, top=top, grid=grid)
+
+    def drawn(self) -> str:
+        """The array as it is before anything touches it."""
+        return self.title() + cells(self.grid, self.array.name) + self.numbers()
+
+    def title(self) -> str:
+        """Its name with its shape and type."""
+        name, grid = self.array.name, self.grid
+        if not self.flat:
+            y = self.top + 12 if self.above else grid.top + grid.height + self.axis + 14
+            after = self.left + width_of(name, 14, mono=True) + 8
+            out = label(self.left, y, name, 14, mono=True, bold=True)
+            return out + label(after, y, self.note, 11, faint=True)
+        name = svg.clipped(name, self.gutter - 14, 14, mono=True)
+        x, y = grid.left - 14, grid.top + min(grid.side, 30) / 2 + 2
+        out = label(x, y, name, 14, anchor="end", mono=True, bold=True)
+        note = svg.clipped(self.note, self.gutter - 10, 11)
+        return out + label(x, y + 15, note, 11, anchor="end", faint=True)
+
+    def numbers(self) -> str:
+        """Those of the rows and columns; of a flat array the indices of its cells."""
+        grid = self.grid
+        if self.flat:
+            return _indices(grid) if has_indices(grid) else _starts(grid)
+        if not self.numbered:
+            return ""
+        out = []
+        every = step(grid.side, grid.cols)
+        for plane in range(grid.planes):
+            x = grid.left + (plane % grid.line) * (grid.cols * grid.side + 14)
+            row = plane // grid.line
+            y = grid.top + row * (grid.rows * grid.side + 14)
+            edge = row == 0 if self.above else row == (grid.planes - 1) // grid.line
+            if edge:
+                below = y + grid.rows * grid.side + 10 + self.frame
+                down = y - 5 - self.frame if self.above else below
+                for col in range(0, grid.cols, every):
+                    at = x + col * grid.side + grid.cell / 2
+                    out.append(label(at, down, str(col), anchor="middle", faint=True))
+            if plane % grid.line == 0:
+                for r in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
+                    at = y + r * grid.side + grid.cell / 2 + 4
+                    out.append(
+                        label(x - 5 - self.frame, at, str(r), anchor="end", faint=True)
+                    )
+        return "".join(out).replace('font-size="12"', 'font-size="11"')
+
+
+def step(side: float, count: int, *, tall: bool = False) -> int:
+    """Every how many cells a number stands beside them."""
+    need = 13.0 if tall else 8.0 + 6.5 * len(str(count - 1))
+    return next(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 1 << 40) if n * side >= need)
+
+
+def cells(grid: Grid, name: str) -> str:
+    """Empty cells; where they are tiny, the outline of them all."""
+    if grid.gap and grid.count <= 6000:
+        path = grid.squares(range(grid.count))
+        return (
+            f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity=".38" '
+            f'stroke-linejoin="round" data-base="{svg.escape(name)}"/>'
+        )
+    out, lines = [], ""
+    for plane in range(grid.planes):
+        x = grid.left + (plane % grid.line) * (grid.cols * grid.side + 14)
+        y = grid.top + (plane // grid.line) * (grid.rows * grid.side + 14)
+        wide, high = grid.cols * grid.side, grid.rows * grid.side
+        out.append(svg.box(x, y, wide, high, strength=0.45, radius=0))
+        for row in range(1, grid.rows if grid.side >= 5 else 0):
+            lines += f"M{svg.num(x)} {svg.num(y + row * grid.side)}h{svg.num(wide)}"
+        for col in range(1, grid.cols if grid.side >= 5 else 0):
+            lines += f"M{svg.num(x + col * grid.side)} {svg.num(y)}v{svg.num(high)}"
+    look = 'fill="none" stroke="currentColor" stroke-opacity=".2"'
+    return "".join(out) + (f'<path d="{lines}" {look}/>' if lines else "")
+
+
+def has_indices(grid: Grid) -> bool:
+    """Whether there is room for an index in each cell."""
+    return svg.width_of(str(grid.count - 1), 11) <= grid.cell - 3 and grid.side >= 16
+
+
+def _indices(grid: Grid) -> str:
+    out = []
+    for element in range(grid.count):
+        x, y = grid.middle(element)
+        out.append(label(x, y + 4, str(element), 11, anchor="middle", faint=True))
+    return "".join(out)
+
+
+def _starts(grid: Grid) -> str:
+    """The index with which each row of a long array ends, where rows are apart."""
+    every = step(grid.side, grid.rows, tall=True)
+    if grid.rows == 1 or LEFT + grid.width > WIDTH - 50:
+        return ""
+    return "".join(
+        label(
+            grid.left + grid.width + 6,
+            grid.top + row * grid.side + grid.cell / 2 + 4,
+            str(min(grid.count, (row + 1) * grid.cols) - 1),
+            11,
+            faint=True,
+        )
+        for row in range(every - 1, grid.rows, every)
+    )
+
+
+def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """(planes, rows, columns) of an array with any number of dimensions."""
+    *planes, rows, cols = (1, 1, *shape)
+    count = 1
+    for side in planes:
+        count *= side
+    return max(count, 1), max(rows, 1), max(cols, 1)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """An array that is to be drawn, before its place is known."""
+
+    number: int
+    array: Array
+    lines: int
+    gutter: float
+    said: str = ""
+
+    @property
+    def flat(self) -> bool:
+        return len(self.array.shape) <= 1
+
+
+def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], float]:
+    """Panels of arrays from `top` downwards.
+
+    Short arrays of one dimension share a line, as do those of more dimensions.
+    Returns the panels and where the next thing may begin.
+    """
+    out: list[Panel] = []
+    flat = [wish for wish in wishes if wish.flat]
+    for line in _lines(flat):
+        tall = 66.0 if len(flat) > 2 else 176.0
+        left = EDGE
+        made = [_flat(wish, place, tall, i == 0) for i, wish in enumerate(line)]
+        if len(made) > 1:
+            made = [_flat(w, place, tall, i == 0, 30) for i, w in enumerate(line)]
+        for panel in made:
+            out.append(panel.at(left, top))
+            left = out[-1].grid.left + panel.grid.width + 16
+        top += max(panel.height for panel in made) + 12
+    wide = [wish for wish in wishes if not wish.flat]
+    per = 2 if len(wide) == 4 else 3
+    for i in range(0, len(wide), per):
+        placed = beside(wide[i : i + per], place, EDGE, top, WIDTH - 2 * EDGE)
+        out += placed
+        top += max(p.height for p in placed) + 12
+    return out, top
+
+
+def _lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
+    """Arrays of one dimension by the line they stand in."""
+    lines: list[list[Wish]] = []
+    used = WIDTH
+    for wish in wishes:
+        wide = 30.0 * wish.array.size + 16
+        if lines and used + _name_width(wish) + wide <= WIDTH - EDGE:
+            lines[-1].append(wish)
+            used += _name_width(wish) + wide
+        else:
+            lines.append([wish])
+            used = LEFT + wide
+    return lines
+
+
+def _name_width(wish: Wish) -> float:
+    note = Panel(0, wish.array, fit(1, 1, 1, 1, 1, 1), "", True, said=wish.said).note
+    name = svg.width_of(wish.array.name, 14, mono=True)
+    return max(name, svg.width_of(note, 11)) + 24
+
+
+def _flat(
+    wish: Wish, place: str, tall: float, first: bool, side: float = LARGEST
+) -> Panel:
+    count = max(wish.array.size, 1)
+    grid = fit_line(count, WIDTH - LEFT - EDGE - 36, tall, side)
+    gutter = LEFT - EDGE if first else _name_width(wish)
+    return Panel(
+        *(wish.number, wish.array, grid, place, True),
+        **dict(lines=wish.lines, gutter=gutter, said=wish.said),
+    )
+
+
+def beside(
+    row: Sequence[Wish],
+    place: str,
+    left: float,
+    top: float,
+    free: float,
+    largest: float = 30.0,
+    frame: float = 0.0,
+) -> list[Panel]:
+    """Panels side by side in `free` pixels; of one scale if that stays readable."""
+    free -= 26 * (len(row) - 1)
+    tall = TALLEST
+
+    def made(wish: Wish, most: float) -> Panel:
+        planes, rows, cols = drawn_shape(wish.array.shape)
+        share = free / len(row) - wish.gutter
+        grid = fit(max(wish.array.size, 1), planes, rows, cols, share, tall, most)
+        more = dict(gutter=wish.gutter, lines=wish.lines, said=wish.said, frame=frame)
+        return Panel(wish.number, wish.array, grid, place, False, **more)
+
+    panels = [made(wish, largest) for wish in row]
+    smallest = min(panel.grid.side for panel in panels)
+    largest = max(panel.grid.side for panel in panels)
+    alike = largest <= 1.6 * smallest
+    panels = [made(wish, smallest if alike else max(smallest, 12)) for wish in row]
+    extra = max(0.0, (free - sum(p.width for p in panels)) / len(panels))
+    out: list[Panel] = []
+    for panel in panels:
+        room = panel.width + min(extra, 220.0)
+        out.append(replace(panel.at(left, top), room=room))
+        left += room + 26
+    bottom = max(p.grid.top + p.grid.height for p in out)
+    if place == "above":  # they stand on one line, next to the threads
+        out = [p.at(p.left, top + bottom - p.grid.top - p.grid.height) for p in out]
+    return out

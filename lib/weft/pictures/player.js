@@ -1,0 +1,74 @@
+(() => {
+  // What follows a still picture in an output: sliders that make it move.
+  const story = STORY;
+  const style = `
+    :host { display: block; max-width: 920px; color: inherit }
+    .row { display: flex; align-items: center; gap: 8px; margin: 4px 0 0 20px;
+           font: 13px ui-sans-serif, system-ui, sans-serif }
+    .row > span { min-width: 64px } input { flex: 0 1 300px; accent-color: #0072B2 }
+    button { font: inherit; color: inherit; background: none; cursor: pointer;
+             border: 1px solid currentColor; border-radius: 4px; width: 28px;
+             height: 24px; opacity: .75; padding: 0 }
+    button:focus-visible, input:focus-visible { outline: 2px solid #0072B2 }
+    output { min-width: 160px }`;
+
+  const element = (name, properties = {}) =>
+    Object.assign(document.createElement(name), properties);
+
+  const pictureIn = (image) => {
+    const bytes = atob(image.src.split(",")[1]);
+    const text = new TextDecoder().decode(
+      Uint8Array.from(bytes, (letter) => letter.charCodeAt(0)));
+    const holder = element("div", { innerHTML: text });
+    holder.querySelector("style").remove(); // the ground: here the page has one
+    return holder;
+  };
+
+  const slider = ([name, stops], number, at, show) => {
+    const row = element("div", { className: "row" });
+    const range = element("input",
+      { type: "range", min: 0, max: stops.length - 1, value: at[number] });
+    const said = element("output");
+    range.setAttribute("aria-label", name);
+    const go = (stop) => {
+      at[number] = Math.max(0, Math.min(stops.length - 1, stop));
+      range.value = at[number];
+      said.textContent = stops[at[number]];
+      range.setAttribute("aria-valuetext", stops[at[number]]);
+      show();
+    };
+    const step = (text, by) => {
+      const button = element("button", { textContent: text, type: "button" });
+      button.setAttribute("aria-label", name + (by < 0 ? " back" : " forward"));
+      button.onclick = () => go(at[number] + by);
+      return button;
+    };
+    range.oninput = () => go(Number(range.value));
+    row.append(element("span", { textContent: name }), step("‹", -1), range,
+      step("›", 1), said);
+    row.onkeydown = (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (by) { event.preventDefault(); event.stopPropagation(); go(at[number] + by); }
+    };
+    said.textContent = stops[at[number]];
+    return row;
+  };
+
+  // The same output may stand in the page more than once: each becomes its own.
+  for (const host of document.querySelectorAll('[data-weft="MARK"]')) {
+    if (host.shadowRoot || !host.querySelector("img")) continue;
+    host.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab's arrow keys
+    const picture = pictureIn(host.querySelector("img"));
+    const root = host.attachShadow({ mode: "open" });
+    const at = [...story.start];
+    const now = picture.querySelector("g.now");
+    const show = () => { 
+      const parts = story.frames[at.join(",")] ?? [];
+      now.innerHTML = parts.map((part) => story.parts[part]).join("");
+    };
+    root.append(element("style", { textContent: style }), picture);
+    story.sliders.forEach((one, number) => {
+      if (one[1].length > 1) root.append(slider(one, number, at, show));
+    });
+  }
+})();

@@ -1,0 +1,244 @@
+"""The few marks that every picture of a launch is made of, as SVG text.
+
+A cell is a square, a thread a circle, a block a rounded frame. Text and grey lines
+have the page's own colour; a colour means one thing everywhere (weft.style).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from ..style import FAULT, READ, SHARED, THREAD, WIDTH, WRITTEN
+
+SANS = "ui-sans-serif, system-ui, sans-serif"
+MONO = "ui-monospace, Menlo, Consolas, monospace"
+SMALL = 11  # px: no text is smaller
+FAINT = 0.72  # of text that is not the point; legible on white and on black
+FILL = 0.25
+
+# An image has no page to take its colour from: it brings a ground of its own.
+GROUND = (
+    "<style>svg{color:#24292f;background:#fff}"
+    "@media(prefers-color-scheme:dark){svg{color:#d7dce2;background:#16191d}}</style>"
+)
+
+
+def num(value: float) -> str:
+    """A coordinate: at most one decimal."""
+    return f"{round(value, 1) + 0.0:.6g}"
+
+
+def width_of(text: str, size: float = 12, mono: bool = False) -> float:
+    """About how many pixels a text takes; rather too many than too few."""
+    if mono:
+        return 0.61 * size * len(text)
+    narrow = sum(letter in "iljtfrI.,:;'|()[] 1" for letter in text)
+    wide = sum(letter in "mwMW%@" for letter in text)
+    return size * (0.59 * (len(text) - narrow - wide) + 0.36 * narrow + 0.88 * wide)
+
+
+def clipped(text: str, room: float, size: float = 12, mono: bool = False) -> str:
+    """As much of a text as fits into `room` pixels, with an ellipsis."""
+    if width_of(text, size, mono) <= room:
+        return text
+    while text and width_of(text + "…", size, mono) > room:
+        text = text[:-1]
+    return text.rstrip() + "…" if text else ""
+
+
+def label(
+    x: float,
+    y: float,
+    text: str,
+    size: float = 12,
+    *,
+    anchor: str = "start",
+    colour: str = "",
+    mono: bool = False,
+    bold: bool = False,
+    faint: bool = False,
+) -> str:
+    """Text with its baseline at y; anchor: start, middle or end."""
+    marks = f' font-size="{num(max(size, SMALL))}"'
+    marks += f' text-anchor="{anchor}"' * (anchor != "start")
+    marks += f' font-family="{MONO}" xml:space="preserve"' * mono
+    marks += ' font-weight="600"' * bold
+    marks += f' fill="{colour}"' * bool(colour) + f' opacity="{FAINT}"' * bool(faint)
+    return f'<text x="{num(x)}" y="{num(y)}"{marks}>{escape(text)}</text>'
+
+
+def words(
+    x: float, y: float, parts: Iterable[tuple[str, str]], size: float = 12
+) -> str:
+    """One line of monospaced pieces, each (text, colour or "")."""
+    inner = "".join(
+        f'<tspan fill="{colour}">{escape(text)}</tspan>' if colour else escape(text)
+        for text, colour in parts
+    )
+    return (
+        f'<text x="{num(x)}" y="{num(y)}" font-size="{num(size)}" '
+        f'font-family="{MONO}" xml:space="preserve">{inner}</text>'
+    )
+
+
+def box(
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    *,
+    colour: str = "currentColor",
+    fill: float = 0.0,
+    radius: float = 3,
+    stroke: float = 1,
+    strength: float = 1,
+    dashed: bool = False,
+) -> str:
+    """A rectangle with rounded corners; fill, strength: opacities."""
+    inside = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
+    line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
+    line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
+    line += ' stroke-dasharray="4 3"' * dashed
+    return (
+        f'<rect x="{num(x)}" y="{num(y)}" width="{num(width)}" height="{num(height)}"'
+        f' rx="{num(radius)}"{inside}{line}/>'
+    )
+
+
+def cell(x: float, y: float, side: float, text: str = "", colour: str = "") -> str:
+    """A memory cell with its index or value; grey if it has no colour."""
+    look = {"colour": colour, "fill": FILL} if colour else {"strength": 0.4}
+    inner = label(
+        x + side / 2, y + side / 2 + 4, text, SMALL, anchor="middle", faint=not colour
+    )
+    return box(x, y, side, side, **look) + (inner if text else "")
+
+
+def thread(
+    x: float, y: float, radius: float, text: str = "", *, runs: bool = True
+) -> str:
+    """A thread, a circle around (x, y) with its number; dashed if it did nothing."""
+    look = (
+        f'fill="{THREAD}" fill-opacity="{FILL}" stroke="{THREAD}"'
+        if runs
+        else 'fill="none" stroke="currentColor" stroke-opacity=".55" '
+        'stroke-dasharray="3 2.5"'
+    )
+    inner = label(x, y + 4, text, SMALL, anchor="middle", faint=not runs)
+    mark = f'<circle cx="{num(x)}" cy="{num(y)}" r="{num(radius)}" {look}/>'
+    return mark + (inner if text else "")
+
+
+def frame(x: float, y: float, width: float, height: float, text: str = "") -> str:
+    """A block: a rounded frame, its name above."""
+    name = label(x + 2, y - 6, text, SMALL, faint=True, mono=True) if text else ""
+    return box(x, y, width, height, radius=8, stroke=1.2, strength=0.5) + name
+
+
+def arrow(
+    start: tuple[float, float],
+    end: tuple[float, float],
+    colour: str,
+    *,
+    dashed: bool = False,
+    level: bool = False,
+) -> str:
+    """A curve that leaves and arrives upright (or level), with a head at its end."""
+    (x0, y0), (x1, y1) = start, end
+    way = x1 - x0 if level else y1 - y0
+    ahead, bend = 5 if way > 0 else -5, 0.55 * way
+    if level:
+        body = f"C{num(x0 + bend)} {num(y0)} {num(x1 - bend)} {num(y1)} "
+        body += f"{num(x1 - ahead)} {num(y1)}"
+        head = f"M{num(x1 - ahead)} {num(y1 - 3.2)}v6.4l{ahead} -3.2z"
+    else:
+        body = f"C{num(x0)} {num(y0 + bend)} {num(x1)} {num(y1 - bend)} "
+        body += f"{num(x1)} {num(y1 - ahead)}"
+        head = f"M{num(x1 - 3.2)} {num(y1 - ahead)}h6.4l-3.2 {ahead}z"
+    dash = ' stroke-dasharray="4 3"' * dashed
+    return (
+        f'<path d="M{num(x0)} {num(y0)}{body}" fill="none" stroke="{colour}" '
+        f'stroke-width="1.3" stroke-opacity=".85"{dash}/>'
+        f'<path d="{head}" fill="{colour}"/>'
+    )
+
+
+def strip(
+    x: float,
+    y: float,
+    widths: Sequence[float],
+    height: float,
+    shares: Sequence[float],
+    colour: str,
+) -> str:
+    """Boxes in a row, each filled from the left as far as its share says (0 to 1)."""
+    out = []
+    for width, share in zip(widths, shares):
+        out.append(box(x, y, width, height, strength=0.45, dashed=share == 0, radius=2))
+        if share:
+            out.append(
+                box(x, y, width * share, height, colour=colour, fill=FILL, radius=2)
+            )
+        x += width
+    return "".join(out)
+
+
+def legend(x: float, y: float, kinds: Iterable[str]) -> str:
+    """What the marks mean; kinds: of MARKS, in that order."""
+    out = []
+    for kind in kinds:
+        colour, mark, text = MARKS[kind]
+        out.append(_mark(x, y - 10, colour, mark))
+        out.append(label(x + 20, y, text, SMALL, faint=True))
+        x += 20 + width_of(text, SMALL) + 18
+    return "".join(out)
+
+
+# kind: colour, form, word
+MARKS = {
+    "read": (READ, "cell", "read, global"),
+    "written": (WRITTEN, "corner", "written"),
+    "both": (READ, "both", "read and written"),
+    "shared": (SHARED, "cell", "read, shared"),
+    "shared-written": (SHARED, "both", "written, shared"),
+    "thread": (THREAD, "circle", "thread"),
+    "idle": ("currentColor", "dashed", "touched nothing"),
+    "fault": (FAULT, "fault", "fault"),
+}
+
+
+def corner(x: float, y: float, side: float, colour: str = WRITTEN) -> str:
+    """The mark of what was written: the lower right corner, full."""
+    size = max(3.0, min(7.0, side * 0.3))
+    return (
+        f'<path d="M{num(x + side)} {num(y + side)}h{num(-size)}l{num(size)} '
+        f'{num(-size)}z" fill="{colour}"/>'
+    )
+
+
+def _mark(x: float, y: float, colour: str, form: str) -> str:
+    if form == "circle":
+        return thread(x + 6.5, y + 6.5, 6)
+    if form == "dashed":
+        return thread(x + 6.5, y + 6.5, 6, runs=False)
+    if form == "fault":
+        return box(x, y, 13, 13, colour=colour, fill=FILL, stroke=2, dashed=True)
+    edge = WRITTEN if form == "both" else colour
+    look = box(x, y, 13, 13, colour=colour, fill=FILL, stroke=0)
+    look += box(x, y, 13, 13, colour=edge)
+    return look + (corner(x, y, 13) if form != "cell" else "")
+
+
+def document(width: float, height: float, body: str, title: str = "") -> str:
+    """The picture as a whole; it fits into a page narrower than itself.
+
+    width: at most style.WIDTH. title: what a reader hears who does not see it.
+    """
+    width = min(width, WIDTH)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {num(width)} '
+        f'{num(height)}" width="{num(width)}" style="max-width:100%;height:auto" '
+        f'role="img" font-family="{SANS}" font-size="12" fill="currentColor">'
+        f"<title>{escape(title)}</title>{body}</svg>"
+    )

@@ -1,0 +1,291 @@
+"""What moves in the picture of who touches what: filled cells, arrows, names."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..style import READ, SHARED, THREAD, WIDTH, WRITTEN
+from . import svg
+from .grid import Grid, binned, picture
+from .panels import EDGE, LEFT, LINE, READABLE, Panel, has_indices
+from .scene import Scene
+from .svg import label, num
+from .touches import Touches, axis_names, names_of
+
+ARROWS = 40  # with more, a picture is a tangle: then only colours say who
+LABELS = 300  # cells of an array with words in them
+ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One position of the sliders.
+
+    time: an interval, or -1 for all. who: one (block, thread), or None for all. of:
+    the accesses of all threads at that time; mine: those of `who`.
+    """
+
+    scene: Scene
+    time: int
+    who: tuple[int, int] | None
+    of: Touches
+    mine: Touches
+
+    @property
+    def few(self) -> bool:
+        """Whether an arrow for every thread and cell can be told apart."""
+        return len(self.order) <= ARROWS
+
+    @functools.cached_property
+    def order(self) -> np.ndarray:
+        """Each (block, thread, array, is a write, element) once: an arrow each."""
+        m = self.mine
+        parts = []
+        for write, mask in ((0, m.reads), (1, m.writes)):
+            of = m.where(mask)
+            flag = np.full(len(of), write)
+            parts.append(np.stack([of.block, of.thread, of.array, flag, of.element], 1))
+        return np.unique(np.concatenate(parts), axis=0)
+
+
+def ground(moment: Moment, panel: Panel) -> str:
+    """What all threads touch, faint: the ground for what one of them does."""
+    if panel.grid.is_large:
+        return ""
+    out = []
+    for elements, fill, _ in _kinds(moment.of, panel).values():
+        path = panel.grid.squares(elements)
+        if path:
+            out.append(f'<path d="{path}" fill="{fill}" fill-opacity=".13"/>')
+    return "".join(out)
+
+
+def fills(moment: Moment, panel: Panel) -> str:
+    """The cells that are touched, in their colours."""
+    grid, name = panel.grid, svg.escape(panel.array.name)
+    out = []
+    if grid.is_large:
+        return _large(moment, panel)
+    for kind, (elements, fill, edge) in _kinds(moment.mine, panel).items():
+        path = grid.squares(elements)
+        if not path:
+            continue
+        wide = "1.4" if grid.gap or moment.who else ".5"
+        strong = ".28" if grid.gap or moment.who is None else ".5"
+        out.append(
+            f'<path d="{path}" fill="{fill}" fill-opacity="{strong}" stroke="{edge}" '
+            f'stroke-width="{wide}" stroke-linejoin="round" data-array="{name}" '
+            f'data-kind="{kind}" data-cells="{_ranges(elements)}"/>'
+        )
+        if kind != "read" and grid.side >= 9 and len(elements) <= 2000:
+            x, y = grid.corners(elements)
+            size = max(3.0, min(7.0, grid.cell * 0.3))
+            marks = "".join(
+                f"M{num(a + grid.cell)} {num(b + grid.cell)}h{num(-size)}"
+                f"l{num(size)} {num(-size)}z"
+                for a, b in zip(x, y)
+            )
+            out.append(f'<path d="{marks}" fill="{WRITTEN}"/>')
+    return "".join(out) + _labels(moment, panel)
+
+
+def _kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
+    """Kind: (elements, colour of the filling, of the outline)."""
+    of = found.of(array=panel.number)
+    read, written = np.unique(of.element[of.reads]), np.unique(of.element[of.writes])
+    both = np.intersect1d(read, written)
+    shared = panel.array.space == "shared"
+    base = SHARED if shared else READ
+    return {
+        "read": (np.setdiff1d(read, both), base, base),
+        "written": (
+            np.setdiff1d(written, both),
+            SHARED if shared else WRITTEN,
+            WRITTEN,
+        ),
+        "both": (both, base, WRITTEN),
+    }
+
+
+def _large(moment: Moment, panel: Panel) -> str:
+    """An array whose cells are less than a pixel: an image for each colour."""
+    out = []
+    of = moment.mine.of(array=panel.number)
+    shared = panel.array.space == "shared"
+    for mask, colour in ((of.reads, SHARED if shared else READ), (of.writes, WRITTEN)):
+        if mask.any():
+            strength = np.zeros(panel.grid.count)
+            strength[of.element[mask]] = 0.75
+            out.append(picture(binned(strength, panel.grid), colour, panel.grid))
+    return "".join(out)
+
+
+def _ranges(elements: np.ndarray) -> str:
+    """ "0-3,7": for whoever reads the SVG."""
+    if not len(elements):
+        return ""
+    starts = np.flatnonzero(np.diff(elements, prepend=elements[0] - 2) != 1)
+    ends = np.append(starts[1:], len(elements)) - 1
+    pairs = zip(elements[starts].tolist(), elements[ends].tolist())
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
+
+
+def _labels(moment: Moment, panel: Panel) -> str:
+    """In a touched cell its index, or in two dimensions the thread that touched it."""
+    grid, scene = panel.grid, moment.scene
+    of = moment.mine.of(array=panel.number)
+    elements = np.unique(of.element)
+    if not len(elements) or len(elements) > LABELS or grid.side < READABLE:
+        return ""
+    out = []
+    if panel.flat:
+        for element in elements if has_indices(grid) else ():
+            x, y = grid.middle(int(element))
+            out.append(label(x, y + 4, str(element), 11, anchor="middle"))
+        return "".join(out)
+    if moment.who is not None:
+        return ""
+    pairs = np.unique(
+        np.stack([of.element, of.block * scene.threads + of.thread], 1), axis=0
+    )
+    for element in elements:
+        who = pairs[pairs[:, 0] == element, 1]
+        one = scene.thread_name(int(who[0] % scene.threads))
+        text = one if len(who) == 1 else f"{len(who)}×"
+        if svg.width_of(text, 11) <= grid.cell:
+            x, y = grid.middle(int(element))
+            out.append(label(x, y + 4, text, 11, anchor="middle"))
+    return "".join(out)
+
+
+def arrows(moment: Moment, panels: list[Panel], frames: dict[int, Grid]) -> str:
+    """From what is read to its thread, from a thread to what it writes."""
+    if moment.who is None and not moment.few:
+        return ""
+    wanted = moment.order
+    out = []
+    for panel in panels:
+        if panel.grid.is_large or (moment.who is None and not panel.flat):
+            continue
+        of = wanted[wanted[:, 2] == panel.number]
+        for block, thread, write in np.unique(of[:, [0, 1, 3]], axis=0):
+            grid = frames[int(block)]
+            mask = (of[:, 0] == block) & (of[:, 1] == thread) & (of[:, 3] == write)
+            for element in _targets(of[mask][:, 4], panel, grid.middle(int(thread))):
+                out.append(_arrow(panel, int(element), grid, int(thread), bool(write)))
+    return "".join(out)
+
+
+def _targets(elements: np.ndarray, panel: Panel, at: tuple[float, float]) -> np.ndarray:
+    """The cells that get an arrow: each, or of many the one next to the thread."""
+    most = 8 if panel.flat and panel.grid.rows == 1 else 6
+    if panel.grid.side < ROOM:
+        most = 1
+    if len(elements) <= most:
+        return elements
+    x, y = panel.grid.corners(elements)
+    far = abs(y - at[1]) * 1000 + abs(x - at[0])
+    return elements[[int(np.argmin(far))]]
+
+
+def _arrow(panel: Panel, element: int, grid: Grid, thread: int, write: bool) -> str:
+    x, y = panel.grid.middle(element)
+    tx, ty = grid.middle(thread)
+    half, radius = panel.grid.cell / 2 + 1.5, grid.side / 2 - 1.5
+    aside = (2.5 if write else -2.5) * (panel.grid.side >= ROOM)
+    if panel.place == "right":
+        cell, circle = (x - half, y + aside), (tx + radius, ty + aside / 2)
+    elif panel.place == "above":
+        cell, circle = (x + aside, y + half), (tx + aside / 2, ty - radius)
+    else:
+        cell, circle = (x + aside, y - half), (tx + aside / 2, ty + radius)
+    level = panel.place == "right"
+    if write:
+        return svg.arrow(circle, cell, WRITTEN, level=level)
+    shared = panel.array.space == "shared"
+    return svg.arrow(cell, circle, SHARED if shared else READ, level=level)
+
+
+def words(moment: Moment, panel: Panel) -> str:
+    """The index expressions that touch an array now, and its rows' and columns'."""
+    of = moment.mine.of(array=panel.number)
+    sites = moment.scene.trace.sites
+    shared = panel.array.space == "shared"
+    y, out = panel.words_top, []
+    x = panel.grid.left if panel.flat else panel.left
+    room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
+    room = min(room if panel.grid.left > LEFT else WIDTH, WIDTH - EDGE - x)
+    for word, mask, colour in (
+        ("reads", of.reads, SHARED if shared else READ),
+        ("writes", of.writes, WRITTEN),
+    ):
+        texts = dict.fromkeys(sites[s].text for s in np.unique(of.site[mask]))
+        if texts:
+            line = f"{word} {', '.join(texts)}"
+            text = svg.clipped(line, room, 11.5, mono=True)
+            head, _, rest = text.partition(" ")
+            out.append(svg.words(x, y, [(head, colour), (f" {rest}", "")], 11.5))
+            y += LINE
+    if not panel.flat:
+        out.append(_axis_names(moment, panel, of))
+    return "".join(out)
+
+
+def _axis_names(moment: Moment, panel: Panel, of: Touches) -> str:
+    """`row` beside the rows that are touched, `col` at their columns."""
+    grid = panel.grid
+    if not len(of) or grid.is_large:
+        return ""
+    sites = moment.scene.trace.sites
+    named = [
+        axis_names(sites[s].text, len(panel.array.shape)) for s in np.unique(of.site)
+    ]
+    if not all(named):
+        return ""
+    plane, row, col = grid.places(np.unique(of.element))
+    first = plane == plane.min()
+    rows = ", ".join(dict.fromkeys(n[-2] for n in named))
+    cols = ", ".join(dict.fromkeys(n[-1] for n in named))
+    digits = 7.0 * len(str(grid.rows - 1)) + 10 if panel.numbered else 6
+    out = []
+    x0 = grid.left + (int(plane.min()) % grid.line) * (grid.cols * grid.side + 14)
+    y0 = grid.top + (int(plane.min()) // grid.line) * (grid.rows * grid.side + 14)
+    y = y0 + (row[first].min() + row[first].max() + 1) / 2 * grid.side + 4
+    x = x0 + (col[first].min() + col[first].max() + 1) / 2 * grid.side
+    if svg.width_of(rows, 11, mono=True) <= panel.gutter - digits + 8:
+        out.append(
+            label(
+                grid.left - digits + 2, y, rows, 11, anchor="end", mono=True, bold=True
+            )
+        )
+    if svg.width_of(cols, 11, mono=True) <= max(panel.room, 60):
+        half = svg.width_of(cols, 11, mono=True) / 2
+        x = min(max(x, panel.left + half), panel.left + max(panel.room - half, half))
+        numbers = LINE - 1 if panel.numbered else 1
+        bottom = grid.top + grid.height + numbers + 10
+        at = grid.top - numbers - 4 if panel.above else bottom
+        out.append(label(x, at, cols, 11, anchor="middle", mono=True, bold=True))
+    return "".join(out)
+
+
+def names(moment: Moment, at: tuple[float, float]) -> str:
+    """The values of the locals from `at` on: beside the threads, or below them."""
+    scene = moment.scene
+    blocks = [moment.who[0]] if moment.who else list(scene.blocks)
+    threads = [moment.who[1]] if moment.who else list(range(scene.threads))
+    found = names_of(scene.trace, blocks, threads, skip=scene.parameters)
+    left, y = at
+    most = 2 if left <= LEFT else 8
+    x, out, lines = left, [], 1
+    for name, value in found:
+        wide = svg.width_of(f"{name} = {value}", 12, mono=True) + 18
+        if x > left and (x + wide > WIDTH - EDGE or left > LEFT):
+            x, y, lines = left, y + LINE + 1, lines + 1
+        if lines > most:
+            break
+        out.append(svg.words(x, y, [(name, THREAD), (f" = {value}", "")], 12))
+        x += wide
+    return "".join(out)

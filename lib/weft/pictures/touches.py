@@ -1,0 +1,192 @@
+"""A launch's accesses as one table, and the words for what is in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..sim.record import ATOMIC, READ, SHARED, WRITE, Array, Trace
+
+WARP = 32
+Index3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Touches:
+    """n accesses: of which block (linear), thread (linear), where and to what.
+
+    interval: the number of barriers before it. site: into trace.sites. array: into
+    trace.arrays. reads, writes: which of the two; an atomic operation is both.
+    """
+
+    block: np.ndarray
+    interval: np.ndarray
+    thread: np.ndarray
+    site: np.ndarray
+    element: np.ndarray
+    array: np.ndarray
+    reads: np.ndarray
+    writes: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> Touches:
+        """The accesses that `chosen` says, a mask or numbers."""
+        return Touches(*(getattr(self, name)[chosen] for name in _COLUMNS))
+
+    def of(
+        self,
+        *,
+        block: int | None = None,
+        interval: int | None = None,
+        thread: int | None = None,
+        array: int | None = None,
+    ) -> Touches:
+        """The accesses with these values; None: any."""
+        keep = np.ones(len(self.site), bool)
+        wanted = dict(block=block, interval=interval, thread=thread, array=array)
+        for name, value in wanted.items():
+            if value is not None:
+                keep &= getattr(self, name) == value
+        return self.where(keep)
+
+    def __len__(self) -> int:
+        return len(self.site)
+
+
+_COLUMNS = tuple(Touches.__dataclass_fields__)
+
+
+def touches(trace: Trace) -> Touches:
+    """The accesses of all intervals; steps and fences, which touch nothing, apart."""
+    parts = [i for i in trace.intervals if len(i.site)]
+    lengths = [len(i.site) for i in parts]
+    kinds = np.array([s.kind for s in trace.sites] or [READ])
+    arrays = np.array([s.array for s in trace.sites] or [-1])
+    site = _joined([i.site for i in parts])
+    kind = kinds[site] if len(site) else np.array([], kinds.dtype)
+    table = Touches(
+        np.repeat([i.block for i in parts], lengths).astype(np.int64),
+        np.repeat([i.number for i in parts], lengths).astype(np.int64),
+        _joined([i.thread for i in parts]),
+        site,
+        _joined([i.element for i in parts]),
+        arrays[site] if len(site) else site,
+        (kind == READ) | (kind == ATOMIC),
+        (kind == WRITE) | (kind == ATOMIC),
+    )
+    return table.where(table.array >= 0)
+
+
+def _joined(columns: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(columns or [np.array([], np.int64)]).astype(np.int64)
+
+
+def unravel(number: int, sides: Index3) -> Index3:
+    """(x, y, z) of a linear number; x runs fastest."""
+    x, rest = number % sides[0], number // sides[0]
+    return x, rest % sides[1], rest // sides[1]
+
+
+def ravel(index: Sequence[int], sides: Index3) -> int:
+    """The linear number of (x, y, z), of which the last ones may be missing."""
+    x, y, z = (*index, 0, 0)[:3]
+    return x + sides[0] * (y + sides[1] * z)
+
+
+def short(index: Sequence[int], sides: Index3) -> str:
+    """An (x, y, z) as it is said where `sides` are the limits: "3", "3,0", "3,0,1"."""
+    used = 3 if sides[2] > 1 else 2 if sides[1] > 1 else 1
+    return ",".join(str(i) for i in tuple(index)[:used])
+
+
+def plural(count: int, thing: str) -> str:
+    """ "1 cell", "2 cells", "12 000 cells"."""
+    digits = f"{count:,}".replace(",", "\u202f")
+    return f"{digits} {thing}" + "s" * (count != 1)
+
+
+def size_of(array: Array) -> str:
+    """ "6 x 8", "15"."""
+    return " × ".join(str(n) for n in array.shape) or "1"
+
+
+def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
+    """What was touched, in words: "4 threads read 4 cells of a and write 4 of c"."""
+    parts = []
+    for number in arrays:
+        of = found.of(array=number)
+        name = trace.arrays[number].name
+        for verb, mask in (("read", of.reads), ("write", of.writes)):
+            cells = len(np.unique(of.element[mask]))
+            if cells:
+                parts.append((verb, f"{plural(cells, 'cell')} of {name}"))
+    if not parts:
+        return "no array is touched"
+    said = []
+    for verb in ("read", "write"):
+        things = [thing for v, thing in parts if v == verb]
+        if things:
+            said.append(f"{verb} {listed(things)}")
+    return ", ".join(said)
+
+
+def listed(things: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *most, last = things
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def names_of(
+    trace: Trace, blocks: Sequence[int], threads: Sequence[int], skip: Any = ()
+) -> list[tuple[str, str]]:
+    """The locals of these threads when they ended: (name, "3") or (name, "0 … 7")."""
+    of = [trace.names.get((b, t), {}) for b in blocks for t in threads]
+    order = dict.fromkeys(name for names in of for name in names if name not in skip)
+    out = []
+    for name in order:
+        values = sorted({names[name] for names in of if name in names})
+        low, high = values[0], values[-1]
+        more = f"{low}, {high}" if len(values) == 2 else f"{low} … {high}"
+        out.append((name, str(low) if low == high else more))
+    return out
+
+
+def axis_names(text: str, dimensions: int) -> list[str]:
+    """What an access calls the row and the column: ["row", "col"] of c[row, col].
+
+    Of c[row * n + col], drawn with two dimensions, too; [] where it is not plain.
+    """
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return []
+    parts: list[ast.expr] = []
+    while isinstance(tree, ast.Subscript):
+        inner = tree.slice
+        parts = (inner.elts if isinstance(inner, ast.Tuple) else [inner]) + parts
+        tree = tree.value
+    if len(parts) == 1 < dimensions == 2:
+        parts = _split_flat(parts[0])
+    return [ast.unparse(p) for p in parts] if len(parts) == dimensions else []
+
+
+def _split_flat(index: ast.expr) -> list[ast.expr]:
+    """row and col of `row * n + col`; the products stand first, as one writes it."""
+    rest: list[ast.expr] = []
+    while isinstance(index, ast.BinOp) and isinstance(index.op, ast.Add):
+        rest.insert(0, index.right)
+        index = index.left
+    if not (rest and isinstance(index, ast.BinOp) and isinstance(index.op, ast.Mult)):
+        return []
+    column = rest[0]
+    for more in rest[1:]:
+        column = ast.BinOp(column, ast.Add(), more)
+    return [index.left, column]
+
+
+def is_shared(trace: Trace, array: int) -> bool:
+    """Whether an array lies in shared memory."""
+    return trace.arrays[array].space == SHARED
