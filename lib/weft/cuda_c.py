@@ -1,0 +1,263 @@
+"""A Python kernel run as the CUDA C that to_cuda() makes of it.
+
+    run = cuda_c(matmul)
+    run[grid, block](c, a, b, m, n, k)    # Numba's: [grid, block, stream, bytes]
+    print(run.source(c, a, b, m, n, k))   # what was made
+
+The kernel is translated and compiled at the first launch with each tuple of argument
+types. Arrays on the host -> the CPU target, arrays on a GPU -> NVRTC.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .jit import load_cuda
+from .jit.arguments import describe
+from .jit.config import Config
+from .jit.diagnostics import CompileError, Diagnostic, render
+from .native import ArgumentError
+from .python_kernel import PythonKernel, source_of
+from .to_cuda import Translation, translated
+from .to_cuda.types import Argument, of_argument
+
+
+def cuda_c(
+    kernel: Any, *, flags: str | Sequence[str] = "", timeout: float | None = None
+) -> Runner:
+    """A runner of the kernel as CUDA C.
+
+    flags: load_cuda()'s; "--fmad=false" on a GPU gives the bits that sim gives, where
+    it would contract a * b + c into one rounding. timeout: seconds that a launch may
+    take on the CPU (20; 0: no limit).
+    """
+    return Runner(PythonKernel(kernel), flags, timeout)
+
+
+class Runner:
+    """Made by cuda_c(); runner[grid, block](*args) launches."""
+
+    def __init__(
+        self, kernel: PythonKernel, flags: str | Sequence[str], timeout: float | None
+    ) -> None:
+        self.kernel, self.flags, self.timeout = kernel, flags, timeout
+        self.__name__, self.__doc__ = kernel.name, kernel.function.__doc__
+        self._made: dict[Any, Made] = {}
+        self._last: Made | None = None
+
+    def __getitem__(self, key: Any) -> Launch:
+        return Launch(self, self.kernel.config(key))
+
+    def __call__(self, *args: Any) -> None:
+        name = self.kernel.name
+        raise ArgumentError(
+            f"{name} is a kernel: launch it with cuda_c({name})[grid, block](...)"
+        )
+
+    def source(self, *args: Any) -> str:
+        """The CUDA C for these arguments; without any, that of the last launch."""
+        if args or not self.kernel.parameters:
+            return self.translation(*args).text
+        if self._last is None:
+            raise ArgumentError(
+                f"{self.kernel.name}: its types are those of its arguments: "
+                f"source({', '.join(self.kernel.parameters)})"
+            )
+        return self._last.translation.text
+
+    def translation(self, *args: Any) -> Translation:
+        """The same with the parameters and lines that were added."""
+        return self._of(self.kernel.bind(args)).translation
+
+    def _of(self, given: dict[str, Any]) -> Made:
+        key = tuple(_key(name, value) for name, value in given.items())
+        made = self._made.get(key)
+        if made is None or made.globals != self._globals(made):
+            kinds = [of_argument(name, value) for name, value in given.items()]
+            made = Made(self, kinds)
+            made.globals = self._globals(made)
+            self._made[key] = made
+        self._last = made
+        return made
+
+    def _globals(self, made: Made) -> list[Any]:
+        """What the constants are now: a kernel whose have changed is made anew."""
+        return [_frozen(f, name) for f, name in made.names]
+
+    def _repr_html_(self) -> str:
+        if self._last is None:
+            return f"<code>{html.escape(repr(self))}</code>"
+        return highlighted(self._last.translation.text)
+
+    def __repr__(self) -> str:
+        if self._last is None:
+            return f"<{self.kernel.name} as CUDA C, made at its first launch>"
+        return self._last.translation.text
+
+
+class Made:
+    """A kernel for one tuple of argument types: translated, compiled when launched."""
+
+    def __init__(self, runner: Runner, kinds: list[Argument]) -> None:
+        self.runner = runner
+        self.translation = translated(runner.kernel, kinds)
+        self.names = _free_names(self.translation.functions)
+        self.globals: list[Any] = []
+        self._module: Any = None
+
+    @property
+    def compiled(self) -> Any:
+        """The kernel of load_cuda(); CompileError on the lines of the Python source."""
+        if self._module is None:
+            runner, made = self.runner, self.translation
+            try:
+                self._module = load_cuda(
+                    made.text,
+                    flags=runner.flags,
+                    timeout=runner.timeout,
+                    name=f"{made.name}, as CUDA C",
+                )
+            except CompileError as error:
+                raise _on_python_lines(error, self) from None
+        return getattr(self._module, self.translation.name)
+
+    def extents(self, given: dict[str, Any]) -> list[int]:
+        """The sides of arrays that the kernel takes besides; they must agree."""
+        found = []
+        for name, sides in self.translation.extents:
+            lengths = [_shape(given[side.array])[side.axis] for side in sides]
+            for side, length in zip(sides, lengths):
+                if length != lengths[0]:
+                    first = sides[0]
+                    raise ArgumentError(
+                        f"{self.runner.kernel.name}: {name} is {first.array}.shape"
+                        f"[{first.axis}] = {lengths[0]} and {side.array}.shape"
+                        f"[{side.axis}] = {length}: these must be the same"
+                    )
+            found.append(lengths[0])
+        return found
+
+
+class Launch:
+    """A runner with its grid and block; call it with the kernel's arguments."""
+
+    def __init__(self, runner: Runner, shape: Config) -> None:
+        self.runner, self.shape = runner, shape
+
+    def __call__(self, *args: Any) -> None:
+        __tracebackhide__ = True  # IPython's word: errors end at the reader's line
+        runner, shape = self.runner, self.shape
+        given = runner.kernel.bind(args)
+        made = runner._of(given)
+        more = made.extents(given)
+        launch = made.compiled[shape.grid, shape.block, shape.shared, shape.stream]
+        launch(*args, *more)
+
+
+# ---- keys ----------------------------------------------------------------------
+
+
+def _key(name: str, value: Any) -> Any:
+    """What of an argument the translation depends on, quickly."""
+    kind = type(value)
+    if kind is int:
+        return value >= 0 if -(2**31) <= value < 2**31 else of_argument(name, value)
+    if kind is float or kind is bool:
+        return kind
+    if kind is np.ndarray:
+        return value.dtype, value.ndim, value.size < 2**31
+    if kind is torch.Tensor:
+        return value.dtype, value.ndim, value.numel() < 2**31
+    return of_argument(name, value)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        return tuple(value.shape)
+    array = describe(value)
+    return array.shape if array is not None else ()
+
+
+def _free_names(functions: Sequence[Any]) -> list[tuple[Any, str]]:
+    return [
+        (function, name)
+        for function in functions
+        for name in (*function.__code__.co_names, *function.__code__.co_freevars)
+    ]
+
+
+def _frozen(function: Any, name: str) -> Any:
+    """A global's value if it is a constant of the translation."""
+    from .python_kernel import value_of
+
+    try:
+        value = value_of(function, name)
+    except LookupError:
+        return None
+    if isinstance(value, (bool, int, float, tuple, np.generic)):
+        return type(value), value
+    return id(value) if callable(value) else None
+
+
+# ---- errors and pictures ---------------------------------------------------------
+
+
+def _on_python_lines(error: CompileError, made: Made) -> CompileError:
+    """What the compiler says, at the lines of the Python source."""
+    known = {f.__name__: source_of(f) for f in made.translation.functions}
+    moved, text, first = [], [], 1
+    source = source_of(made.runner.kernel.function)
+    for one in error.diagnostics:
+        at = made.translation.lines
+        line, name = at[one.line - 1] if 1 <= one.line <= len(at) else (0, "")
+        if not line or known[name].file != source.file:
+            moved.append(Diagnostic("", 0, 0, one.severity, one.message))
+            continue
+        moved.append(Diagnostic("", line, 0, one.severity, one.message))
+        first = max(first, line)
+    lines = [""] * max(first, source.first + len(source.text.splitlines()))
+    for one in known.values():
+        for number, content in enumerate(one.text.splitlines(), one.first):
+            if number <= len(lines):
+                lines[number - 1] = content
+    text = "\n".join(lines)
+    name = made.runner.kernel.name
+    made_error = CompileError(moved, text, name, error.log)
+    shown = render([d for d in moved if d.severity == "error"] or moved, text, name)
+    made_error.args = (f"{shown}\n{made.translation.text}",)
+    return made_error
+
+
+_TOKENS = re.compile(
+    r"(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<string>\"(?:\\.|[^\"])*\")"
+    r"|(?P<cuda>\b__\w+__\b|\b__\w+|\b(?:threadIdx|blockIdx|blockDim|gridDim)\b)"
+    r"|(?P<word>\b(?:void|int|float|double|bool|unsigned|long|short|char|const|static"
+    r"|enum|extern|signed|half|for|if|else|while|return|break|continue)\b)"
+    r"|(?P<number>\b\d[\w.]*(?:e-?\d+f?)?)",
+    re.S,
+)
+_COLOURS = {
+    "comment": "#6e7781",
+    "string": "#0a7d55",
+    "cuda": "#b35900",
+    "word": "#8250df",
+    "number": "#0b66c3",
+}
+
+
+def highlighted(text: str) -> str:
+    """CUDA C as HTML with coloured words, legible on light and dark pages."""
+    out, done = [], 0
+    for match in _TOKENS.finditer(text):
+        out.append(html.escape(text[done : match.start()]))
+        colour = _COLOURS[match.lastgroup or "word"]
+        out.append(f'<span style="color:{colour}">{html.escape(match[0])}</span>')
+        done = match.end()
+    out.append(html.escape(text[done:]))
+    return f'<pre style="background:none">{"".join(out)}</pre>'

@@ -1,0 +1,120 @@
+"""A Python kernel as CUDA C that a person would have written.
+
+print(to_cuda(matmul, ("float32[:]", "float32[:]", "float32[:]", "int", "int", "int")))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..jit import signature
+from ..native import ArgumentError
+from ..python_kernel import PythonKernel
+from .emit import Writer
+from .errors import TranslationError
+from .infer import infer
+from .output import Output
+from .types import Argument, of_argument, parse
+from .unit import Extent, Program, Unit
+
+ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of a kernel.
+
+    text: the C. name: the kernel's name in it. extents: the parameters that follow
+    the reader's own, each with the sides of arrays that it is. lines: for each line
+    of the text the line of the source that it comes from, and its function; 0: none.
+    functions: of Python that were translated, the kernel first.
+    """
+
+    text: str
+    name: str
+    extents: tuple[tuple[str, tuple[Extent, ...]], ...]
+    lines: tuple[tuple[int, str], ...]
+    functions: tuple[Any, ...]
+
+
+def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
+    """The kernel as CUDA C. types: one for each parameter.
+
+    A type is an argument as a launch would pass it, "float32", "int", "float",
+    "float32[:, :]", a NumPy dtype or a type of Numba's. "int" is a size: a Python int
+    that is not negative. Raises TranslationError at what has no place in C.
+    """
+    return translate(kernel, types).text
+
+
+def translate(kernel: Any, types: Sequence[Any]) -> Translation:
+    """The same with what a launch needs to know."""
+    if not isinstance(kernel, PythonKernel):
+        kernel = PythonKernel(kernel)
+    if isinstance(types, str) or not isinstance(types, Sequence):
+        raise ArgumentError(
+            f"types wants one type for each parameter, e.g. ('float32[:]', 'int'), "
+            f"this is {types!r:.60}"
+        )
+    given = kernel.bind(types)
+    return translated(kernel, [parse(name, value) for name, value in given.items()])
+
+
+def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
+    """The translation for types that are known already."""
+    program = Program(kernel, arguments)
+    infer(program)
+    output = Output()
+    for _ in range(ROUNDS):
+        output.begin()
+        known = sum(len(unit.needed) for unit in program.units)
+        written = [Writer(unit, output).function() for unit in program.units]
+        again = sum(len(unit.needed) for unit in program.units) != known
+        if not (output.grew or again):
+            break
+    return _assembled(program, output, written)
+
+
+def _assembled(program: Program, output: Output, written: list) -> Translation:
+    parts: list[list[tuple[str, int, str]]] = []
+    code = signature.blank("\n".join(line for lines in written for line, _ in lines))
+    if re.search(r"\bhalf\b", code):
+        output.headers.add("cuda_fp16.h")
+    for text in output.head():
+        parts.append([(line, 0, "") for line in text.split("\n")])
+    for unit in _ordered(program):
+        lines = written[program.units.index(unit)]
+        name = unit.function.__name__
+        parts.append([(text, line, name) for text, line in lines])
+    flat: list[tuple[str, int, str]] = []
+    for part in parts:
+        flat += [*([("", 0, "")] if flat else []), *part]
+    kernel = program.units[0]
+    return Translation(
+        "".join(f"{text}\n" for text, _, _ in flat),
+        output.unit_name(kernel),
+        tuple((name, tuple(sides)) for name, sides in kernel.needed.items()),
+        tuple((line, name) for _, line, name in flat),
+        tuple(dict.fromkeys(unit.function for unit in program.units)),
+    )
+
+
+def _ordered(program: Program) -> list[Unit]:
+    """The units so that every helper stands above those who call it."""
+    done: list[Unit] = []
+
+    def visit(unit: Unit) -> None:
+        for called in unit.calls.values():
+            if called not in done:
+                visit(called)
+        if unit not in done:
+            done.append(unit)
+
+    visit(program.units[0])
+    return done
+
+
+__all__ = ["Translation", "TranslationError", "of_argument", "to_cuda", "translate"]

@@ -1,0 +1,570 @@
+"""Statements and functions in C, with the comments and blank lines of the source."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from . import calls, meaning
+from .comments import Comment, comments, docstring
+from .emit_calls import printf
+from .expressions import _OPERATORS, Expressions
+from .text import SUM, UNARY, C, number
+from .types import CONST, FLOAT, SHARED, Array, Scalar
+from .unit import Unit
+from .wrap import WIDTH, wrap
+
+Line = tuple[str, int]  # of the C text, and the number of the source's line
+
+
+class Writer:
+    """Writes one unit; lines: what came of it."""
+
+    def __init__(self, unit: Unit, output: Any) -> None:
+        self.unit, self.output = unit, output
+        self.to = Expressions(unit, output)
+        self.lines: list[Line] = []
+        self.comments: list[Comment] = comments(unit.source)
+        self.depth = 1
+        self.inline: dict[ast.stmt, bool] = {}  # declared there; whether constant
+        self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
+        self.line = unit.tree.lineno
+
+    # ---- functions ----
+
+    def function(self) -> list[Line]:
+        """The whole function."""
+        unit = self.unit
+        self._check_loops()
+        self._homes()
+        first = unit.tree.body[0].lineno if unit.tree.body else self.line
+        self.comments = [c for c in self.comments if c.line >= unit.tree.lineno]
+        header = [c for c in self.comments if c.line < first and not c.alone]
+        self.comments = [c for c in self.comments if c not in header]
+        self.block(unit.tree.body, unit.tree.col_offset)
+        body = self.lines
+        unused = [
+            f"    (void){self.output.spelled(unit, p)};"
+            for p in unit.parameters
+            if (unit, p) not in self.output.used
+        ]
+        head = [(line, unit.tree.lineno) for line in docstring(unit.source.tree)]
+        head += [(f"// {c.text}", c.line) for c in header]
+        head += [(line, unit.tree.lineno) for line in self._signature()]
+        head += [(line, unit.tree.lineno) for line in unused]
+        return [*head, *body, ("}", unit.tree.end_lineno or 0)]
+
+    def _signature(self) -> list[str]:
+        unit = self.unit
+        parts = [self._parameter(p) for p in unit.parameters]
+        parts += [f"int {self.output.spelled(unit, name)}" for name in unit.needed]
+        words = "__global__ void " if unit.kernel else self._returns()
+        head = f"{words}{self.output.unit_name(unit)}("
+        lines, line = [], head
+        for number_, part in enumerate(parts):
+            end = ", " if number_ + 1 < len(parts) else ") {"
+            if len(line) + len(part + end.rstrip()) > WIDTH and line.strip() != head:
+                lines.append(line.rstrip())
+                line = " " * len(head)
+            line += part + end
+        return [*lines, line if parts else f"{head}) {{"]
+
+    def _returns(self) -> str:
+        kind = self.unit.returns
+        type_ = "void" if kind is None else self.to.type(kind, (self.unit, ""))
+        return f"static __device__ {type_} "
+
+    def _parameter(self, name: str) -> str:
+        unit = self.unit
+        kind = unit.variables[name]
+        spelled = self.output.spelled(unit, name)
+        if isinstance(kind, Scalar):
+            if kind == FLOAT and name in unit.scope.assigned():
+                pass
+            return f"{self.to.type(kind, (unit, name))} {spelled}"
+        constant = name not in unit.written
+        if len(kind.shape) > 1:
+            sides = "".join(f"[{side}]" for side in kind.shape)
+            word = "const " * (kind.space == CONST)
+            return f"{word}{kind.dtype.c} {spelled}{sides}"
+        return f"{'const ' * constant}{kind.dtype.c} *{spelled}"
+
+    # ---- declarations ----
+
+    def _homes(self) -> None:
+        unit = self.unit
+        for name in unit.scope.uses:
+            kind = unit.variables.get(name)
+            if name in unit.parameters or not isinstance(kind, Scalar):
+                continue
+            if name in unit.extents or name not in unit.scope.assigned():
+                continue
+            if not unit.scope.read(name):
+                continue
+            home = unit.scope.home(name)
+            if home.inline:
+                self.inline[home.at] = home.constant
+            else:
+                self.before.setdefault(home.at, []).append((name, home.blank))
+
+    def _check_loops(self) -> None:
+        unit = self.unit
+        for name, loops in unit.scope.loop_names.items():
+            bodies = {id(loop.body) for loop in loops}
+            if name in unit.parameters:
+                unit.fail(
+                    f"{name} is a parameter and a loop's variable",
+                    "give the loop another name",
+                    loops[0].target,
+                )
+            for use in unit.scope.uses.get(name, ()):
+                if not bodies & {block for block, _ in use.path}:
+                    unit.fail(
+                        f"{name} is used outside of its loop, where C has none",
+                        "assign it to another name within the loop",
+                        use.node,
+                    )
+            for loop in loops:
+                for inner in ast.walk(ast.Module(loop.body, [])):
+                    if isinstance(inner, ast.For) and inner in loops:
+                        unit.fail(
+                            f"a loop over {name} within a loop over {name}",
+                            "give one of them another name",
+                            inner.target,
+                        )
+
+    def _type(self, name: str) -> str:
+        return self.to.type(self.unit.variables[name], (self.unit, name))
+
+    # ---- lines ----
+
+    def put(self, text: str, line: int | None = None) -> None:
+        """A line at the present depth, folded if it is too long."""
+        indent = "    " * self.depth
+        for part in wrap(indent + text):
+            self.lines.append((part, self.line if line is None else line))
+
+    def block(self, body: list[ast.stmt], column: int) -> None:
+        """Statements, with the comments before, beside and behind them."""
+        start = len(self.lines)
+        for number_, one in enumerate(body):
+            self.line = one.lineno
+            first = min([c.line for c in self._above(one)], default=one.lineno)
+            blank = not self.unit.source.line(first - 1).strip()
+            if blank and len(self.lines) > start and not self._dropped(one):
+                self.lines.append(("", first))
+            for comment in self._above(one):
+                self._comment(comment)
+            following = body[number_ + 1] if number_ + 1 < len(body) else None
+            self._statement(one, following)
+        if body:
+            inner = body[0].col_offset
+            end = max(getattr(s, "end_lineno", 0) or 0 for s in body)
+            for comment in list(self.comments):
+                if comment.line <= end or not comment.alone:
+                    continue
+                if comment.column < inner:
+                    break
+                self._comment(comment)
+
+    def _above(self, one: ast.stmt) -> list[Comment]:
+        return [c for c in self.comments if c.alone and c.line < one.lineno]
+
+    def _comment(self, comment: Comment) -> None:
+        self.comments.remove(comment)
+        text = f"// {comment.text}" if comment.text else "//"
+        self.lines.append(("    " * self.depth + text, comment.line))
+
+    def _beside(self, first: int, last: int) -> str:
+        """The comments behind the code of these lines, as one."""
+        found = [c for c in self.comments if first <= c.line <= last]
+        for comment in found:
+            self.comments.remove(comment)
+        return " ".join(c.text for c in found)
+
+    def _statement(self, one: ast.stmt, following: ast.stmt | None) -> None:
+        if self._dropped(one):
+            if not self._continues(one, following):
+                self._beside(one.lineno, one.end_lineno or one.lineno)
+            return
+        for name, blank in self.before.get(one, ()):
+            type_ = self._type(name)
+            start = f" = {_zero(type_)}" if blank else ""
+            self.put(f"{type_} {self.output.name(self.unit, name)}{start};")
+        if isinstance(one, (ast.If, ast.For, ast.While)):
+            getattr(self, f"_{type(one).__name__}")(one)
+            return
+        at = len(self.lines)
+        for text in self._simple(one):
+            self.put(text)
+        if self._continues(one, following):
+            self._together(one, at)
+            return
+        self._together(one, at)
+        text = self._beside(one.lineno, one.end_lineno or one.lineno)
+        self._attach(text, at)
+
+    def _attach(self, text: str, at: int) -> None:
+        """A comment behind the last line, or above line `at` if it is too long."""
+        if not text or len(self.lines) == at:
+            return
+        line, number_ = self.lines[-1]
+        if len(line) + len(text) + 4 <= WIDTH + 8 and len(self.lines) >= at + 1:
+            self.lines[-1] = f"{line} // {text}", number_
+        else:
+            self.lines.insert(at, ("    " * self.depth + f"// {text}", number_))
+
+    def _continues(self, one: ast.stmt, following: ast.stmt | None) -> bool:
+        group = getattr(one, "together", None)
+        return group is not None and group is getattr(following, "together", None)
+
+    def _together(self, one: ast.stmt, at: int) -> None:
+        """Short declarations that stood on one line stand on one again."""
+        group = getattr(one, "together", None)
+        if group is None or at == 0 or len(self.lines) != at + 1:
+            return
+        if (
+            isinstance(group.value, ast.Call)
+            or getattr(self, "group", None) is not group
+        ):
+            self.group = group
+            return
+        (old, line), (new, _) = self.lines[at - 1], self.lines[at]
+        word = new.split("=")[0].split()[:-1]
+        head = "    " * self.depth + " ".join(word) + " "
+        simple = all("(" not in t and " // " not in t for t in (old, new))
+        joined = f"{old[:-1]}, {new[len(head) :]}"
+        if word and old.startswith(head) and simple and len(joined) <= WIDTH:
+            self.lines[at - 1 :] = [(joined, line)]
+
+    # ---- simple statements ----
+
+    def _dropped(self, one: ast.stmt) -> bool:
+        """Whether a statement leaves nothing in C."""
+        unit = self.unit
+        if isinstance(one, ast.Pass):
+            return True
+        if isinstance(one, ast.Expr):
+            return isinstance(one.value, ast.Constant)
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
+            name = one.targets[0].id
+            if name in unit.extents:
+                return True
+            kind = unit.variables.get(name)
+            if name == "_" or isinstance(kind, Scalar):
+                return not unit.scope.read(name) and not _acts(one.value)
+        if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
+            return not unit.scope.read(one.target.id)
+        return False
+
+    def _simple(self, one: ast.stmt) -> list[str]:
+        if isinstance(one, ast.Assign):
+            return [self._assign(one)]
+        if isinstance(one, ast.AugAssign):
+            return [self._augmented(one)]
+        if isinstance(one, ast.Return):
+            return [self._return(one)]
+        if isinstance(one, ast.Assert):
+            self.output.headers.add("assert.h")
+            return [f"assert({self.to.test(one.test).text});"]
+        if isinstance(one, ast.Expr):
+            call = one.value
+            if self.unit.meaning(call.func) == meaning.Function("print"):
+                self.output.headers.add("stdio.h")
+                return [f"{printf(self.to, call)};"]
+            return [f"{self.to.expr(call).text};"]
+        return ["break;" if isinstance(one, ast.Break) else "continue;"]
+
+    def _assign(self, one: ast.Assign) -> str:
+        target = one.targets[0]
+        if isinstance(target, ast.Subscript):
+            place = self.to.expr(target)
+            return f"{place.text} = {self.to.value(one.value, place.type).text};"
+        kind = self.unit.variables.get(target.id)
+        if isinstance(kind, Array):
+            return self._array(target.id, kind, one.value)
+        if not self.unit.scope.read(target.id):
+            return f"{self.to.expr(one.value).text};"
+        type_ = self._type(target.id)
+        value = self.to.value(one.value, type_).text
+        name = self.output.name(self.unit, target.id)
+        if one in self.inline:
+            return f"{'const ' * self.inline[one]}{type_} {name} = {value};"
+        return f"{name} = {value};"
+
+    def _array(self, name: str, kind: Array, node: ast.AST) -> str:
+        spelled = self.output.name(self.unit, name)
+        type_ = kind.dtype.c
+        if isinstance(node, (ast.Subscript, ast.Name)):
+            word = "" if kind.root in self.unit.written else "const "
+            return f"{word}{type_} *{spelled} = {self._view(node)};"
+        path = self.unit.meaning(node.func).path
+        if path == "const.array_like":
+            value = self.unit.meaning(node.args[0])
+            sides = "".join(f"[{side}]" for side in kind.shape)
+            text = _initialiser(value.tolist(), type_)
+            self.output.arrays[spelled] = (
+                f"static __constant__ const {type_} {spelled}{sides} = {text};"
+            )
+            return f"// {spelled} stands above, in constant memory"
+        if not kind.shape:
+            return f"extern __shared__ {type_} {spelled}[];"
+        sides = "".join(f"[{side}]" for side in self._sides(node, kind))
+        return f"{'__shared__ ' * (kind.space == SHARED)}{type_} {spelled}{sides};"
+
+    def _sides(self, node: ast.Call, kind: Array) -> list[str]:
+        """The extents of a static array, with the names that the reader gave them."""
+        given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
+        parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
+        if len(parts) != len(kind.shape) or any(
+            p not in self.unit.types for p in parts
+        ):
+            return [str(side) for side in kind.shape]
+        return [self.to.expr(part).text for part in parts]
+
+    def _view(self, node: ast.AST) -> str:
+        if isinstance(node, ast.Name):
+            return self.to.expr(node).text
+        base = self.to.expr(node.value).text
+        if node.slice.lower is None:
+            return base
+        return f"{base} + {self.to.index(node.slice.lower).within(SUM)}"
+
+    def _augmented(self, one: ast.AugAssign) -> str:
+        target, op = one.target, type(one.op)
+        if isinstance(target, ast.Name):
+            type_ = self._type(target.id)
+            place = self.output.name(self.unit, target.id)
+        else:
+            found = self.to.expr(target)
+            place, type_ = found.text, found.type
+        whole = self.to.value(one.whole, type_)
+        # a = a + x as a += x, where C then computes the same.
+        left = self.to.expr(one.whole.left) if type_ != "half" else C("", 0, "")
+        sign = _OPERATORS.get(op, ("", 0))[0]
+        start = f"{left.text} {sign} "
+        same = left.type == type_ and whole.precedence < UNARY and place == left.text
+        if not (sign and same and whole.text.startswith(start)):
+            return f"{place} = {whole.text};"
+        rest = whole.text[len(start) :]
+        if rest.startswith("(") and rest.endswith(")") and _paired(rest):
+            rest = rest[1:-1]
+        counts = type_ not in ("float", "double", "bool")
+        if rest == "1" and sign in "+-" and counts:
+            return f"{place}{sign}{sign};"
+        return f"{place} {sign}= {rest};"
+
+    def _return(self, one: ast.Return) -> str:
+        kind = self.unit.returns
+        if one.value is None or kind is None:
+            return "return;"
+        type_ = self.to.type(kind, (self.unit, ""))
+        return f"return {self.to.value(one.value, type_).text};"
+
+    # ---- blocks ----
+
+    def _body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
+        """`head` and its block, on one line if that is short; whether with braces."""
+        start = len(self.lines)
+        line = self.line
+        indent = "    " * self.depth
+        self.depth += 1
+        self.block(body, 0)
+        self.depth -= 1
+        inner = self.lines[start:]
+        alone = len(body) == 1 and len(inner) == 1 and not comment
+        if alone and not isinstance(body[0], (ast.If, ast.For, ast.While)):
+            text = inner[0][0].strip()
+            whole = f"{indent}{head} {text}"
+            plain = "//" not in text or len(whole) <= WIDTH
+            short = len(whole) <= WIDTH + 8 * ("//" in text) and plain
+            if short and not text.startswith(_DECLARATIONS):
+                self.lines[start:] = [(whole, inner[0][1])]
+                return False
+        note = f" // {comment}" if comment else ""
+        heads = [(part, line) for part in wrap(f"{indent}{head} {{{note}")]
+        self.lines[start:] = [*heads, *inner]
+        return True
+
+    def _header(self, one: Any) -> str:
+        last = max(one.lineno, one.body[0].lineno - 1)
+        found = [c for c in self.comments if one.lineno <= c.line <= last]
+        found = [c for c in found if not c.alone]
+        if one.body[0].lineno == one.lineno:
+            return ""
+        for comment in found:
+            self.comments.remove(comment)
+        return " ".join(c.text for c in found)
+
+    def _If(self, one: ast.If) -> None:
+        word, start = "if", len(self.lines)
+        while True:
+            head = f"{word} ({self.to.test(one.test).text})"
+            if not one.orelse:
+                braces = self._body(head, one.body, self._header(one))
+                if word != "if" and not braces:
+                    self._braced(start)
+                    braces = True
+                if braces:
+                    self.put("}", one.end_lineno)
+                return
+            at = len(self.lines)
+            if not self._body(head, one.body, self._header(one)):
+                self._brace(at, head)
+            self.line = one.orelse[0].lineno
+            inner = one.orelse[0]
+            if len(one.orelse) == 1 and isinstance(inner, ast.If) and self._elif(inner):
+                for comment in self._above(inner):
+                    self.depth += 1
+                    self._comment(comment)
+                    self.depth -= 1
+                word, one, start = "} else if", inner, len(self.lines)
+                continue
+            between = range(one.body[-1].end_lineno or 0, one.orelse[0].lineno)
+            found = [c for c in self.comments if c.line in between and not c.alone]
+            for comment in found:
+                self.comments.remove(comment)
+            note = " ".join(c.text for c in found)
+            at = len(self.lines)
+            if not self._body("} else", one.orelse, note):
+                self._brace(at, "} else")
+            self.put("}", one.end_lineno)
+            return
+
+    def _elif(self, inner: ast.If) -> bool:
+        line = self.unit.source.line(inner.lineno)
+        return line[inner.col_offset :].startswith("elif") and inner not in self.before
+
+    def _brace(self, at: int, head: str) -> None:
+        """Give the one-line body at line `at` its braces back."""
+        text, line = self.lines[at]
+        indent = "    " * self.depth
+        rest = text[len(indent) + len(head) + 1 :]
+        self.lines[at:] = [(f"{indent}{head} {{", line), (f"{indent}    {rest}", line)]
+
+    def _braced(self, at: int) -> None:
+        text, line = self.lines[at]
+        end = _closing(text, text.index("("))
+        indent = "    " * self.depth
+        self.lines[at:] = [
+            (f"{text[: end + 1]} {{", line),
+            (f"{indent}    {text[end + 2 :]}", line),
+        ]
+
+    def _While(self, one: ast.While) -> None:
+        head = f"while ({self.to.test(one.test).text})"
+        if self._body(head, one.body, self._header(one)):
+            self.put("}", one.end_lineno)
+
+    def _For(self, one: ast.For) -> None:
+        args = calls.range_arguments(self.unit, one.iter)
+        start, stop = (None, args[0]) if len(args) == 1 else args[:2]
+        step = args[2] if len(args) == 3 else None
+        type_ = self._type(one.target.id)
+        name = self.output.name(self.unit, one.target.id)
+        first = self.to.value(start, type_).text if start is not None else "0"
+        end = self._bound(one, stop, "end", type_)
+        test, turn = self._step(one, name, end, step, type_)
+        head = f"for ({type_} {name} = {first}; {test}; {turn})"
+        if self._body(head, one.body, self._header(one)):
+            self.put("}", one.end_lineno)
+
+    def _bound(self, one: ast.For, node: ast.AST, word: str, type_: str) -> C:
+        """A bound of range(), which Python computes once and C in every turn."""
+        found = self.to.signed(self.to.expr(node))
+        if found.type in ("unsigned", "unsigned long long"):
+            found = C(f"({type_}){found.within(13)}", 13, type_)
+        if not self._moves(one, node):
+            return found
+        name = f"{one.target.id}_{word}"
+        while self.unit.is_local(name):
+            name += "_"
+        self.put(f"const {type_} {name} = {found.text};")
+        return C(name, 14, type_)
+
+    def _moves(self, one: ast.For, node: ast.AST) -> bool:
+        stored = {
+            n.id
+            for statement in one.body
+            for n in ast.walk(statement)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        return any(
+            self._moved(part, stored | {one.target.id}) for part in ast.walk(node)
+        )
+
+    def _moved(self, part: ast.AST, stored: set[str]) -> bool:
+        """Whether a part of a bound may change while the loop runs."""
+        unit = self.unit
+        if isinstance(part, ast.Name):
+            return part.id in stored
+        if isinstance(part, ast.Call):
+            same = [meaning.Function(name) for name in ("min", "max", "len")]
+            return not calls.is_grid(unit, part) and unit.meaning(part.func) not in same
+        kind = unit.types.get(part.value) if isinstance(part, ast.Subscript) else None
+        if not isinstance(kind, Array):
+            return False
+        return kind.root in unit.written or kind.space == SHARED
+
+    def _step(self, one, name: str, end: C, step, type_: str) -> tuple[str, str]:
+        below, above = f"{name} < {end.within(10)}", f"{name} > {end.within(10)}"
+        if step is None:
+            return below, f"{name}++"
+        low, high = self.unit.spans[step]
+        if (low, high) == (1, 1):
+            return below, f"{name}++"
+        if (low, high) == (-1, -1):
+            return above, f"{name}--"
+        if high is not None and high < 0:
+            if isinstance(step, ast.UnaryOp):
+                return above, f"{name} -= {self.to.expr(step.operand).text}"
+            return above, f"{name} += {self._bound(one, step, 'step', type_).text}"
+        bound = (
+            self._bound(one, step, "step", type_)
+            if self._moves(one, step)
+            else (self.to.expr(step))
+        )
+        turn = f"{name} += {bound.text}"
+        if low is not None and low >= 0:
+            return below, turn
+        return f"{bound.within(10)} > 0 ? {below} : {above}", turn
+
+
+_DECLARATIONS = (
+    *("const ", "int ", "float ", "double ", "bool ", "unsigned ", "long long "),
+    *("__shared__", "extern ", "short ", "signed ", "half ", "//"),
+)
+
+
+def _zero(type_: str) -> str:
+    if type_ in ("float", "double"):
+        return number(0, type_).text
+    return "false" if type_ == "bool" else "0"
+
+
+def _acts(node: ast.AST) -> bool:
+    """Whether an expression may do more than give a value."""
+    return any(isinstance(n, ast.Call) for n in ast.walk(node))
+
+
+def _paired(text: str) -> bool:
+    return _closing(text, 0) == len(text) - 1
+
+
+def _closing(text: str, at: int) -> int:
+    depth = 0
+    for i in range(at, len(text)):
+        depth += (text[i] == "(") - (text[i] == ")")
+        if depth == 0:
+            return i
+    return -1
+
+
+def _initialiser(value: Any, type_: str) -> str:
+    if isinstance(value, list):
+        return "{" + ", ".join(_initialiser(one, type_) for one in value) + "}"
+    if type_ in ("float", "double"):
+        return number(value, type_).text
+    if type_ == "bool":
+        return "true" if value else "false"
+    return str(int(value))

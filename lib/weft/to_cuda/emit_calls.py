@@ -1,0 +1,368 @@
+"""Calls in C: the language's names, math, conversions, atomics, printf, helpers."""
+
+from __future__ import annotations
+
+import ast
+import types as python_types
+from typing import Any
+
+from . import calls, meaning
+from .text import CHOICE, EQUAL, OR, PRIMARY, RELATION, SUM, C, cast, joined
+from .types import FLOAT, INT, U32, Array, Scalar
+
+_BITS = {
+    "popc": ("__popc", "__popcll"),
+    "clz": ("__clz", "__clzll"),
+    "ffs": ("__ffs", "__ffsll"),
+    "brev": ("__brev", "__brevll"),
+}
+_ATOMICS = {
+    **{"add": "atomicAdd", "min": "atomicMin", "max": "atomicMax"},
+    **{"and_": "atomicAnd", "or_": "atomicOr", "xor": "atomicXor"},
+    **{"exch": "atomicExch", "inc": "atomicInc", "dec": "atomicDec"},
+    **{"nanmin": "atomicMin", "nanmax": "atomicMax", "cas": "atomicCAS"},
+    **{"compare_and_swap": "atomicCAS", "sub": "atomicSub"},
+}
+_PRINTF = {
+    **{"bool": "%d", "int": "%d", "short": "%d", "signed char": "%d"},
+    **{"unsigned": "%u", "unsigned char": "%u", "unsigned short": "%u"},
+    **{"long long": "%lld", "unsigned long long": "%llu"},
+    **{"float": "%g", "double": "%g", "half": "%g"},
+}
+
+
+def call(to: Any, node: ast.Call) -> C:
+    """A call as an expression."""
+    unit = to.unit
+    found = unit.meaning(node.func)
+    if isinstance(found, meaning.Cuda):
+        if calls.is_grid(unit, node):
+            return to.grid(node, 0)
+        return _cuda(to, found.path, node)
+    if isinstance(found, Scalar):
+        return _conversion(to, found, node.args[0])
+    if isinstance(found, meaning.Function):
+        return _function(to, found.name, node)
+    assert isinstance(getattr(found, "py_func", found), python_types.FunctionType)
+    return _helper(to, node)
+
+
+def _conversion(to: Any, kind: Scalar, arg: ast.AST) -> C:
+    own = to.kind(arg)
+    if kind.kind == "b":
+        return _not_zero(to, arg)
+    if own == FLOAT:
+        return (
+            to.value(arg, kind.c if not kind.whole else "double", False)
+            if (not kind.whole)
+            else cast(kind.c, to.value(arg, "double", False))
+        )
+    found = to.value(arg, kind.c, False)
+    if found.type == "int" and kind.c == "unsigned" and found.literal:
+        return C(f"{found.text}u", PRIMARY, "unsigned", True)
+    return found
+
+
+def _not_zero(to: Any, arg: ast.AST) -> C:
+    found = to.expr(arg)
+    if found.type == "bool":
+        return found
+    return joined(found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool")
+
+
+def _function(to: Any, name: str, node: ast.Call) -> C:
+    args, kind = node.args, to.kind(node)
+    if name in ("min", "max"):
+        return _least(to, name, node)
+    if name == "len":
+        array = to.kind(args[0])
+        side = to.side(args[0], array, 0)
+        return C(side, PRIMARY, "int")
+    if name == "pow":
+        return to.expr(node.whole)
+    if name.startswith(("math.", "np.")):
+        return _math(to, name, node)
+    own = to.kind(args[0])
+    if name == "bool":
+        return _not_zero(to, args[0])
+    if name == "float":
+        return to.value(args[0], "double", False)
+    if name == "abs":
+        if own.kind == "u":
+            return to.expr(args[0])
+        if own.whole:
+            word = "llabs" if own.bits == 64 and not own.weak else "abs"
+            inner = to.signed(to.expr(args[0]))
+            found = C(
+                f"{word}({inner.text})",
+                PRIMARY,
+                "long long" if word[0] == "l" else "int",
+            )
+            return found if kind.bits >= 32 else cast(kind.c, found)
+        return _one(to, "fabs", kind, args[0])
+    if own.whole:  # int(), round()
+        return to.expr(args[0])
+    rounded = _one(to, "rint", own, args[0]) if name == "round" else to.expr(args[0])
+    return cast("int", rounded)
+
+
+def _least(to: Any, name: str, node: ast.Call) -> C:
+    """min() and max(): of Python, which keeps the first of equals and of NaNs."""
+    kind, args = to.kind(node), node.args
+    type_ = kind.c
+    found = None
+    for one in args:
+        value = to.value(one, type_, False)
+        if kind.whole:
+            value = to.signed(value) if type_ == "int" else value
+            value = (
+                cast(type_, value)
+                if value.enum or (value.literal and type_ != "int")
+                else value
+            )
+        if found is None:
+            found = value
+        elif kind.whole:
+            found = C(f"{name}({found.text}, {value.text})", PRIMARY, type_)
+            found = found if kind.bits >= 32 else cast(type_, found)
+        else:
+            found = _chosen(to, name, found, value, len(args) == 2)
+    return found
+
+
+def _chosen(to: Any, name: str, a: C, b: C, plain: bool) -> C:
+    short = all(x.precedence == PRIMARY and "(" not in x.text for x in (a, b))
+    if not (plain and short):
+        word = f"{name}imum"
+        to.output.helper(word, b.type)
+        return C(f"{word}({a.text}, {b.text})", PRIMARY, b.type)
+    test = joined(b, "<" if name == "min" else ">", a, RELATION, "bool")
+    text = f"{test.within(OR)} ? {b.within(CHOICE)} : {a.within(CHOICE)}"
+    return C(text, CHOICE, b.type)
+
+
+def _one(to: Any, word: str, kind: Scalar, arg: ast.AST) -> C:
+    """A function of math with one float argument."""
+    type_ = "double" if kind == FLOAT or kind.whole else kind.c
+    return _called(
+        word, type_, [to.value(arg, "float" if type_ == "half" else type_, False)]
+    )
+
+
+def _called(word: str, type_: str, args: list[C]) -> C:
+    suffix = "" if type_ == "double" else "f"
+    text = f"{word}{suffix}({', '.join(a.text for a in args)})"
+    found = C(text, PRIMARY, "double" if type_ == "double" else "float")
+    return cast("half", found) if type_ == "half" else found
+
+
+def _math(to: Any, name: str, node: ast.Call) -> C:
+    base = name.split(".")[1]
+    own, kind = to.kind(node.args[0]), to.kind(node)
+    if base in calls.TESTS:
+        if own.whole:
+            return C("true" if base == "isfinite" else "false", PRIMARY, "bool")
+        return C(
+            f"{base}({to.value(node.args[0], own.c, False).text})", PRIMARY, "bool"
+        )
+    if base in calls.WHOLE:
+        if own.whole and name.startswith("math."):
+            return to.expr(node.args[0])
+        inner = _one(to, base, own, node.args[0])
+        return cast("int", inner) if name.startswith("math.") else inner
+    word = calls.ONE.get(base) or calls.TWO[base]
+    type_ = kind.c
+    inner = "float" if type_ == "half" else type_
+    return _called(word, type_, [to.value(arg, inner, False) for arg in node.args])
+
+
+def _helper(to: Any, node: ast.Call) -> C:
+    unit, called = to.unit, to.unit.calls[node]
+    args = []
+    for parameter, arg in zip(called.parameters, node.args):
+        kind = called.variables[parameter]
+        if isinstance(kind, Array):
+            args.append(to.expr(arg).text)
+            continue
+        type_ = to.type(kind, (called, parameter))
+        args.append(to.value(arg, type_).text)
+    by_name = dict(zip(called.parameters, node.args))
+    for sides in called.needed.values():
+        side = sides[0]
+        array = by_name[side.array]
+        args.append(to.side(array, unit.types[array], side.axis))
+    type_ = "void"
+    if called.returns is not None:
+        type_ = to.type(called.returns, (called, ""))
+    return C(f"{to.output.unit_name(called)}({', '.join(args)})", PRIMARY, type_)
+
+
+# ---- the language ------------------------------------------------------------
+
+
+def _mask(to: Any, node: ast.AST) -> str:
+    if isinstance(node, ast.Constant) and node.value in (0xFFFFFFFF, -1):
+        return "0xffffffff"
+    return to.operand(node, U32).text
+
+
+def _predicate(to: Any, node: ast.AST) -> str:
+    found = to.expr(node)
+    if found.type in ("float", "double", "half", "long long", "unsigned long long"):
+        return joined(found, "!=", C("0", PRIMARY, "int", True), EQUAL, "bool").text
+    return found.text
+
+
+def _cuda(to: Any, path: str, node: ast.Call) -> C:
+    args = node.args
+    if path in (
+        "syncthreads",
+        "threadfence",
+        "threadfence_block",
+        "threadfence_system",
+    ):
+        return C(f"__{path}()", PRIMARY, "void")
+    if path.startswith("syncthreads_"):
+        return C(f"__{path}({_predicate(to, args[0])})", PRIMARY, "int")
+    if path == "nanosleep":
+        return C(f"__nanosleep({to.expr(args[0]).text})", PRIMARY, "void")
+    if path == "syncwarp":
+        return C(f"__syncwarp({_mask(to, args[0]) if args else ''})", PRIMARY, "void")
+    if path in calls.SHUFFLES:
+        kind = to.kind(args[1])
+        type_ = kind.c if kind.bits >= 32 and kind.kind != "b" else "int"
+        value = to.value(args[1], type_, False)
+        lane = to.expr(args[2])
+        text = f"__{path}({_mask(to, args[0])}, {value.text}, {lane.text})"
+        return (
+            C(text, PRIMARY, type_)
+            if type_ == kind.c
+            else cast(kind.c, C(text, PRIMARY, type_))
+        )
+    if path in ("all_sync", "any_sync", "ballot_sync"):
+        text = f"__{path}({_mask(to, args[0])}, {_predicate(to, args[1])})"
+        return C(text, PRIMARY, "unsigned" if path[0] == "b" else "int")
+    if path == "eq_sync":
+        mask, value = _mask(to, args[0]), _predicate(to, args[1])
+        text = f"__all_sync({mask}, {value}) || !__any_sync({mask}, {value})"
+        return C(text, OR, "bool")
+    if path == "match_any_sync":
+        text = f"__match_any_sync({_mask(to, args[0])}, {to.expr(args[1]).text})"
+        return C(text, PRIMARY, "unsigned")
+    if path == "activemask":
+        return C("__activemask()", PRIMARY, "unsigned")
+    if path == "lanemask_lt":
+        to.output.helper("laneid")
+        return C("(1u << laneid()) - 1", SUM, "unsigned")
+    if path in _BITS:
+        return _bits(to, path, args[0])
+    if path == "fma":
+        kind = to.kind(node)
+        return _called("fma", kind.c, [to.value(a, kind.c, False) for a in args])
+    if path == "cbrt":
+        return _one(to, "cbrt", to.kind(node), args[0])
+    if path == "selp":
+        type_ = to.kind(node).c
+        a, b = (to.value(x, type_, False) for x in args[1:])
+        test = to.expr(args[0])
+        text = f"{test.within(OR)} ? {a.within(CHOICE)} : {b.within(CHOICE)}"
+        return C(text, CHOICE, type_)
+    return _atomic(to, path[7:], node)
+
+
+def _bits(to: Any, path: str, arg: ast.AST) -> C:
+    kind = to.kind(arg)
+    wide = kind.bits == 64 and not kind.weak
+    found = to.expr(arg)
+    type_ = "int" if path != "brev" else "unsigned long long" if wide else "unsigned"
+    made = C(f"{_BITS[path][wide]}({found.text})", PRIMARY, type_)
+    return made if path != "brev" or kind in (U32, INT) else cast(kind.c, made)
+
+
+def _atomic(to: Any, name: str, node: ast.Call) -> C:
+    kind: Scalar = to.kind(node.args[0]).dtype
+    values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
+    place = to.element(node.args[0], node.index)
+    address = f"&{place.text}"
+    given = [to.value(value, kind.c) for value in values]
+    if kind.kind == "f":
+        given = [to.value(value, kind.c, False) for value in values]
+    word = _ATOMICS[name]
+    if name == "sub" and (kind.kind == "f" or kind.bits == 64):
+        word, given = "atomicAdd", [to._minus(given[0])]
+    if name in ("min", "max", "nanmin", "nanmax") and kind.kind == "f":
+        word = f"atomic_{name}"
+        to.output.helper(word, kind.c)
+    signed_64 = kind.c == "long long" and name not in ("min", "max", "nanmin", "nanmax")
+    if signed_64 or (kind.c == "double" and name == "exch"):
+        return _as_unsigned(to, word, address, given, kind)
+    text = ", ".join([address, *(g.text for g in given)])
+    return C(f"{word}({text})", PRIMARY, kind.c)
+
+
+def _as_unsigned(to: Any, word: str, address: str, given: list[C], kind: Scalar) -> C:
+    """What CUDA has for unsigned long long alone: the bits are the same."""
+    wide = "unsigned long long"
+    if kind.c == "double":
+        given = [
+            C(f"__double_as_longlong({g.text})", PRIMARY, "long long") for g in given
+        ]
+    text = ", ".join([f"({wide} *){address}", *(cast(wide, g).text for g in given)])
+    found = C(f"{word}({text})", PRIMARY, wide)
+    if kind.c == "double":
+        return C(f"__longlong_as_double({found.text})", PRIMARY, "double")
+    return cast(kind.c, found)
+
+
+# ---- print -------------------------------------------------------------------
+
+
+def printf(to: Any, node: ast.Call) -> str:
+    """print(...) as printf(...)."""
+    words = {k.arg: k.value.value for k in node.keywords}
+    parts, values = [], []
+    for arg in node.args:
+        pieces = arg.values if isinstance(arg, ast.JoinedStr) else [arg]
+        text = ""
+        for one in pieces:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                text += _escaped(one.value)
+                continue
+            value = one.value if isinstance(one, ast.FormattedValue) else one
+            made = to.expr(value)
+            text += _format(to, one, made)
+            values.append(
+                made.text if made.type != "half" else cast("float", made).text
+            )
+        parts.append(text)
+    line = _escaped(words.get("sep", " ")).join(parts) + _escaped(
+        words.get("end", "\n")
+    )
+    return f"printf({', '.join([_quoted(line), *values])})"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _escaped(text: str) -> str:
+    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return out.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+
+
+def _format(to: Any, node: ast.AST, made: C) -> str:
+    plain = _PRINTF[made.type]
+    spec = getattr(node, "format_spec", None)
+    if spec is None:
+        return plain
+    text = "".join(v.value for v in spec.values if isinstance(v, ast.Constant))
+    digits = text.lstrip("0123456789.+-")
+    if digits not in ("", "d", "f", "e", "g", "x") or len(text) == 0:
+        to.unit.fail(f"the format {text!r} is not printf's", "write :.3f or :5d", node)
+    width = text[: len(text) - len(digits)]
+    return (
+        "%"
+        + width
+        + (plain[1:-1] if plain[-1] in "du" and len(plain) > 2 else "")
+        + (digits or plain[-1])
+    )

@@ -1,0 +1,457 @@
+"""Types and spans of a function's expressions: what Python would compute with.
+
+Walked in the order of the source until nothing changes. A variable has one type, that
+of all it is ever given; a span is its least and largest value, so far as the source
+shows it: indices of threads, sizes, loops from 0 and what is added up or multiplied
+of those is never negative, and `//` and `%` of it are C's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from typing import Any
+
+import numpy as np
+
+from . import calls, meaning
+from .types import BOOL, F64, FLOAT, INT, Array, Scalar, join, promote
+from .unit import ANY, Program, Span, Unit, merge
+
+_ELEMENT = "one thread does one element: write x[i], with i = cuda.grid(1)"
+_NOT_HERE = {
+    ast.ListComp: ("a list comprehension", "write a for loop over range()"),
+    ast.GeneratorExp: ("a generator", "write a for loop over range()"),
+    ast.SetComp: ("a set", "use cuda.local.array"),
+    ast.DictComp: ("a dict", "use cuda.local.array"),
+    ast.Dict: ("a dict", "use arrays and whole numbers"),
+    ast.Set: ("a set", "use cuda.local.array"),
+    ast.List: ("a list", "use cuda.local.array(shape, dtype)"),
+    ast.Lambda: ("a lambda", "write a function with def above the kernel"),
+    ast.JoinedStr: ("an f-string", "only print() takes one"),
+    ast.NamedExpr: ("the walrus :=", "assign on a line of its own"),
+    ast.Tuple: ("a tuple", "assign the values one by one"),
+    ast.Starred: ("a starred value", "write the values out"),
+    ast.Slice: ("a slice", _ELEMENT),
+}
+
+
+class Unknown(Exception):
+    """The type of an expression is not known yet."""
+
+    def __init__(self, node: ast.AST) -> None:
+        self.node = node
+
+
+def infer(program: Program) -> None:
+    """Find the types of every unit; TranslationError where there are none."""
+    for _ in range(100):
+        program.changed = False
+        unknown: list[tuple[Unit, ast.AST]] = []
+        for unit in list(program.units):
+            Walk(unit, unknown).function()
+        if not program.changed:
+            break
+    for unit, node in unknown:
+        unit.fail(
+            f"{ast.unparse(node)} is read before anything is assigned to it",
+            "assign it a value first, so that its type is known",
+            node,
+        )
+
+
+class Walk:
+    """One pass over a unit."""
+
+    def __init__(self, unit: Unit, unknown: list) -> None:
+        self.unit, self.unknown = unit, unknown
+        self.program = unit.program
+
+    def function(self) -> None:
+        """Walk the body."""
+        from .statements import block
+
+        block(self, self.unit.tree.body)
+
+    def changed(self) -> None:
+        """Note that another pass is needed."""
+        self.program.changed = True
+
+    # ---- expressions ----
+
+    def scalar(self, node: ast.AST) -> Scalar:
+        """The type of an expression that must be a number."""
+        kind = self.expr(node)
+        if not isinstance(kind, Scalar):
+            self.unit.fail(
+                f"{ast.unparse(node)} is an array, not a number", _ELEMENT, node
+            )
+        return kind
+
+    def whole(self, node: ast.AST, what: str) -> Scalar:
+        """The type of an expression that must be a whole number."""
+        kind = self.scalar(node)
+        if not kind.whole:
+            self.unit.fail(
+                f"{what} is the {kind} {ast.unparse(node)}",
+                "/ gives a float: write //, or int(...)",
+                node,
+            )
+        return kind
+
+    def expr(self, node: ast.AST) -> Any:
+        """The type of an expression, noted with its span."""
+        found = getattr(self, f"_{type(node).__name__}", None)
+        if found is None:
+            what, hint = _NOT_HERE.get(
+                type(node), (type(node).__name__, "write it with plain statements")
+            )
+            self.unit.fail(f"{what} does not become CUDA C", hint, node)
+        kind, span = found(node)
+        self.unit.types[node] = kind
+        self.unit.spans[node] = span
+        return kind
+
+    def span(self, node: ast.AST) -> Span:
+        """The span of an expression that was walked."""
+        return self.unit.spans[node]
+
+    def _Constant(self, node: ast.Constant):
+        value = node.value
+        if isinstance(value, (bool, int, float)):
+            return self._value(value, node)
+        if isinstance(value, str):
+            self.unit.fail(
+                "a string does not become CUDA C", "only print() takes one", node
+            )
+        self.unit.fail(f"{value!r} does not become CUDA C", "use a number", node)
+
+    def _value(self, value: Any, node: ast.AST):
+        kind = meaning.constant(value)
+        if kind is None:
+            self.unit.fail(
+                f"{ast.unparse(node)} is of type {type(value).__name__}",
+                _global_hint(value, ast.unparse(node)),
+                node,
+            )
+        if isinstance(value, np.bool_):
+            value = bool(value)
+        span = (int(value),) * 2 if kind.whole else ANY
+        return kind, span
+
+    def _Name(self, node: ast.Name):
+        unit = self.unit
+        if node.id in unit.extents:
+            return INT, (0, None)
+        if unit.is_local(node.id):
+            if node.id not in unit.variables:
+                raise Unknown(node)
+            return unit.variables[node.id], unit.ranges.get(node.id, ANY)
+        return self._global(node)
+
+    def _global(self, node: ast.AST):
+        found = self.unit.meaning(node)
+        if isinstance(found, meaning.Cuda):
+            made = calls.attribute(found.path)
+            if made is None:
+                self.unit.fail(
+                    f"cuda has no {found.path}" if found.path else "cuda is no value",
+                    "weft.cuda lists what there is",
+                    node,
+                )
+            return made
+        if isinstance(found, (meaning.Function, Scalar)):
+            self.unit.fail(f"{ast.unparse(node)} is a function", "call it", node)
+        return self._value(found, node)
+
+    def _Attribute(self, node: ast.Attribute):
+        found = self.unit.meaning(node)
+        if found is not meaning.UNKNOWN:
+            return self._global(node)
+        if self.unit.side(node):
+            return INT, (0, None)
+        base = self.expr(node.value)
+        if isinstance(base, Array) and node.attr in ("size", "ndim"):
+            return INT, (0, None)
+        hint = "arrays have shape, size and ndim here"
+        if isinstance(base, Array) and node.attr == "shape":
+            hint = f"write {ast.unparse(node)}[0], or unpack it: m, n = x.shape"
+        self.unit.fail(f".{node.attr} does not become CUDA C", hint, node)
+
+    def _Subscript(self, node: ast.Subscript):
+        if calls.is_grid(self.unit, node.value):
+            return calls.grid_part(self, node)
+        if self.unit.side(node):
+            return INT, (0, None)
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            return self._static_side(node)
+        found = self.unit.meaning(node.value)
+        if isinstance(found, tuple):
+            return self._value(self.constant_index(found, node), node)
+        base, indices = self.chain(node)
+        kind = self.expr(base)
+        if not isinstance(kind, Array):
+            self.unit.fail(
+                f"{ast.unparse(base)} is a number, not an array",
+                "only arrays have elements",
+                node,
+            )
+        self.indices(kind, indices, node)
+        self.unit.types[node] = kind.dtype
+        if kind.dtype.kind == "b":
+            return kind.dtype, (0, 1)
+        return kind.dtype, (0, None) if kind.dtype.kind == "u" else ANY
+
+    def constant_index(self, values: tuple, node: ast.Subscript) -> Any:
+        """The element of a global tuple."""
+        index = getattr(node.slice, "value", None)
+        if isinstance(index, int) and -len(values) <= index < len(values):
+            return values[index]
+        self.unit.fail(
+            f"{ast.unparse(node)} does not become CUDA C",
+            "a tuple is indexed by a number; "
+            "cuda.const.array_like(np.array(...)) makes an array",
+            node,
+        )
+
+    def _static_side(self, node: ast.Subscript):
+        kind = self.expr(node.value.value)
+        index = getattr(node.slice, "value", None)
+        shape = kind.shape if isinstance(kind, Array) else ()
+        if isinstance(index, int) and -len(shape) <= index < len(shape):
+            return INT, (shape[index],) * 2
+        self.unit.fail(
+            f"{ast.unparse(node)} is not known in C",
+            "pass the size as an argument, or unpack the shape: m, n = x.shape",
+            node,
+        )
+
+    def chain(self, node: ast.Subscript) -> tuple[ast.expr, list[ast.expr]]:
+        """The array and all indices of x[i][j] and x[i, j]."""
+        indices: list[ast.expr] = []
+        base: ast.expr = node
+        while isinstance(base, ast.Subscript):
+            part = base.slice
+            found = part.elts if isinstance(part, ast.Tuple) else [part]
+            indices = [*found, *indices]
+            base = base.value
+        return base, indices
+
+    def indices(self, kind: Array, indices: list[ast.expr], node: ast.AST) -> None:
+        """Check an element's indices."""
+        for one in indices:
+            if isinstance(one, ast.Slice):
+                self.unit.fail(f"{ast.unparse(node)} is a slice", _ELEMENT, one)
+            self.whole(one, "an index")
+            high = self.span(one)[1]
+            if high is not None and high < 0:
+                self.unit.fail(
+                    f"{ast.unparse(node)}: C does not count from the end",
+                    "write the index out: x[n - 1]",
+                    one,
+                )
+        if len(indices) != kind.ndim:
+            self.unit.fail(
+                f"{ast.unparse(node)} has {len(indices)} indices, its array "
+                f"{kind.ndim} dimensions",
+                "give one index for each dimension",
+                node,
+            )
+
+    def _BinOp(self, node: ast.BinOp):
+        a, b = self.scalar(node.left), self.scalar(node.right)
+        op = type(node.op)
+        if op is ast.MatMult:
+            self.unit.fail(
+                "@ does not become CUDA C", "write the loop over the products", node
+            )
+        if op in (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift):
+            for side in (node.left, node.right):
+                self.whole(side, f"an operand of {_SIGNS[op]}")
+            if a.kind == b.kind == "b" and op not in (ast.LShift, ast.RShift):
+                return BOOL, (0, 1)
+        span = _SPANS[op](self.span(node.left), self.span(node.right))
+        if op is ast.Div and a.whole and b.whole:
+            return (FLOAT if a.weak and b.weak else F64), ANY
+        kind = promote(a, b)
+        if kind is None:
+            self.unit.fail(
+                "int64 and uint64 have no common whole number",
+                "convert one of them: int64(...)",
+                node,
+            )
+        if op is ast.Pow and kind.whole:
+            low = self.span(node.right)[0]
+            if low is None or low < 0:
+                self.unit.fail(
+                    "a whole number ** one that may be negative has no one type",
+                    "write float(...) ** ..., or a loop",
+                    node,
+                )
+        if kind.kind == "u":
+            span = (max(span[0] or 0, 0), span[1])
+        return kind, (span if kind.whole else ANY)
+
+    def _UnaryOp(self, node: ast.UnaryOp):
+        kind = self.scalar(node.operand)
+        low, high = self.span(node.operand)
+        if isinstance(node.op, ast.Not):
+            return BOOL, (0, 1)
+        if isinstance(node.op, ast.Invert):
+            self.whole(node.operand, "the operand of ~")
+            if kind.kind == "b":
+                if kind == BOOL:
+                    self.unit.fail("~ of a bool is a whole number", "write not", node)
+                return kind, (0, 1)
+            return kind, (0, None) if kind.kind == "u" else ANY
+        kind = INT if kind.kind == "b" else kind
+        if isinstance(node.op, ast.UAdd):
+            return kind, (low, high)
+        if kind.kind == "u":
+            return kind, (0, None)
+        return kind, (_negated(high), _negated(low)) if kind.whole else ANY
+
+    def _Compare(self, node: ast.Compare):
+        kinds = [self.scalar(one) for one in (node.left, *node.comparators)]
+        for op in node.ops:
+            if isinstance(op, (ast.In, ast.NotIn, ast.Is, ast.IsNot)):
+                self.unit.fail(
+                    "in and is do not become CUDA C", "compare with == and or", node
+                )
+        for a, b in itertools.pairwise(kinds):
+            if promote(a, b) is None:
+                self.unit.fail(
+                    "int64 and uint64 have no common whole number",
+                    "convert one of them: int64(...)",
+                    node,
+                )
+        return BOOL, (0, 1)
+
+    def _BoolOp(self, node: ast.BoolOp):
+        kinds = [self.scalar(one) for one in node.values]
+        if getattr(node, "tested", False) or all(k.kind == "b" for k in kinds):
+            return BOOL, (0, 1)
+        self.unit.fail(
+            "and/or of numbers gives one of them in Python, true or false in C",
+            "write a if a != 0 else b, or compare",
+            node,
+        )
+
+    def _IfExp(self, node: ast.IfExp):
+        self.test(node.test)
+        a, b = self.scalar(node.body), self.scalar(node.orelse)
+        kind = join(a, b)
+        if kind is None:
+            self.unit.fail(f"one side is {a}, the other {b}", "convert one", node)
+        return kind, merge(self.span(node.body), self.span(node.orelse))
+
+    def test(self, node: ast.AST) -> None:
+        """Walk a condition: there and/or may join numbers."""
+        todo = [node]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, ast.BoolOp):
+                one.tested = True
+                todo += one.values
+            elif isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not):
+                todo.append(one.operand)
+        self.scalar(node)
+
+    def _Call(self, node: ast.Call):
+        return calls.infer(self, node)
+
+
+_SIGNS = {
+    **{ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"},
+    **{ast.LShift: "<<", ast.RShift: ">>"},
+}
+
+
+def _global_hint(value: Any, name: str) -> str:
+    if isinstance(value, np.ndarray):
+        return f"pass {name} as an argument, or write cuda.const.array_like({name})"
+    if isinstance(value, (list, dict, set)):
+        return "pass a NumPy array as an argument"
+    return "globals of a kernel are numbers, tuples of numbers and functions"
+
+
+# ---- spans ---------------------------------------------------------------------
+
+
+def _negated(bound: int | None) -> int | None:
+    return None if bound is None else -bound
+
+
+def _sure(span: Span) -> bool:
+    return span[0] is not None and span[0] >= 0
+
+
+def _fits(low: int | None, high: int | None) -> Span:
+    big = 2**63
+    return (
+        None if low is None or abs(low) > big else low,
+        None if high is None or abs(high) > big else high,
+    )
+
+
+def _add(a: Span, b: Span) -> Span:
+    low = None if None in (a[0], b[0]) else a[0] + b[0]
+    high = None if None in (a[1], b[1]) else a[1] + b[1]
+    return _fits(low, high)
+
+
+def _mult(a: Span, b: Span) -> Span:
+    if _sure(a) and _sure(b):
+        high = None if None in (a[1], b[1]) else a[1] * b[1]
+        return _fits(a[0] * b[0], high)
+    if None in (*a, *b):
+        return ANY
+    ends = [x * y for x in a for y in b]
+    return _fits(min(ends), max(ends))
+
+
+def _floordiv(a: Span, b: Span) -> Span:
+    if _sure(a) and _sure(b):
+        low = 0 if b[1] is None else a[0] // max(b[1], 1)
+        return low, None if a[1] is None else a[1] // max(b[0], 1)
+    return ANY
+
+
+def _mod(a: Span, b: Span) -> Span:
+    return (0, None if b[1] is None else b[1] - 1) if _sure(b) else ANY
+
+
+def _and(a: Span, b: Span) -> Span:
+    if not (_sure(a) or _sure(b)):
+        return ANY
+    highs = [s[1] for s in (a, b) if _sure(s) and s[1] is not None]
+    return 0, min(highs, default=None)
+
+
+def _or(a: Span, b: Span) -> Span:
+    return (0, None) if _sure(a) and _sure(b) else ANY
+
+
+def _lshift(a: Span, b: Span) -> Span:
+    if not _sure(a):
+        return ANY
+    if None in (a[1], b[1]) or b[1] > 62:
+        return a[0], None
+    return _fits(a[0], a[1] << b[1])
+
+
+def _rshift(a: Span, b: Span) -> Span:
+    return (0, a[1]) if _sure(a) else ANY
+
+
+_SPANS = {
+    ast.Add: _add,
+    ast.Sub: lambda a, b: _add(a, (_negated(b[1]), _negated(b[0]))),
+    ast.Mult: _mult,
+    ast.Div: lambda a, b: ANY,
+    ast.FloorDiv: _floordiv,
+    ast.Mod: _mod,
+    ast.Pow: lambda a, b: (0, None) if _sure(a) else ANY,
+    **{ast.BitAnd: _and, ast.BitOr: _or, ast.BitXor: _or},
+    **{ast.LShift: _lshift, ast.RShift: _rshift},
+}

@@ -1,0 +1,237 @@
+"""What statements say about the types of a function's variables."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from . import calls
+from .types import INT, Array, Scalar, join
+from .unit import ANY, Span, merge
+
+_WORDS = {
+    ast.Try: ("try", "check what may go wrong with an if"),
+    ast.With: ("with", "write its lines without it"),
+    ast.ClassDef: ("a class", "use plain variables"),
+    ast.FunctionDef: ("a function within a function", "define it above the kernel"),
+    ast.Raise: ("raise", "write an error code into an array, or assert"),
+    ast.Import: ("import", "import above the kernel"),
+    ast.ImportFrom: ("import", "import above the kernel"),
+    ast.Global: ("global", "pass an array to write into"),
+    ast.Nonlocal: ("nonlocal", "pass an array to write into"),
+    ast.Delete: ("del", "leave it out"),
+    ast.Match: ("match", "write if and elif"),
+}
+
+
+def block(walk: Any, body: list[ast.stmt]) -> None:
+    """Walk the statements of a block."""
+    from .infer import Unknown
+
+    for one in body:
+        try:
+            _statement(walk, one)
+        except Unknown as unknown:
+            walk.unknown.append((walk.unit, unknown.node))
+
+
+def _statement(walk: Any, one: ast.stmt) -> None:
+    unit = walk.unit
+    if isinstance(one, ast.Assign):
+        _assign(walk, one)
+    elif isinstance(one, ast.AugAssign):
+        _augmented(walk, one)
+    elif isinstance(one, ast.For):
+        _for(walk, one)
+    elif isinstance(one, (ast.If, ast.While)):
+        walk.test(one.test)
+        block(walk, one.body)
+        if isinstance(one, ast.While) and one.orelse:
+            unit.fail("while ... else does not become CUDA C", "use a flag", one)
+        block(walk, one.orelse)
+    elif isinstance(one, ast.Expr):
+        if isinstance(one.value, ast.Constant):
+            return
+        if not isinstance(one.value, ast.Call):
+            unit.fail("this line does nothing", "assign it, or leave it out", one)
+        calls.infer_statement(walk, one.value)
+    elif isinstance(one, ast.Return):
+        _return(walk, one)
+    elif isinstance(one, ast.Assert):
+        walk.test(one.test)
+    elif not isinstance(one, (ast.Pass, ast.Break, ast.Continue)):
+        what, hint = _WORDS.get(
+            type(one), (type(one).__name__, "write it with plain statements")
+        )
+        unit.fail(f"{what} does not become CUDA C", hint, one)
+
+
+def _assign(walk: Any, one: ast.Assign) -> None:
+    unit, target = walk.unit, one.targets[0]
+    if isinstance(target, ast.Name):
+        if target.id in unit.extents:
+            return
+        if target.id == "_" and not isinstance(one.value, ast.Call):
+            return
+        made = calls.declared(walk, target.id, one.value)
+        if made is not None:
+            assign(walk, target, made, ANY)
+            return
+        kind = walk.expr(one.value)
+        assign(walk, target, kind, walk.span(one.value))
+    elif isinstance(target, ast.Subscript):
+        walk.scalar(one.value)
+        store(walk, target)
+    else:
+        unit.fail(
+            f"{ast.unparse(target)} cannot be assigned to",
+            "targets are names and elements of arrays",
+            target,
+        )
+
+
+def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
+    """Note that a local is given a value of this type."""
+    unit, name = walk.unit, target.id
+    if name in unit.scope.loop_names:
+        unit.fail(
+            f"{name} is a loop's variable and assigned elsewhere, too",
+            "give one of them another name",
+            target,
+        )
+    old = unit.variables.get(name)
+    if isinstance(kind, Array):
+        if isinstance(old, Array) and old != kind:
+            unit.fail(
+                f"{name} is now one array, now another",
+                "give each its own name",
+                target,
+            )
+        if isinstance(old, Scalar):
+            unit.fail(f"{name} is a number and an array", "use two names", target)
+        if old is None:
+            walk.changed()
+        unit.variables[name] = kind
+        return
+    if isinstance(old, Array):
+        unit.fail(f"{name} is an array and a number", "use two names", target)
+    new = kind if old is None else join(old, kind)
+    if new is None:
+        unit.fail(f"{name} is {old} and {kind}", "convert one of them", target)
+    known = unit.ranges.get(name)
+    merged = span if known is None else merge(known, span)
+    if known is not None and merged != known:  # what grows once may grow for ever
+        merged = (
+            known[0] if merged[0] == known[0] else _wider(merged[0], 0),
+            known[1] if merged[1] == known[1] else None,
+        )
+    if new != old or merged != known:
+        walk.changed()
+    unit.variables[name], unit.ranges[name] = new, merged
+
+
+def _wider(low: int | None, floor: int) -> int | None:
+    return floor if low is not None and low >= floor else None
+
+
+def store(walk: Any, target: ast.Subscript) -> None:
+    """Note that an element is written."""
+    kind = walk.expr(target)
+    base, _ = walk.chain(target)
+    if not isinstance(kind, Scalar):
+        walk.unit.fail("an array is assigned to", "write one element", target)
+    wrote(walk, walk.unit.types[base], target)
+
+
+def wrote(walk: Any, array: Array, node: ast.AST) -> None:
+    """Note that an array's memory is written."""
+    if array.space == "const":
+        walk.unit.fail(
+            "a constant array cannot be written", "use cuda.local.array", node
+        )
+    if array.root not in walk.unit.written:
+        walk.unit.written.add(array.root)
+        walk.changed()
+
+
+def _augmented(walk: Any, one: ast.AugAssign) -> None:
+    target = one.target
+    made = ast.BinOp(_loaded(target), one.op, one.value)
+    ast.copy_location(made, one)
+    if not hasattr(one, "whole"):
+        one.whole = made
+    kind = walk.expr(one.whole)
+    if isinstance(target, ast.Name):
+        assign(walk, target, kind, walk.span(one.whole))
+    else:
+        store(walk, target)
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    return target
+
+
+def _for(walk: Any, one: ast.For) -> None:
+    unit = walk.unit
+    if one.orelse:
+        unit.fail("for ... else does not become CUDA C", "use a flag", one)
+    if not isinstance(one.target, ast.Name):
+        unit.fail("a loop has one variable", "write for i in range(...)", one.target)
+    args = calls.range_arguments(unit, one.iter)
+    if args is None:
+        unit.fail(
+            f"a loop over {ast.unparse(one.iter)} does not become CUDA C",
+            "write for i in range(...), and index with i",
+            one.iter,
+        )
+    kinds = [walk.whole(arg, "a bound of range()") for arg in args]
+    spans = [walk.span(arg) for arg in args]
+    start = spans[0] if len(args) > 1 else (0, 0)
+    stop = spans[1] if len(args) > 1 else spans[0]
+    step = spans[2] if len(args) > 2 else (1, 1)
+    up = step[0] is not None and step[0] >= 0
+    down = step[1] is not None and step[1] < 0
+    high = None if stop[1] is None else stop[1] - 1
+    if up:
+        span = (start[0], high)
+    elif down:
+        span = (None if stop[0] is None else stop[0] + 1, start[1])
+    else:
+        span = ANY
+    wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
+    if wide.kind == "u":
+        unit.fail("range() of uint64", "write range(int64(...))", one.iter)
+    name = one.target.id
+    old = unit.variables.get(name), unit.ranges.get(name)
+    if old[0] is not None:
+        wide = join(old[0], wide) or wide
+        known = old[1] or span
+        merged = merge(known, span)
+        span = (
+            known[0] if merged[0] == known[0] else _wider(merged[0], 0),
+            known[1] if merged[1] == known[1] else None,
+        )
+    if old != (wide, span):
+        walk.changed()
+    unit.variables[name], unit.ranges[name] = wide, span
+    unit.types[one.target] = wide
+    block(walk, one.body)
+
+
+def _return(walk: Any, one: ast.Return) -> None:
+    unit = walk.unit
+    if one.value is None or (
+        isinstance(one.value, ast.Constant) and one.value.value is None
+    ):
+        return
+    if unit.kernel:
+        unit.fail(
+            "a kernel returns nothing", "write the result into an array", one.value
+        )
+    kind = walk.scalar(one.value)
+    new = kind if unit.returns is None else join(unit.returns, kind)
+    if new != unit.returns:
+        unit.returns = new
+        walk.changed()

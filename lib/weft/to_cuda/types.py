@@ -1,0 +1,240 @@
+"""The types of a kernel's values, as NumPy 2 and the simulator have them.
+
+A strong type is NumPy's (float32, int64, ...). A weak one is Python's own int, float
+or bool: it takes the type of the strong one it meets, and is computed as Python does
+where it meets none (a float in double, an int in C's int).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..jit.arguments import describe
+from ..native import ArgumentError
+
+GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
+MOST = 2**31 - 1  # what C's int holds
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number. kind: b (bool), i, u or f; bits of one; weak: Python's own."""
+
+    kind: str
+    bits: int
+    weak: bool = False
+
+    @property
+    def c(self) -> str:
+        """The type in C; of a weak float that which holds all of it."""
+        return _C[self.kind, self.bits]
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is an integer or a bool."""
+        return self.kind != "f"
+
+    def __str__(self) -> str:
+        if self.weak:
+            return {"b": "bool", "i": "int", "f": "float"}[self.kind]
+        word = {"b": "bool", "i": "int", "u": "uint", "f": "float"}[self.kind]
+        return word + (str(self.bits) if self.kind != "b" else "")
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array: its elements, its dimensions, where it lies.
+
+    shape: a static array's extents; () for one that came as an argument or is
+    dynamic. root: the parameter or local whose memory it is.
+    """
+
+    dtype: Scalar
+    ndim: int
+    space: str = GLOBAL
+    shape: tuple[int, ...] = ()
+    root: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter's type. sized: a whole number known not to be negative."""
+
+    type: Scalar | Array
+    sized: bool = False
+
+    def __str__(self) -> str:
+        return str(self.type)
+
+
+_C = {
+    ("b", 8): "bool",
+    ("i", 8): "signed char",
+    ("i", 16): "short",
+    ("i", 32): "int",
+    ("i", 64): "long long",
+    ("u", 8): "unsigned char",
+    ("u", 16): "unsigned short",
+    ("u", 32): "unsigned",
+    ("u", 64): "unsigned long long",
+    ("f", 16): "half",
+    ("f", 32): "float",
+    ("f", 64): "double",
+}
+_BY_C = {c: Scalar(*key) for key, c in _C.items()}
+INT, FLOAT, BOOL = Scalar("i", 32, True), Scalar("f", 64, True), Scalar("b", 8, True)
+F16, F32, F64 = Scalar("f", 16), Scalar("f", 32), Scalar("f", 64)
+I32, I64, U32, U64 = (
+    Scalar(k, b) for k, b in (("i", 32), ("i", 64), ("u", 32), ("u", 64))
+)
+BOOL_ = Scalar("b", 8)
+
+
+def of_dtype(dtype: Any) -> Scalar | None:
+    """The type of an array's elements; None: one that kernels do not take."""
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError:
+        return None
+    found = Scalar(dtype.kind, 8 * dtype.itemsize)
+    return found if (found.kind, found.bits) in _C else None
+
+
+def promote(a: Scalar, b: Scalar) -> Scalar | None:
+    """The type of a + b; None: int64 and uint64 have none that holds both.
+
+    NumPy's promotion (NEP 50), except that a bool counts as an int.
+    """
+    a, b = (INT if t.kind == "b" else t for t in (a, b))
+    if a.weak and b.weak:
+        return FLOAT if "f" in (a.kind, b.kind) else INT
+    if a.weak or b.weak:
+        weak, strong = (a, b) if a.weak else (b, a)
+        if weak.kind == "f" and strong.kind != "f":
+            return F64
+        return strong
+    found = np.promote_types(_dtype(a), _dtype(b))
+    if found.kind == "f" and a.whole and b.whole:
+        return None
+    return Scalar(found.kind, 8 * found.itemsize)
+
+
+def join(a: Scalar, b: Scalar) -> Scalar | None:
+    """The type of a variable that is now an a, now a b."""
+    if a == b:
+        return a
+    if a.kind == b.kind == "b":
+        return BOOL
+    return promote(a, b)
+
+
+def natural(a: str, b: str) -> str:
+    """The C type in which C computes a + b of these C types."""
+    x, y = (_promoted(_BY_C[t]) for t in (a, b))
+    if "f" in (x.kind, y.kind):
+        floats = [t for t in (x, y) if t.kind == "f"]
+        return max(floats, key=lambda t: t.bits).c
+    if x.bits != y.bits:
+        return max(x, y, key=lambda t: t.bits).c
+    return (x if x.kind == "u" else y).c
+
+
+def by_c(c: str) -> Scalar:
+    """The strong type with this name in C."""
+    return _BY_C[c]
+
+
+def _promoted(t: Scalar) -> Scalar:
+    return I32 if t.whole and t.bits < 32 else t
+
+
+def _dtype(t: Scalar) -> np.dtype:
+    return np.dtype(f"{t.kind}{t.bits // 8}")
+
+
+# ---- of arguments -------------------------------------------------------------
+
+
+def of_argument(name: str, value: Any) -> Argument:
+    """The type of what a launch passes; ArgumentError for what no kernel takes."""
+    if isinstance(value, bool):
+        return Argument(BOOL)
+    if isinstance(value, int):
+        if not -MOST - 1 <= value <= MOST:
+            raise ArgumentError(
+                f"{name} = {value}: a Python int becomes C's int, which ends at "
+                f"{MOST}: pass np.int64({name})"
+            )
+        return Argument(INT, value >= 0)
+    if isinstance(value, np.generic):  # np.float64 is a Python float, too
+        return Argument(_element(name, value.dtype))
+    if isinstance(value, float):
+        return Argument(FLOAT)
+    array = describe(value)
+    if array is None:
+        hint = f": pass np.array({name})" if isinstance(value, (list, tuple)) else ""
+        raise ArgumentError(
+            f"{name}: wants an array or a number, this is {value!r:.60} "
+            f"({type(value).__name__}){hint}"
+        )
+    if array.nbytes // array.itemsize > MOST:
+        raise ArgumentError(
+            f"{name} has {array.nbytes // array.itemsize} elements, at most {MOST}: "
+            f"indices are C's int"
+        )
+    return Argument(Array(_element(name, array.dtype), len(array.shape)))
+
+
+_SPELLED = re.compile(r"(\w+)\s*(?:\[([\s:,]*)\])?")
+_PYTHON = {"int": INT, "float": FLOAT, "bool": BOOL}
+
+
+def parse(name: str, given: Any) -> Argument:
+    """The type that to_cuda() is given for a parameter, in one of its spellings."""
+    if isinstance(given, Argument):
+        return given
+    if isinstance(given, type) and given in (int, float, bool):
+        given = given.__name__
+    if isinstance(given, str):
+        found = _SPELLED.fullmatch(given.strip())
+        if not found:
+            raise ArgumentError(
+                f"{name}: {given!r} is no type: 'float32', 'int', 'float32[:, :]'"
+            )
+        if found[1] in _PYTHON and found[2] is None:
+            return Argument(_PYTHON[found[1]], found[1] == "int")
+        element = _element(name, found[1])
+        if found[2] is None:
+            return Argument(element)
+        return Argument(Array(element, found[2].count(",") + 1))
+    if type(given).__module__.startswith("numba") and hasattr(given, "name"):
+        if hasattr(given, "ndim"):
+            return Argument(Array(_element(name, given.dtype.name), given.ndim))
+        return Argument(_element(name, given.name.replace("boolean", "bool")))
+    if isinstance(given, np.dtype) or (
+        isinstance(given, type) and issubclass(given, np.generic)
+    ):
+        return Argument(_element(name, given))
+    return of_argument(name, given)
+
+
+def _element(name: str, dtype: Any) -> Scalar:
+    found = of_dtype(dtype)
+    if found is None:
+        raise ArgumentError(
+            f"{name}: {dtype} is no type of a kernel: bool, int8 to int64, uint8 to "
+            f"uint64, float16, float32 or float64"
+        )
+    return found
+
+
+def at(array: Array, root: str) -> Array:
+    """The array as the memory of the parameter or local `root`."""
+    return replace(array, root=root)

@@ -1,0 +1,210 @@
+"""A function under translation, and the program that it and its helpers make."""
+
+from __future__ import annotations
+
+import ast
+import types as python_types
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..python_kernel import PythonKernel, Source, source_of, value_of
+from . import meaning
+from .desugar import Desugar
+from .errors import TranslationError
+from .scope import Scope
+from .types import Argument, Array, Scalar
+
+Span = tuple[int | None, int | None]  # the least and the largest value; None: unknown
+ANY: Span = (None, None)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One side of an array that came as an argument."""
+
+    array: str
+    axis: int
+
+
+class Unit:
+    """One function for one tuple of argument types.
+
+    types, spans: of every expression; variables, ranges: of the locals. written:
+    the arrays it writes into. needed: the extents it must be told, by C name.
+    """
+
+    def __init__(
+        self, program: Program, function: Any, name: str, arguments: list[Argument]
+    ) -> None:
+        self.program, self.function, self.name = program, function, name
+        self.source: Source = source_of(function)
+        self.tree = Desugar(self.source, function.__name__).function()
+        self.scope = Scope(self.tree)
+        self.parameters = [a.arg for a in self.tree.args.args]
+        self.types: dict[ast.AST, Any] = {}
+        self.spans: dict[ast.AST, Span] = {}
+        self.variables: dict[str, Any] = {}
+        self.ranges: dict[str, Span] = {}
+        for parameter, argument in zip(self.parameters, arguments):
+            kind = argument.type
+            if isinstance(kind, Array):
+                kind = Array(kind.dtype, kind.ndim, kind.space, kind.shape, parameter)
+            self.variables[parameter] = kind
+            self.ranges[parameter] = (0, None) if argument.sized else ANY
+        self.arguments = arguments
+        self.written: set[str] = set()
+        self.returns: Any = None
+        self.calls: dict[ast.AST, Unit] = {}
+        self.callers: set[Unit] = set()
+        self.extents: dict[str, list[Extent]] = self._unpacked()
+        self.needed: dict[str, list[Extent]] = {}
+        self.locals = self.scope.assigned() | set(self.scope.loop_names)
+
+    @property
+    def kernel(self) -> bool:
+        """Whether it is the kernel, and no helper."""
+        return self is self.program.units[0]
+
+    def fail(self, message: str, hint: str, node: ast.AST) -> NoReturn:
+        """Raise the error at a place of this function."""
+        raise TranslationError(message, hint, self.function.__name__, self.source, node)
+
+    # ---- names ----
+
+    def is_local(self, name: str) -> bool:
+        """Whether the function itself gives the name its value."""
+        return name in self.locals or name in self.parameters
+
+    def meaning(self, node: ast.AST) -> Any:
+        """What a name or an attribute means that is no local; else UNKNOWN."""
+        if isinstance(node, ast.Attribute):
+            base = self.meaning(node.value)
+            if base is meaning.UNKNOWN:
+                return base
+            return meaning.attribute(base, node.attr)
+        if not isinstance(node, ast.Name) or self.is_local(node.id):
+            return meaning.UNKNOWN
+        try:
+            return meaning.of(value_of(self.function, node.id))
+        except LookupError:
+            self.fail(
+                f"{node.id} is not defined",
+                "assign it before, or define it above the kernel",
+                node,
+            )
+
+    def meaning_is_number(self, node: ast.Name) -> bool:
+        """Whether a name is no array of this function, so far as is known."""
+        return not isinstance(self.variables.get(node.id), Array)
+
+    # ---- sides of arrays ----
+
+    def _unpacked(self) -> dict[str, list[Extent]]:
+        """The locals that are nothing but sides of arrays: `m, n = c.shape`."""
+        found: dict[str, list[Extent] | None] = {}
+        for one in ast.walk(self.tree):
+            changes = isinstance(one, (ast.AugAssign, ast.For))
+            if changes and isinstance(one.target, ast.Name):
+                found[one.target.id] = None
+            if not isinstance(one, ast.Assign):
+                continue
+            target = one.targets[0]
+            if not isinstance(target, ast.Name):
+                continue
+            extent = self.side(one.value)
+            known = found.setdefault(target.id, [])
+            if extent is None or known is None:
+                found[target.id] = None
+            elif extent not in known:
+                known.append(extent)
+        return {
+            name: sides
+            for name, sides in found.items()
+            if sides and name not in self.parameters
+        }
+
+    def side(self, node: ast.AST) -> Extent | None:
+        """The side of a parameter's array that an expression is; else None."""
+        array, axis = None, 0
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            array = node.value
+            if not (isinstance(array, ast.Attribute) and array.attr == "shape"):
+                return None
+            array, axis = array.value, node.slice.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "len" and len(node.args) == 1:
+                array = node.args[0]
+        elif isinstance(node, ast.Attribute) and node.attr == "size":
+            array = node.value
+        if not isinstance(array, ast.Name) or not isinstance(axis, int):
+            return None
+        kind = self.variables.get(array.id)
+        if array.id not in self.parameters or not isinstance(kind, Array):
+            return None
+        if isinstance(node, ast.Attribute) and kind.ndim != 1:
+            return None
+        if kind.shape or not -kind.ndim <= axis < kind.ndim:
+            return None
+        return Extent(array.id, axis % kind.ndim)
+
+    def extent(self, side: Extent) -> str:
+        """The name in C of a side, noted as needed."""
+        for name, sides in self.extents.items():
+            if side in sides:
+                self.needed[name] = sides
+                return name
+        kind = self.variables[side.array]
+        if kind.ndim == 1:
+            name = f"{side.array}_len"
+        elif kind.ndim == 2:
+            name = f"{side.array}_{('rows', 'cols')[side.axis]}"
+        else:
+            name = f"{side.array}_dim{side.axis}"
+        while self.is_local(name):
+            name += "_"
+        self.needed[name] = [side]
+        return name
+
+
+class Program:
+    """A kernel and the helpers that it calls, each for the types it is called with."""
+
+    def __init__(self, kernel: PythonKernel, arguments: list[Argument]) -> None:
+        self.kernel = kernel
+        self.units: list[Unit] = []
+        self.by_key: dict[Any, Unit] = {}
+        self.changed = False
+        self.units.append(Unit(self, kernel.function, kernel.name, arguments))
+        self.stack: list[Unit] = []
+
+    def helper(
+        self, caller: Unit, function: python_types.FunctionType, kinds, node
+    ) -> Unit:
+        """The helper `function` for arguments of these types."""
+        key = function, tuple(kinds)
+        found = self.by_key.get(key)
+        if found is None:
+            same = [u for u in self.units if u.function.__name__ == function.__name__]
+            name = function.__name__ + (f"_{len(same) + 1}" if same else "")
+            arguments = [Argument(kind, True) for kind in kinds]
+            found = Unit(self, function, name, arguments)
+            self.by_key[key] = found
+            self.units.append(found)
+            self.changed = True
+        return found
+
+    def value(self, unit: Unit, name: str) -> Any:
+        """What a global of a unit's function is."""
+        return value_of(unit.function, name)
+
+
+def merge(a: Span, b: Span) -> Span:
+    """The span of what is in one of two."""
+    low = None if None in (a[0], b[0]) else min(a[0], b[0])
+    high = None if None in (a[1], b[1]) else max(a[1], b[1])
+    return low, high
+
+
+def same_kind(a: Any, b: Any) -> bool:
+    """Whether both are numbers, or both arrays."""
+    return isinstance(a, Scalar) == isinstance(b, Scalar)
