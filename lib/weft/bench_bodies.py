@@ -141,9 +141,8 @@ def _time(
         return _on_gpu(one.call, device)
     once = _seconds(one.call)
     calls = max(1, int(0.002 / once))
-    samples = int(min(20, max(3, patience / (once * calls))))
-    warmup = int(once < patience)  # it has run twice by now
-    timing = bench.time_call(one.call, device, samples, calls, warmup)
+    samples = int(min(20, max(1, patience / (once * calls))))
+    timing = bench.time_call(one.call, device, samples, calls, warmup=0)
     if one.scale == 1:
         return timing, None
     scaled = {

@@ -115,7 +115,7 @@ class NumbaKernel:
             if long:
                 print(f"weft: {long}", file=sys.stderr)
             hosts = [a.cpu().numpy() if arguments.on_gpu(a) else a for a in given]
-            simulator.launch(self.name, code, config, hosts, self.timeout)
+            simulator.launch(part, code, config, hosts, self.timeout)
             for host, array in zip(hosts, given):
                 if arguments.on_gpu(array):
                     array.copy_(torch.from_numpy(host))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -52,7 +51,7 @@ def unusable() -> str:
         from numba import cuda
     except Exception as error:
         return f"Numba is not usable ({_first(error)}): {cure}"
-    if "simulator" in sys.modules[cuda.jit.__module__].__name__:
+    if "simulator" in cuda.jit.__module__:
         return (
             "numba.cuda is its simulator in this process, as NUMBA_ENABLE_CUDASIM was "
             "set when it was imported: restart the kernel"

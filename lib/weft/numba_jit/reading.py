@@ -29,6 +29,11 @@ def ptx(kernel: PythonKernel, args: Sequence[Any], cc: tuple[int, int]) -> str:
         from numba import cuda
     except Exception as error:
         raise KernelError(f"Numba cannot be imported: {error}") from None
+    if "simulator" in cuda.jit.__module__:
+        raise KernelError(
+            "numba.cuda is its simulator in this process, which compiles nothing: "
+            "NUMBA_ENABLE_CUDASIM was set when it was imported"
+        )
     function = meaning.build(part, cuda, cuda.jit(device=True))
     types = tuple(_type(numba, value) for value in checked)
     try:

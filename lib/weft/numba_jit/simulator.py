@@ -69,13 +69,14 @@ def refuse_endless(kernel: str, config: Config, timeout: float) -> str:
 
 
 def launch(
-    kernel: str, code: bytes, config: Config, args: Sequence[Any], timeout: float
+    part: Part, code: bytes, config: Config, args: Sequence[Any], timeout: float
 ) -> None:
     """Run the kernel over there and bring its results back into the arrays.
 
-    code: of meaning.portable(). args: of arguments.checked(), on the host. Raises
+    code: of meaning.portable(part). args: of arguments.checked(), on the host. Raises
     KernelFault, or what the kernel raised with a note that says in which thread.
     """
+    kernel = part.function.__name__
     spans, offsets = _spans([a for a in args if isinstance(a, np.ndarray)])
     sent = [_placed(a, offsets) if _is_array(a) else ("value", a) for a in args]
     contents = [bytes(arena.memory(*span)) for span in spans]
@@ -87,7 +88,10 @@ def launch(
             if _writable(start, length, args):
                 arena.memory(start, length)[:] = data
         return
-    raise _error(kernel, *answer[1:6]) from None
+    *what, frames, _ = answer[1:]
+    files = {one.function.__code__.co_filename for one in part.parts()}
+    line = _line([frame for frame in frames if frame[0] in files])
+    raise _error(kernel, *what, line) from None
 
 
 # ---- the process ----------------------------------------------------------------
@@ -248,9 +252,8 @@ def _writable(start: int, length: int, args: Sequence[Any]) -> bool:
 
 
 def _error(
-    kernel: str, kind: str, text: str, block: Any, thread: Any, frames: list[Any]
+    kernel: str, kind: str, text: str, block: Any, thread: Any, line: str
 ) -> Exception:
-    line = _line(frames)
     if kind == "ArgumentError":
         return ArgumentError(f"{kernel}{line}: {text}")
     if block is None:
@@ -272,10 +275,8 @@ def _error(
 
 
 def _line(frames: list[Any]) -> str:
-    """Where, with the line itself: the last frame with a source that is not NumPy's."""
+    """Where the innermost of the reader's frames is, with the line itself."""
     for file, number, _ in reversed(frames):
-        if "site-packages" in file or not number:
-            continue
         source = linecache.getline(file, number).strip()
         return f", line {number}: {source}" if source else f", line {number}"
     return ""
