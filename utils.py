@@ -26,10 +26,10 @@ from numpy import (
 )
 
 import weft
-from weft import check, cuda, load_cuda, numba_jit, predict
-from weft.sim import sim
+from weft import check, cuda, load_cuda, numba_jit, predict, sim
 from weft.build import ROOT
 from weft.exercises import exercise
+from weft.show import show
 
 __all__ = [
     "ROOT",
@@ -49,6 +49,7 @@ __all__ = [
     "np",
     "numba_jit",
     "predict",
+    "show",
     "sim",
     "size",
     "source",
