@@ -242,6 +242,7 @@ _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
+    "-fwrapv",  # an int that overflows wraps, as it does on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
     *("-Werror=vla", "-Wempty-body"),  # NVRTC has no such arrays
