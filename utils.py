@@ -26,10 +26,9 @@ from numpy import (
 )
 
 import weft
-from weft import check, cuda, load_cuda, numba_jit, predict, sim
+from weft import check, cuda, cuda_c, load_cuda, numba_jit, predict, show, sim, to_cuda
 from weft.build import ROOT
 from weft.exercises import exercise
-from weft.show import show
 
 __all__ = [
     "ROOT",
@@ -37,6 +36,7 @@ __all__ = [
     "cdiv",
     "check",
     "cuda",
+    "cuda_c",
     "exercise",
     "float32",
     "float64",
@@ -53,6 +53,7 @@ __all__ = [
     "sim",
     "size",
     "source",
+    "to_cuda",
     "torch",
     "uint8",
     "uint16",
