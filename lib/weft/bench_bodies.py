@@ -1,10 +1,11 @@
 """The same work in Python, NumPy, Numba, C and PyTorch: `python -m weft bench bodies`.
 
 Grey values of an image and two matrix products, by loops, by the Python bodies on
-each of their runners, by the lab's own op and by the libraries. On a GPU (--device
-cuda) the time is that of the kernel alone, from a CUDA graph of many launches, and
-host_us what a launch costs Python. Whatever takes too long here is left out, and
-loops in Python run a part of the rows (`part` says which share) and are scaled up.
+each of their runners, by the lab's own op and by the libraries. With --device cuda
+Numba, C and PyTorch work on the GPU: the time is that of the kernel alone, from a CUDA
+graph of many launches, and host_us is what a launch costs Python. Whatever takes too
+long here is left out, and loops in Python run a part of the rows (`part` says which
+share) and are scaled up.
 
 --sizes 5x784x10,512x512x512,786432: m x k x n of a product, or the pixels of an image.
 """
@@ -43,6 +44,7 @@ class Contender:
     """One way to do the work. call() does it and returns the result, on any device.
 
     scale: the time is multiplied by this, as only a part is done; rows: that part.
+    host: it works on the host, also where the others have a GPU.
     """
 
     impl: str
@@ -50,6 +52,7 @@ class Contender:
     call: Call
     scale: float = 1.0
     rows: slice = field(default_factory=lambda: slice(None))
+    host: bool = False
 
 
 @dataclass
@@ -83,24 +86,34 @@ def rows(
     """
     found = []
     for text in sizes:
-        work = _work(text, torch.device(device))
+        works = [_work(text, torch.device(device))]
+        if works[0].inputs[0].is_cuda:
+            works.insert(0, _work(text, torch.device("cpu")))
         with precision("fp32"):
-            found += _measure(work, torch.device(device), patience)
+            rows = [
+                row for work in works for row in _measure(work, works[-1], patience)
+            ]
+        (torchs,) = [row["us"] for row in rows if row["impl"] == "torch"]
+        found += [{**row, "vs_torch": torchs / row["us"]} for row in rows]
     return found
 
 
 def note(rows: list[dict[str, Any]]) -> str:
     """What stands under the table."""
-    timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))
-    return f"{rows[0]['device']}; fp32; timers {timers}"
+    timers = {f"{row['timer']} on {row['device']}": None for row in rows}
+    return f"fp32; {', '.join(timers)}"
 
 
 # ---- measuring ------------------------------------------------------------------
 
 
-def _measure(work: Work, device: torch.device, patience: float) -> list[dict[str, Any]]:
+def _measure(work: Work, last: Work, patience: float) -> list[dict[str, Any]]:
+    """The rows of all contenders; where `last` is another one, of the host's only."""
     found = []
+    device = work.inputs[0].device
     for one in work.contenders(work):
+        if work is not last and not one.host:
+            continue
         try:
             error = _error(work, one)
         except (ImportError, NotImplementedError) as missing:
@@ -117,9 +130,6 @@ def _measure(work: Work, device: torch.device, patience: float) -> list[dict[str
         if one.scale != 1:
             row["part"] = 1 / one.scale
         found.append(row)
-    for row in found:
-        torchs = [r["us"] for r in found if r["impl"] == "torch"]
-        row["vs_torch"] = torchs[0] / row["us"] if torchs else None
     return found
 
 
@@ -230,7 +240,7 @@ def _grey(work: Work) -> Iterator[Contender]:
         rows = min(n, LOOPS)
         yield from _loops(grey_loops, (x,), (n, rows), rows, n / rows)
         weights, planes = np.array(WEIGHTS, np.float32), x.numpy()
-        yield Contender("numpy", "@", lambda: torch.from_numpy(weights @ planes))
+        yield _numpy(lambda: weights @ planes)
         if 4 * n <= SIMULATED:
             yield from _simulated(work, bodies.grey, (grid, block), (x.view(-1), n))
     yield from _compiled(work, bodies.grey, "", (grid, block), (x.view(-1), n))
@@ -247,7 +257,7 @@ def _matmul(work: Work) -> Iterator[Contender]:
         rows = min(m, -(-LOOPS // (n * k)))
         yield from _loops(matmul_loops, (a, b), (n, k, rows), rows, m / rows)
         an, bn = a.numpy(), b.numpy()
-        yield Contender("numpy", "@", lambda: torch.from_numpy(an @ bn))
+        yield _numpy(lambda: an @ bn)
         if 2 * m * n * k <= SIMULATED:
             yield from _simulated(work, bodies.matmul, shape, given)
     yield from _compiled(work, bodies.matmul, "", shape, given)
@@ -259,6 +269,10 @@ def _matmul(work: Work) -> Iterator[Contender]:
         name = rung.name
         yield Contender("weft", name, lambda name=name: ops.matmul(a, b, rung=name))
     yield Contender("torch", "@", lambda: torch.mm(a, b))
+
+
+def _numpy(compute: Callable[[], np.ndarray]) -> Contender:
+    return Contender("numpy", "@", lambda: torch.from_numpy(compute()), host=True)
 
 
 def _loops(
@@ -287,8 +301,8 @@ def _loops(
         compiled(out, *flat, *sizes[:-1], round(rows * scale))
         return torch.from_numpy(out)
 
-    yield Contender("python", "loops", python, scale, slice(0, rows))
-    yield Contender("numba", "loops, njit", njit)
+    yield Contender("python", "loops", python, scale, slice(0, rows), host=True)
+    yield Contender("numba", "loops, njit", njit, host=True)
 
 
 _njits: dict[Any, Any] = {}
@@ -306,8 +320,8 @@ def _simulated(
         sim(body, checks=checks, quiet=True)[shape](out.view(-1), *given)
         return out
 
-    yield Contender("weft", "sim", lambda: call(True))
-    yield Contender("weft", "sim, no checks", lambda: call(False))
+    yield Contender("weft", "sim", lambda: call(True), host=True)
+    yield Contender("weft", "sim, no checks", lambda: call(False), host=True)
 
 
 def _compiled(
@@ -320,7 +334,7 @@ def _compiled(
     threads = int(np.prod([*np.atleast_1d(shape[0]), *np.atleast_1d(shape[1])]))
 
     def by_numba() -> torch.Tensor:
-        launched(flat, *given)
+        kernel[shape](flat, *given)
         return mine
 
     def by_c() -> torch.Tensor:
@@ -335,7 +349,7 @@ def _compiled(
         return _compiled_c[body]
 
     if not on_simulator or threads <= SIMULATED_THREADS:
-        launched = numba_jit(body)[shape]
+        kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
         yield Contender("numba", name + what, by_numba)
     yield Contender("weft", "cuda_c" + what, by_c)

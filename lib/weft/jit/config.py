@@ -12,6 +12,7 @@ MAX_THREADS = 1024  # of a block
 MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90
 _GRID = (2**31 - 1, 65535, 65535)
 _BLOCK = (1024, 1024, 64)
+_REFUSED = " (a GPU says cudaErrorInvalidConfiguration)"
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,13 @@ def parse(kernel: str, key: Any) -> Config:
     if threads > MAX_THREADS:
         raise ArgumentError(
             f"{kernel}: a block of {_shown(block)} has {threads} threads, at most "
-            f"{MAX_THREADS} are possible"
+            f"{MAX_THREADS} are possible{_REFUSED}"
         )
     shared = _whole(kernel, "shared", parts[2]) if len(parts) > 2 else 0
     if not 0 <= shared <= MAX_SHARED:
         raise ArgumentError(
-            f"{kernel}: shared={shared} bytes, want 0 to {MAX_SHARED} (227 KB)"
+            f"{kernel}: shared={shared} bytes, want 0 to {MAX_SHARED} (227 KB) "
+            f"(a GPU says cudaErrorInvalidValue)"
         )
     return Config(grid, block, shared, parts[3] if len(parts) > 3 else None)
 
@@ -69,11 +71,12 @@ def _dim(
         if side < 1:
             raise ArgumentError(
                 f"{kernel}: {what} {_shown(whole)} is empty: every side is at least 1"
+                f"{_REFUSED}"
             )
         if side > limit:
             raise ArgumentError(
                 f"{kernel}: {what} {_shown(whole)} is too large: {axis} is at most "
-                f"{limit}"
+                f"{limit}{_REFUSED}"
             )
     return whole[0], whole[1], whole[2]
 
