@@ -1,0 +1,59 @@
+"""All bodies as CUDA C, translated by to_cuda into one source."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import torch
+
+from weft import bodies, load_cuda
+from weft.cuda_c import cuda_c
+from weft.mnist import weights
+from weft.mnist.python_step import PythonStep
+
+TINY = {"height": 4, "width": 4, "channels1": 1, "channels2": 1, "hidden": 1}
+TINY |= {"classes": 2, "max_batch": 1}
+
+
+@functools.cache
+def source() -> str:
+    """CUDA C of every body, with the types that a training step has."""
+    texts: dict[str, str] = {}
+
+    class Note:
+        def __init__(self, body: Any) -> None:
+            self.body = body
+
+        def __getitem__(self, _: Any) -> Note:
+            return self
+
+        def __call__(self, *args: Any) -> None:
+            texts[self.body.__name__] = cuda_c(self.body).source(*args)
+
+    step = PythonStep(
+        *(Note, torch.device("cpu"), TINY, weights.shapes(TINY)), eps=1e-5
+    )
+    images = torch.zeros(16, dtype=torch.uint8)
+    parts = step.load(images, images, 1, step.eps, step.eps), step.forward(1)
+    parts += step.loss(1), step.backward(1), [step.update(0.1)]
+    for _, launch in (launch for part in parts for launch in part):
+        launch()
+    floats = torch.zeros(1)
+    Note(bodies.grey)(floats, floats, 1)
+    for product in bodies.matmul, bodies.matmul_tiled:
+        Note(product)(floats, floats, floats, 1, 1, 1)
+    # Several of them have the same helpers and constants.
+    pieces = [p for text in texts.values() for p in re.split(r"\n\n(?=\S)", text)]
+    return "\n\n".join(dict.fromkeys(piece.strip() for piece in pieces)) + "\n"
+
+
+def in_c(body: Any) -> Any:
+    """A runner, like cuda_c, of which all bodies were compiled at once."""
+    return getattr(_module(), body.__name__)
+
+
+@functools.cache
+def _module() -> Any:
+    return load_cuda(source(), target="cpu", name="bodies")

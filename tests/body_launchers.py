@@ -1,0 +1,117 @@
+"""The ops' launchers as the cases of weft.cases call them, with bodies for kernels.
+
+    case.launch(Launchers(run), 0, tensors, None)
+
+calls run(body, threads, *args) for each launch that kernels/<op>.cu would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from weft import bodies
+from weft.bodies import THREADS
+from weft.native import NULL
+
+# One block for a sum: these take blocks of THREADS threads, the others of any size.
+TREES = (
+    *(bodies.batchnorm2d_stats, bodies.batchnorm2d_sums),
+    bodies.cross_entropy_loss,
+)
+
+
+class Launchers:
+    """Stands for a native.Library; tensors stand for pointers, NULL for none."""
+
+    def __init__(
+        self, run: Callable[..., None], product: Callable[..., None] = bodies.matmul
+    ) -> None:
+        self.run, self.product = run, product
+
+    def call(self, function: str, rung: int, *args: Any) -> None:
+        """What native.Library.call() does; the last argument is the stream."""
+        getattr(self, function.removeprefix("weft_"))(*args[:-1])
+
+    def matmul(self, c, a, b, m, n, k, options) -> None:
+        assert options == NULL  # the bodies know no transposes, alpha and beta
+        self.run(self.product, (m, n), c, a, b, m, n, k)
+
+    def relu(self, y, x, count) -> None:
+        self.run(bodies.relu, count, y, x, count)
+
+    def relu_backward(self, dx, dy, y, count) -> None:
+        self.run(bodies.relu_dx, count, dx, dy, y, count)
+
+    def sgd(self, param, grad, count, lr) -> None:
+        self.run(bodies.sgd, count, param, grad, count, np.float32(lr))
+
+    def linear(self, y, x, weight, bias, n, ins, outs) -> None:
+        bias = torch.zeros(outs) if bias is NULL else bias
+        self.run(bodies.linear, n * outs, y, x, weight, bias, n, ins, outs)
+
+    def linear_backward(self, dx, dweight, dbias, dy, x, weight, n, ins, outs) -> None:
+        if dx is not NULL:
+            self.run(bodies.linear_dx, n * ins, dx, dy, weight, n, ins, outs)
+        if dweight is not NULL:
+            self.run(bodies.linear_dweight, outs * ins, dweight, dy, x, n, ins, outs)
+        if dbias is not NULL:
+            self.run(bodies.linear_dbias, outs, dbias, dy, n, outs)
+
+    def conv2d(self, y, x, weight, bias, *sizes) -> None:
+        sizes = n, _, _, _, oc, *_, oh, ow = _conv_sizes(*sizes)
+        bias = torch.zeros(oc) if bias is NULL else bias
+        self.run(bodies.conv2d, n * oc * oh * ow, y, x, weight, bias, *sizes)
+
+    def conv2d_backward(self, dx, dweight, dbias, dy, x, weight, *sizes) -> None:
+        sizes = n, ic, h, w, oc, kh, kw, _, oh, ow = _conv_sizes(*sizes)
+        if dx is not NULL:
+            self.run(bodies.conv2d_dx, n * ic * h * w, dx, dy, weight, *sizes)
+        if dweight is not NULL:
+            taps = oc * ic * kh * kw
+            self.run(bodies.conv2d_dweight, taps, dweight, dy, x, *sizes)
+        if dbias is not NULL:
+            self.run(bodies.conv2d_dbias, oc, dbias, dy, n, oc, oh, ow)
+
+    def batchnorm2d(self, y, mean, rstd, x, weight, bias, n, c, h, w, eps) -> None:
+        sizes, eps = (n, c, h * w), np.float32(eps)
+        self.run(bodies.batchnorm2d_stats, c * THREADS, mean, rstd, x, *sizes, eps)
+        given = (x, weight, bias, mean, rstd)
+        self.run(bodies.batchnorm2d, n * c * h * w, y, *given, *sizes)
+
+    def batchnorm2d_backward(
+        self, dx, dweight, dbias, dy, x, weight, mean, rstd, n, c, h, w
+    ) -> None:
+        sizes, made = (n, c, h * w), (dweight, dbias)
+        given = (dy, x, mean, rstd)
+        self.run(bodies.batchnorm2d_sums, c * THREADS, *made, *given, *sizes)
+        given = (*made, dy, x, weight, mean, rstd)
+        self.run(bodies.batchnorm2d_dx, n * c * h * w, dx, *given, *sizes)
+
+    def maxpool2d(self, y, argmax, x, n, c, h, w, kh, kw) -> None:
+        oh, ow = h // kh, w // kw
+        sizes = n * c, h, w, oh, ow, kh, kw
+        self.run(bodies.maxpool2d, n * c * oh * ow, y, argmax, x, *sizes)
+
+    def maxpool2d_backward(self, dx, dy, argmax, n, c, h, w, kh, kw) -> None:
+        sizes = n * c, h, w, h // kh, w // kw, kh, kw
+        self.run(bodies.maxpool2d_dx, n * c * h * w, dx, dy, argmax, *sizes)
+
+    def cross_entropy(self, loss, prob, logits, target, n, classes) -> None:
+        self.run(bodies.cross_entropy, n, prob, logits, n, classes)
+        sizes = target, n, classes
+        self.run(bodies.cross_entropy_loss, THREADS, loss, logits, *sizes)
+
+    def cross_entropy_backward(self, dlogits, dloss, prob, target, n, classes) -> None:
+        dloss = torch.ones(1) if dloss is NULL else dloss
+        given = dloss, prob, target, n, classes
+        self.run(bodies.cross_entropy_dlogits, n * classes, dlogits, *given)
+
+
+def _conv_sizes(n, ic, h, w, oc, kh, kw, options) -> tuple[int, ...]:
+    padding = 0 if options == NULL else options.padding
+    oh, ow = h + 2 * padding - kh + 1, w + 2 * padding - kw + 1
+    return n, ic, h, w, oc, kh, kw, padding, oh, ow

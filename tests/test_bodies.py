@@ -1,0 +1,229 @@
+"""Every Python body on every runner, against float64 and within derived bounds.
+
+The cases, bounds and guard zones are those of the ops: weft.cases, weft.guarded.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import bodies_in_c
+import numpy as np
+import pytest
+import torch
+from bodies_in_c import in_c
+from body_launchers import TREES, Launchers
+
+from utils import source
+from weft import bodies, cases, mnist_numpy, numba_jit
+from weft.beside import beside
+from weft.bodies import THREADS, TILE
+from weft.build import ROOT
+from weft.cases import Case
+from weft.check_ops import _start
+from weft.cuda_c import cuda_c
+from weft.guarded import Guarded, compare
+from weft.jit import nvrtc
+from weft.mnist import data
+from weft.native import NULL
+from weft.sim import sim
+
+OPS = cases.OPS
+ORDERS = ("forward", "reverse", "shuffled")
+
+
+def launch(runner: Callable[..., Any], body: Any, threads: Any, *args: Any) -> Any:
+    """Launch `body` with at least so many threads; (rows, columns) is a 2D grid."""
+    kernel = runner(body)
+    if isinstance(threads, tuple):
+        grid = tuple(-(-count // TILE) for count in reversed(threads))
+        return kernel[grid, (TILE, TILE)](*args)
+    block = THREADS if body in TREES else min(THREADS, 32 * -(-threads // 32))
+    return kernel[-(-threads // block), block](*args)
+
+
+def check(case: Case, run: Callable[..., Any]) -> None:
+    """One case with every array between guard zones and every output poisoned."""
+    if case.op == "matmul":
+        check_with(case, Launchers(run, product=bodies.matmul_tiled))
+    check_with(case, Launchers(run))
+
+
+def check_with(case: Case, launchers: Launchers) -> None:
+    """The case with bodies for kernels."""
+    inputs = {n: Guarded(t) for n, t in case.inputs.items() if t is not None}
+    outputs = {n: Guarded(_start(case, n, a)) for n, a in case.answers.items()}
+    tensors = {name: array.tensor for name, array in (inputs | outputs).items()}
+    tensors |= {name: NULL for name, t in case.inputs.items() if t is None}
+    case.launch(launchers, 0, tensors, None)
+    for name, array in inputs.items():
+        array.verify_untouched(f"{case.title}: {name}")
+    for name, array in outputs.items():
+        array.verify_guards(f"{case.title}: {name}")
+        answer = case.answers[name]
+        got = torch.from_numpy(array.values())
+        compare(f"{case.title}: {name}", got, answer.want, answer.bound)
+
+
+def plain(case: Case) -> bool:
+    """Whether the bodies can do it: they know no transposes, alpha and beta."""
+    return case.op != "matmul" or "trans=00 alpha=1.0 beta=0.0" in case.title
+
+
+# ---- Numba: compiled on a GPU, elsewhere its simulator, for which these are few -----
+
+FEW = {
+    "batchnorm2d": "n=2 c=1 h=1 w=1 offset=0.0",
+    "conv2d": "n=3 ic=2 h=4 w=4 oc=5 kh=2 kw=3 padding=2",
+    "cross_entropy": "n=2 classes=3 factor=1.0",
+    "linear": "n=5 in=7 out=11 bias=True",
+    "matmul": "m=5 n=2 k=3 trans=00 alpha=1.0 beta=0.0",
+    "maxpool2d": "n=2 c=3 h=5 w=7 kh=2 kw=2",
+    "relu": "count=33",
+    "sgd": "count=32",
+}
+
+
+@pytest.mark.parametrize("op", FEW)
+def test_numba(op):
+    chosen = [case for case in cases.cases(op) if case.title.endswith(FEW[op])]
+    assert chosen
+    for case in chosen:
+        check(case, lambda *launched: launch(numba_jit, *launched))
+
+
+# ---- the simulator, with all checks and in three orders ------------------------------
+
+# What takes it more than a few tenths of a second; C runs them.
+LONG = ("n=64 in=128", "n=70 in=257", "n=3 ic=32", "c=33")
+LONG += ("m=64", "m=65", "m=97", "m=130", "m=300")
+
+
+def simulated(order: str) -> Callable[..., None]:
+    """A run() that refuses a launch of which the simulator has anything to say."""
+
+    def run(*launched: Any) -> None:
+        launch(partial(sim, order=order, quiet=True), *launched).verify()
+
+    return run
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("op", OPS)
+def test_sim(op, order):
+    for case in filter(plain, cases.cases(op)):
+        if not any(size in case.title for size in LONG):
+            check(case, simulated(order))
+
+
+# ---- bodies that are no op: the batch, and what the first lesson begins with ---------
+
+
+@pytest.mark.parametrize("runner", [sim, numba_jit])
+def test_gather_is_normalise(runner):
+    """Also where an image is taken twice, and where the batch is not all of them."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (5, 6, 7), np.uint8)
+    labels = np.array([9, 0, 255, 3, 3], np.uint8)
+    order = np.array([2, 4, 2, 0], np.int32)
+    x, target = Guarded(np.full(3 * 42, np.nan, np.float32)), Guarded(np.full(3, -1))
+    args = images.ravel(), labels, order, 3, 42
+    scale = np.float32(data.MEAN), np.float32(data.STD)
+    launch(runner, bodies.gather, 3 * 42, x.array, target.array, *args, *scale)
+    want = mnist_numpy.normalise(images[order[:3]]).ravel()
+    for name, array in {"x": x, "target": target}.items():
+        array.verify_guards(name)
+    compare("x", x.values(), want, 2**-22 * np.abs(want))
+    assert target.values().tolist() == [255, 3, 255]
+
+
+@pytest.mark.parametrize("runner", [sim, numba_jit])
+def test_grey(runner):
+    x = np.random.default_rng(0).standard_normal((3, 37)).astype(np.float32)
+    y = Guarded(np.full(37, np.nan, np.float32))
+    launch(runner, bodies.grey, 37, y.array, x.ravel(), 37)
+    y.verify_guards("y")
+    weights = np.array([0.2989, 0.587, 0.114])
+    bound = cases.sum_bound(4, torch.from_numpy(weights @ np.abs(x)))
+    compare("y", y.values(), weights @ x, bound)
+
+
+def test_a_bad_target_is_not_hidden():
+    """The loss and its gradient are NaN: a kernel cannot refuse."""
+    logits, target = np.zeros(6, np.float32), np.array([0, 3])
+    loss, dlogits = np.zeros(1, np.float32), np.zeros(6, np.float32)
+    one, prob = np.ones(1, np.float32), np.full(6, 1 / 3, np.float32)
+    run = simulated("forward")
+    run(bodies.cross_entropy_loss, THREADS, loss, logits, target, 2, 3)
+    run(bodies.cross_entropy_dlogits, 6, dlogits, one, prob, target, 2, 3)
+    assert np.isnan(loss[0])
+    assert np.isnan(dlogits).tolist() == [False] * 3 + [True] * 3
+
+
+# ---- beside the .cu ------------------------------------------------------------------
+
+
+def kernels() -> Iterator[tuple[str, str, str]]:
+    """Every naive kernel: its file, its name there, and that of its body."""
+    for path in [*(ROOT / "kernels").glob("*.cu"), ROOT / "kernels/mnist/naive.cu"]:
+        for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):
+            if name != "matmul_naive_general":  # transposes, alpha and beta
+                yield str(path.relative_to(ROOT)), name, name.replace("_naive", "")
+
+
+def test_every_naive_kernel_has_a_body_with_its_parameters():
+    found = list(kernels())
+    assert len(found) > 20
+    for path, name, body in found:
+        text = re.sub(r"/\*.*?\*/", "", (ROOT / path).read_text(), flags=re.S)
+        listed = re.search(rf"void {name}\((.*?)\)", text, re.S)[1]
+        parameters = [re.search(r"\w+$", p)[0] for p in listed.split(",")]
+        mine = inspect.signature(getattr(bodies, body)).parameters
+        assert [p.rstrip("_") for p in mine] == parameters, name
+
+
+def test_beside_puts_what_is_alike_at_one_height():
+    table = beside(
+        source("lib/weft/bodies/conv2d.py", "conv2d"),
+        source("kernels/conv2d.cu", "conv2d_naive"),
+        *("Python", "CUDA C"),
+    )
+    pairs = [(left, right) for left, right in table.pairs if left and right]
+    stripped = {left.split("(")[0].strip(): right for left, right in pairs}
+    assert stripped["def conv2d"].startswith("static __global__ void conv2d_naive(")
+    assert stripped["y[index] = acc"] == "    y[index] = acc;"
+    assert stripped["for s in range"].strip() == "for (int s = 0; s < kw; s++) {"
+    assert "weight" in stripped["acc +="]  # a statement of two lines, in one piece
+    assert "/ ow" in "".join(left for left, _ in pairs)  # // is no comment in Python
+    html = table._repr_html_()
+    assert html.count("<td") == 2 * len(table.pairs) and "s &lt; kw" in html
+    assert 'opacity:.6"># a zero</span>' in html and "// ow</span>" not in html
+    lines = repr(table).splitlines()
+    assert lines[0].split("|")[1].strip() == "CUDA C"
+    assert all(line.index("|") == lines[0].index("|") for line in lines)
+
+
+# ---- as CUDA C -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_cuda_c(op):
+    for case in filter(plain, cases.cases(op)):
+        check(case, lambda *launched: launch(in_c, *launched))
+
+
+def test_cuda_c_of_one_body_alone():
+    """With a helper that has barriers in it, by the runner itself."""
+    (case,) = [c for c in cases.cases("batchnorm2d") if c.title.startswith("n=5 c=7")]
+    check(case, lambda *launched: launch(cuda_c, *launched))
+
+
+@pytest.mark.skipif(bool(nvrtc.available()), reason=f"NVRTC: {nvrtc.available()}")
+def test_nvrtc_compiles_every_body():
+    names = [body for _, _, body in kernels()]
+    made = nvrtc.compile(bodies_in_c.source(), arch="sm_80", expressions=names)
+    assert made.lowered.keys() == set(names)
