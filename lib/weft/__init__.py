@@ -8,6 +8,7 @@ if sys.argv[:1] != ["-m"]:
     from . import cuda
     from .check import check
     from .check_ops import Mismatch, check_op
+    from .cuda_c import cuda_c
     from .jit import CompileError, KernelFault, load_cuda
     from .native import (
         ArgumentError,
@@ -31,6 +32,7 @@ if sys.argv[:1] != ["-m"]:
     from .predict import predict
     from .show import show
     from .sim import sim
+    from .to_cuda import TranslationError, to_cuda
 
 __all__ = [
     "ArgumentError",
@@ -40,12 +42,14 @@ __all__ = [
     "KernelFault",
     "Mismatch",
     "OutOfMemory",
+    "TranslationError",
     "batchnorm2d",
     "check",
     "check_op",
     "conv2d",
     "cross_entropy",
     "cuda",
+    "cuda_c",
     "linear",
     "load_cuda",
     "matmul",
@@ -58,6 +62,7 @@ __all__ = [
     "set_threads",
     "show",
     "sim",
+    "to_cuda",
 ]
 
 

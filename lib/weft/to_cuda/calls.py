@@ -433,11 +433,11 @@ def _math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         return BOOL, (0, 1)
     if base in WHOLE and name.startswith("math."):
         return INT, walk.span(node.args[0]) if kinds[0].whole else ANY
-    kind = kinds[0]
-    for other in kinds[1:]:
+    # As the simulator: of the floats' own type, whatever whole numbers are there.
+    floats = [k for k in kinds if not k.whole and not k.weak]
+    kind = FLOAT
+    for other in floats:
         kind = promote(kind, other) or F64
-    if kind.whole:
-        kind = FLOAT if kind.weak or kind.kind == "b" else F64
     return kind, ANY
 
 

@@ -31,7 +31,7 @@ from .text import (
     number,
     whole,
 )
-from .types import FLOAT, INT, MOST, U32, Array, Scalar, natural, promote
+from .types import FLOAT, INT, MOST, U32, Array, Scalar, by_c, natural, promote
 from .unit import Extent, Unit
 
 _OPERATORS = {
@@ -89,7 +89,8 @@ class Expressions:
         kind = self.kind(node)
         if kind == FLOAT:
             return self._weak(node, type_)
-        found = self.expr(node, wraps=stored and type_ in _WRAPS)
+        wraps = stored and type_ in _WRAPS and by_c(type_).bits <= kind.bits
+        found = self.expr(node, wraps)
         if found.literal and type_ in ("float", "double") and kind.whole:
             return number(int(found.text.rstrip("ul"), 0), type_)
         if kind == INT and type_ == "int" and found.literal:
@@ -153,7 +154,8 @@ class Expressions:
     def _minus(self, operand: C) -> C:
         text = operand.within(UNARY)
         text = f"({text})" if text.startswith("-") else text
-        return C(f"-{text}", UNARY, operand.type, operand.literal)
+        literal = operand.literal and operand.precedence == PRIMARY
+        return C(f"-{text}", UNARY, operand.type, literal)
 
     # ---- every kind of node ----
 
@@ -329,8 +331,9 @@ class Expressions:
         return found if wraps else self._narrow(found, kind)
 
     def _operand(self, node: ast.AST, kind: Scalar, wraps: bool) -> C:
-        if wraps and self.kind(node).whole and isinstance(node, ast.BinOp):
-            return self.expr(node, True)
+        own = self.kind(node)
+        if wraps and own.whole and isinstance(node, ast.BinOp):
+            return self.expr(node, own.bits >= kind.bits)
         return self.operand(node, kind)
 
     def _half_cast(self, node: ast.AST) -> C:

@@ -164,15 +164,17 @@ def _dtype(t: Scalar) -> np.dtype:
 
 def of_argument(name: str, value: Any) -> Argument:
     """The type of what a launch passes; ArgumentError for what no kernel takes."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, np.bool_)):
         return Argument(BOOL)
-    if isinstance(value, int):
+    if isinstance(value, np.integer) and not -MOST - 1 <= value <= MOST:
+        return Argument(_element(name, value.dtype))
+    if isinstance(value, (int, np.integer)):
         if not -MOST - 1 <= value <= MOST:
             raise ArgumentError(
                 f"{name} = {value}: a Python int becomes C's int, which ends at "
                 f"{MOST}: pass np.int64({name})"
             )
-        return Argument(INT, value >= 0)
+        return Argument(INT, bool(value >= 0))
     if isinstance(value, np.generic):  # np.float64 is a Python float, too
         return Argument(_element(name, value.dtype))
     if isinstance(value, float):
@@ -212,17 +214,26 @@ def parse(name: str, given: Any) -> Argument:
             return Argument(_PYTHON[found[1]], found[1] == "int")
         element = _element(name, found[1])
         if found[2] is None:
-            return Argument(element)
+            return _number(element)
         return Argument(Array(element, found[2].count(",") + 1))
     if type(given).__module__.startswith("numba") and hasattr(given, "name"):
         if hasattr(given, "ndim"):
             return Argument(Array(_element(name, given.dtype.name), given.ndim))
-        return Argument(_element(name, given.name.replace("boolean", "bool")))
+        return _number(_element(name, given.name.replace("boolean", "bool")))
     if isinstance(given, np.dtype) or (
         isinstance(given, type) and issubclass(given, np.generic)
     ):
-        return Argument(_element(name, given))
+        return _number(_element(name, given))
     return of_argument(name, given)
+
+
+def _number(kind: Scalar) -> Argument:
+    """A whole number that is passed is a Python int to the kernel, if it fits."""
+    if kind.kind == "b":
+        return Argument(BOOL)
+    if kind.whole and (kind.bits < 32 or kind == I32):
+        return Argument(INT, kind.kind == "u")
+    return Argument(kind)
 
 
 def _element(name: str, dtype: Any) -> Scalar:
