@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -30,6 +31,7 @@ class Watchdog:
         self.began = time.monotonic()
         self._ident = threading.get_ident()
         self._over = threading.Event()
+        self._fired = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -37,11 +39,15 @@ class Watchdog:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        # From here on nothing is raised any more, and what was not yet taken back.
+    def __exit__(self, kind: type | None, *_: object) -> None:
         with self._lock:
             self._over.set()
-        _raise(self._ident, None)
+        if self._fired and kind is not TooLong:
+            # It is on its way; taking it back would leave the interpreter looking
+            # for it at every turn of every loop.
+            with contextlib.suppress(TooLong):
+                while True:
+                    time.sleep(0.001)
 
     def begin(self) -> None:
         """A block begins."""
@@ -58,6 +64,7 @@ class Watchdog:
                 if self._over.is_set():
                     return
                 if not self._debugged():
+                    self._fired = True
                     _raise(self._ident, id(TooLong))
                     return
             self.began = time.monotonic()
