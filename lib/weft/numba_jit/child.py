@@ -85,18 +85,29 @@ class Shared:
 
 
 class Writer(io.TextIOBase):
-    """What threads print, sent on as it comes."""
+    """What threads print, sent on line by line: none breaks into another's line."""
 
     def __init__(self, send, which):
         self._send, self._which = send, which
+        self._parts = {}
 
     def writable(self):
         return True
 
     def write(self, text):
-        if text:
-            self._send(("print", self._which, text))
+        parts = self._parts.setdefault(threading.get_ident(), [])
+        parts.append(text)
+        if "\n" in text:
+            self._send(("print", self._which, "".join(parts)))
+            parts.clear()
         return len(text)
+
+    def rest(self):
+        """Send what no end of a line has followed, once all threads are done."""
+        for parts in list(self._parts.values()):
+            if parts:
+                self._send(("print", self._which, "".join(parts)))
+        self._parts = {}
 
 
 def main():
@@ -128,6 +139,8 @@ def main():
             answer = perform(job, cuda, FakeCUDAArray, _get_kernel_context, kernels)
         except Exception as error:
             answer = fault(error, None, None, False)
+        sys.stdout.rest()
+        sys.stderr.rest()
         send(answer)
 
 
@@ -205,12 +218,14 @@ def make(code, current):
     parts = pickle.loads(code)
     cuda = Cuda(current, Shared(current))
     made = []
-    for compiled, _ in parts:
+    for compiled, defaults, _ in parts:
         body = marshal.loads(compiled)
         inside = {"__name__": "kernel", "__builtins__": builtins}
         cells = tuple(types.CellType() for _ in body.co_freevars) or None
-        made.append(types.FunctionType(body, inside, body.co_name, None, cells))
-    for function, (_, names) in zip(made, parts):
+        one = types.FunctionType(body, inside, body.co_name, None, cells)
+        one.__defaults__, one.__kwdefaults__ = pickle.loads(defaults)
+        made.append(one)
+    for function, (_, _, names) in zip(made, parts):
         meant = {name: value(*one, cuda, made) for name, one in names.items()}
         function.__globals__.update(meant)
         for name, cell in zip(

@@ -17,6 +17,14 @@ _NOISE = re.compile(
 )
 
 
+# What Numba lets its reader guess.
+_PLAIN = {
+    "insert_unresolved_ref": "a function that calls itself, in a way it does not know",
+    "return_dynamic_user_exc": "an exception in a kernel takes constants only",
+    "must have void return type": "a kernel returns nothing: it writes into an array",
+}
+
+
 def explain(kernel: str, part: Part, error: BaseException) -> Exception:
     """The exception for what compiling or launching a kernel has raised.
 
@@ -48,6 +56,9 @@ def _is_compilers(error: BaseException) -> bool:
 def _sentence(error: BaseException) -> str:
     """The one line of Numba's message that says what is wrong."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    for part, plain in _PLAIN.items():
+        if part in text:
+            return plain
     lines = [line.strip() for line in text.splitlines()]
     said = [line for line in lines if line and not _NOISE.match(line)]
     if not said:
@@ -117,8 +128,8 @@ def _locations(error: BaseException) -> Iterator[Any]:
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
-        if getattr(one, "loc", None) is not None:
-            yield one.loc  # type: ignore[attr-defined]
+        if type(loc := getattr(one, "loc", None)).__name__ == "Loc":
+            yield loc
         frames = []
         trace = one.__traceback__
         while trace is not None:
@@ -128,7 +139,8 @@ def _locations(error: BaseException) -> Iterator[Any]:
             held = frame.f_locals
             for name in ("loc", "inst", "constraint", "stmt", "expr", "self"):
                 value = held.get(name)
-                yield from (v for v in (value, getattr(value, "loc", None)) if v)
+                near = (value, getattr(value, "__dict__", {}).get("loc"))
+                yield from (loc for loc in near if type(loc).__name__ == "Loc")
         one = one.__cause__ or one.__context__
 
 

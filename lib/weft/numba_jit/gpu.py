@@ -208,7 +208,8 @@ class Launch:
                     f"{self.name}: arrays on the host are copied to the GPU and back "
                     f"at each launch; torch tensors on CUDA stay there"
                 )
-                key = (value.__array_interface__["data"][0], value.shape, value.strides)
+                at = value.__array_interface__["data"][0]
+                key = at, value.shape, value.strides, value.dtype
                 if key not in sent:
                     sent[key] = _send(self.name, value, back)
                 given.append(_view(sent[key]))

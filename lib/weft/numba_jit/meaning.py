@@ -113,7 +113,9 @@ def portable(root: Part) -> bytes:
         names = {}
         for name, (kind, what) in part.names.items():
             names[name] = kind, _sent(root, name, kind, what, numbers_of)
-        sent.append((marshal.dumps(part.function.__code__), names))
+        function = part.function
+        defaults = pickle.dumps((function.__defaults__, function.__kwdefaults__))
+        sent.append((marshal.dumps(function.__code__), defaults, names))
     return pickle.dumps(sent)
 
 
@@ -253,6 +255,7 @@ def _bare(part: Part) -> types.FunctionType:
     inside = {"__name__": old.__module__ or "__main__", "__builtins__": builtins}
     made = types.FunctionType(old.__code__, inside, old.__name__, None, cells or None)
     made.__qualname__ = old.__name__
+    made.__defaults__, made.__kwdefaults__ = old.__defaults__, old.__kwdefaults__
     return made
 
 

@@ -27,6 +27,7 @@ from ..jit import arena
 from ..jit.config import Config
 from ..jit.faults import KernelFault, Stopped
 from ..native import ArgumentError, KernelError
+from ..tracebacks import Short
 from .meaning import Part
 
 START = 60.0  # seconds that the process may take to start
@@ -263,7 +264,7 @@ def _error(
     found = getattr(builtins, kind, None) if kind not in ("", "IndexError") else None
     if isinstance(found, type) and issubclass(found, Exception):
         try:
-            error = found(text)
+            error = type(kind, (Short, found), {"__module__": "builtins"})(text)
         except TypeError:
             pass
         else:
