@@ -101,16 +101,19 @@ def _never_written(
 ) -> Iterator[Offence]:
     """Those of the first reads of places that no other thread writes meanwhile."""
     first = first[np.argsort(where[first])]
-    named = where[first]
-    writes = (batch.kind[rows] == _WRITE) & _among(where, named)
-    written: dict[tuple[int, int], set[int]] = {}
-    parts, threads = batch.part[rows[writes]], batch.thread[rows[writes]]
-    for place, part, thread in zip(where[writes], parts, threads):
-        written.setdefault((int(place), int(part)), set()).add(int(thread))
-    for place, row in zip(named.tolist(), rows[first].tolist()):
-        writers = written.get((place, int(batch.part[row])), set())
-        if not writers - {int(batch.thread[row])}:
-            yield Offence(row)
+    writes = np.flatnonzero(batch.kind[rows] == _WRITE)
+    writes = writes[_among(where[writes], where[first])]
+    parts = len(batch.intervals)
+    own = where[first] * parts + batch.part[rows[first]]
+    meanwhile = where[writes] * parts + batch.part[rows[writes]]
+    reader, writer = batch.thread[rows[first]], batch.thread[rows[writes]]
+    at = np.searchsorted(own, meanwhile)
+    at[at == len(own)] = 0
+    others = at[(own[at] == meanwhile) & (reader[at] != writer)]
+    never = np.ones(len(first), bool)
+    never[others] = False
+    for row in rows[first[never]].tolist():
+        yield Offence(row)
 
 
 def suspects(
