@@ -180,12 +180,17 @@ def mismatch(
     at = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
     within = f" within {bound[at]:.2g}" if bound[at] else ""
     return Mismatch(
-        f"{name}[{', '.join(map(str, at))}] is {number(got[at])}, want "
+        f"{element(name, at)} is {number(got[at])}, want "
         f"{number(want[at])}{within}; "
         f"{int(bad.sum())} of {bad.size} elements are wrong",
         **{"array": name, "index": at, "got": got[at].item(), "want": want[at].item()},
         **{"wrong": int(bad.sum()), "total": bad.size},
     )
+
+
+def element(name: str, at: tuple[int, ...]) -> str:
+    """c[1, 2]; the name alone for the one element of an array without dimensions."""
+    return f"{name}[{', '.join(map(str, at))}]" if at else name
 
 
 def number(value: Any) -> str:

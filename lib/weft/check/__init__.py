@@ -279,7 +279,8 @@ def _returned(
     guarded = {n: Guarded(a) for n, a in trial.inputs.items()}
     arrays = {n: g.array for n, g in guarded.items()}
     with time_limit(runner.name, timeout):
-        result = call(runner.function, arrays, arrays | trial.values | trial.sizes)
+        pool = arrays | trial.values | trial.sizes
+        result = call(runner.function, arrays, pool, copies=False)
     if result is None:
         raise ArgumentError(
             f"{runner.name} returns None: return the result, or say with outputs= "

@@ -217,10 +217,16 @@ def wide(arrays: Arrays) -> Arrays:
     }
 
 
-def call(function: Callable[..., Any], arrays: Arrays, pool: Mapping[str, Any]) -> Any:
+def call(
+    function: Callable[..., Any],
+    arrays: Arrays,
+    pool: Mapping[str, Any],
+    copies: bool = True,
+) -> Any:
     """function(...), by name where its parameters are names of `pool`, else in order.
 
-    Arrays are passed as NumPy's; if it takes only tensors, as those.
+    Arrays are passed as NumPy's; if it takes only tensors, as those. copies: of the
+    arrays, and not they themselves.
     """
     wanted = names_of(function)
     if wanted and set(wanted) <= set(pool):
@@ -233,11 +239,11 @@ def call(function: Callable[..., Any], arrays: Arrays, pool: Mapping[str, Any]) 
         return function(**given) if keywords else function(*given.values())
 
     try:
-        return attempt(np.copy)
+        return attempt(np.copy if copies else np.asarray)
     except (TypeError, AttributeError) as error:
         first = error
     try:
-        return attempt(lambda array: torch.from_numpy(array.copy()))
+        return attempt(lambda a: torch.from_numpy(a.copy() if copies else a))
     except Exception:
         raise first from None
 

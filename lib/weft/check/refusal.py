@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import mistakes
-from ..guarded import Mismatch, number, unwritten, wrong
+from ..guarded import Mismatch, element, number, unwritten, wrong
 from .problem import Problem, Trial, arguments
 from .runners import Runner, Simulated, TooLong
 
@@ -31,7 +31,9 @@ class Attempt:
     @property
     def by_value(self) -> bool:
         """Whether it ran to its end and gave wrong numbers."""
-        return self.error is not None and self.error.want is not None and bool(self.got)
+        return (
+            bool(self.wrong) and self.error is not None and self.error.want is not None
+        )
 
     def __str__(self) -> str:
         sizes = " ".join(f"{n}={v}" for n, v in self.trial.sizes.items())
@@ -106,13 +108,12 @@ def _who(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
     assert error is not None
     if shape is None or error.index is None:
         return {}
-    element = f"{error.array}[{', '.join(map(str, error.index))}]"
     known, writer = _writer(runner, attempt)
     if writer is not None:
         block, thread = writer
         lines.append(f"Thread {_dim(thread)} of block {_dim(block)} wrote it last.")
         return {"block": block, "thread": thread}
-    said = f"No thread wrote {element}" if known else ""
+    said = f"No thread wrote {element(error.array, error.index)}" if known else ""
     place = _mapped(runner, attempt) if shape.plain else None
     if place is None:
         if said:
@@ -242,7 +243,7 @@ def _by_order(
             if not changed[at]:
                 at = tuple(map(int, np.argwhere(changed)[0]))
             here, there = number(first.got[name][at]), number(other.got[name][at])
-            text = f"{name}[{', '.join(map(str, at))}] is {here} {_how(first.order)}"
+            text = f"{element(name, at)} is {here} {_how(first.order)}"
             return (
                 f"looks like a race: {text}, {there} {_how(order)}; two threads touch "
                 f"the same element, or a barrier is missing"

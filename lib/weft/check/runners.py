@@ -326,13 +326,15 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
     Python looks for it between two steps of its own: a call of C ends first.
     """
     thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
-    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    # A function object of our own: that of the attribute has what others set on it.
+    raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+    raise_in.argtypes = ctypes.c_ulong, ctypes.py_object
 
     def end() -> None:
         with lock:
             if state["inside"]:
                 state["late"] = True
-                raise_in(ctypes.c_ulong(thread), ctypes.py_object(TooLong))
+                raise_in(thread, TooLong)
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True
