@@ -127,7 +127,10 @@ class Process:
             raise
         if why:
             self.end()
-            raise KernelError(f"Numba's simulator does not start: {why}")
+            raise KernelError(
+                f"Numba's simulator does not start: {why} (python -m weft doctor says "
+                f"what is missing)"
+            )
         atexit.register(self.end)
 
     def alive(self) -> bool:
