@@ -138,6 +138,7 @@ def _draw_steps(
     elsewhere: Sequence[Row],
     all_hollow: bool = False,
 ) -> None:
+    rows = sorted(rows, key=lambda row: row["rung"] not in PYTHON)  # these first
     shown = [*elsewhere, *rows]
     unit, scale = _unit(max(row["us"] for row in shown))
     longest = max(row["us_high"] for row in shown) / scale

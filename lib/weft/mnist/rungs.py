@@ -22,8 +22,8 @@ IMAGES = 60_000  # of an epoch
 
 
 def rungs(target: str) -> list[Rung]:
-    """Every rung that "cpu" or "cuda" has: Python's, then those of the C library."""
-    return [r for r in (NUMBA, *native.rungs("mnist", target)) if target in r.targets]
+    """Every rung: Python's, then those of the table of the C library on `target`."""
+    return [NUMBA, *native.rungs("mnist", target)]
 
 
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
@@ -37,9 +37,9 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
         if target == "cpu":
             raise ArgumentError(_why_not())
         return PythonCnn(device=device, **model)
-    known = [rung.name for rung in native.rungs("mnist", target)]
-    if rung not in (None, FASTEST, *known):
-        there = ", ".join(rung.name for rung in rungs(target))
+    names = {r.name: target in r.targets for r in rungs(target)}
+    if rung not in (None, FASTEST, *names):
+        there = ", ".join(name for name, here in names.items() if here)
         raise ArgumentError(f"mnist has no rung '{rung}' on {target}; it has {there}")
     return Cnn(None if rung == FASTEST else rung, device, **model)
 
