@@ -79,6 +79,14 @@ def test_a_caret_under_a_line_with_a_tab():
     assert said[3] == "    \t       ^"
 
 
+def test_a_caret_counts_the_bytes_before_it():
+    source = '    s["größe"] = x[i]'
+    found = race(file="k.py", line=1, column=len(source[:17].encode()), other_line=0)
+    shown = Report("k", (1,), (1,), [found], sources=[Listing("k.py", 1, source)])
+    said = text(shown).splitlines()
+    assert said[2][said[3].index("^") :] == "x[i]"
+
+
 def test_a_finding_without_a_line_is_told_all_the_same():
     assert "hang: it ran for 2 s" in text(report(Finding("hang", "it ran for 2 s")))
 

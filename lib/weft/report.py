@@ -69,8 +69,8 @@ class Finding:
     """One fault, told at the first place and thread where it was seen.
 
     kind: one of KINDS. text: one sentence with the numbers. file, line, column: where
-    (lines from 1, columns from 0; line 0: unknown). block, thread: (x, y, z).
-    other: the second thread of a race (the second block, if the race is between
+    (lines from 1, columns from 0 in bytes of UTF-8, as in ast; line 0: unknown).
+    block, thread: (x, y, z). other: the second thread of a race (the second block, if the race is between
     blocks), other_line: where it is. count: how often the same was seen.
     """
 
@@ -158,6 +158,11 @@ class Report:
         return html(self)
 
 
+def before(source: str, column: int) -> str:
+    """What stands in a line before a column, which counts bytes of UTF-8."""
+    return source.encode()[:column].decode(errors="ignore")
+
+
 def position(number: int, shape: Index) -> Index:
     """The (x, y, z) of a linear number: x runs fastest."""
     x, y = shape[0], shape[1]
@@ -169,5 +174,5 @@ def named(index: Index, shape: Index) -> str:
 
     shape: of its block or grid; sides of 1 at the end are left out.
     """
-    sides = max([n for n in (1, 2, 3) if tuple(shape)[n - 1] > 1], default=1)
+    sides = max([n for n, side in enumerate(shape, 1) if side > 1], default=1)
     return str(index[0]) if sides == 1 else f"({','.join(map(str, index[:sides]))})"

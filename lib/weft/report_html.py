@@ -10,7 +10,7 @@ from html import escape
 
 from .report import Finding, Report
 from .report_lines import COLUMNS, Cell, Row, annotated, columns, remarks
-from .report_text import SHOWN, costs, cure_of, head, short_file, verdict
+from .report_text import SHOWN, caret, costs, cure_of, head, short_file, verdict
 
 FAULT = "#D55E00"  # as in style.py, which needs matplotlib
 WARM = "230,159,0", "213,94,0"  # style.py's WRITTEN and FAULT, as red, green, blue
@@ -104,10 +104,9 @@ def _excerpt(report: Report, one: Finding) -> str:
     for number in sorted(rows):
         said.append(_numbered(number, escape(rows[number][indent:])))
         if number == one.line:
-            before = rows[number][indent : max(indent, one.column)]
-            blank = "".join(c if c == "\t" else " " for c in before)
-            caret = f'<span style="color:{FAULT};font-weight:700">{blank}^</span>'
-            said.append(_numbered(0, caret))
+            under = caret(rows[number], one.column)[indent:]
+            marked = f'<span style="color:{FAULT};font-weight:700">{under}</span>'
+            said.append(_numbered(0, marked))
     return f'<pre style="{PRE}">{chr(10).join(said)}</pre>'
 
 

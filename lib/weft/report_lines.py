@@ -72,7 +72,9 @@ def turns_needed(place: Sums) -> float:
 
 
 def short(number: float) -> str:
-    """A number with two decimals at most: 4, 2.5, 0.13."""
+    """A number with two decimals, or two digits: 4, 2.5, 0.13, 0.0039."""
+    if 0 < abs(number) < 0.1:
+        return f"{number:.2g}"
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 

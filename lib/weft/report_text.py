@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .report import CURES, Counters, Finding, Report, named
+from .report import CURES, Counters, Finding, Report, before, named
 from .report_lines import annotated, columns, remarks, short
 
 SHOWN = 8  # findings; what follows is rarely news
@@ -102,8 +102,8 @@ def cure_of(one: Finding) -> str:
     """What usually cures a finding; "" if there is no rule."""
     if one.kind == "race" and one.thread is None:
         return (
-            "blocks that write apart, cuda.atomic, or a second launch; a kernel's end "
-            "is the only barrier between blocks"
+            "blocks that write apart, cuda.atomic, a second launch (a kernel's end is "
+            "a barrier for all blocks), or cuda.threadfence() and an atomic counter"
         )
     if one.kind == "race" and "in one warp" in one.text:
         return "cuda.syncwarp() or cuda.syncthreads() between them, reached by all"
@@ -112,7 +112,7 @@ def cure_of(one: Finding) -> str:
 
 def caret(source: str, column: int) -> str:
     """A caret under a column, its tabs and width those of the line."""
-    return "".join(c if c == "\t" else " " for c in source[:column]) + "^"
+    return "".join(c if c == "\t" else " " for c in before(source, column)) + "^"
 
 
 def short_file(file: str) -> str:

@@ -89,7 +89,7 @@ class Judge:
         beginning = f"{self._where(batch, one)}{a} "
         if offence.conflict:
             values = [batch.value(row) for row in (one, other)]
-            said = [f"{_shown(v[0])} to " if v else "" for v in values]
+            said = [f"{v[0]} to " if v else "" for v in values]
             again = "it" if said[1] else what
             text = (
                 f"{beginning}writes {said[0]}{what} at line {line} and {b} writes "
@@ -101,7 +101,8 @@ class Judge:
                 f"{beginning}{verbs[0]} {what} at line {line} while {b} {verbs[1]} it "
                 f"at line {other_line}: no barrier between them"
             )
-        if int(batch.thread[one]) // WARP == int(batch.thread[other]) // WARP:
+        one_warp = batch.thread[one] // WARP == batch.thread[other] // WARP
+        if one_warp and not offence.conflict:
             text += (
                 " (both are in one warp: running in step may hide it, but nothing "
                 "promises that order)"
@@ -199,9 +200,3 @@ def _rank(side: tuple[int, Site, Index | None]) -> tuple:
     """Sorts the sides of a race between blocks: whichever block ran first."""
     kind, site, block = side
     return kind != CODES[READ], site.line, site.column, (block or (0,))[::-1]
-
-
-def _shown(value: object) -> str:
-    """A stored value as a person would write it."""
-    item = getattr(value, "item", None)
-    return repr(item()) if item else repr(value)
