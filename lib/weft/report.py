@@ -70,8 +70,9 @@ class Finding:
 
     kind: one of KINDS. text: one sentence with the numbers. file, line, column: where
     (lines from 1, columns from 0 in bytes of UTF-8, as in ast; line 0: unknown).
-    block, thread: (x, y, z). other: the second thread of a race (the second block, if the race is between
-    blocks), other_line: where it is. count: how often the same was seen.
+    block, thread: (x, y, z). other: the second thread of a race (the second block, if
+    the race is between blocks), other_line: where it is. count: how often the same was
+    seen.
     """
 
     kind: str
