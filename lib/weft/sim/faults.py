@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
 from typing import Any
@@ -29,7 +29,8 @@ class Scene:
     raws: Mapping[int, np.ndarray]  # by the numbers of entities
     at: Index | None  # the running block
     timeout: float
-    dynamic: int  # bytes of shared memory that the launch gave
+    shared: int  # bytes of shared memory that the launch gave
+    dynamic: Set[str]  # the arrays in it
 
 
 @dataclass
@@ -78,6 +79,11 @@ def _finding(
         verb = VERBS.get(where.kind if where else "", "touches")
         what = f"{stop.array}[{shown}]" if stop.index is not None else stop.array
         text = f"{verb} {what}{line}: {stop.text}"
+        if stop.array in scene.dynamic:
+            text += (
+                f", since the launch gave {scene.shared} bytes of shared memory: "
+                f"[grid, block, stream, bytes]"
+            )
     elif line:
         text = f"{text} (line {where.line})" if where else text
     return Finding(
@@ -119,11 +125,6 @@ def _index_error(
         return None
     if any(not 0 <= v < side for v, side in zip(values, raw.shape)):
         text = has(place.entity.name, raw.shape)
-        if place.entity.dynamic:
-            text += (
-                f", the launch gave {scene.dynamic} bytes of shared memory: "
-                f"[grid, block, stream, bytes]"
-            )
         return Stop("bounds", text, place, place.entity.name, tuple(values))
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -158,7 +159,7 @@ class Launch:
             ".put": self.put,
             ".atomic": self.atomic,
             ".atomic_plain": self.atomic_plain,
-            ".ix": _whole,
+            ".ix": operator.index,
             ".slice": slice,
             ".names": self.keep_names,
         }
@@ -377,6 +378,7 @@ class Launch:
             self.at,
             self.timeout,
             self.config.shared,
+            {e.name for e in self.program.entities if e.dynamic},
         )
         end = faults.explain(error, scene)
         if self.log is not None and self.at is not None:
@@ -484,11 +486,6 @@ def _memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
 
 def _linear(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
     return (index[2] * shape[1] + index[1]) * shape[0] + index[0]
-
-
-def _whole(value: Any) -> int:
-    """An index as an int; TypeError if it is none."""
-    return value.__index__()
 
 
 def _again(found: Finding) -> Finding:

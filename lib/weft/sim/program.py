@@ -140,11 +140,14 @@ class Program:
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and _one_name(node):
                 name = node.targets[0].id
-                made_here = isinstance(node.value, ast.Call) and names.path_of(
-                    function, node.value.func, local
-                )
-                if made_here in ("shared.array", "local.array") and bound[name] == 1:
-                    static[name] = self.memory(made, node.value, name)
+                for call in ast.walk(node.value):
+                    if not isinstance(call, ast.Call):
+                        continue
+                    path = names.path_of(function, call.func, local)
+                    if path in ("shared.array", "local.array"):
+                        entity = self.memory(made, call, name)
+                        if call is node.value and bound[name] == 1:
+                            static[name] = entity
         made.kinds = Kinds(
             tree,
             {n: b if isinstance(b, int) else ANY for n, b in zip(parameters, bindings)},

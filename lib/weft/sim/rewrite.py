@@ -70,7 +70,8 @@ class Rewriter(ast.NodeTransformer):
             kind, text, self.variant.file, node.lineno, node.col_offset, entity
         )
         if isinstance(node, ast.expr):
-            self.variant.places[position(node)] = made
+            # Of x[i] += 1 the read comes first, and is what an error is about.
+            self.variant.places.setdefault(position(node), made)
         return made
 
     def site(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
@@ -282,6 +283,7 @@ class Rewriter(ast.NodeTransformer):
             return self.augmented(node)
         if not self.checks:
             # The index is computed once.
+            self.place(READ, target)
             named = [self.temporary() for _ in parts]
             bound = [walrus(n, self.visit(p)) for n, p in zip(named, parts)]
             raw = self.visit(base)
@@ -405,7 +407,8 @@ class Rewriter(ast.NodeTransformer):
         return at(ast.Subscript(base, key, ast.Load()), node)
 
     def plain(self, node: ast.Subscript) -> ast.Subscript:
-        """The access as it is: nothing is checked."""
+        """The access as it is: nothing is written down."""
+        self.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
         node.value, node.slice = self.visit(node.value), self.visit(node.slice)
         return node
 

@@ -17,7 +17,7 @@ from .warp import FULL, WARP, bits, exchange, shown
 
 Thread = tuple[int, int, int, int]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
-IDLE = 100_000  # turns of loops that change nothing, before they count as endless
+IDLE = 30_000  # turns of loops that change nothing, before they count as endless
 
 
 class Launch(Protocol):
@@ -168,7 +168,7 @@ class Block:
                 f"calls cuda.{operation} with the mask 0x{mask:08x}, in which its own "
                 f"lane {number % WARP} is not named",
                 self.launch.places[place],
-            )
+            ).of(number)
         return operation, place, mask, value, argument
 
     # ---- warps ----

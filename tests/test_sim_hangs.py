@@ -1,0 +1,356 @@
+"""What ends a launch in the simulator, and what is said about it."""
+
+import io
+import linecache
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from weft import ArgumentError, KernelFault, cuda, sim
+
+X = np.zeros(12, np.float32)
+
+
+def line_of(kernel, text: str) -> int:
+    """The number of the line of a kernel that has this text."""
+    first = kernel.__code__.co_firstlineno
+    for number in range(first, first + 40):
+        if text in linecache.getline(__file__, number):
+            return number
+    raise AssertionError(text)
+
+
+def past(x, y):
+    i = cuda.grid(1)
+    y[i] = x[i + 10]  # one past
+
+
+def before(x, y):
+    x[cuda.threadIdx.x - 1] = 3  # negative
+
+
+def corner(a, x):
+    i = cuda.threadIdx.x
+    a[i, i - 1] += 1  # a corner
+
+
+def deep(x, i):
+    return x[i]  # in a helper
+
+
+def calls(x, y):
+    r = x[1:]
+    y[0] = deep(r, 11)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_an_access_past_the_end(order):
+    y = np.full(12, 7, np.float32)
+    with pytest.raises(KernelFault) as error:
+        sim(past, order=order)[3, 4](X, y)
+    fault = error.value
+    finding = fault.report.findings[0]
+    assert finding.kind == "bounds" and finding.array == "x"
+    assert finding.line == line_of(past, "one past") and finding.file == __file__
+    block, thread, index = (0, 2, 12) if order == "forward" else (2, 3, 21)
+    assert fault.block == finding.block == (block, 0, 0)
+    assert fault.thread == finding.thread == (thread, 0, 0)
+    assert finding.index == (index,)
+    assert f"thread {thread} of block {block} reads x[{index}]" in str(fault)
+    assert "x has 12 elements" in str(fault)
+    assert y[11] == 7  # nothing wrapped around
+
+
+@pytest.mark.parametrize(
+    "kernel, args, said",
+    [
+        (before, (X, X), r"thread 0 writes x\[-1\] at line \d+: x has 12 elements"),
+        (corner, (np.zeros((3, 4)), X), r"reads a\[0, -1\] .*: a has shape \(3, 4\)"),
+        (calls, (X, X), r"reads x\[11\] .*: x has 11 elements"),
+    ],
+)
+def test_what_is_said_of_bounds(kernel, args, said):
+    kept = [a.copy() for a in args]
+    with pytest.raises(KernelFault, match=said):
+        sim(kernel)[1, 1](*args)
+    assert all((a == b).all() for a, b in zip(args, kept))
+
+
+def test_without_checks_the_end_is_still_an_end():
+    with pytest.raises(KernelFault, match="thread 2 of block 0 reads x.* line"):
+        sim(past, checks=False)[3, 4](X, np.zeros(12))
+
+
+def test_the_traceback_ends_at_the_readers_line():
+    with pytest.raises(KernelFault) as error:
+        sim(calls)[1, 1](X, X)
+    last = error.traceback[-2:]
+    assert [entry.name for entry in last] == ["calls", "deep"]
+    assert last[1].lineno + 1 == line_of(deep, "in a helper")
+
+
+def divides(y):
+    i = cuda.grid(1)
+    y[i] = 1 // (i - 5)
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_an_exception_keeps_its_type(checks):
+    with pytest.raises(ZeroDivisionError) as error:
+        sim(divides, checks=checks)[2, 4](X.copy())
+    assert error.value.__notes__ == ["in thread 1 of block 1 of divides"]
+    assert error.value.report.kernel == "divides"
+    assert error.traceback[-1].name == "divides"
+
+
+# ---- barriers ------------------------------------------------------------------
+
+
+def returns(x):
+    i = cuda.threadIdx.x
+    if i >= 3:
+        return
+    x[i] = i
+    cuda.syncthreads()
+    x[i] += x[(i + 1) % 3]
+
+
+def diverges(x):
+    i = cuda.threadIdx.x
+    if i < 2:
+        cuda.syncthreads()  # here
+    else:
+        cuda.syncthreads()  # there
+    x[i] = i
+
+
+def test_a_barrier_that_some_have_left():
+    x = np.zeros(5)
+    report = sim(returns, quiet=True)[2, 5](x)
+    finding = next(f for f in report.findings if f.kind == "barrier")
+    assert finding.count == 2 and finding.line == line_of(returns, "syncthreads")
+    assert "threads 3 and 4 have returned" in finding.text
+    assert finding.thread == (3, 0, 0) and finding.block == (0, 0, 0)
+
+
+def test_two_barriers_that_are_taken_for_one():
+    report = sim(diverges, quiet=True)[1, 5](np.zeros(5))
+    (finding,) = report.findings
+    assert finding.kind == "barrier"
+    assert f"barrier of line {line_of(diverges, '# there')}" in finding.text
+    assert f"threads 0 and 1 wait at that of line {line_of(diverges, '# here')}" in (
+        finding.text
+    )
+
+
+# ---- hangs ----------------------------------------------------------------------
+
+
+def waits_for_nobody(x):
+    while x[0] == 0:
+        pass
+
+
+def waits_with_a_barrier(x):
+    if cuda.threadIdx.x == 1:
+        while cuda.atomic.add(x, 0, 0) == 0:
+            pass
+    cuda.syncthreads()
+
+
+def waits_for_a_later_block(x):
+    if cuda.blockIdx.x == 0:
+        while True:
+            if x[0] == 1:
+                break
+    else:
+        x[0] = 1
+
+
+def endless(x):
+    i = 0
+    while i >= 0:
+        i += 1
+
+
+def stuck(x):
+    while True:
+        cuda.syncthreads()
+
+
+@pytest.mark.parametrize("checks", [True, False])
+@pytest.mark.parametrize(
+    "kernel, said",
+    [
+        (waits_for_nobody, r"thread 0 .*its loop \d+ times.*line 171"),
+        (waits_with_a_barrier, r"thread 1 .*1 thread.* at the barrier of line"),
+        (
+            waits_for_a_later_block,
+            "thread 0 of block 0 .* blocks run one after another",
+        ),
+    ],
+)
+def test_a_spin_that_does_not_end(kernel, said, checks):
+    grid = 2 if kernel is waits_for_a_later_block else 1
+    said = said.replace("171", str(line_of(waits_for_nobody, "while")))
+    with pytest.raises(KernelFault, match=said) as error:
+        sim(kernel, checks=checks)[grid, 2](np.zeros(1, np.int32))
+    assert error.value.report.findings[0].kind == "hang"
+
+
+@pytest.mark.parametrize("kernel", [endless, stuck])
+@pytest.mark.parametrize("checks", [True, False])
+def test_a_loop_without_end_ends_in_time(kernel, checks):
+    with pytest.raises(KernelFault, match=r"longer than 0.1 s") as error:
+        sim(kernel, checks=checks, timeout=0.1)[1, 2](X)
+    assert error.value.report.findings[0].kind == "hang"
+    if kernel is endless:
+        assert re.search(r"thread 0 .* line \d+.* \d+ times", str(error.value))
+    assert sim(past)[1, 1](X, np.zeros(1)).ok  # the simulator lives on
+
+
+# ---- what is no launch --------------------------------------------------------------
+
+
+def gives(x):
+    return x[0]
+
+
+def recursive(x, n):
+    if n:
+        recursive_helper(x, n)
+
+
+def recursive_helper(x, n):
+    if n:
+        recursive_helper(x, n - 1)
+
+
+def with_try(x):
+    try:
+        x[0] = 1
+    except IndexError:
+        x[1] = 1
+
+
+def with_list(x):
+    y = [0] * 3
+    x[0] = y[0]
+
+
+def with_comprehension(x):
+    x[0] = sum(i for i in range(3))
+
+
+def with_def(x):
+    def inner():
+        pass
+
+
+def with_variable_shape(x, n):
+    s = cuda.shared.array(n, np.float32)
+    x[0] = s[0]
+
+
+def greedy(x):
+    s = cuda.shared.array((120, 128), np.float32)
+    x[0] = s[0, 0]
+
+
+def unknown(x):
+    x[0] = cuda.warp_size()
+
+
+@pytest.mark.parametrize(
+    "kernel, said",
+    [
+        (gives, "a kernel returns nothing.*: return x"),
+        (recursive, "cannot call itself"),
+        (with_try, r"line \d+: a kernel cannot have try; check with an if"),
+        (with_list, "a list; use cuda.local.array"),
+        (with_comprehension, "generator expression; write a for loop"),
+        (with_def, "def inside a kernel; define the helper outside"),
+        (with_variable_shape, "must be known before the launch, and n is not"),
+        (greedy, "61440 bytes of shared memory .*49152"),
+        (unknown, "no cuda.warp_size"),
+    ],
+)
+def test_what_a_kernel_cannot_have(kernel, said):
+    args = [X.copy(), 3][: kernel.__code__.co_argcount]
+    with pytest.raises(ArgumentError, match=said) as error:
+        sim(kernel)[1, 1](*args)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "config, args, said",
+    [
+        ((1, 0), (X, X), "empty"),
+        ((1, 1025), (X, X), "1025.*1024"),
+        ((1, (33, 32)), (X, X), "1056 threads, at most 1024"),
+        ((1, 1, 0, 300_000), (X, X), "300000 bytes"),
+        ((1, 1), (X,), "takes 2 arguments"),
+        ((1, 1), (X, [1, 2]), r"y is a list.*np.array\(y"),
+        ((1, 1), (X, None), "NoneType"),
+        ((1, 1), (X, "text"), "str"),
+        ((1, 1), (X, np.array([None])), "dtype object"),
+        ((1, 1), (X, np.array(["a"])), "dtype <U1"),
+    ],
+)
+def test_what_is_no_launch(config, args, said):
+    with pytest.raises(ArgumentError, match=said):
+        sim(past)[config](*args)
+
+
+def test_what_is_no_kernel():
+    for value, said in ((3, "type int"), (lambda x: x, "def"), (np.sum, "")):
+        with pytest.raises(ArgumentError, match=said):
+            sim(value)
+    with pytest.raises(ArgumentError, match="order"):
+        sim(past, order="sideways")
+    with pytest.raises(ArgumentError, match=r"sim\(past\)\[grid, block\]"):
+        sim(past)(X)
+
+
+# ---- looking inside ---------------------------------------------------------------
+
+
+def speaks(x):
+    i = cuda.threadIdx.x
+    print("thread", i, x[i])
+    cuda.syncthreads()
+    print("again", i)
+
+
+def test_print_is_in_order(capsys):
+    sim(speaks)[1, 2](np.arange(2))
+    assert capsys.readouterr().out.splitlines() == [
+        "thread 0 0",
+        "thread 1 1",
+        "again 0",
+        "again 1",
+    ]
+
+
+def stops(x):
+    i = cuda.threadIdx.x
+    half = x[i] / 2
+    cuda.syncthreads()
+    breakpoint()
+    x[i] = half
+
+
+def test_breakpoint_stands_in_the_thread(monkeypatch):
+    import pdb
+
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("p i, float(half)\nl\nc\nc\n"))
+    debugger = pdb.Pdb(stdin=sys.stdin, stdout=said, nosigint=True, readrc=False)
+    debugger.use_rawinput = False
+    hook = lambda: debugger.set_trace(sys._getframe(1))  # noqa: E731
+    monkeypatch.setattr(sys, "breakpointhook", hook)
+    sim(stops)[1, 2](np.arange(2.0) * 4)
+    assert "stops()" in said.getvalue() and "x[i] = half" in said.getvalue()
+    assert "(0, 0.0)" in said.getvalue()
