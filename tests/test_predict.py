@@ -15,6 +15,7 @@ predict_module = __import__("sys").modules["weft.predict"]
 @pytest.fixture(autouse=True)
 def own_memory(tmp_path, monkeypatch):
     """Each test has a cache folder and a session of its own."""
+    monkeypatch.delenv("WEFT_SMALL", raising=False)
     monkeypatch.setattr(cache, "_root", tmp_path)
     monkeypatch.setattr(predict_module, "_asked", set())
     return tmp_path

@@ -13,8 +13,9 @@ import torch
 from .tracebacks import Short
 
 GUARD = 256  # elements before and after every array
-# NaNs with a bit pattern of their own: an element that still holds it was not written.
-_NAN_BITS = {np.float16: 0x7EAD, np.float32: 0x7FCADEAD, np.float64: 0x7FF8DEADBEEFCAFE}
+# Signalling NaNs with a pattern of their own. An element that still holds it was not
+# written: any operation on one makes it quiet, which is another pattern.
+_NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADBEEFCAFE}
 
 
 class Mismatch(Short, AssertionError):
@@ -147,8 +148,8 @@ def wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
     exact = got.dtype.kind in "biu" and want.dtype.kind in "biu"
     if exact and not np.any(bound):
         return got != want
-    got64, want64 = _wide(got), _wide(want)
     with np.errstate(all="ignore"):
+        got64, want64 = _wide(got), _wide(want)
         # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
         near = np.abs(got64 - want64) <= bound
         return ~(near | (np.isnan(got64) & np.isnan(want64)) | (got64 == want64))

@@ -22,6 +22,7 @@ from .native import ArgumentError
 
 RIGHT = 1.1  # a factor up to this counts as right
 _asked: set[str] = set()  # the questions of this session
+_held: dict[str, dict[str, Any]] = {}  # what is remembered where no file is written
 
 
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
@@ -259,6 +260,8 @@ def _file() -> Path:
 
 def _remembered() -> dict[str, dict[str, Any]]:
     """Every question of this user's with guess and value; damaged ones are dropped."""
+    if os.environ.get("WEFT_SMALL"):  # the suite, whose answers say nothing
+        return dict(_held)
     try:
         found = json.loads(_file().read_text())
     except (OSError, ValueError):
@@ -275,6 +278,10 @@ def _is_record(record: Any) -> bool:
 
 
 def _remember(records: dict[str, dict[str, Any]]) -> None:
+    if os.environ.get("WEFT_SMALL"):
+        _held.clear()
+        _held.update(records)
+        return
     path = _file()
     beside = path.with_name(f"guesses.{os.getpid()}.part")
     try:

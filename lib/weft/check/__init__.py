@@ -20,9 +20,10 @@ from ..jit import KernelFault, OrderDependence
 from ..native import ArgumentError
 from . import plan
 from .cases import Shape, Sizes, spec
+from .limit import TooLong, time_limit
 from .problem import Problem, Trial, arguments, call, named
 from .refusal import Attempt, refusal
-from .runners import Returns, Runner, TooLong, runners, time_limit
+from .runners import Returns, Runner, runners
 
 TIMEOUT = 10.0  # seconds that one launch may take
 
@@ -114,7 +115,8 @@ def check(
     Raises ArgumentError if this makes no sense; what the kernel itself raises
     (NotImplementedError of an exercise) comes through.
     """
-    found = runners(kernel, bool(outputs or inout), device)
+    launched = any(x is not None for x in (block, grid, launch))
+    found = runners(kernel, bool(outputs or inout), device, launched)
     problem = _problem(
         found[0],
         reference,
@@ -240,13 +242,7 @@ def _attempt(
     except Mismatch as error:
         attempt.error = error
     except (KernelFault, OrderDependence, TooLong) as error:
-        attempt.error = Mismatch(
-            str(error).removeprefix(f"{runner.name}: "),
-            **{"block": getattr(error, "block", None)},
-            **{"thread": getattr(error, "thread", None)},
-            **{"report": getattr(error, "report", None)},
-        )
-        attempt.error.__cause__ = error
+        attempt.error = _fault(runner, error)
     except NotImplementedError:
         raise
     except Exception as error:
@@ -298,15 +294,25 @@ def _returned(
     problem.judge(trial, got)
 
 
+def _fault(runner: Runner, error: Exception) -> Mismatch:
+    """A launch that was ended, as a refusal."""
+    report = getattr(error, "report", None)
+    facts = {n: getattr(error, n, None) for n in ("block", "thread")}
+    findings = getattr(report, "findings", None)
+    if findings:
+        last = findings[-1]  # what ended it
+        facts |= {"kind": last.kind, "array": last.array, "index": last.index}
+    text = str(error).removeprefix(f"{runner.name}: ")
+    made = Mismatch(text, report=report, **facts)
+    made.__cause__ = error
+    return made
+
+
 def _found(findings: Any, report: Any) -> Mismatch:
-    """What the simulator found, as a refusal."""
+    """What the simulator found in a launch that went on, as a refusal."""
     first = findings[0]
-    text = first.text
-    if first.line:
-        text += f" (line {first.line})"
     times = sum(f.count for f in findings)
-    if times > 1:
-        text += f"; {times} times in all"
+    text = first.text + f"; {times} times in all" * (times > 1)
     facts = {"block": first.block, "thread": first.thread, "array": first.array}
     return Mismatch(text, **facts, index=first.index, report=report, kind=first.kind)
 

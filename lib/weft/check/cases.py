@@ -307,6 +307,8 @@ def default_sizes(
         rows = [[r[i % len(r)] for i in range(count)] for r in small] + rows
         large = 1009 if count == 1 else 0
         rows += [side, mixed, [large or 2 * b + p for b, p in zip(side, PRIMES * 3)]]
+    elif count <= 2:
+        rows.append([2 * b + 1 for b in side])
     rows.insert(-1, [PRIMES[i % len(PRIMES)] for i in range(count)])
     rows = [_at_most(row, most, symbols, sides) for row in rows]
     unique = list(dict.fromkeys(map(tuple, rows)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..jit import config
 from ..native import ArgumentError
 from .cases import (
     Shape,
@@ -43,7 +44,8 @@ def plan(
         every = launch if isinstance(launch, list) else [launch]
         rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
         rows = _possible(problem, rows)
-        return [(row, _launched(one, row)) for one in every for row in rows]
+        plan = [(row, _launched(one, row)) for one in every for row in rows]
+        return _launchable(runner, plan)
     if block is None and runner.few:
         block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
     plan = []
@@ -51,6 +53,13 @@ def plan(
         rows = given or _around(problem, runner, one, number == 0 and not runner.few)
         for row in _possible(problem, rows):
             plan.append((row, _shape(problem, runner, row, one, grid, shared)))
+    return _launchable(runner, plan)
+
+
+def _launchable(runner: Runner, plan: list) -> list:
+    """The plan, if a GPU could launch all of it; else config.parse's ArgumentError."""
+    for _, shape in plan:
+        config.parse(runner.name, (shape.grid, shape.block, shape.shared))
     return plan
 
 

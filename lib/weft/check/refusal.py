@@ -10,8 +10,9 @@ import numpy as np
 
 from .. import mistakes
 from ..guarded import Mismatch, element, number, unwritten, wrong
+from .limit import TooLong
 from .problem import Problem, Trial, arguments
-from .runners import Runner, Simulated, TooLong
+from .runners import Runner, Simulated
 
 EXPLORED = 12  # cases at most that are run only to see which of them go wrong
 Index = tuple[int, int, int]
@@ -72,9 +73,7 @@ def refusal(
     if not isinstance(first.error.__cause__, TooLong) and not _hangs(first):
         later = _explore(runner, first, cases, again)
     looks = _looks(problem, runner, first, passed, later, again)
-    if looks:
-        lines.append(f"It {looks[0]}.")
-        lines += looks[1:]
+    lines += looks
     facts["guess"] = " ".join(looks)
     return Mismatch("\n".join(lines), **facts)
 
@@ -195,29 +194,24 @@ def _looks(
     later: Sequence[Attempt],
     again: Callable[[int, str], Attempt],
 ) -> list[str]:
-    """Sentences on what kind of mistake it is; the first continues "It ..."."""
+    """Sentences on what kind of mistake it is."""
     found = []
     order = _by_order(runner, first, again)
     if order:
         found.append(order)
     else:
+        said = "" if first.by_value else _of_fault(first)
         failing = [a for a in (first, *later) if a.by_value]
         failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
         for attempt in failing[:2]:
-            said = mistakes.guess(_scene(problem, attempt))
-            if said:
-                found.append(said)
-                break
-        if not failing:
-            said = _of_fault(first)
-            found += [said] if said else []
+            said = said or mistakes.guess(_scene(problem, attempt))
+        found += [said] if said else []
+    runs = [*passed, first, *later]
     pattern = mistakes.pattern(
-        [(a.trial.sizes, _block(a), a.error is None) for a in (*passed, first, *later)]
+        [(a.trial.sizes, _block(a), a.error is None) for a in runs]
     )
-    if pattern:
-        found.append(pattern if found else f"is {pattern[0].lower()}{pattern[1:]}"
-                     .removeprefix("is it is ").rstrip("."))  # fmt: skip
-    return found
+    said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
+    return said + [pattern] * bool(pattern)
 
 
 def _block(attempt: Attempt) -> Index | None:
@@ -291,10 +285,11 @@ def _of_fault(attempt: Attempt) -> str:
     text, kind = str(error), error.kind if error else ""
     if "input" in text and "overwritten" in text:
         return "looks like a store into the wrong array: inputs must stay as they are"
-    past = "past" in text or kind == "bounds"
+    past = "past" in text or "out of bounds" in text or kind == "bounds"
     if past and attempt.trial.shape is not None:
         return (
-            "looks like a missing guard: the grid has more threads than there are "
-            "elements, and those beyond the last must do nothing (if i < n)"
+            "looks like a missing guard, or one that lets too many through: the grid "
+            "has more threads than there are elements, and those beyond the last must "
+            "do nothing (if i < n)"
         )
     return ""

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import ctypes
 import inspect
 import re
-import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,16 +18,13 @@ import torch
 
 from .. import jit
 from ..jit import signature
-from ..native import ArgumentError, KernelError
+from ..native import ArgumentError
 from ..python_kernel import PythonKernel, plain_function, source_of, value_of
 from .cases import Shape, dimensions
+from .limit import time_limit
 
 ORDERS = ("forward", "reverse", "shuffled")  # of threads
 NATIVE, SLOW = 4_000_000, 15_000  # the most that the sizes of a case may multiply to
-
-
-class TooLong(KernelError):
-    """It ran longer than it may, and was ended."""
 
 
 class Runner:
@@ -127,12 +122,15 @@ class Translated(Python):
     """A Python kernel as CUDA C."""
 
     def __init__(self, ready: Any, device: torch.device | None) -> None:
-        super().__init__(ready)
+        super().__init__(ready.kernel)
         self.ready, self.device = ready, device
         self.orders = ORDERS if device is None else ("",)
         self.where = "as CUDA C" + (f" on {device}" if device else "")
 
     def run(self, args, shape, order, timeout):
+        if self.ready.timeout is None:
+            made = type(self.ready)(self.ready.kernel, self.ready.flags, timeout)
+            self.ready = made
         with _ordered(order):
             self.ready[shape.grid, shape.block, 0, shape.shared](*args)
 
@@ -215,9 +213,16 @@ def _body(kernel: jit.Kernel) -> str:
 
 
 def runners(
-    subject: Any, has_outputs: bool, device: torch.device | str | None
+    subject: Any,
+    has_outputs: bool,
+    device: torch.device | str | None = None,
+    launched: bool = False,
 ) -> list[Runner]:
-    """How to run `subject`: more than one where it runs on the CPU and on a GPU."""
+    """How to run `subject`: more than one where it runs on the CPU and on a GPU.
+
+    has_outputs: whether it writes into arrays. launched: whether the caller speaks of
+    a grid or a block, as one does of a kernel.
+    """
     if isinstance(subject, (jit.Module, jit.Launch)):
         subject = _one_kernel(subject)
     if isinstance(subject, jit.Kernel):
@@ -230,9 +235,12 @@ def runners(
         return [Numba(subject, place)]
     if module.startswith("weft.cuda_c"):
         return [Translated(subject, place) for place in _places(device, None)]
+    if module.startswith("weft.sim"):
+        return [Simulated(subject.kernel)]
     if isinstance(subject, PythonKernel) or hasattr(subject, "py_func"):
         return [Simulated(subject)]
-    if isinstance(subject, types.FunctionType) and speaks_cuda(subject):
+    plain = isinstance(subject, types.FunctionType)
+    if plain and ((launched and has_outputs) or speaks_cuda(subject)):
         return [Simulated(subject)]
     if not callable(subject):
         raise ArgumentError(
@@ -317,36 +325,3 @@ def _ordered(order: str) -> Iterator[None]:
         yield
     finally:
         runtime().simt_set_order(0)
-
-
-@contextlib.contextmanager
-def time_limit(name: str, seconds: float) -> Iterator[None]:
-    """End what runs inside, in this thread, with TooLong after so many seconds.
-
-    Python looks for it between two steps of its own: a call of C ends first.
-    """
-    thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
-    # A function object of our own: that of the attribute has what others set on it.
-    raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
-    raise_in.argtypes = ctypes.c_ulong, ctypes.py_object
-
-    def end() -> None:
-        with lock:
-            if state["inside"]:
-                state["late"] = True
-                raise_in(thread, TooLong)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except TooLong:
-        raise TooLong(
-            f"{name} ran longer than {seconds:g} s and was ended: look for a loop that "
-            f"does not end, or allow it more with timeout="
-        ) from None
-    finally:
-        timer.cancel()
-        with lock:
-            state["inside"] = False

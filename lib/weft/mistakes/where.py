@@ -56,14 +56,14 @@ def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
         )
     if at[-1] != length - 1:
         return None
-    if at.size == 1:
-        return f"an end that comes one too early: the last {one} is"
     side = _side(s, mask.ndim, axis)
-    if side and at[0] == side:
+    if side and at[0] == side and (at.size > 1 or side > 8):
         return (
             f"blocks other than the first do nothing of use (threadIdx where the "
             f"global index is due?): {many} from {at[0]} on are"
         )
+    if at.size == 1:
+        return f"an end that comes one too early: the last {one} is"
     if side and at[0] % side == 0 and length - at[0] <= side:
         return (
             f"a last block that is missing (n // block for a grid, where cdiv(n, "

@@ -1,0 +1,329 @@
+"""check() refuses every wrong kernel of wrong_kernels.py, and takes the right ones."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+import wrong_kernels as zoo
+
+from weft import ArgumentError, Mismatch, check, cuda, load_cuda
+from weft.check import plan
+from weft.check.cases import covering, default_sizes, dimensions, spec
+from weft.check.limit import TooLong, time_limit
+from weft.check.runners import runners
+
+
+def name(case):
+    subject = case[0]
+    kernel = getattr(subject, "kernel", subject)
+    runner = type(subject).__module__.rpartition(".")[2]
+    return f"{runner}-{getattr(kernel, '__name__', '')}"
+
+
+@pytest.mark.parametrize("case", zoo.WRONG, ids=map(name, zoo.WRONG))
+def test_every_wrong_kernel_is_refused_for_what_it_does(case):
+    subject, reference, options, words = case
+    with pytest.raises(Mismatch) as refused:
+        check(subject, reference, **options)
+    assert re.search(words, str(refused.value)), str(refused.value)
+
+
+@pytest.mark.parametrize("case", zoo.RIGHT, ids=map(name, zoo.RIGHT))
+def test_every_right_kernel_is_accepted(case):
+    subject, reference, options = case
+    verdict = check(subject, reference, **options)
+    assert verdict.runs >= 3 and 0 <= verdict.worst <= 1
+    assert repr(verdict).startswith(f"{verdict.name} is right: {verdict.runs} runs")
+
+
+# ---- what a refusal says ---------------------------------------------------------
+
+CELL = load_cuda(
+    """
+__global__ void add(float *c, const float *a, const float *b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = i == 70 ? 5.0f : a[i] + b[i];
+}
+__global__ void scale(double *y, const double *x, double by, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = by * x[i];
+}
+template <class T> __global__ void fill(T *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = T(3);
+}
+__global__ void axpy(float *y, const float *x, float by, int n) {
+    extern __shared__ float room[];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    room[threadIdx.x] = i < n ? x[i] : 0;
+    __syncthreads();
+    if (i < n) y[i] += by * room[threadIdx.x];
+}
+""",
+    target="cpu",
+    name="test_check.py",
+)
+IO = {"outputs": {"c": "n"}, "inputs": {"a": "n", "b": "n"}}
+
+
+def refused(*args, **options):
+    with pytest.raises(Mismatch) as found:
+        check(*args, **options)
+    return found.value
+
+
+def test_a_refusal_has_element_block_thread_values_and_launch():
+    error = refused(CELL.add, np.add, sizes=[64, 100], block=32, **IO)
+    assert error.index == (70,) and error.array == "c"
+    assert error.block == (2, 0, 0) and error.thread == (6, 0, 0)
+    assert error.got == 5 and abs(error.want) < 5
+    assert error.sizes == {"n": 100} and error.launch_block == (32, 1, 1)
+    assert error.wrong == 1 and error.total == 100
+    text = str(error)
+    assert text.startswith(
+        "add is wrong with n=100, grid 4, block 32: c[70] is 5, want"
+    )
+    assert "1 of 100 elements are wrong" in text
+    assert "thread (6,0,0) of block (2,0,0)" in text
+
+
+def test_a_guess_is_left_out_where_nothing_fits():
+    error = refused(CELL.add, np.add, sizes=[100], block=32, **IO)
+    assert error.guess == "" and "looks like" not in str(error)
+
+
+def test_an_order_of_threads_that_changes_the_result_is_named():
+    subject, reference, options = zoo.CUDA.c_reverse, zoo.sum_reference, zoo.SUM
+    error = refused(subject, reference, **options)
+    assert "out[0] is" in error.guess and "reverse" in str(error)
+
+
+def test_what_the_function_itself_raises_comes_through_with_a_note():
+    def stub(a, b):
+        raise NotImplementedError
+
+    def slip(a, b):
+        return a + undefined  # noqa: F821
+
+    with pytest.raises(NotImplementedError):
+        check(stub, np.add, inputs=IO["inputs"])
+    with pytest.raises(NameError) as error:
+        check(slip, np.add, inputs=IO["inputs"])
+    assert error.value.__notes__ == ["check: with n=1"]
+
+
+# ---- arguments of every kind -----------------------------------------------------
+
+
+def test_values_templates_doubles_inout_and_shared_memory():
+    options = {"outputs": {"y": "n"}, "inputs": {"x": "n"}, "sizes": [1, 33]}
+    check(CELL.scale, lambda x, by: by * x, values={"by": 0.3}, **options)
+    threes = {"outputs": {"y": "n"}, "sizes": [5]}
+    check(CELL.fill["int"], lambda n: np.full(n, 3), **threes)
+    check(
+        CELL.axpy,
+        lambda y, x, by: y + by * x,
+        inout={"y": "n"},
+        inputs={"x": "n"},
+        values={"by": lambda rng: float(rng.integers(1, 9))},
+        shared=lambda block: 4 * block,
+    )
+
+
+def test_a_double_is_held_to_a_doubles_precision():
+    options = {"outputs": {"y": "n"}, "inputs": {"x": "n"}, "sizes": [50]}
+    off = 0.3 * (1 + 1e-12)
+    error = refused(CELL.scale, lambda x: off * x, values={"by": 0.3}, **options)
+    assert error.wrong == 50
+
+
+def test_several_outputs_lists_and_expressions_of_sizes():
+    def both(a):
+        return [x + y for x, y in zip(a[1:], a)], sum(a)
+
+    reference = lambda a: (a[1:] + a[:-1], a.sum())  # noqa: E731
+    check(both, reference, inputs={"a": "n + 1"})
+    error = refused(both, lambda a: (a[1:] + a[:-1], 2 * a.sum()), inputs={"a": "n+1"})
+    assert error.array == "result 1" and "result 1 is " in str(error)
+
+
+def test_a_flat_body_gets_flat_arrays_and_a_2d_body_shaped_ones():
+    by_flat, by_2d = zoo.matmul, zoo.matmul_2d
+    (flat,), (shaped,) = runners(by_flat, True, None), runners(by_2d, True, None)
+    assert flat.flat("a") and not shaped.flat("a")
+    assert flat.dimensions == shaped.dimensions == 2
+
+
+def test_the_same_size_is_asked_with_other_data():
+    seen = []
+    check(
+        lambda a: seen.append(a.copy()) or a, lambda a: a, inputs={"a": 8}, sizes=[()]
+    )
+    assert len(seen) == 2 and not np.array_equal(*seen)
+    again = []
+    check(lambda a: again.append(a.copy()) or a, lambda a: a, inputs={"a": 8})
+    assert np.array_equal(seen[0], again[0])  # but the same every time it is run
+
+
+def test_a_byte_or_a_bool_that_is_never_written_is_noticed():
+    cell = load_cuda(
+        "__global__ void k(bool *y, unsigned char *z, const float *x, int n) {}",
+        target="cpu",
+    )
+    for name, wanted in (("y", np.zeros), ("y", np.ones)):
+        outputs = {name: "n", "z": "n"}
+        refused(cell.k, lambda n, wanted=wanted: (wanted(n, bool), np.full(n, 85)),
+                outputs=outputs, inputs={"x": "n"}, sizes=[7, 8], block=8)  # fmt: skip
+
+
+# ---- bounds --------------------------------------------------------------------------
+
+
+def test_a_bound_follows_from_the_terms_of_the_sum():
+    def off(a, b):
+        exact = a.astype(float) @ b
+        size = np.abs(a).astype(float) @ np.abs(b)
+        return exact + size * 2.0**-24 * (1.01 * a.shape[1] + 0.5)
+
+    sizes = {"inputs": zoo.PAIR["inputs"], "sizes": [(4, 6, 5)]}
+    assert 0.5 < check(off, np.matmul, **sizes).worst < 1  # k + 4 terms by default
+    check(off, np.matmul, terms="k + 1", **sizes)
+    refused(off, np.matmul, terms="k", **sizes)
+    refused(off, np.matmul, terms=lambda k: k, **sizes)
+    check(off, np.matmul, bound=lambda a, b: 1e-5 + 0 * (a @ b), **sizes)
+    refused(off, np.matmul, bound=lambda want: 1e-9, **sizes)
+
+
+def test_whole_numbers_are_exact_and_so_are_copies_on_request():
+    ints = {"inputs": {"a": "int32[n]"}}
+    assert "every bit as wanted" in repr(
+        check(lambda a: a * 2, lambda a: a + a, **ints)
+    )
+    refused(lambda a: a * 2 + (a == a.max()), lambda a: a + a, **ints)
+    floats = {"inputs": {"a": "n"}, "terms": 0}
+    check(lambda a: a[::-1], lambda a: a[::-1], **floats)
+    refused(lambda a: a * np.float32(1 + 2e-7), lambda a: a, **floats)
+
+
+def test_an_infinity_that_is_wanted_takes_no_other_number():
+    wanted = lambda a: np.where(a > 0, np.inf, 1.0)  # noqa: E731
+    check(wanted, wanted, inputs={"a": 20})
+    refused(lambda a: np.ones(20), wanted, inputs={"a": 20})
+
+
+# ---- plans -------------------------------------------------------------------------
+
+
+def test_sizes_lie_around_a_block_and_its_launches_cover_them():
+    rows = [row["n"] for row in default_sizes(["n"], {"n": 64}, 10**6)]
+    assert {1, 2, 3, 63, 64, 65, 1009} <= set(rows) and 7 in rows
+    for row in default_sizes(list("mnk"), {"m": 16, "n": 8}, 5000):
+        assert np.prod(list(row.values())) <= 5000
+    assert covering((33, 17), (16, 8, 1), 2).grid == (2, 5, 1)
+    assert covering((2, 3, 33, 17), (16, 8, 2), 3).grid == (2, 5, 3)
+    assert covering((2, 33), (32, 1, 1), 1).grid == (3, 1, 1)
+
+
+def test_the_axes_of_threads_are_read_from_the_source():
+    assert dimensions("cuda.grid(2)") == dimensions("threadIdx . y") == 2
+    assert dimensions("blockIdx.z + threadIdx.x") == 3
+    assert dimensions("int x = p.y; grid(1)") == dimensions("") == 1
+
+
+def test_several_launch_shapes_are_tried_by_default():
+    verdict = check(zoo.CUDA.c_add, np.add, **IO)
+    assert len({block for _, block in verdict.shapes}) == 4
+    assert verdict.orders == 3 and verdict.runs == 3 * len(verdict.shapes)
+    assert any(block[0] & (block[0] - 1) for _, block in verdict.shapes)
+
+
+# ---- what makes no sense ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("subject", "options", "words"),
+    [
+        (3, {}, "takes a kernel or a function, this is 3 of type int"),
+        (zoo.CUDA.c_add, {}, 'is a kernel: say what it writes, e.g. outputs={"c"'),
+        (zoo.CUDA.c_add, {"outputs": {"q": "n"}}, "no parameter q; it has c, a, b, n"),
+        (zoo.CUDA, IO, "10 kernels: say which"),
+        (CELL.fill, {"outputs": {"y": "n"}}, "fill is a template"),
+        (zoo.CUDA.c_add, IO | {"inout": {"c": "n"}}, "c: told twice"),
+        (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* say terms="),
+        (zoo.CUDA.c_add, IO | {"sizes": []}, "sizes is empty"),
+        (zoo.CUDA.c_add, IO | {"sizes": [(1, 2)]}, r"gives 2 of 1 sizes \(n\)"),
+        (zoo.CUDA.c_add, IO | {"sizes": [{"m": 1}]}, "does not say n"),
+        (zoo.CUDA.c_add, IO | {"sizes": [1.5]}, "want whole numbers"),
+        (zoo.CUDA.c_add, IO | {"block": "x"}, "one to three ints"),
+        (zoo.CUDA.c_add, IO | {"block": 1025, "sizes": [1]}, "1025"),
+        (zoo.CUDA.c_add, IO | {"launch": 5}, r"want \(grid, block\)"),
+        (zoo.CUDA.c_add, IO | {"launch": (1, 1), "block": 2}, "not both"),
+        (zoo.CUDA.c_add, IO | {"inputs": {"a": "n +", "b": "n"}}, "'n \\+' is no size"),
+        (zoo.CUDA.c_add, IO | {"dtypes": {"a": "float23"}}, "no dtype"),
+        (zoo.CUDA.c_add, IO | {"data": {"a": lambda: np.ones(9)}}, r"shape \(9,\)"),
+        (zoo.CUDA.c_add, IO | {"terms": "q"}, "'q' is not defined"),
+        (zoo.lists, {}, 'say what it is given, e.g. inputs={"a"'),
+        (zoo.lists, zoo.PAIR | {"block": 3}, "plain function: it has no launch"),
+        (lambda a: None, {"inputs": {"a": "n"}}, "returns None: return the result"),
+        (lambda a: "no", {"inputs": {"a": "n"}}, "returns 'no' for result: want num"),
+        (lambda a: (a, a), {"inputs": {"a": "n"}}, "returns result 0, result 1"),
+    ],
+)  # fmt: skip
+def test_bad_use_is_one_line_that_says_what_to_do(subject, options, words):
+    options = {"inputs": {}, **options}
+    reference = np.add if len(options["inputs"]) == 2 else np.abs
+    with pytest.raises(ArgumentError, match=words) as error:
+        check(subject, reference, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_reference_that_does_not_fit_is_said_so():
+    with pytest.raises(
+        ArgumentError, match=r"gives c the shape \(2,\), .* says \(1,\)"
+    ):
+        check(zoo.CUDA.c_add, lambda a, b: np.ones(len(a) + 1), **IO)
+    with pytest.raises(ArgumentError, match="the reference is a function"):
+        check(zoo.CUDA.c_add, 5, **IO)
+
+
+def test_a_dimension_may_be_typed_computed_or_a_function():
+    one = spec("x", "uint8[n, min(m, 3), 2]", {})
+    assert one.dtype == np.uint8 and one.symbols == ["n", "m"]
+    assert one.shape({"n": 4, "m": 9}) == (4, 3, 2) and one.axes == ("n", "", "")
+    assert spec("x", lambda n: n // 2, {}).shape({"n": 9}) == (4,)
+    assert spec("x", torch.ones(2, 3), {}).shape({}) == (2, 3)
+
+
+def test_a_time_limit_ends_a_loop_of_python_and_nothing_after_it():
+    def loop():
+        with time_limit("loop", 0.05):
+            while True:
+                pass
+
+    with pytest.raises(TooLong, match="loop ran longer than 0.05 s"):
+        loop()
+    with time_limit("quick", 60):
+        pass
+
+
+def test_a_kernel_is_known_by_the_names_it_uses():
+    def helper():
+        return cuda.grid(1)
+
+    def kernel(c):
+        c[helper()] = 1
+
+    def plain(c):
+        c[0] = 1
+
+    kinds = [type(runners(f, True, None)[0]).__name__ for f in (kernel, plain)]
+    assert kinds == ["Simulated", "InPlace"]
+
+
+def test_a_verdict_shows_itself_in_a_notebook():
+    verdict = check(CELL.scale, lambda x, by: by * x, outputs={"y": "n"},
+                    inputs={"x": "n"}, values={"by": 2.0}, sizes=[3])  # fmt: skip
+    page = verdict._repr_html_()
+    assert "<code>scale</code> is right" in page and "color:#009E73" in page
+    assert plan.plan.__doc__
