@@ -22,7 +22,10 @@ TILE = 4
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel, its launch, and what must be found in it (kinds; none: clean)."""
+    """A kernel, its launch, and what must be found in it (kinds; none: clean).
+
+    shared: bytes of dynamic memory. seconds: that a block may run.
+    """
 
     kernel: Callable[..., None]
     grid: Any
@@ -30,6 +33,7 @@ class Case:
     args: Callable[[], list]
     kinds: frozenset[str]
     shared: int = 0
+    seconds: float = 60.0
 
     @property
     def name(self) -> str:
@@ -64,11 +68,12 @@ def faulty(
     grid: Any = 1,
     block: Any = N,
     shared: int = 0,
+    seconds: float = 60.0,
 ) -> Callable[[Callable], Callable]:
     """Put a kernel among CASES."""
 
     def put(kernel: Callable[..., None]) -> Callable[..., None]:
-        CASES.append(Case(kernel, grid, block, args, frozenset(kinds), shared))
+        CASES.append(Case(kernel, grid, block, args, frozenset(kinds), shared, seconds))
         return kernel
 
     return put
@@ -410,10 +415,18 @@ def a_loop_with_as_many_barriers_as_its_thread(out, x):
     out[t] = s[t]
 
 
-@faulty("hang", args=lambda: [zeros(1, dtype=int32)])
+@faulty("hang", args=lambda: [zeros(1, dtype=int32)], block=2)
 def a_flag_that_nobody_raises(flag):
-    while cuda.atomic.add(flag, 0, 0) == 0:  # !
+    while flag[0] == 0:  # !
         pass
+
+
+@faulty("hang", args=lambda: [zeros(N), array(N)], block=2, seconds=0.3)
+def a_loop_that_stands_still(out, x):
+    i, acc = 0, float32(0)
+    while i < 8:  # !
+        acc += x[i]  # !
+    out[cuda.threadIdx.x] = acc
 
 
 # ---- clean ----

@@ -12,7 +12,7 @@ def report_of(case, order):
     args = case.args()
     if case.name in ALIASED:
         args[1] = args[0]
-    launch = sim(case.kernel, order=order, quiet=True, timeout=0.5)
+    launch = sim(case.kernel, order=order, quiet=True, timeout=case.seconds)
     try:
         return launch[case.grid, case.block, 0, case.shared](*args)
     except KernelFault as fault:

@@ -1,0 +1,94 @@
+"""Counters of kernels on sim, against what a GPU's profiler is known to say."""
+
+import numpy as np
+import pytest
+
+from weft import cuda, sim
+
+float32 = np.float32
+TILE = 16
+
+
+def strided(out, x, stride):
+    i = cuda.grid(1)
+    out[i] = x[i * stride]
+
+
+def banked(out, stride):
+    s = cuda.shared.array(2048, float32)
+    t = cuda.threadIdx.x
+    s[t * stride] = t
+    out[t] = s[t * stride]
+
+
+def tiled(c, a, b, n):
+    a_s = cuda.shared.array((TILE, TILE), float32)
+    b_s = cuda.shared.array((TILE, TILE), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    row = cuda.blockIdx.y * TILE + ty
+    col = cuda.blockIdx.x * TILE + tx
+    acc = float32(0)
+    for k0 in range(0, n, TILE):
+        a_s[ty, tx] = a[row * n + k0 + tx]
+        b_s[ty, tx] = b[(k0 + ty) * n + col]
+        cuda.syncthreads()
+        for i in range(TILE):
+            acc += a_s[ty, i] * b_s[i, tx]
+        cuda.syncthreads()
+    c[row * n + col] = acc
+
+
+def odd_and_even(out):
+    t = cuda.threadIdx.x
+    if t % 2:
+        out[t] = 1
+    else:
+        out[t] = 2
+
+
+def counters(kernel, grid, block, *args, **options):
+    report = sim(kernel, quiet=True, **options)[grid, block](*args)
+    assert report.ok, report
+    return report.counters
+
+
+@pytest.mark.parametrize("order", ["forward", "shuffled"])
+@pytest.mark.parametrize("stride, sectors", [(1, 4), (2, 8), (4, 16), (8, 32)])
+def test_strided_loads(stride, sectors, order):
+    x = np.zeros(128 * stride, np.float32)
+    seen = counters(strided, 2, 64, np.zeros(128, "f4"), x, stride, order=order)
+    assert seen.load_sectors_per_request == {"x": sectors}
+    assert seen.store_sectors_per_request == {"out": 4}
+    assert seen.bytes == {"x": 4 * sectors * 32, "out": 4 * 4 * 32}
+
+
+@pytest.mark.parametrize("dtype, sectors", [("f8", 8), ("f4", 4), ("u1", 1)])
+def test_wide_and_narrow_elements(dtype, sectors):
+    x, out = np.zeros(64, dtype), np.zeros(64, dtype)
+    seen = counters(strided, 1, 64, out, x, 1)
+    assert seen.sectors_per_request == {"x": sectors, "out": sectors}
+
+
+@pytest.mark.parametrize("stride, wavefronts", [(1, 1), (2, 2), (32, 32), (33, 1)])
+def test_bank_conflicts(stride, wavefronts):
+    seen = counters(banked, 1, 32, np.zeros(32, "f4"), stride)
+    assert seen.wavefronts == {"s": 2 * wavefronts}
+    assert seen.bank_conflicts == {"s": 2 * (wavefronts - 1)}
+
+
+def test_a_tiled_matmul():
+    n = 32
+    a, b, c = (np.ones(n * n, np.float32) for _ in range(3))
+    seen = counters(tiled, (2, 2), (16, 16), c, a, b, n)
+    assert (seen.threads, seen.warps, seen.barriers) == (1024, 32, 16)
+    assert seen.reads_per_thread == {"a": 2, "b": 2, "a_s": 32, "b_s": 32}
+    # A warp loads two rows of 16 floats: two sectors for each half of it.
+    assert seen.load_sectors_per_request == {"a": 4, "b": 4}
+    assert seen.bank_conflicts == {"a_s": 0, "b_s": 0}
+
+
+def test_lanes_of_a_branch():
+    seen = counters(odd_and_even, 1, 64, np.zeros(64, "f4"), trace=True)
+    halves = [p.lanes for p in seen.places if p.kind == "write"]
+    assert halves == [16, 16]
+    assert 16 < seen.active_lanes < 32
