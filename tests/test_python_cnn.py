@@ -14,12 +14,13 @@ import torch
 from bodies_in_c import in_c
 from test_cnn import Shape, random_data, random_params, step64
 
-from weft import numba_jit, sim
+from weft import bench, numba_jit, sim
 from weft.mnist import (
     Cnn,
     Config,
     PythonCnn,
     Split,
+    cli,
     load,
     plot,
     run,
@@ -259,3 +260,21 @@ def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path)
     axes = plot.plot_steps(result.rows).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == ["weft numba", "weft reference"]  # from slow to fast
+
+
+def test_what_a_gpu_took_is_drawn_where_there_is_none(monkeypatch, tmp_path):
+    row = dict(op="mnist", impl="weft", rung="numba", batch=64, precision="fp32")
+    row |= dict(us=9e3, us_low=8e3, us_high=1e4, device="NVIDIA X", target="cuda")
+    row |= dict(timer="CUDA events", threads=1, vs_torch_best=None)
+    there = [row, row | {"rung": "naive"}, row | {"batch": 32}]
+    monkeypatch.setattr(cli, "RESULTS", tmp_path)
+    bench.write_json(tmp_path / "mnist_x.json", there)
+    here = [row | {"rung": "reference", "target": "cpu", "device": "a CPU"}]
+    ghosts = cli.committed(here)
+    assert [results["rows"] for results in ghosts] == [[row]]
+    axes = plot.plot_run(here, ghosts).axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[0].startswith("weft numba\nNVIDIA X") and names[1:] == [
+        "weft reference"
+    ]
+    assert cli.committed([row]) == []  # it ran here
