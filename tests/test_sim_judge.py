@@ -455,5 +455,5 @@ def test_counters_by_name():
     assert counters.bank_conflicts == {"s": 0}
     assert counters.wavefronts == {"s": 8}
     assert counters.bytes == {"x": 512}
-    assert counters.lines[4].sectors == 16
-    assert counters.lines[4].writes == 128
+    assert counters.lines_of("k.py")[4].sectors == 16
+    assert counters.lines_of("k.py")[4].writes == 128

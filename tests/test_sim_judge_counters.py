@@ -92,3 +92,18 @@ def test_lanes_of_a_branch():
     halves = [p.lanes for p in seen.places if p.kind == "write"]
     assert halves == [16, 16]
     assert 16 < seen.active_lanes < 32
+
+
+def doubled(value):
+    return value * 2
+
+
+def by_line(out, x):
+    i = cuda.grid(1)
+    out[i] = doubled(x[2 * i])
+
+
+def test_counters_stand_at_the_kernels_lines():
+    seen = counters(by_line, 1, 32, np.zeros(32, "f4"), np.zeros(64, "f4"))
+    line = seen.lines[by_line.__code__.co_firstlineno + 2]
+    assert (line.reads, line.writes, line.sectors) == (32, 32, 8 + 4)

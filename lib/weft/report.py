@@ -106,6 +106,10 @@ class Report:
     seconds: float = 0.0
     sources: Sequence[Source] = ()
 
+    def __post_init__(self) -> None:
+        if self.counters and self.sources and not self.counters.file:
+            self.counters.file = self.sources[0].file
+
     @property
     def ok(self) -> bool:
         """Whether nothing was found wrong."""

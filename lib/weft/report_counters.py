@@ -123,7 +123,8 @@ class Line:
 class Counters:
     """What a launch cost, by place in the source; by array through the properties.
 
-    blocks, threads, warps: launched. barriers: times that a block met at one.
+    blocks, threads, warps: launched. barriers: times that a block met at one. file:
+    the kernel's own.
     """
 
     blocks: int = 0
@@ -131,6 +132,7 @@ class Counters:
     warps: int = 0
     barriers: int = 0
     places: list[Place] = field(default_factory=list)
+    file: str = ""
 
     @property
     def reads(self) -> dict[str, int]:
@@ -214,8 +216,8 @@ class Counters:
 
     @property
     def lines(self) -> dict[int, Line]:
-        """By line number, in the file of the first place."""
-        return self.lines_of(self.places[0].file) if self.places else {}
+        """By line number, in the kernel's own file."""
+        return self.lines_of(self.file)
 
     def lines_of(self, file: str) -> dict[int, Line]:
         """What each line of a file did. A step counts for all of its lines."""
