@@ -38,6 +38,7 @@ STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 BENCHMARKS = {
     "bodies": "weft.bench_bodies",
     "simt": "weft.bench_simt",
+    "sim": "weft.bench_sim",
     "edit": "weft.bench_edit",
     "launch": "weft.bench_launch",
 }
