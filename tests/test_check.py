@@ -12,6 +12,7 @@ from weft.check import plan
 from weft.check.cases import covering, default_sizes, dimensions, spec
 from weft.check.limit import TooLong, time_limit
 from weft.check.runners import runners
+from weft.mistakes import pattern
 
 
 def name(case):
@@ -111,6 +112,39 @@ def test_what_the_function_itself_raises_comes_through_with_a_note():
     with pytest.raises(NameError) as error:
         check(slip, np.add, inputs=IO["inputs"])
     assert error.value.__notes__ == ["check: with n=1"]
+
+
+def test_a_stub_of_a_kernel_is_not_solved_yet():
+    def bare(c, a, b, n):
+        raise NotImplementedError("here")
+
+    def begun(c, a, b, n):
+        i = cuda.grid(1)
+        if i < n:
+            raise NotImplementedError
+
+    for stub in (bare, begun):
+        for more in ({}, {"block": 8}):
+            if stub is begun or more:
+                with pytest.raises(NotImplementedError):
+                    check(stub, np.add, **IO, **more)
+    with pytest.raises(NotImplementedError):
+        check(bare, np.add, **IO)
+
+
+def test_what_runs_go_wrong_is_told_where_a_rule_fits_them_all():
+    def told(*runs, along=None):
+        return pattern([({"n": n}, (b, 1, 1), ok) for n, b, ok in runs], along)
+
+    assert "only where n is 1" in told((1, 8, False), (2, 8, True), (9, 8, True))
+    full = (8, 8, True), (16, 8, True), (7, 8, False), (9, 8, False)
+    assert "n is a multiple of the block's x" in told(*full)
+    assert told(*full, along={"n": 1}) == ""  # another side of the block
+    one = (3, 8, True), (8, 8, True), (9, 8, False), (40, 8, False)
+    assert "one block is enough for n" in told(*one)
+    fixed = (8, 8, True), (9, 8, True), (8, 4, False), (9, 4, False)
+    assert "blocks of 8 only" in told(*fixed)
+    assert told((1, 8, True), (2, 8, True)) == told((1, 8, False)) == told() == ""
 
 
 # ---- arguments of every kind -----------------------------------------------------

@@ -147,6 +147,12 @@ def shifted(c, a, b, n):
         c[i] = a[max(i - 1, 0)] + b[max(i - 1, 0)]
 
 
+def begins_too_early(c, a, b, n):
+    i = cuda.grid(1)
+    if i < n:
+        c[i] = a[i - 1] + b[i - 1]
+
+
 def backwards(c, a, b, n):
     i = cuda.grid(1)
     if i < n:
@@ -529,6 +535,7 @@ WRONG = [
     (full_blocks_only, *ADD, "multiple of the block"),
     (blocks_of_32, add_reference, MAP | {"sizes": [33, 97]}, "blocks of 32 only"),
     (shifted, *ADD, "off by one|too far before"),
+    (begins_too_early, *ADD, "begins too early"),
     (backwards, *ADD, "reverse order"),
     (twice, *ADD, "counted twice"),
     (minus, *ADD, "the sign turned round"),
@@ -544,6 +551,7 @@ WRONG = [
     (lost_counts, count_reference, COUNT, "race|writ"),
     (tile_missing, *MM, r"lacks its last tile|zeros only"),
     (term_missing, *MM, "without its last term"),
+    (matmul_tiled, np.matmul, MATMUL | {"block": (16, 16)}, "block that a_s is not"),
     (no_accumulate, *MM, "= where \\+= is due"),
     (transposed, *MM, "transposed"),
     (last_row_missing, *MM, "the last row is never written"),

@@ -207,9 +207,15 @@ def _looks(
             said = said or mistakes.guess(_scene(problem, attempt))
         found += [said] if said else []
     runs = [*passed, first, *later]
+    output = next(iter([*problem.outputs.values(), *problem.inout.values()]), None)
+    along = {}
+    if output is not None and runner.dimensions >= len(output.axes):
+        along = {n: i for i, n in enumerate(reversed(output.axes)) if n}
     pattern = mistakes.pattern(
-        [(a.trial.sizes, _block(a), a.error is None) for a in runs]
+        [(a.trial.sizes, _block(a), a.error is None) for a in runs], along
     )
+    if found and pattern.endswith(" is 1.") and "only where" in pattern:
+        pattern = "" if "is right" in pattern else pattern  # most mistakes hide there
     said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
     return said + [pattern] * bool(pattern)
 
@@ -285,6 +291,15 @@ def _of_fault(attempt: Attempt) -> str:
     text, kind = str(error), error.kind if error else ""
     if "input" in text and "overwritten" in text:
         return "looks like a store into the wrong array: inputs must stay as they are"
+    ours = attempt.trial.inputs | attempt.trial.starts
+    array, index = (error.array, error.index) if error else (None, None)
+    if kind == "bounds" and array is not None and array not in ours:
+        return (
+            f"looks like a block that {array} is not made for: the kernel counts on "
+            f"the size of its block; if it may, say block="
+        )
+    if "before its start" in text or (index and min(index) < 0):
+        return "looks like an index that begins too early: - 1 at the first element"
     past = "past" in text or "out of bounds" in text or kind == "bounds"
     if past and attempt.trial.shape is not None:
         return (

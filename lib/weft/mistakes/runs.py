@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def pattern(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> str:
+def pattern(
+    runs: list[tuple[dict[str, int], tuple | None, bool]],
+    along: dict[str, int] | None = None,
+) -> str:
     """Which runs go wrong, as a sentence; "" if there is no plain rule.
 
-    runs: sizes, block, and whether it was right.
+    runs: sizes, block, and whether it was right. along: the sizes that the block lies
+    along, and which of its sides does (0 is x).
     """
     right = [(sizes, block) for sizes, block, ok in runs if ok]
     bad = [(sizes, block) for sizes, block, ok in runs if not ok]
@@ -28,7 +32,8 @@ def pattern(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> str:
             f"may, say block={only}."
         )
     for name in next(iter(runs))[0]:
-        said = _by_multiples(name, right, bad)
+        axes = [along[name]] if along and name in along else [0, 1, 2]
+        said = _by_multiples(name, axes, right, bad)
         if said:
             return said
     if len(right) == 1 and len(bad) > 2:
@@ -37,9 +42,12 @@ def pattern(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> str:
     return ""
 
 
-def _by_multiples(name: str, right: list, bad: list) -> str:
+def _by_multiples(name: str, axes: list[int], right: list, bad: list) -> str:
     """Whether one size decides, as compared with a side of the block."""
-    for axis in range(3):
+    values = [{s[name] for s, _ in side} for side in (right, bad)]
+    if len(values[0]) < 2 and (len(axes) > 1 or len(values[1]) < 3):
+        return ""  # chance could do it
+    for axis in axes:
         sides = [b[axis] for _, b in (*right, *bad) if b is not None]
         if len(sides) != len(right) + len(bad) or min(sides) < 2:
             continue
