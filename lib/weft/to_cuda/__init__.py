@@ -96,7 +96,7 @@ def _assembled(program: Program, output: Output, written: list) -> Translation:
     return Translation(
         "".join(f"{text}\n" for text, _, _ in flat),
         output.unit_name(kernel),
-        tuple((name, tuple(sides)) for name, sides in kernel.needed.items()),
+        tuple((name, tuple(sides)) for name, sides in kernel.sides.items()),
         tuple((line, name) for _, line, name in flat),
         tuple(dict.fromkeys(unit.function for unit in program.units)),
     )

@@ -57,7 +57,7 @@ class Writer:
     def _signature(self) -> list[str]:
         unit = self.unit
         parts = [self._parameter(p) for p in unit.parameters]
-        parts += [f"int {self.output.spelled(unit, name)}" for name in unit.needed]
+        parts += [f"int {self.output.spelled(unit, name)}" for name in unit.sides]
         words = "__global__ void " if unit.kernel else self._returns()
         head = f"{words}{self.output.unit_name(unit)}("
         lines, line = [], head
@@ -163,7 +163,9 @@ class Writer:
             for comment in list(self.comments):
                 if comment.line <= end or not comment.alone:
                     continue
-                if comment.column < inner:
+                between = map(self.unit.source.line, range(end + 1, comment.line))
+                code = any(line.strip() and line.strip()[0] != "#" for line in between)
+                if comment.column < inner or code:
                     break
                 self._comment(comment)
 
@@ -251,6 +253,9 @@ class Writer:
             if name in unit.extents:
                 return True
             kind = unit.variables.get(name)
+            if isinstance(kind, Array) and kind.space == CONST:
+                self._constant_array(name, kind, one.value)
+                return True
             if name == "_" or isinstance(kind, Scalar):
                 return not unit.scope.read(name) and not _acts(one.value)
         if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
@@ -298,19 +303,22 @@ class Writer:
         if isinstance(node, (ast.Subscript, ast.Name)):
             word = "" if kind.root in self.unit.written else "const "
             return f"{word}{type_} *{spelled} = {self._view(node)};"
-        path = self.unit.meaning(node.func).path
-        if path == "const.array_like":
-            value = self.unit.meaning(node.args[0])
-            sides = "".join(f"[{side}]" for side in kind.shape)
-            text = _initialiser(value.tolist(), type_)
-            self.output.arrays[spelled] = (
-                f"static __constant__ const {type_} {spelled}{sides} = {text};"
-            )
-            return f"// {spelled} stands above, in constant memory"
         if not kind.shape:
             return f"extern __shared__ {type_} {spelled}[];"
         sides = "".join(f"[{side}]" for side in self._sides(node, kind))
         return f"{'__shared__ ' * (kind.space == SHARED)}{type_} {spelled}{sides};"
+
+    def _constant_array(self, name: str, kind: Array, node: ast.Call) -> None:
+        """const.array_like: the array stands above, under its own name."""
+        source = node.args[0]
+        value = self.unit.meaning(source)
+        sides = "".join(f"[{side}]" for side in kind.shape)
+        text = _initialiser(value.tolist(), kind.dtype.c)
+        type_ = f"static __constant__ const {kind.dtype.c}"
+        own = source.id if isinstance(source, ast.Name) else name
+        self.unit.aliases[name] = self.output.array(
+            own, value, f"{type_} {{name}}{sides} = {text};"
+        )
 
     def _sides(self, node: ast.Call, kind: Array) -> list[str]:
         """The extents of a static array, with the names that the reader gave them."""
@@ -381,8 +389,15 @@ class Writer:
             if short and not text.startswith(_DECLARATIONS):
                 self.lines[start:] = [(whole, inner[0][1])]
                 return False
-        note = f" // {comment}" if comment else ""
-        heads = [(part, line) for part in wrap(f"{indent}{head} {{{note}")]
+        full = f"{indent}{head} {{ // {comment}"
+        if comment and len(full) <= WIDTH + 8:
+            heads = [(full, line)]
+        else:
+            heads = [(part, line) for part in wrap(f"{indent}{head} {{")]
+            if comment and head.startswith("}"):
+                inner.insert(0, (f"{indent}    // {comment}", line))
+            elif comment:
+                heads.insert(0, (f"{indent}// {comment}", line))
         self.lines[start:] = [*heads, *inner]
         return True
 

@@ -51,16 +51,17 @@ def _conversion(to: Any, kind: Scalar, arg: ast.AST) -> C:
     own = to.kind(arg)
     if kind.kind == "b":
         return _not_zero(to, arg)
-    if own == FLOAT:
-        return (
-            to.value(arg, kind.c if not kind.whole else "double", False)
-            if (not kind.whole)
-            else cast(kind.c, to.value(arg, "double", False))
-        )
-    found = to.value(arg, kind.c, False)
-    if found.type == "int" and kind.c == "unsigned" and found.literal:
-        return C(f"{found.text}u", PRIMARY, "unsigned", True)
-    return found
+    if own == FLOAT and kind.whole:
+        return cast(kind.c, to.value(arg, "double", False))
+    found = to.expr(arg) if own.whole else to.value(arg, kind.c, False)
+    suffix = _SUFFIXES.get(kind.c)
+    digits = found.text.rstrip("ul")
+    if found.literal and suffix is not None and not digits.startswith("("):
+        return C(digits + suffix, found.precedence, kind.c, True)
+    return to.value(arg, kind.c, False)
+
+
+_SUFFIXES = {"int": "", "unsigned": "u", "long long": "ll", "unsigned long long": "ull"}
 
 
 def _not_zero(to: Any, arg: ast.AST) -> C:
@@ -187,7 +188,7 @@ def _helper(to: Any, node: ast.Call) -> C:
         type_ = to.type(kind, (called, parameter))
         args.append(to.value(arg, type_).text)
     by_name = dict(zip(called.parameters, node.args))
-    for sides in called.needed.values():
+    for sides in called.sides.values():
         side = sides[0]
         array = by_name[side.array]
         args.append(to.side(array, unit.types[array], side.axis))
@@ -293,14 +294,16 @@ def _atomic(to: Any, name: str, node: ast.Call) -> C:
     if name in ("min", "max", "nanmin", "nanmax") and kind.kind == "f":
         word = f"atomic_{name}"
         to.output.helper(word, kind.c)
+    wanted = not getattr(node, "statement", False)
     signed_64 = kind.c == "long long" and name not in ("min", "max", "nanmin", "nanmax")
     if signed_64 or (kind.c == "double" and name == "exch"):
-        return _as_unsigned(to, word, address, given, kind)
+        found = _as_unsigned(word, address, given, kind)
+        return _back(found, kind) if wanted else found
     text = ", ".join([address, *(g.text for g in given)])
     return C(f"{word}({text})", PRIMARY, kind.c)
 
 
-def _as_unsigned(to: Any, word: str, address: str, given: list[C], kind: Scalar) -> C:
+def _as_unsigned(word: str, address: str, given: list[C], kind: Scalar) -> C:
     """What CUDA has for unsigned long long alone: the bits are the same."""
     wide = "unsigned long long"
     if kind.c == "double":
@@ -308,7 +311,10 @@ def _as_unsigned(to: Any, word: str, address: str, given: list[C], kind: Scalar)
             C(f"__double_as_longlong({g.text})", PRIMARY, "long long") for g in given
         ]
     text = ", ".join([f"({wide} *){address}", *(cast(wide, g).text for g in given)])
-    found = C(f"{word}({text})", PRIMARY, wide)
+    return C(f"{word}({text})", PRIMARY, wide)
+
+
+def _back(found: C, kind: Scalar) -> C:
     if kind.c == "double":
         return C(f"__longlong_as_double({found.text})", PRIMARY, "double")
     return cast(kind.c, found)

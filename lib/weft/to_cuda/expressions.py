@@ -319,7 +319,8 @@ class Expressions:
             return joined(a, sign, b, precedence, "bool")
         if op in (ast.LShift, ast.RShift):
             return self._shift(node, kind, sign)
-        low_bits = wraps and op in (ast.Add, ast.Sub, ast.Mult)
+        unsigned = self.shifts_unsigned and kind == INT
+        low_bits = (wraps or unsigned) and op in (ast.Add, ast.Sub, ast.Mult)
         a = self._operand(node.left, kind, low_bits)
         b = self._operand(node.right, kind, low_bits)
         if not low_bits and kind.kind == "i" and kind.bits <= 32:
@@ -392,7 +393,9 @@ class Expressions:
             return joined(a, sign, b, precedence, natural(a.type, b.type))
         target = "long long" if kind.bits == 64 else "int"
         self.output.helper(word, target)
-        a, b = (x if x.type == target else cast(target, x) for x in (a, b))
+        a, b = (
+            x if natural(x.type, "bool") == target else cast(target, x) for x in (a, b)
+        )
         found = C(f"{word}({a.text}, {b.text})", PRIMARY, target)
         return self._narrow(found, kind)
 

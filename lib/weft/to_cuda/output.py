@@ -32,6 +32,7 @@ class Output:
         self.helpers: dict[tuple[str, str], str] = {}
         self.constants: dict[str, Any] = {}
         self.arrays: dict[str, str] = {}
+        self.array_values: dict[str, Any] = {}
         self.used: set[tuple[Unit, str]] = set()
         self.headers: set[str] = set()
 
@@ -58,7 +59,16 @@ class Output:
         """The same, without counting as a use."""
         if not name.isascii():
             unit.fail(f"the name {name} is not ASCII", "rename it", unit.tree)
+        name = unit.aliases.get(name, name)
         return f"{name}_" if name in RESERVED else name
+
+    def array(self, name: str, value: np.ndarray, text: str) -> str:
+        """The name of a constant array, which `text` declares: {name} in it."""
+        while name in RESERVED or self.array_values.get(name, value) is not value:
+            name += "_"
+        self.array_values[name] = value
+        self.arrays[name] = text.replace("{name}", name)
+        return name
 
     def unit_name(self, unit: Unit) -> str:
         """A function's name in C."""
@@ -143,6 +153,7 @@ class Output:
                 literal = number(value, type_)
             elif kind.kind == "i" and kind.weak:
                 type_ = literal.type
+                literal = whole(int(value), hex(value) if value > 0 else "")
             others.append(f"static const {type_} {name} = {literal.text};")
         if enums:
             parts.append(_enum(enums))

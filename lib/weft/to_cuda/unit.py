@@ -58,6 +58,7 @@ class Unit:
         self.callers: set[Unit] = set()
         self.extents: dict[str, list[Extent]] = self._unpacked()
         self.needed: dict[str, list[Extent]] = {}
+        self.aliases: dict[str, str] = {}
         self.locals = self.scope.assigned() | set(self.scope.loop_names)
 
     @property
@@ -147,6 +148,19 @@ class Unit:
             return None
         return Extent(array.id, axis % kind.ndim)
 
+    @property
+    def sides(self) -> dict[str, list[Extent]]:
+        """The extents that it must be told, in the order of its parameters."""
+        named = list(self.extents)
+
+        def place(name: str) -> tuple[int, int, int]:
+            if name in self.extents:
+                return 0, named.index(name), 0
+            side = self.needed[name][0]
+            return 1, self.parameters.index(side.array), side.axis
+
+        return {name: self.needed[name] for name in sorted(self.needed, key=place)}
+
     def extent(self, side: Extent) -> str:
         """The name in C of a side, noted as needed."""
         for name, sides in self.extents.items():
@@ -184,14 +198,27 @@ class Program:
         key = function, tuple(kinds)
         found = self.by_key.get(key)
         if found is None:
-            same = [u for u in self.units if u.function.__name__ == function.__name__]
-            name = function.__name__ + (f"_{len(same) + 1}" if same else "")
+            name = self._named(function, kinds)
             arguments = [Argument(kind, True) for kind in kinds]
             found = Unit(self, function, name, arguments)
             self.by_key[key] = found
             self.units.append(found)
             self.changed = True
         return found
+
+    def _named(self, function: python_types.FunctionType, kinds) -> str:
+        """Its own name; that of a second version ends in what is different."""
+        name = function.__name__
+        same = [u for u in self.units if u.function.__name__ == name]
+        if same:
+            pairs = zip(kinds, (a.type for a in same[0].arguments))
+            kind = next((k for k, other in pairs if k != other), None)
+            name += f"_{kind.dtype if isinstance(kind, Array) else kind or 'more'}"
+        taken, number = {u.name for u in self.units}, 2
+        base = name
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        return name
 
     def value(self, unit: Unit, name: str) -> Any:
         """What a global of a unit's function is."""
