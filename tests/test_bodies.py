@@ -227,3 +227,11 @@ def test_nvrtc_compiles_every_body():
     names = [body for _, _, body in kernels()]
     made = nvrtc.compile(bodies_in_c.source(), arch="sm_80", expressions=names)
     assert made.lowered.keys() == set(names)
+
+
+def test_comments_stay_where_they_are_in_cuda_c():
+    """Above or behind the same words as in Python."""
+    text = re.sub(r"\s*//\s*|\s+", " ", bodies_in_c.source())
+    assert "no NaN before it. const bool nan_wins = value != value" in text
+    assert "__syncthreads(); all values are there" in text
+    assert "} if (tid == 0) loss[0] =" in text
