@@ -26,8 +26,8 @@ class Desugar(ast.NodeTransformer):
         self.taken |= {a.arg for a in source.tree.args.args}
 
     def function(self) -> ast.FunctionDef:
-        """The rewritten definition; the source's own tree stays as it is."""
-        tree = copy.deepcopy(self.source.tree)
+        """The definition, rewritten in place."""
+        tree = self.source.tree
         tree.body = self._block(tree.body)
         return tree
 

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from . import calls, meaning
-from .comments import Comment, comments, docstring
+from .comments import Comment, docstring
 from .emit_calls import printf
 from .expressions import _OPERATORS, Expressions
 from .text import SUM, UNARY, C, number
@@ -24,7 +24,7 @@ class Writer:
         self.unit, self.output = unit, output
         self.to = Expressions(unit, output)
         self.lines: list[Line] = []
-        self.comments: list[Comment] = comments(unit.source)
+        self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
         self.inline: dict[ast.stmt, bool] = {}  # declared there; whether constant
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}

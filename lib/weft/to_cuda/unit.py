@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from ..python_kernel import PythonKernel, Source, source_of, value_of
 from . import meaning
+from .comments import comments
 from .desugar import Desugar
 from .errors import TranslationError
 from .scope import Scope
@@ -38,6 +39,7 @@ class Unit:
     ) -> None:
         self.program, self.function, self.name = program, function, name
         self.source: Source = source_of(function)
+        self.comments = comments(self.source)
         self.tree = Desugar(self.source, function.__name__).function()
         self.scope = Scope(self.tree)
         self.parameters = [a.arg for a in self.tree.args.args]
