@@ -586,6 +586,12 @@ def all_write_the_same(out, x):
     out[0] = 1
 
 
+@clean(lambda: [zeros(1, dtype=int32), array(4 * N)], grid=4)
+def blocks_raise_the_same_flag(found, x):
+    if x[cuda.grid(1)] > 20:
+        found[0] = 1
+
+
 @clean(lambda: [zeros(N), array(N)])
 def scan_with_two_buffers(out, x):
     s = cuda.shared.array((2, N), float32)

@@ -1,10 +1,11 @@
 """Races between blocks on global memory.
 
 Blocks run in any order, or at once: what one writes and another reads or writes is a
-race, unless both are atomic, or one block released what it did and the other acquired
-it. A release is an atomic after a threadfence (by the same thread, or by any thread of
-the block before a barrier); an acquisition is a later atomic of another block on the
-same element. That is the protocol of a reduction whose last block sums the rest.
+race, unless both are atomic, both write the same value, or one block released what it
+did and the other acquired it. A release is an atomic after a threadfence (by the same
+thread, or by any thread of the block before a barrier); an acquisition is a later
+atomic of another block on the same element. That is the protocol of a reduction whose
+last block sums the rest.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ class Shadow:
     thread: np.ndarray
     site: np.ndarray
     stamp: np.ndarray
+    value: np.ndarray
 
     @classmethod
     def of(cls, size: int) -> Shadow:
         # Zeros are pages that do not exist before something is written there.
-        return cls(*(np.zeros(size, t) for t in ("i4", "i2", "i4", "i8")))
+        return cls(*(np.zeros(size, t) for t in ("i4", "i2", "i4", "i8", "f8")))
 
 
 @dataclass
@@ -172,6 +174,8 @@ class Between:
             if code != _WRITE:
                 foreign &= kind != code
             at = np.flatnonzero(foreign)
+            if code == _WRITE:
+                at = at[self._differ(batch, rows[at], address[at])]
             if order is not None:
                 at = at[[not order.holds(code, i) for i in at.tolist()]]
             yield from self._meetings(batch, code, rows[at], address[at])
@@ -182,6 +186,16 @@ class Between:
                 self._note(code, batch, block, rows[chosen], address[chosen], stamps)
         if order is not None:
             order.end()
+
+    def _differ(
+        self, batch: Batch, rows: np.ndarray, address: np.ndarray
+    ) -> np.ndarray:
+        """Which rows do not merely write again the value that is there."""
+        differ = np.ones(len(rows), bool)
+        writes = np.flatnonzero(batch.kind[rows] == _WRITE)
+        there = self.shadows[_WRITE].value[address[writes]]
+        differ[writes] = batch.numbers(rows[writes]) != there
+        return differ
 
     def _meetings(
         self, batch: Batch, code: int, rows: np.ndarray, address: np.ndarray
@@ -218,6 +232,8 @@ class Between:
             others = (before != 0) & (before != block + 1)
             others |= shadow.block[address] != block + 1  # of the same batch
             shadow.block[address[others]] = MANY
+        else:
+            shadow.value[address] = batch.numbers(rows)
         shadow.thread[address] = batch.thread[rows]
         shadow.site[address] = batch.site[rows]
         if stamps is not None:

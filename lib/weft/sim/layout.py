@@ -28,7 +28,7 @@ from .record import (
 
 CODES = {READ: 0, WRITE: 1, ATOMIC: 2, STEP: 3, FENCE: 4}
 SPACES = {GLOBAL: 0, SHARED: 1, LOCAL: 2, "": 3}
-ALIGNED = 256  # bytes; where cudaMalloc's arrays begin
+STORED_NAN = np.finfo(np.float64).max  # unlike NaN it is equal to itself
 
 
 @dataclass
@@ -159,6 +159,7 @@ class Batch:
     def __init__(self, layout: Layout, intervals: list[Interval]) -> None:
         self.layout, self.intervals = layout, intervals
         self._ranks: dict[int, np.ndarray] = {}
+        self._numbers: np.ndarray | None = None
         self.lengths = np.array([len(i.thread) for i in intervals], np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         self.part = np.repeat(np.arange(len(intervals)), self.lengths)
@@ -197,6 +198,14 @@ class Batch:
             self._ranks[part] = np.cumsum(self.kind[start:end] == CODES[WRITE]) - 1
         return (values[int(self._ranks[part][row - self.starts[part]])],)
 
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """What WRITE rows stored, as float64; NaN where that is not known."""
+        if self._numbers is None:
+            stored = [_numbers(i, self.layout) for i in self.intervals]
+            self._numbers = np.concatenate(stored)
+            self._rank = np.cumsum(self.kind == CODES[WRITE]) - 1
+        return self._numbers[self._rank[rows]]
+
 
 def bits(count: int) -> int:
     """How many bits a number below `count` has at most."""
@@ -215,6 +224,18 @@ def _phases(interval: Interval) -> np.ndarray:
     if interval.phase is None:
         return np.zeros(len(interval.thread), np.int64)
     return interval.phase
+
+
+def _numbers(interval: Interval, layout: Layout) -> np.ndarray:
+    if interval.values is None:
+        writes = layout.kind[interval.site] == CODES[WRITE]
+        return np.full(int(writes.sum()), np.nan)
+    try:
+        found = np.array(interval.values, np.float64)
+        found[np.isnan(found)] = STORED_NAN
+        return found
+    except (TypeError, ValueError, OverflowError):  # complex numbers, for one
+        return np.array([float(hash(v)) for v in interval.values], np.float64)
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
