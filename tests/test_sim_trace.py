@@ -22,7 +22,7 @@ def kernel(y, x, n):
     flag = i > 1
     if flag:
         return
-    last = n
+    last = n  # noqa: F841
 
 
 def sites(trace, kind):
