@@ -5,7 +5,7 @@ Where the caller says no more, a float output may differ from the answer by
 of `terms` products in any order (Higham, Accuracy and Stability of Numerical
 Algorithms, 2nd ed., section 3.1). By default terms are how many combinations of the
 inputs' sizes there are for each element of the output (k for a matmul, 1 for an
-elementwise map), and 4 more for what else is rounded.
+elementwise map), and 8 more for what else is rounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .cases import Shape, Sizes, Spec, by_name, drawn, names_of
 from .runners import Returns, Runner
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
-MORE = 4  # roundings, beside those of the sum
+MORE = 8  # roundings, beside those of the sum
 Arrays = dict[str, np.ndarray]
 
 

@@ -70,7 +70,8 @@ def refusal(
     if first.by_value:
         facts |= _who(runner, first, lines)
     later = []
-    if not isinstance(first.error.__cause__, TooLong) and not _hangs(first):
+    lost = runner.device is not None and not first.by_value  # a GPU is gone after it
+    if not (lost or _hangs(first) or isinstance(first.error.__cause__, TooLong)):
         later = _explore(runner, first, cases, again)
     looks = _looks(problem, runner, first, passed, later, again)
     lines += looks

@@ -38,6 +38,7 @@ _LOOKS: list[Callable[[Scene], str | None]] = [
     inputs.precision,
     values.scaled,
     values.whole_numbers,
+    values.byte_overflow,
     inputs.other_inputs,
     values.shifted,
     values.offset,

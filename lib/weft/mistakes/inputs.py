@@ -147,7 +147,7 @@ def precision(s: Scene) -> str | None:
         )
     if over < 64:
         return (
-            f"more roundings than the bound allows ({over:.1f} times it): if the sum "
+            f"more roundings than the bound allows ({over:.3g} times it): if the sum "
             f"does have more terms, say so with terms="
         )
     return None

@@ -151,6 +151,19 @@ def scaled(s: Scene) -> str | None:
     return None
 
 
+def byte_overflow(s: Scene) -> str | None:
+    """Bytes whose sum lost multiples of 256, and was divided by 1 to 4 after that."""
+    bytes_in = any(a.dtype.itemsize == 1 for a in s.inputs.values())
+    if not bytes_in or s.got.dtype.kind not in "iu" or s.bad.sum() < 4:
+        return None
+    lost = np.round(wide(s.want) - wide(s.got))[s.bad].astype(np.int64)
+    for divisor in (1, 2, 3, 4):
+        off = (lost * divisor + 128) % 256 - 128
+        if (np.abs(off) < divisor).all():
+            return "an overflow: a sum of bytes was kept in a byte (convert them first)"
+    return None
+
+
 def offset(s: Scene) -> str | None:
     difference = (wide(s.got) - wide(s.want))[s.bad]
     if difference.size < 4 or not s.tells or not np.isfinite(difference).all():
