@@ -132,6 +132,17 @@ def test_the_same_value_by_all_is_no_conflict_but_another_is():
     assert found.kind == "conflict"
 
 
+def test_what_is_one_float32_is_one_value():
+    launch = Launch((2, 1, 1), s=S, x=X)
+    for block, value in enumerate((0.1, float(np.float32(0.1)))):
+        launch.do(0, WRITE, "s", 0, 4, 0.1)
+        launch.do(1, WRITE, "s", 0, 4, float(np.float32(0.1)))
+        launch.do(0, WRITE, "x", 0, 5, value)
+        launch.do(0, WRITE, "x", 1, 6, float("nan"))
+        launch.end(block)
+    assert launch.findings() == []
+
+
 def test_a_meeting_of_the_warp_orders_it_but_no_other_warp():
     launch = Launch(s=S)
     for t in range(32):

@@ -28,7 +28,7 @@ from .record import (
 
 CODES = {READ: 0, WRITE: 1, ATOMIC: 2, STEP: 3, FENCE: 4}
 SPACES = {GLOBAL: 0, SHARED: 1, LOCAL: 2, "": 3}
-STORED_NAN = np.finfo(np.float64).max  # unlike NaN it is equal to itself
+STORED_NAN = float(np.finfo(np.float32).max)  # unlike NaN it is equal to itself
 
 
 @dataclass
@@ -115,6 +115,8 @@ class Layout:
         self.space = np.array([SPACES[v.space if v else ""] for v in views], np.int8)
         self.size = np.array([v.dtype.itemsize if v else 1 for v in views], np.int64)
         self.offset = np.array([v.offset if v else 0 for v in views], np.int64)
+        single = [v is not None and v.dtype == np.float32 for v in views]
+        self.single = np.array(single, bool)
         granule = np.array([m.granule if m else 1 for m in owner], np.int64)
         self.span = np.maximum(self.size // granule, 1)
         start = np.array([m.start if m else 0 for m in owner], np.int64)
@@ -199,12 +201,19 @@ class Batch:
         return (values[int(self._ranks[part][row - self.starts[part]])],)
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """What WRITE rows stored, as float64; NaN where that is not known."""
+        """What WRITE rows stored, as float64; NaN where that is not known.
+
+        For comparing: a stored NaN is a number of its own here, and whole numbers
+        beyond 2^53 are rounded.
+        """
         if self._numbers is None:
             stored = [_numbers(i, self.layout) for i in self.intervals]
             self._numbers = np.concatenate(stored)
             self._rank = np.cumsum(self.kind == CODES[WRITE]) - 1
-        return self._numbers[self._rank[rows]]
+        found = self._numbers[self._rank[rows]]
+        with np.errstate(over="ignore"):
+            rounded = found.astype(np.float32)
+        return np.where(self.layout.single[self.site[rows]], rounded, found)
 
 
 def bits(count: int) -> int:

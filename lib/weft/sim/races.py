@@ -243,18 +243,7 @@ def _differing(
     batch: Batch, rows: np.ndarray, threads: np.ndarray
 ) -> tuple[int, int] | None:
     """Two writes of different values by two threads; None if all wrote the same."""
-    first = batch.value(int(rows[0]))
-    for row, thread in zip(rows.tolist(), threads.tolist()):
-        value = batch.value(row)
-        unknown = first is None or value is None
-        if thread != threads[0] and (unknown or not same(first[0], value[0])):
-            return int(rows[0]), row
-    return None
-
-
-def same(one: object, two: object) -> bool:
-    """Whether two stored values are one; a NaN is like any other NaN."""
-    try:
-        return bool(one == two) or bool(one != one and two != two)
-    except (TypeError, ValueError):
-        return False
+    stored = batch.numbers(rows)
+    # What is not known is NaN, and differs.
+    others = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
+    return (int(rows[0]), int(rows[others[0]])) if len(others) else None
