@@ -5,6 +5,7 @@ The cases, bounds and guard zones are those of the ops: weft.cases, weft.guarded
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -235,3 +236,23 @@ def test_comments_stay_where_they_are_in_cuda_c():
     assert "no NaN before it. const bool nan_wins = value != value" in text
     assert "__syncthreads(); all values are there" in text
     assert "} if (tid == 0) loss[0] =" in text
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a kernel but for its types, casts, braces and comments."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*|[{}]", " ", text, flags=re.S)
+    text = re.sub(r"\b(static|const|int|float|size_t|u?int\d+_t|bool)\b", "", text)
+    text = re.sub(r"\b(long|unsigned|char|return)\b|_naive|\(\s*\)", "", text)
+    return re.findall(r"\w+|[^\s\w]", text.replace("half_", "half"))
+
+
+@pytest.mark.parametrize("path, name, body", list(kernels()))
+def test_cuda_c_of_a_body_reads_like_the_naive_kernel(path, name, body):
+    """Word for word, but for what Python has not: pointers, NULL, two declarations."""
+    made = re.search(rf"__global__ void {body}\(.*?\n}}", bodies_in_c.source(), re.S)
+    mine, theirs = tokens(made[0]), tokens(source(path, name))
+    alike = difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio()
+    # matmul's text is the lesson's: its grid has a thread for every row.
+    least = {"matmul": 0.75, "cross_entropy": 0.8, "cross_entropy_loss": 0.85}
+    least["linear"] = 0.9  # its bias may be NULL
+    assert alike > least.get(body, 0.93), " ".join(mine)

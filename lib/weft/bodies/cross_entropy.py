@@ -47,10 +47,12 @@ def cross_entropy_loss(loss, logits, target, n, classes):
         most = row_max(logits, x, classes)
         sum = row_sum(logits, x, classes, most)
         # A kernel cannot refuse a target, but it must not hide a bad one.
-        if target[row] < 0 or target[row] >= classes:
-            acc = float32(math.nan)
-        else:
-            acc += math.log(sum) - (logits[x + target[row]] - most)
+        bad = target[row] < 0 or target[row] >= classes
+        acc += (
+            float32(math.nan)
+            if bad
+            else math.log(sum) - (logits[x + target[row]] - most)
+        )
     partial[tid] = acc
     cuda.syncthreads()  # all sums are there
     half = THREADS // 2
@@ -70,7 +72,6 @@ def cross_entropy_dlogits(dlogits, dloss, prob, target, n, classes):
         return
     col = index % classes
     wanted = target[index // classes]
-    onehot = float32(1) if col == wanted else float32(0)
-    if wanted < 0 or wanted >= classes:
-        onehot = float32(math.nan)
+    bad = wanted < 0 or wanted >= classes
+    onehot = float32(math.nan) if bad else float32(1) if col == wanted else float32(0)
     dlogits[index] = (prob[index] - onehot) * (dloss[0] / float32(n))
