@@ -7,17 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..report import Finding
 from ..style import WIDTH
 from . import svg, threads
 from .counts import counts
-from .faults import findings_of, marks, sentences
+from .faults import findings_of, marks, outside, sentences
 from .grid import Grid
-from .panels import EDGE, LEFT, Panel, Wish, beside, stack
+from .panels import EDGE, LEFT, LINE, Panel, Wish, beside, stack
 from .player import Drawing, Slider
 from .scene import MOMENTS, Scene
 from .svg import label
-from .touched import Moment, arrows, fills, ground, names, words
-from .touches import axis_names, plural, sentence, short
+from .touched import (
+    NAMES,
+    Moment,
+    arrows,
+    fills,
+    ground,
+    name_lines,
+    names,
+    words,
+)
+from .touches import axis_names, block_name, plural, ravel, sentence
 
 ALL = -1  # of intervals, of threads
 
@@ -43,9 +53,9 @@ def draw(scene: Scene) -> Drawing:
     """The picture of a scene, with sliders for the interval and the thread."""
     layout = _layout(scene)
     times, whos = _stops(scene)
-    under: dict[int, list[str]] = {}
+    kept: dict = {}  # parts that many positions share
     frames = {
-        (i, j): _frame(scene, layout, time, who, under)
+        (i, j): _frame(scene, layout, time, who, kept)
         for i, time in enumerate(times)
         for j, who in enumerate(whos)
     }
@@ -72,7 +82,7 @@ def _layout(scene: Scene) -> Layout:
     top = y + (30 if panels else 8)
     block = None
     if len(scene.blocks) == 1 and max(trace.block[1:]) > 1:
-        block = threads.panel(trace, scene.blocks[0], top - (22 if panels else 0))
+        block = threads.panel(trace, scene.blocks[0], top)
         grids = {scene.blocks[0]: block.grid}
         free = WIDTH - EDGE - block.left - block.width - 60
         wide = [wish for wish in shared if not wish.flat]
@@ -83,17 +93,18 @@ def _layout(scene: Scene) -> Layout:
     else:
         grids = threads.places(trace, scene.blocks, top)
     band = [*grids.values(), *(p.grid for p in panels if p.place == "right")]
-    right = max(g.left + g.width for g in band)
     bottom = max(g.top + g.height for g in band) + 12
-    names, below = (right + 30, min(g.top for g in band) + 14), right > WIDTH - 240
-    if (block and block.grid.planes > 1) or (len(grids) > 1 and trace.block[1] > 1):
-        bottom += 18  # a line of words stands there
-    if len(grids) == 1 and trace.block[0] > 32 and trace.block[1:] == (1, 1):
-        names = (names[0] + 46, names[1])
-        below = names[0] > WIDTH - 150
-    if below:
-        names = (LEFT if block is None else EDGE, bottom + 18)
-        bottom += 38 if trace.names else 0
+    if len(grids) > 1 and trace.block[1] > 1:
+        bottom += 18  # the blocks' names
+    first = next(iter(grids.values())).top
+    names = (LEFT - 14, first + 30 + (18 if len(grids) == 1 else 0))
+    if block:
+        bottom = max(bottom, block.top + block.height)
+        names = (EDGE, bottom + 18)
+    every = list(range(scene.threads))
+    lines = len(name_lines(scene, scene.blocks, every, block is not None)[:NAMES])
+    if lines:
+        bottom = max(bottom, names[1] + (lines - 1) * (LINE + 1) + 6)
     y = bottom
     for group in (shared, outputs):
         if group:
@@ -116,7 +127,8 @@ def _groups(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     for number in sorted(scene.arrays, key=lambda n: n in written):
         array = arrays[number]
         lines = max(1, min(2, _lines(scene, number)))
-        wish = Wish(number, array, lines, _gutter(scene, number))
+        gutter, ghosts = _gutter(scene, number), outside(scene, array)
+        wish = Wish(number, array, lines, gutter, "", *ghosts)
         if array.space == "shared":
             shared.append(wish)
         else:
@@ -153,16 +165,26 @@ def _stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
 
 def _start(scene: Scene, times: Sequence[int], whos: Sequence) -> tuple[int, int]:
     """The stop that shows most without a tangle: all threads, or one of them."""
+    faulty = [_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
     if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
         for i, time in enumerate(times):
             moment = _moment(scene, time, whos[0])
             if len(moment.order) and moment.few:
                 return (i, 0)
+    for one in faulty:
+        if one in whos:
+            return (0, list(whos).index(one))
     per = [len(_moment(scene, ALL, who).mine) if who else 0 for who in whos]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = next((j for j in busy if _is_inner(scene, whos[j])), busy[0])
     return (0, middle)
+
+
+def _place(scene: Scene, finding: Finding) -> tuple[int, int]:
+    """Its (block, thread)."""
+    trace = scene.trace
+    return ravel(finding.block, trace.grid), ravel(finding.thread, trace.block)
 
 
 def _is_inner(scene: Scene, who: tuple[int, int] | None) -> bool:
@@ -173,26 +195,23 @@ def _is_inner(scene: Scene, who: tuple[int, int] | None) -> bool:
 
 
 def _moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:
-    found = scene.found
-    of = found.where(np.isin(found.block, scene.blocks))
-    if time != ALL:
-        of = of.of(interval=time)
+    of = scene.at(time)
     mine = of if who is None else of.of(block=who[0], thread=who[1])
     return Moment(scene, time, who, of, mine)
 
 
 def _frame(
-    scene: Scene, layout: Layout, time: int, who: tuple[int, int] | None, under: dict
+    scene: Scene, layout: Layout, time: int, who: tuple[int, int] | None, kept: dict
 ) -> list[str]:
     """The parts of one position of the sliders; equal ones are kept once."""
     moment = _moment(scene, time, who)
     said = svg.clipped(_said(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, said, 13, faint=True)]
-    if time not in under:
-        under[time] = [ground(moment, panel) for panel in layout.panels]
     if who is not None:
-        out += under[time]
-    out += _threads(moment, layout)
+        if time not in kept:
+            kept[time] = [ground(moment, panel) for panel in layout.panels]
+        out += kept[time]
+    out += _threads(moment, layout, kept)
     for panel in layout.panels:
         out += [fills(moment, panel), words(moment, panel)]
     out.append(arrows(moment, layout.panels, layout.grids))
@@ -210,9 +229,13 @@ def _said(scene: Scene, moment: Moment) -> str:
     did = sentence(moment.mine, scene.trace, scene.arrays)
     if who is not None:
         one = did.replace("read ", "reads ", 1).replace("write ", "writes ", 1)
-        nothing = "touches nothing here"
+        wrong = any(
+            f.thread and f.block and _place(scene, f) == who for f in scene.findings
+        )
+        nothing = "goes wrong: see below" if wrong else "touches nothing here"
         said = one if len(moment.mine) else nothing
-        return f"{when}{_who_name(scene, who)} {said}."
+        name = _who_name(scene, who)
+        return f"{when}{name if when else name.capitalize()} {said}."
     active = len(np.unique(moment.mine.block * scene.threads + moment.mine.thread))
     total = scene.threads * len(scene.blocks)
     count = f"all {total}" if active == total else f"{active} of {total}"
@@ -235,20 +258,21 @@ def _who_name(scene: Scene, who: tuple[int, int] | None) -> str:
     name = scene.thread_name(thread)
     name = f"thread ({name.replace(',', ', ')})" if "," in name else f"thread {name}"
     if len(scene.blocks) > 1:
-        grid = scene.trace.grid
-        index = short((block % grid[0], block // grid[0]), grid)
-        name += f" of block ({index.replace(',', ', ')})"
+        name += f" of {block_name(block, scene.trace)}"
     return name
 
 
-def _threads(moment: Moment, layout: Layout) -> list[str]:
+def _threads(moment: Moment, layout: Layout, kept: dict) -> list[str]:
     """The threads, and strongest the one that is singled out."""
     out = []
     block_of = moment.scene.trace.block
     strength = 1.0 if moment.who is None else 0.45
     for block, grid in layout.grids.items():
-        active = np.unique(moment.of.of(block=block).thread)
-        out.append(threads.drawn(grid, active, block_of, block, strength))
+        key = (moment.time, block, strength)
+        if key not in kept:  # the same for every thread that is singled out
+            active = np.unique(moment.of.of(block=block).thread)
+            kept[key] = threads.drawn(grid, active, block_of, block, strength)
+        out.append(kept[key])
     if moment.who is not None:
         block, thread = moment.who
         runs = len(moment.mine) > 0

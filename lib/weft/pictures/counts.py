@@ -16,9 +16,8 @@ def counts(scene: Scene) -> list[str]:
     for number in scene.arrays:
         array = scene.trace.arrays[number]
         said = [
-            f"{_short(_of(counters, what, array.name) / max(counters.threads, 1))} "
-            f"{what}"
-            for what in ("reads", "writes")
+            _times(_of(counters, what, array.name) / max(counters.threads, 1), what)
+            for what in ("reads", "writes", "atomics")
             if _of(counters, what, array.name)
         ]
         if said:
@@ -48,6 +47,12 @@ def _of(counters: Any, what: str, name: str) -> float:
         return float(getattr(counters, what)[name])
     except (AttributeError, KeyError, TypeError):
         return 0.0
+
+
+def _times(value: float, what: str) -> str:
+    """ "2 reads", "1 write", "0.5 writes"."""
+    word = {"atomics": "atomic updates"}.get(what, what)
+    return f"{_short(value)} {word.removesuffix('s') if value == 1 else word}"
 
 
 def _short(value: float) -> str:

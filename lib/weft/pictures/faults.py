@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..report import Finding
+from ..sim.record import Array
 from ..style import FAULT, WIDTH
 from . import svg
 from .grid import Grid
@@ -26,6 +27,17 @@ def findings_of(scene: Scene) -> list[Finding]:
         return at is None or ravel(at, scene.trace.grid) not in scene.blocks
 
     return sorted(scene.findings, key=elsewhere)
+
+
+def outside(scene: Scene, array: Array) -> tuple[float, float]:
+    """Pixels for a cell that is not there, before the first and behind the last."""
+    flat = [
+        ravel_flat(f.index, array.shape)
+        for f in scene.findings
+        if f.array == array.name and f.index and len(array.shape) <= 1
+    ]
+    before = 34.0 * any(element < 0 for element in flat)
+    return before, 34.0 * any(element >= array.size for element in flat)
 
 
 def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, float]:

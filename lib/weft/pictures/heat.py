@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..style import READ, SHARED, THREAD, WIDTH, WRITTEN
@@ -13,39 +15,41 @@ from .panels import EDGE, cells, drawn_shape
 from .player import Drawing, Slider
 from .scene import Scene
 from .svg import label, num
-from .touches import WARP, Touches, plural, short, size_of, unravel
+from .touches import WARP, Touches, block_name, plural, size_of
 
 LEVELS = 6  # of strength that the eye can tell apart
 BLOCKS = 40  # that the slider stops at
+ROWS = 1_500_000  # of the record times blocks: with more, fewer stops
 COLUMN = (WIDTH - 2 * EDGE - 40) / 2  # pixels: reads left, writes right
 WARPS = 48  # rows of the strip at most
 
 
+@dataclass(frozen=True)
+class _Map:
+    """How often each element of an array is read, or written: `per`."""
+
+    number: int
+    verb: str
+    colour: str
+    grid: Grid
+    per: np.ndarray
+
+    @property
+    def top(self) -> int:
+        return max(int(self.per.max()), 1)
+
+
 def draw(scene: Scene) -> Drawing:
     """The picture, with a slider for the block."""
-    blocks = list(scene.blocks)[:BLOCKS]
+    most = max(1, min(BLOCKS, ROWS // max(1, len(scene.found))))
+    blocks = list(scene.blocks)[:most]
     stops: list[int | None] = [None, *blocks] if len(blocks) > 1 else [None]
     trace = scene.trace
     base = [label(EDGE, 28, f"{trace.kernel}: how often", 17, bold=True)]
-    y, spots = 62.0, []
-    for number in scene.arrays:
-        of = scene.found.of(array=number)
-        shared = trace.arrays[number].space == "shared"
-        kinds = [(of.reads, "reads", SHARED if shared else READ)]
-        kinds += [(of.writes, "writes", WRITTEN)]
-        kinds = [kind for kind in kinds if kind[0].any()]
-        high = 0.0
-        for i, (mask, verb, colour) in enumerate(kinds):
-            x = EDGE + i * (COLUMN + 40)
-            grid = _grid(trace.arrays[number].shape).at(x, y + 26)
-            per = _counts(of.where(mask), grid.count)
-            top = max(int(per.max()), 1)
-            base.append(_title(scene, number, verb, per, x, y + 12, colour))
-            base.append(cells(grid, trace.arrays[number].name))
-            base.append(_scale(x, grid.top + grid.height + 14, top, colour))
-            spots.append((number, verb, colour, grid, top))
-            high = max(high, grid.height + 64)
-        y += high
+    maps, y = _maps(scene, 62.0)
+    for one in maps:
+        name = trace.arrays[one.number].name
+        base += [_title(scene, one), cells(one.grid, name), _scale(one)]
     warps = _warps(scene, y + 14)
     y += 14 + warps.height + 30
     base.append(_warp_names(scene, warps))
@@ -53,12 +57,8 @@ def draw(scene: Scene) -> Drawing:
     for line in counts(scene):
         foot += label(EDGE, y, line, 12, faint=True)
         y += 18
-    frames = {(i,): _frame(scene, stop, spots, warps) for i, stop in enumerate(stops)}
-    names = ["all of them"] + [
-        f"block ({short(unravel(b, trace.grid), trace.grid)})"
-        for b in blocks
-        if len(blocks) > 1
-    ]
+    frames = {(i,): _frame(scene, stop, maps, warps) for i, stop in enumerate(stops)}
+    names = ["all of them", *(block_name(b, trace) for b in blocks)][: len(stops)]
     title = f"{trace.kernel}: how often each cell is touched"
     slider = Slider("block", tuple(names))
     return Drawing(title, WIDTH, y + 4, "".join(base) + foot, [slider], frames, (0,))
@@ -71,36 +71,59 @@ def _grid(shape: tuple[int, ...]) -> Grid:
     return fit(planes * rows * cols, planes, rows, cols, COLUMN, 240, 22)
 
 
-def _counts(found: Touches, count: int) -> np.ndarray:
-    return np.bincount(found.element, minlength=count)[:count]
+def _counts(found: Touches, grid: Grid) -> np.ndarray:
+    return np.bincount(found.element, minlength=grid.count)[: grid.count]
 
 
-def _title(
-    scene: Scene, number: int, verb: str, per: np.ndarray, x: float, y: float, ink: str
-) -> str:
-    array = scene.trace.arrays[number]
-    hot = per[per > 0]
+def _maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
+    """Two maps a line, reads and writes of one array side by side."""
+    lines: list[list[tuple[int, str, str]]] = []
+    for number in scene.arrays:
+        of, array = scene.found.of(array=number), scene.trace.arrays[number]
+        base = SHARED if array.space == "shared" else READ
+        kinds = [("read", base)] if of.reads.any() else []
+        kinds += [("written", WRITTEN)] if of.writes.any() else []
+        if not lines or len(lines[-1]) + len(kinds) > 2:
+            lines.append([])
+        lines[-1] += [(number, verb, colour) for verb, colour in kinds]
+    out: list[_Map] = []
+    for line in lines:
+        for i, (number, verb, colour) in enumerate(line):
+            of = scene.found.of(array=number)
+            grid = _grid(scene.trace.arrays[number].shape)
+            grid = grid.at(EDGE + i * (COLUMN + 40), y + 26)
+            per = _counts(of.where(of.reads if verb == "read" else of.writes), grid)
+            out.append(_Map(number, verb, colour, grid, per))
+        y += max((one.grid.height for one in out[-len(line) :]), default=0) + 64
+    return out, y
+
+
+def _title(scene: Scene, one: _Map) -> str:
+    array, hot = scene.trace.arrays[one.number], one.per[one.per > 0]
     low, high = int(hot.min()), int(hot.max())
-    each = f"{low}" if low == high else f"{low} to {high}"
+    often = "once" if high == 1 else f"{low} times"
+    often = often if low == high else f"{low} to {high} times"
     size = f"{size_of(array)}{', shared' if array.space == 'shared' else ''}"
-    said = f"{size}: {plural(len(hot), 'cell')}, {each} {verb} each"
+    said = f"{size}: {plural(len(hot), 'cell')} {one.verb} {often}"
+    x, y = one.grid.left, one.grid.top - 14
     after = x + svg.width_of(array.name, 14, mono=True) + 8
     text = svg.clipped(said, x + COLUMN - after, 11.5)
     out = label(x, y, array.name, 14, mono=True, bold=True)
     return out + label(after, y, text, 11.5, faint=True)
 
 
-def _scale(x: float, y: float, top: int, colour: str) -> str:
-    """What the strengths mean: from 1 to `top`."""
-    levels = min(LEVELS, top)
-    out = [label(x, y + 10, "1", 11, faint=True)] if top > 1 else []
-    at = x + 12 if top > 1 else x
+def _scale(one: _Map) -> str:
+    """What the strengths mean: from 1 to the most."""
+    x, y = one.grid.left, one.grid.top + one.grid.height + 10
+    levels = min(LEVELS, one.top)
+    out = [label(x, y + 10, "1", 11, faint=True)] if one.top > 1 else []
+    at = x + 12 if one.top > 1 else x
     for level in range(1, levels + 1):
         fill = _strength(level / levels)
-        out.append(svg.box(at, y, 16, 12, colour=colour, fill=fill, radius=0))
+        out.append(svg.box(at, y, 16, 12, colour=one.colour, fill=fill, radius=0))
         at += 16
-    times = "time" if top == 1 else "times"
-    out.append(label(at + 6, y + 10, f"{top} {times}", 11, faint=True))
+    times = "time" if one.top == 1 else "times"
+    out.append(label(at + 6, y + 10, f"{one.top} {times}", 11, faint=True))
     return "".join(out)
 
 
@@ -109,18 +132,20 @@ def _strength(share: float) -> float:
     return 0.12 + 0.73 * share
 
 
-def _frame(scene: Scene, block: int | None, spots: list, warps: Grid) -> list[str]:
+def _frame(scene: Scene, block: int | None, maps: list[_Map], warps: Grid) -> list[str]:
     found = scene.found if block is None else scene.found.of(block=block)
     if block is None:
         found = found.where(np.isin(found.block, scene.blocks))
     out = [label(EDGE, 48, _said(scene, found, block), 13, faint=True)]
-    for number, verb, colour, grid, top in spots:
-        of = found.of(array=number)
-        of = of.where(of.reads if verb == "reads" else of.writes)
-        per = _counts(of, grid.count)
-        name = svg.escape(scene.trace.arrays[number].name)
-        out.append(f'<g data-array="{name}" data-kind="{verb}">')
-        out.append(_map(per / top, grid, colour, min(LEVELS, top)) + "</g>")
+    for one in maps:
+        per = one.per
+        if block is not None:
+            of = found.of(array=one.number)
+            of = of.where(of.reads if one.verb == "read" else of.writes)
+            per = _counts(of, one.grid)
+        name = svg.escape(scene.trace.arrays[one.number].name)
+        shades = _map(per / one.top, one.grid, one.colour, min(LEVELS, one.top))
+        out.append(f'<g data-array="{name}" data-kind="{one.verb}">{shades}</g>')
     return [*out, _strip(scene, found, warps)]
 
 

@@ -16,13 +16,13 @@ from .player import Drawing, Slider
 from .scene import Scene
 from .steps import Step, loops_of, steps_of
 from .svg import label, num
-from .touches import WARP, short, unravel
+from .touches import WARP, block_name, plural
 
 MOST = 40  # steps that are drawn one by one; with more, a row is a source line
 WARPS = 16  # that the slider stops at
 ROWS = 20_000  # of the record: with more, fewer warps
-SIDE = 15.0  # pixels of a lane
-CELLS = 376.0  # pixels: where lane 0 stands
+SIDE = 13.0  # pixels of a lane
+CELLS = 436.0  # pixels: where lane 0 stands
 
 
 def draw(scene: Scene) -> Drawing:
@@ -71,9 +71,8 @@ def _warps(scene: Scene) -> list[tuple[int, int]]:
 
 
 def _name(scene: Scene, block: int, warp: int) -> str:
-    where = short(unravel(block, scene.trace.grid), scene.trace.grid)
     one = np.prod(scene.trace.grid) == 1
-    return f"warp {warp}" + ("" if one else f" of block ({where})")
+    return f"warp {warp}" + ("" if one else f" of {block_name(block, scene.trace)}")
 
 
 def _frame(
@@ -83,8 +82,11 @@ def _frame(
     active = sum(len(step.lanes) for step in steps)
     share = active / max(1, WARP * len(steps))
     some = sum(len(step.lanes) < there for step in steps)
-    said = f"{_name(scene, block, warp)} takes {len(steps)} steps, {some} of them with "
-    said += f"some lanes waiting: {100 * share:.0f} % of 32 lanes are active."
+    said = (
+        f"{_name(scene, block, warp).capitalize()} takes {plural(len(steps), 'step')}"
+    )
+    said += f", {some} of them with some lanes waiting: "
+    said += f"{32 * share:.3g} of 32 lanes are active ({100 * share:.0f} %)."
     out = [label(EDGE, 48, said, 13, faint=True)]
     y = 84.0
     for lane in range(0, WARP, 4):
@@ -111,8 +113,16 @@ def _rows(steps: Sequence[Step]) -> list[tuple[int, int | None, np.ndarray, int]
         lanes = np.concatenate([s.lanes for s in of])
         return np.bincount(lanes, minlength=WARP) / len(of)
 
-    if len(steps) <= MOST:
-        return [(s.site, s.interval, shares([s]), 1) for s in steps]
+    runs: list[list[Step]] = []
+    for step in steps:  # turns of a loop by the same lanes are one row
+        last = runs[-1][-1] if runs else step
+        same = (step.site, step.interval) == (last.site, last.interval)
+        if runs and same and np.array_equal(step.lanes, last.lanes):
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    if len(runs) <= MOST:
+        return [(r[0].site, r[0].interval, shares(r), len(r)) for r in runs]
     by: dict[int, list[Step]] = {}
     for step in steps:
         by.setdefault(step.site, []).append(step)
@@ -157,7 +167,8 @@ def _text(scene: Scene, site: int) -> str:
     for source in scene.report.sources if scene.report else ():
         lines = source.text.splitlines()
         if source.file == one.file and 0 <= one.line - source.first < len(lines):
-            margin = min((_indent(line) for line in lines if line.strip()), default=0)
+            body = [line for line in lines[1:] if line.strip()]
+            margin = min((_indent(line) for line in body), default=0)
             return lines[one.line - source.first][margin:].rstrip()
     return linecache.getline(one.file, one.line).rstrip() or one.text
 

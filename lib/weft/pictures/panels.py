@@ -43,6 +43,7 @@ class Panel:
     lines: int = 1  # of index expressions
     said: str = ""  # instead of shape and type
     frame: float = 0.0  # pixels around the grid before its numbers
+    before: float = 0.0  # pixels between a flat one's name and its first cell
 
     @property
     def above(self) -> bool:
@@ -68,7 +69,9 @@ class Panel:
     @property
     def axis(self) -> float:
         """Pixels for the numbers and the names of its columns."""
-        return 0 if self.flat else 2 * LINE - 4 if self.numbered else LINE
+        if self.flat:
+            return 0
+        return (2 * LINE - 4 if self.numbered else LINE) + self.frame
 
     @property
     def numbered(self) -> bool:
@@ -92,9 +95,9 @@ class Panel:
         """The same panel with its upper left corner there."""
         if self.flat:
             down = self.lines * LINE + 4 if self.above else 0
-            grid = self.grid.at(left + self.gutter, top + down)
+            grid = self.grid.at(left + self.gutter + self.before, top + down)
             return replace(self, left=left, top=top, grid=grid)
-        down = LINE + 6 + self.lines * LINE + self.axis + self.frame
+        down = LINE + 6 + self.lines * LINE + self.axis
         down = down if self.above else 0
         grid = self.grid.at(left + self.gutter, top + down)
         return replace(self, left=left, top=top, grid=grid)
@@ -112,7 +115,7 @@ class Panel:
             out = label(self.left, y, name, 14, mono=True, bold=True)
             return out + label(after, y, self.note, 11, faint=True)
         name = svg.clipped(name, self.gutter - 14, 14, mono=True)
-        x, y = grid.left - 14, grid.top + min(grid.side, 30) / 2 + 2
+        x, y = grid.left - 14 - self.before, grid.top + min(grid.side, 30) / 2 + 2
         out = label(x, y, name, 14, anchor="end", mono=True, bold=True)
         note = svg.clipped(self.note, self.gutter - 10, 11)
         return out + label(x, y + 15, note, 11, anchor="end", faint=True)
@@ -222,6 +225,8 @@ class Wish:
     lines: int
     gutter: float
     said: str = ""
+    before: float = 0.0  # pixels for a cell before the first, which is not there
+    after: float = 0.0  # the same behind the last
 
     @property
     def flat(self) -> bool:
@@ -242,9 +247,9 @@ def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], 
         made = [_flat(wish, place, tall, i == 0) for i, wish in enumerate(line)]
         if len(made) > 1:
             made = [_flat(w, place, tall, i == 0, 30) for i, w in enumerate(line)]
-        for panel in made:
+        for wish, panel in zip(line, made):
             out.append(panel.at(left, top))
-            left = out[-1].grid.left + panel.grid.width + 16
+            left = out[-1].grid.left + panel.grid.width + 16 + wish.after
         top += max(panel.height for panel in made) + 12
     wide = [wish for wish in wishes if not wish.flat]
     per = 2 if len(wide) == 4 else 3
@@ -260,7 +265,7 @@ def _lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
     lines: list[list[Wish]] = []
     used = WIDTH
     for wish in wishes:
-        wide = 30.0 * wish.array.size + 16
+        wide = 30.0 * wish.array.size + 16 + wish.before + wish.after
         if lines and used + _name_width(wish) + wide <= WIDTH - EDGE:
             lines[-1].append(wish)
             used += _name_width(wish) + wide
@@ -284,7 +289,7 @@ def _flat(
     gutter = LEFT - EDGE if first else _name_width(wish)
     return Panel(
         *(wish.number, wish.array, grid, place, True),
-        **dict(lines=wish.lines, gutter=gutter, said=wish.said),
+        **dict(lines=wish.lines, gutter=gutter, said=wish.said, before=wish.before),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,17 +34,30 @@ class Scene:
     thread: int | None
     found: Touches
     parameters: tuple[str, ...] = ()
+    _kept: dict[int, Touches] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
         """Of a block."""
         return int(np.prod(self.trace.block))
 
-    @property
+    @functools.cached_property
+    def drawn(self) -> Touches:
+        """The accesses of the blocks that are drawn."""
+        return self.found.where(np.isin(self.found.block, self.blocks))
+
+    @functools.cached_property
     def intervals(self) -> list[int]:
         """The barrier intervals in which a drawn block touched anything."""
-        of = self.found.where(np.isin(self.found.block, self.blocks))
-        return [int(n) for n in np.unique(of.interval)]
+        return [int(n) for n in np.unique(self.drawn.interval)]
+
+    def at(self, interval: int) -> Touches:
+        """The accesses of the drawn blocks in one interval; -1: in all of them."""
+        if interval not in self._kept:
+            whole = self.drawn
+            found = whole if interval < 0 else whole.of(interval=interval)
+            self._kept[interval] = found
+        return self._kept[interval]
 
     @property
     def findings(self) -> list[Finding]:

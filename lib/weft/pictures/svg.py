@@ -26,7 +26,8 @@ GROUND = (
 
 def num(value: float) -> str:
     """A coordinate: at most one decimal."""
-    return f"{round(value, 1) + 0.0:.6g}"
+    text = f"{value:.1f}"
+    return text[:-2].replace("-0", "0") if text.endswith(".0") else text
 
 
 def width_of(text: str, size: float = 12, mono: bool = False) -> float:

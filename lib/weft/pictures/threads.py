@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ SIDE = 26.0  # pixels of a thread in whose circle a number can stand
 NAMED = 46.0  # pixels for the name of one block of several
 
 
+@functools.lru_cache(maxsize=4096)
 def name_of(thread: int, block: Index3) -> str:
     """The thread's index as far as its block has dimensions: "3", "3,0"."""
     return short(unravel(thread, block), block)
@@ -62,7 +64,7 @@ def panel(trace: Trace, block: int, top: float) -> Panel:
     wish = Wish(-1, array, 0, gutter, f"blockIdx = ({index})")
     longest = name_of(x * y * z - 1, trace.block)
     most = 32.0 if svg.width_of(longest, 11) < 25 and x * y * z <= 64 else 16.0
-    return beside([wish], "above", EDGE, top, 430, most, frame=7)[0]
+    return beside([wish], "below", EDGE, top, 430, most, frame=7)[0]
 
 
 def axis_names(trace: Trace, block: int) -> tuple[str, str, str]:
@@ -164,9 +166,9 @@ def axes(panel: Panel, names: tuple[str, str, str]) -> str:
     grid = panel.grid
     x = grid.left + grid.cols * grid.side / 2
     y = grid.top + grid.rows * grid.side / 2 + 4
-    up = grid.top - 19 - panel.frame
+    down = grid.top + grid.height + 23 + panel.frame
     digits = 7.0 * len(str(grid.rows - 1)) + 10 + panel.frame
-    out = label(x, up, names[0], 11, anchor="middle", mono=True, bold=True)
+    out = label(x, down, names[0], 11, anchor="middle", mono=True, bold=True)
     if grid.rows > 1:
         across = label(
             grid.left - digits, y, names[1], 11, anchor="end", mono=True, bold=True
@@ -174,7 +176,7 @@ def axes(panel: Panel, names: tuple[str, str, str]) -> str:
         out += across
     if grid.planes > 1:
         deep = f"{names[2]} = 0 … {grid.planes - 1}, one plane after the other"
-        out += label(grid.left, grid.top + grid.height + 20, deep, 11, faint=True)
+        out += label(grid.left + grid.width + 16, grid.top + 12, deep, 11, faint=True)
     return out
 
 

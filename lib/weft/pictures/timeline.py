@@ -11,7 +11,7 @@ from .panels import EDGE, LEFT
 from .player import Drawing, Slider
 from .scene import Scene
 from .svg import box, label, num
-from .touches import WARP, Touches, plural, short, unravel
+from .touches import WARP, Touches, block_name, plural
 
 THREADS = 32  # with more, a row is a warp
 COLUMNS = 24  # intervals that are drawn
@@ -45,9 +45,7 @@ def draw(scene: Scene) -> Drawing:
     y = top + rows * ROW + 34
     foot, y = sentences(findings_of(scene), EDGE, y)
     foot += _legend(y, most, "warp" if warps else "thread")
-    names = tuple(
-        f"block ({short(unravel(b, trace.grid), trace.grid)})" for b in blocks
-    )
+    names = tuple(block_name(b, trace) for b in blocks)
     title = f"{trace.kernel}: what is read and written between two barriers"
     return Drawing(
         title,
@@ -135,10 +133,8 @@ def _bars(table: np.ndarray, width: float, top: float, most: int, warps: bool) -
 def _said(scene: Scene, block: int, columns: list[int]) -> str:
     of = scene.found.of(block=block)
     all_of = len(scene.intervals)
-    where = short(unravel(block, scene.trace.grid), scene.trace.grid)
-    text = (
-        f"Block ({where}): {plural(len(of), 'access').replace('accesss', 'accesses')}"
-    )
+    text = f"{block_name(block, scene.trace).capitalize()}: "
+    text += plural(len(of), "access")
     text += f" in {plural(all_of, 'interval')}"
     if all_of > len(columns):
         text += f", of which the first {len(columns)} are drawn"
@@ -154,5 +150,5 @@ def _legend(y: float, most: int, row: str) -> str:
     out.append(box(x, y - 10, 13, 13, strength=0.5, dashed=True))
     out.append(label(x + 20, y, "touches nothing", 11, faint=True))
     x += 38 + svg.width_of("touches nothing", 11)
-    full = f"a full bar: {plural(most, 'access').replace('accesss', 'accesses')} of a "
+    full = f"a full bar: {plural(most, 'access')} of a "
     return "".join(out) + label(x, y, full + row, 11, faint=True)

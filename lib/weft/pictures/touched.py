@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,10 @@ from .scene import Scene
 from .svg import label, num
 from .touches import Touches, axis_names, names_of
 
-ARROWS = 40  # with more, a picture is a tangle: then only colours say who
+ARROWS = 70  # with more, a picture is a tangle: then only colours say who
+FEW = 64  # cells of a large array that are marked one by one
 LABELS = 300  # cells of an array with words in them
+NAMES = 6  # lines of locals
 ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
 
 
@@ -54,7 +57,7 @@ class Moment:
 def ground(moment: Moment, panel: Panel) -> str:
     """What all threads touch, faint: the ground for what one of them does."""
     if panel.grid.is_large:
-        return ""
+        return _large(moment.of, panel, 0.3)
     out = []
     for elements, fill, _ in _kinds(moment.of, panel).values():
         path = panel.grid.squares(elements)
@@ -68,7 +71,7 @@ def fills(moment: Moment, panel: Panel) -> str:
     grid, name = panel.grid, svg.escape(panel.array.name)
     out = []
     if grid.is_large:
-        return _large(moment, panel)
+        return _large(moment.mine, panel, 0.8)
     for kind, (elements, fill, edge) in _kinds(moment.mine, panel).items():
         path = grid.squares(elements)
         if not path:
@@ -110,16 +113,27 @@ def _kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str
     }
 
 
-def _large(moment: Moment, panel: Panel) -> str:
-    """An array whose cells are less than a pixel: an image for each colour."""
+def _large(found: Touches, panel: Panel, strength: float) -> str:
+    """An array whose cells are less than a pixel: an image for each colour.
+
+    A few cells are marks that one can see.
+    """
     out = []
-    of = moment.mine.of(array=panel.number)
+    of = found.of(array=panel.number)
     shared = panel.array.space == "shared"
     for mask, colour in ((of.reads, SHARED if shared else READ), (of.writes, WRITTEN)):
-        if mask.any():
-            strength = np.zeros(panel.grid.count)
-            strength[of.element[mask]] = 0.75
-            out.append(picture(binned(strength, panel.grid), colour, panel.grid))
+        elements = np.unique(of.element[mask])
+        if 0 < len(elements) <= FEW:
+            kind = "read" if colour != WRITTEN else "written"
+            said = f'data-array="{svg.escape(panel.array.name)}" data-kind="{kind}"'
+            for element in elements:
+                x, y = panel.grid.middle(int(element))
+                mark = svg.box(x - 3, y - 3, 6, 6, colour=colour, fill=0.6, radius=1)
+                out.append(mark.replace("<rect ", f"<rect {said} ", 1))
+        elif len(elements):
+            share = np.zeros(panel.grid.count)
+            share[elements] = strength
+            out.append(picture(binned(share, panel.grid), colour, panel.grid))
     return "".join(out)
 
 
@@ -168,7 +182,7 @@ def arrows(moment: Moment, panels: list[Panel], frames: dict[int, Grid]) -> str:
     wanted = moment.order
     out = []
     for panel in panels:
-        if panel.grid.is_large or (moment.who is None and not panel.flat):
+        if moment.who is None and (panel.grid.is_large or not panel.flat):
             continue
         of = wanted[wanted[:, 2] == panel.number]
         for block, thread, write in np.unique(of[:, [0, 1, 3]], axis=0):
@@ -217,7 +231,9 @@ def words(moment: Moment, panel: Panel) -> str:
     y, out = panel.words_top, []
     x = panel.grid.left if panel.flat else panel.left
     room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
-    room = min(room if panel.grid.left > LEFT else WIDTH, WIDTH - EDGE - x)
+    if panel.flat and panel.grid.left <= LEFT:
+        room = WIDTH  # it is the first, and mostly the only one, in its line
+    room = min(room, WIDTH - EDGE - x)
     for word, mask, colour in (
         ("reads", of.reads, SHARED if shared else READ),
         ("writes", of.writes, WRITTEN),
@@ -272,20 +288,34 @@ def _axis_names(moment: Moment, panel: Panel, of: Touches) -> str:
 
 
 def names(moment: Moment, at: tuple[float, float]) -> str:
-    """The values of the locals from `at` on: beside the threads, or below them."""
-    scene = moment.scene
+    """The values of the locals: left of the threads, or below them (at the edge)."""
+    scene, (x, y) = moment.scene, at
     blocks = [moment.who[0]] if moment.who else list(scene.blocks)
     threads = [moment.who[1]] if moment.who else list(range(scene.threads))
-    found = names_of(scene.trace, blocks, threads, skip=scene.parameters)
-    left, y = at
-    most = 2 if left <= LEFT else 8
-    x, out, lines = left, [], 1
-    for name, value in found:
-        wide = svg.width_of(f"{name} = {value}", 12, mono=True) + 18
-        if x > left and (x + wide > WIDTH - EDGE or left > LEFT):
-            x, y, lines = left, y + LINE + 1, lines + 1
-        if lines > most:
-            break
-        out.append(svg.words(x, y, [(name, THREAD), (f" = {value}", "")], 12))
-        x += wide
+    out = []
+    for line in name_lines(scene, blocks, threads, x == EDGE)[:NAMES]:
+        # Right-aligned as the name of the threads is: the line ends at x.
+        wide = svg.width_of("  ".join(f"{n} = {v}" for n, v in line), 12, mono=True)
+        left = x if x == EDGE else max(EDGE - 12, x - wide)
+        parts = [piece for n, v in line for piece in ((n, THREAD), (f" = {v}  ", ""))]
+        parts[-1] = (parts[-1][0].rstrip(), "")
+        out.append(svg.words(left, y, parts, 12))
+        y += LINE + 1
     return "".join(out)
+
+
+def name_lines(
+    scene: Scene, blocks: Sequence[int], threads: Sequence[int], wide: bool
+) -> list[list[tuple[str, str]]]:
+    """Names and values, by the line they stand in."""
+    room = WIDTH - 2 * EDGE if wide else LEFT - EDGE + 4
+    lines: list[list[tuple[str, str]]] = []
+    used = room
+    for name, value in names_of(scene.trace, blocks, threads, skip=scene.parameters):
+        size = svg.width_of(f"{name} = {value}  ", 12, mono=True)
+        if not lines or used + size > room:
+            lines.append([])
+            used = 0.0
+        lines[-1].append((name, value))
+        used += size
+    return lines

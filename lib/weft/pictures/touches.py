@@ -102,10 +102,17 @@ def short(index: Sequence[int], sides: Index3) -> str:
     return ",".join(str(i) for i in tuple(index)[:used])
 
 
+def block_name(block: int, trace: Trace) -> str:
+    """ "block 3", "block (1, 0)"."""
+    index = short(unravel(block, trace.grid), trace.grid)
+    return f"block ({index.replace(',', ', ')})" if "," in index else f"block {index}"
+
+
 def plural(count: int, thing: str) -> str:
-    """ "1 cell", "2 cells", "12 000 cells"."""
+    """ "1 cell", "2 cells", "3 accesses"; thin spaces between thousands."""
     digits = f"{count:,}".replace(",", "\u202f")
-    return f"{digits} {thing}" + "s" * (count != 1)
+    many = "es" if thing.endswith("s") else "s"
+    return f"{digits} {thing}" + many * (count != 1)
 
 
 def size_of(array: Array) -> str:
@@ -122,12 +129,16 @@ def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
         for verb, mask in (("read", of.reads), ("write", of.writes)):
             cells = len(np.unique(of.element[mask]))
             if cells:
-                parts.append((verb, f"{plural(cells, 'cell')} of {name}"))
+                parts.append((verb, cells, name))
     if not parts:
         return "no array is touched"
     said = []
     for verb in ("read", "write"):
-        things = [thing for v, thing in parts if v == verb]
+        of_verb = [(cells, name) for v, cells, name in parts if v == verb]
+        things = [
+            f"{plural(cells, 'cell') if i == 0 else cells} of {name}"
+            for i, (cells, name) in enumerate(of_verb)
+        ]
         if things:
             said.append(f"{verb} {listed(things)}")
     return ", ".join(said)
