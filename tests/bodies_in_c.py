@@ -18,9 +18,9 @@ TINY |= {"classes": 2, "max_batch": 1}
 
 
 @functools.cache
-def source() -> str:
-    """CUDA C of every body, with the types that a training step has."""
-    texts: dict[str, str] = {}
+def arguments() -> dict[Any, tuple[Any, ...]]:
+    """Every body, and arguments of the types that a training step has."""
+    found: dict[Any, tuple[Any, ...]] = {}
 
     class Note:
         def __init__(self, body: Any) -> None:
@@ -30,7 +30,7 @@ def source() -> str:
             return self
 
         def __call__(self, *args: Any) -> None:
-            texts[self.body.__name__] = cuda_c(self.body).source(*args)
+            found[self.body] = args
 
     step = PythonStep(
         *(Note, torch.device("cpu"), TINY, weights.shapes(TINY)), eps=1e-5
@@ -41,11 +41,18 @@ def source() -> str:
     for _, launch in (launch for part in parts for launch in part):
         launch()
     floats = torch.zeros(1)
-    Note(bodies.grey)(floats, floats, 1)
+    found[bodies.grey] = floats, floats, 1
     for product in bodies.matmul, bodies.matmul_tiled:
-        Note(product)(floats, floats, floats, 1, 1, 1)
+        found[product] = floats, floats, floats, 1, 1, 1
+    return found
+
+
+@functools.cache
+def source() -> str:
+    """CUDA C of every body."""
+    texts = [cuda_c(body).source(*args) for body, args in arguments().items()]
     # Several of them have the same helpers and constants.
-    pieces = [p for text in texts.values() for p in re.split(r"\n\n(?=\S)", text)]
+    pieces = [p for text in texts for p in re.split(r"\n\n(?=\S)", text)]
     return "\n\n".join(dict.fromkeys(piece.strip() for piece in pieces)) + "\n"
 
 

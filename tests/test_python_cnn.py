@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import bodies_in_c
 import numpy as np
 import pytest
 import torch
@@ -29,7 +30,7 @@ from weft.mnist import (
     trainer,
 )
 from weft.mnist.rungs import threads_of_a_step
-from weft.native import ArgumentError
+from weft.native import ArgumentError, KernelError
 
 SHAPE = Shape(5, 6, 2, 3, 4, 3, max_batch=4)
 QUIET = partial(sim, quiet=True)
@@ -95,7 +96,8 @@ def test_a_step_of_the_whole_model_agrees_with_float64():
 def test_the_same_training_as_the_naive_rung():
     """Losses, weights, logits, accuracy; the last batch is a partial one."""
     ours, theirs = ready("cpu", in_c), ready("cpu", "naive", kind=Cnn_)
-    order = np.random.default_rng(5).permutation(20)[:11]
+    order = np.random.default_rng(5).permutation(20)[:11].astype(np.int32)
+    order.flags.writeable = False  # as the caller's may be
     for cnn in ours, theirs:
         cnn.train(order, 4, 0.1)
     np.testing.assert_allclose(ours.losses(), theirs.losses(), rtol=1e-5)
@@ -188,6 +190,16 @@ def test_without_labels_or_memory():
             getattr(cnn, name)
     with pytest.raises(ArgumentError, match="closed"):
         cnn.forward("test", [0])
+
+
+def test_all_bodies_compile_in_float32_by_numba_for_a_gpu():
+    """Also on a machine without one; float64 is 64 times slower on many GPUs."""
+    for body, args in bodies_in_c.arguments().items():
+        try:
+            types = numba_jit(body).types(*args)
+        except KernelError as error:
+            pytest.skip(str(error))
+        assert not [name for name, kind in types.items() if "float64" in kind], body
 
 
 @pytest.mark.parametrize("change", [{"height": 3}, {"hidden": 0}, {"classes": 1}])

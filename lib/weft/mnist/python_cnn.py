@@ -125,7 +125,7 @@ class PythonCnn(Trainer):
                 f"the training set's {self._counts['train']} images have no labels"
             )
         with native.on_device(self.device):
-            for part in torch.from_numpy(order).to(self.device).split(batch):
+            for part in torch.tensor(order, device=self.device).split(batch):
                 self._run(part, lr)
 
     def _run(
@@ -170,7 +170,7 @@ class PythonCnn(Trainer):
         self._check_batch(len(order))
         memory = self._alive().memory
         with native.on_device(self.device):
-            memory["order"][: len(order)].copy_(torch.from_numpy(order))
+            memory["order"][: len(order)].copy_(torch.tensor(order))
             for _, launch in self._plan(split, len(order)):
                 launch()
             logits = memory["logits"].cpu().numpy()
@@ -183,7 +183,7 @@ class PythonCnn(Trainer):
         self._check_batch(len(order))
         with native.on_device(self.device):
             marks = Marks(self.device)
-            self._run(torch.from_numpy(order).to(self.device), lr, marks.note)
+            self._run(torch.tensor(order, device=self.device), lr, marks.note)
             return marks.read()
 
     @property
