@@ -27,6 +27,19 @@ def test_a_part_in_python_counts_as_the_whole(monkeypatch):
     assert loops["part"] == 1 / 8
 
 
+def test_simulators_run_some_of_the_blocks(monkeypatch):
+    """And what these have written is what is compared, once scaled up it is timed."""
+    monkeypatch.setattr(bench_bodies, "SIMULATED", 600 * 2 * 5)  # threads * accesses
+    monkeypatch.setattr(bench_bodies, "SIMULATED_THREADS", 1)
+    rows = bench_bodies.rows("cpu", ["40x5x40", "600"], patience=0.001)
+    part = {(row["op"], row["rung"]): row.get("part", 1) for row in rows}
+    assert part["matmul", "sim"] == 32 * 16 / 40**2
+    assert part["grey", "sim"] == 1
+    if not torch.cuda.is_available():
+        assert part["matmul", "its simulator"] == 16 * 16 / 40**2
+        assert part["grey", "its simulator"] == 256 / 600
+
+
 def test_a_wrong_contender_is_not_timed(monkeypatch):
     def nothing(y, x, n):
         pass

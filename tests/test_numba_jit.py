@@ -627,6 +627,25 @@ def no_name(c, a, n):
     c[0] = cuda.gird(1)
 
 
+def adds_from_zero(c, a, n):
+    acc = 0
+    for i in range(n):
+        acc += a[i]
+    c[0] = acc
+
+
+def test_types_are_those_that_numba_finds():
+    pytest.importorskip("numba.cuda")
+    a = np.zeros(4, float32)
+    found = numba_jit(bodies.matmul).types(a, a, a, 2, 2, 2)
+    assert list(found)[:3] == ["c", "a", "b"]
+    assert (found["a"], found["n"], found["row"]) == ("float32[1D]", "int64", "int64")
+    assert found["acc"] == "float32"
+    assert numba_jit(adds_from_zero).types(a, a, 4)["acc"] == "int64, float64"
+    with pytest.raises(ArgumentError, match="shape must be a constant"):
+        numba_jit(no_constant).types(a, a, 4)
+
+
 def no_arrays(c, a, n):
     c[0] = np.zeros(3)[0]
 

@@ -4,8 +4,8 @@ Grey values of an image and two matrix products, by loops, by the Python bodies 
 each of their runners, by the lab's own op and by the libraries. With --device cuda
 Numba, C and PyTorch work on the GPU: the time is that of the kernel alone, from a CUDA
 graph of many launches, and host_us is what a launch costs Python. Whatever takes too
-long here is left out, and loops in Python run a part of the rows (`part` says which
-share) and are scaled up.
+long here runs a part of the rows, or of the blocks (`part` says which share), and is
+scaled up.
 
 --sizes 5x784x10,512x512x512,786432: m x k x n of a product, or the pixels of an image.
 """
@@ -13,6 +13,7 @@ share) and are scaled up.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ from .mnist.twin import precision
 from .numba_jit import numba_jit, on_gpu
 
 Call = Callable[[], torch.Tensor]
+Part = slice | tuple[slice, ...]
+Shape = tuple[Any, Any]  # grid, block
 SIZES = ("786432", "5x784x10", "512x512x512")
 SHOWN = ["op", "impl", "rung", "m", "k", "n", "us", "us_low", "us_high", "host_us"]
 SHOWN += ["error", "vs_torch"]
@@ -43,15 +46,15 @@ SIMULATED_THREADS = 1024  # and the threads that Numba's simulator is
 class Contender:
     """One way to do the work. call() does it and returns the result, on any device.
 
-    scale: the time is multiplied by this, as only a part is done; rows: that part.
-    host: it works on the host, also where the others have a GPU.
+    scale: the time is multiplied by this, as only a part is done; part: its index in
+    the result. host: it works on the host, also where the others have a GPU.
     """
 
     impl: str
     rung: str
     call: Call
     scale: float = 1.0
-    rows: slice = field(default_factory=lambda: slice(None))
+    part: Part = field(default_factory=lambda: slice(None))
     host: bool = False
 
 
@@ -136,7 +139,7 @@ def _measure(work: Work, last: Work, patience: float) -> list[dict[str, Any]]:
 def _error(work: Work, one: Contender) -> float:
     """The largest difference from float64 over the largest number; it is small."""
     got = one.call().double().cpu()
-    want = work.want[one.rows]
+    want = work.want[one.part]
     error = float((got.reshape(-1) - want.reshape(-1)).abs().max() / want.abs().max())
     if not error < 1e-4:
         raise RuntimeError(f"{one.impl} {one.rung} is wrong: its error is {error:g}")
@@ -241,8 +244,7 @@ def _grey(work: Work) -> Iterator[Contender]:
         yield from _loops(grey_loops, (x,), (n, rows), rows, n / rows)
         weights, planes = np.array(WEIGHTS, np.float32), x.numpy()
         yield _numpy(lambda: weights @ planes)
-        if 4 * n <= SIMULATED:
-            yield from _simulated(work, bodies.grey, (grid, block), (x.view(-1), n))
+        yield from _simulated(work, bodies.grey, (grid, block), (x.view(-1), n), 4)
     yield from _compiled(work, bodies.grey, "", (grid, block), (x.view(-1), n))
     weights = torch.tensor(WEIGHTS, device=device)
     yield Contender("torch", "@", lambda: weights @ x)
@@ -258,8 +260,7 @@ def _matmul(work: Work) -> Iterator[Contender]:
         yield from _loops(matmul_loops, (a, b), (n, k, rows), rows, m / rows)
         an, bn = a.numpy(), b.numpy()
         yield _numpy(lambda: an @ bn)
-        if 2 * m * n * k <= SIMULATED:
-            yield from _simulated(work, bodies.matmul, shape, given)
+        yield from _simulated(work, bodies.matmul, shape, given, 2 * k)
     yield from _compiled(work, bodies.matmul, "", shape, given)
     yield from _compiled(work, bodies.matmul_tiled, " tiled", shape, given)
     lib = native.library("matmul", a.device.type)
@@ -309,33 +310,55 @@ _njits: dict[Any, Any] = {}
 
 
 def _simulated(
-    work: Work, body: Any, shape: tuple[Any, Any], given: tuple[Any, ...]
+    work: Work, body: Any, shape: Shape, given: tuple[Any, ...], accesses: int
 ) -> Iterator[Contender]:
-    """The body on the lab's simulator."""
+    """The body on the lab's simulator; accesses: to memory, of one thread."""
+    shape, part, scale = _some_blocks(work, shape, SIMULATED // accesses)
     out = work.out()
 
     def call(checks: bool) -> torch.Tensor:
         from .sim import sim
 
         sim(body, checks=checks, quiet=True)[shape](out.view(-1), *given)
-        return out
+        return out[part]
 
-    yield Contender("weft", "sim", lambda: call(True), host=True)
-    yield Contender("weft", "sim, no checks", lambda: call(False), host=True)
+    for name, checks in ("sim", True), ("sim, no checks", False):
+        call_it = functools.partial(call, checks)
+        yield Contender("weft", name, call_it, scale, part, host=True)
+
+
+def _some_blocks(work: Work, shape: Shape, threads: int) -> tuple[Shape, Part, float]:
+    """The first blocks of a launch, so many that they have about `threads` threads.
+
+    At least one block; also what of the result is theirs, and how many times as much
+    the whole is.
+    """
+    (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
+    rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1
+    most = max(1, threads // int(side * sides))
+    rows_of_blocks = max(1, min(rows, most // int(blocks)))
+    columns = int(blocks) if most >= blocks else most
+    done = (slice(0, rows_of_blocks * sides), slice(0, columns * int(side)))
+    part = done[1] if work.want.dim() == 1 else done
+    scale = work.want.numel() / work.want[part].numel()
+    block = shape[1]
+    return ((columns, rows_of_blocks), block), part, scale
 
 
 def _compiled(
-    work: Work, body: Any, what: str, shape: tuple[Any, Any], given: tuple[Any, ...]
+    work: Work, body: Any, what: str, shape: Shape, given: tuple[Any, ...]
 ) -> Iterator[Contender]:
     """The body by numba_jit, on whatever it runs on, and by cuda_c."""
     mine, other = work.out(), work.out()
     flat, flat_other = mine.view(-1), other.view(-1)
     on_simulator = not on_gpu() or mine.device.type == "cpu"
-    threads = int(np.prod([*np.atleast_1d(shape[0]), *np.atleast_1d(shape[1])]))
+    launch, part, scale = shape, slice(None), 1.0
+    if on_simulator:
+        launch, part, scale = _some_blocks(work, shape, SIMULATED_THREADS)
 
     def by_numba() -> torch.Tensor:
-        kernel[shape](flat, *given)
-        return mine
+        kernel[launch](flat, *given)
+        return mine[part]
 
     def by_c() -> torch.Tensor:
         compiled()[shape](flat_other, *given)
@@ -348,10 +371,10 @@ def _compiled(
             _compiled_c[body] = cuda_c(body)
         return _compiled_c[body]
 
-    if not on_simulator or threads <= SIMULATED_THREADS:
+    if scale == 1 or not what:  # there a barrier takes as long as a thread
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
-        yield Contender("numba", name + what, by_numba)
+        yield Contender("numba", name + what, by_numba, scale, part)
     yield Contender("weft", "cuda_c" + what, by_c)
 
 

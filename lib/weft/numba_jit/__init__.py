@@ -79,6 +79,12 @@ class NumbaKernel:
 
         return reading.ptx(self.kernel, args, cc)
 
+    def types(self, *args: Any) -> dict[str, str]:
+        """The type that Numba gives each name, for arguments like these; no GPU."""
+        from . import reading
+
+        return reading.types(self.kernel, args)
+
     def __call__(self, *args: Any) -> None:
         raise TypeError(
             f"{self.name} is launched with a grid and a block: "

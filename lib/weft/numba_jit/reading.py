@@ -1,10 +1,10 @@
-"""What Numba makes of a kernel: PTX, which needs no GPU."""
+"""What Numba makes of a kernel: types and PTX. Neither needs a GPU."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +22,52 @@ def ptx(kernel: PythonKernel, args: Sequence[Any], cc: tuple[int, int]) -> str:
     Raises ArgumentError where Numba does not take the kernel, and KernelError where
     Numba, or NVVM, is missing.
     """
+
+    def compiled(cuda: Any, function: Any, given: tuple[Any, ...]) -> str:
+        return cuda.compile_ptx(function, given, cc=cc)[0]
+
+    return _read(kernel, args, cc, compiled)
+
+
+def types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
+    """The type of each of the kernel's names, for arguments like `args`.
+
+    In the order of the text: {"c": "float32[1D]", "acc": "float32", ...}. A name that
+    is of one type here and of another there has both, "int64, float64". Raises as
+    ptx() does.
+    """
+    cc = (8, 0)
+
+    def typed(cuda: Any, function: Any, given: tuple[Any, ...]) -> Any:
+        compiler = importlib.import_module("numba.cuda.compiler")
+        none = importlib.import_module("numba").void
+        return compiler.compile_cuda(function, none, given, cc=cc).type_annotation
+
+    typemap = _read(kernel, args, cc, typed).typemap
+    found: dict[str, dict[str, None]] = {
+        name: {} for name in kernel.function.__code__.co_varnames
+    }
+    for name, kind in typemap.items():  # a, and a.1, a.2 where it is assigned again
+        if (base := name.partition(".")[0]) in found:
+            found[base][_named(kind)] = None
+    return {name: ", ".join(kinds) for name, kinds in found.items() if kinds}
+
+
+def _named(kind: Any) -> str:
+    """A type's name as the reader knows it; a constant's is that of its value."""
+    kind = getattr(kind, "literal_type", kind)
+    if hasattr(kind, "dtype") and hasattr(kind, "ndim"):
+        return f"{kind.dtype}[{kind.ndim}D]"
+    return str(kind)
+
+
+def _read(
+    kernel: PythonKernel,
+    args: Sequence[Any],
+    cc: tuple[int, int],
+    look: Callable[[Any, Any, tuple[Any, ...]], Any],
+) -> Any:
+    """look(numba.cuda, the kernel for it, the arguments' types), errors explained."""
     part = meaning.read(kernel.function)
     checked = arguments.checked(kernel.name, kernel.bind(args))
     try:
@@ -35,10 +81,10 @@ def ptx(kernel: PythonKernel, args: Sequence[Any], cc: tuple[int, int]) -> str:
             "NUMBA_ENABLE_CUDASIM was set when it was imported"
         )
     function = meaning.build(part, cuda, cuda.jit(device=True))
-    types = tuple(_type(numba, value) for value in checked)
+    given = tuple(_type(numba, value) for value in checked)
     try:
         with _device(cc):
-            return cuda.compile_ptx(function, types, cc=cc)[0]
+            return look(cuda, function, given)
     except Exception as error:
         raise errors.explain(kernel.name, part, error) from None
 
