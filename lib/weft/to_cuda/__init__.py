@@ -1,6 +1,47 @@
 """A Python kernel as CUDA C that a person would have written.
 
-print(to_cuda(matmul, ("float32[:]", "float32[:]", "float32[:]", "int", "int", "int")))
+    types = ("float32[:]", "float32[:]", "float32[:]", "int", "int", "int")
+    print(to_cuda(matmul, types))
+
+The C does what the kernel does on the simulator, bit for bit where the kernel spells
+its types (float32(0), int32(1)). What becomes of it:
+
+                          sim                  Numba     C by to_cuda
+    0.5 * float32         float32              float64   float: 0.5f
+    0.5 among floats      float64              float64   double
+    a // b, a % b         rounds down          the same  / and % where neither can be
+                                                         negative, else a helper
+    int32 / int32         float64              float64   double
+    int32 + float32       float64              float64   double
+    i + float32           float32              float64   float
+    int32 + int32         int32, wraps         int64     int, wraps
+    i * i                 grows                int64     int: stay below 2**31
+    x ** 2                pow                  x * x     x * x
+    int32 < uint32        as numbers           the same  the same, by a cast
+    float32 / 0           inf or NaN           the same  the same
+    int32 // 0            0                    undefined a fault on the CPU
+
+i: a Python int, as are literals, sizes, indices of threads and whole numbers that are
+passed (int8 to int64 that fit an int); int32 is an element of an array or int32(...).
+Python's own i / 0 and i // 0 raise on sim. Never negative are: threadIdx and its like,
+sizes of arrays, loops from such numbers upwards, Python ints passed that are not (each
+sign has its translation), and their sums and products. Indices and sizes are C's int,
+so an array has at most 2**31 - 1 elements. A variable has one type, that of all that it
+is given; both sides of `a if c else b`, and of min and max, are brought to one, too.
+A float that does not fit an int is cut off as C does, where sim takes the nearest end.
+
+The same bits hold for + - * / // % of numbers, comparisons, bits, conversions, sqrt,
+fabs, floor, ceil, trunc, min, max and fma. Other functions of math, and ** of floats,
+are not rounded exactly: within a few units of the last place. On a GPU a * b + c is one
+rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
+
+    types, errors           what values are; what has no place in C
+    desugar, scope          one target to an assignment; where locals are declared
+    unit, meaning           a function for its argument types; what its names mean
+    infer, statements,      types and least and largest values of all expressions
+    calls
+    emit, expressions,      the C itself
+    emit_calls, output, helpers, text, wrap, comments
 """
 
 from __future__ import annotations
@@ -67,7 +108,7 @@ def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
     """The translation for types that are known already."""
     program = Program(kernel, arguments)
     infer(program)
-    output = Output()
+    output = Output(program.units)
     for _ in range(ROUNDS):
         output.begin()
         known = sum(len(unit.needed) for unit in program.units)

@@ -394,7 +394,12 @@ class Expressions:
         target = "long long" if kind.bits == 64 else "int"
         self.output.helper(word, target)
         a, b = (
-            x if natural(x.type, "bool") == target else cast(target, x) for x in (a, b)
+            x
+            if natural(x.type, "bool") == target
+            else C(f"{x.text}ll", PRIMARY, target)
+            if x.literal and target == "long long" and x.text.isdigit()
+            else cast(target, x)
+            for x in (a, b)
         )
         found = C(f"{word}({a.text}, {b.text})", PRIMARY, target)
         return self._narrow(found, kind)

@@ -10,7 +10,7 @@ import numpy as np
 from . import meaning
 from .helpers import helper
 from .text import FUNCTIONS, PRIMARY, RESERVED, C, number, whole
-from .types import FLOAT, MOST, of_dtype
+from .types import F16, FLOAT, MOST, of_dtype
 from .unit import Unit
 
 
@@ -21,7 +21,10 @@ class Output:
     computed with it in double makes its variable a double in the next round.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, units: list[Unit]) -> None:
+        # half is a type where its header is included, and a good name elsewhere.
+        kinds = [k for unit in units for k in unit.variables.values()]
+        self.halves = any(getattr(k, "dtype", k) == F16 for k in kinds)
         self.doubles: set[Any] = set()
         self.grew = False
         self.begin()
@@ -60,7 +63,9 @@ class Output:
         if not name.isascii():
             unit.fail(f"the name {name} is not ASCII", "rename it", unit.tree)
         name = unit.aliases.get(name, name)
-        return f"{name}_" if name in RESERVED else name
+        half = name == "half" and (self.halves or name in unit.parameters)
+        taken = name in RESERVED or half
+        return f"{name}_" if taken else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
         """The name of a constant array, which `text` declares: {name} in it."""

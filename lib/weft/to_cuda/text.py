@@ -16,13 +16,13 @@ _RESERVED = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char
     class compl concept const consteval constexpr constinit const_cast continue
     co_await co_return co_yield decltype default delete do double dynamic_cast else
-    enum explicit export extern false float for friend goto half if inline int long
+    enum explicit export extern false float for friend goto if inline int long
     mutable namespace new noexcept not not_eq nullptr operator or or_eq private
     protected public register reinterpret_cast requires return short signed sizeof
     static static_assert static_cast struct switch template this thread_local throw
     true try typedef typeid typename union unsigned using virtual void volatile
     wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize assert
-    printf linux unix NULL NAN INFINITY main restrict
+    printf linux unix NULL NAN INFINITY main restrict size_t dim3
 """
 # A kernel or helper of such a name would meet the function of that name.
 _FUNCTIONS = """

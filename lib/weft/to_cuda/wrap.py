@@ -8,6 +8,8 @@ WIDTH = 80
 # From the one that binds least; ? and : begin a line, the others end one.
 _BREAKS = (r"; ", r" \|\| ", r" && ", r" \? | : ", r", ", r" [+-] ", r" [*/] ", r" = ")
 
+_ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
+
 
 def wrap(line: str) -> list[str]:
     """The line in parts of at most WIDTH columns, if it can be cut into such.
@@ -25,8 +27,9 @@ def wrap(line: str) -> list[str]:
         if not at:
             break
         out.append(line[:at].rstrip())
-        if head and len(out) == 1:
-            indent = " " * head.end()
+        starts = head or _ASSIGNED.match(line)
+        if starts and len(out) == 1 and starts.end() < min(at, WIDTH // 2):
+            indent = " " * starts.end()
         line = indent + line[at:].lstrip()
     return [*out, line]
 
