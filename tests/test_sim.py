@@ -259,6 +259,15 @@ def test_arrays_of_torch_and_views_of_one_memory():
     assert [f.kind for f in report.findings] == ["race"]
 
 
+def test_interleaved_views_of_one_memory_do_not_meet():
+    x = np.arange(16, dtype=np.float32)
+    assert sim(double)[1, 8](x[::2], x[1::2], 8).ok
+    assert (x[::2] == 2 * np.arange(1, 16, 2)).all()
+    x = np.arange(16, dtype=np.float32)
+    assert not sim(double, quiet=True)[1, 8](x[::-2], x[1::2], 8).ok
+    assert sim(double)[1, 8](x[::-2], x[:1:-2], 7).ok
+
+
 def unsteady(y):
     s = cuda.shared.array(32, np.float32)
     if cuda.threadIdx.x == 0:

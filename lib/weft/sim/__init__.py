@@ -21,6 +21,7 @@ def sim(
     order: str | int = "forward",
     checks: bool = True,
     trace: bool = False,
+    steps: bool | None = None,
     timeout: float = TIMEOUT,
     quiet: bool = False,
 ) -> Runner:
@@ -34,7 +35,10 @@ def sim(
     order: in which order threads, and blocks, run: "forward", "reverse", "shuffled",
     or a number that shuffles in its own way. checks: note every access and look for
     faults; False is several times faster and tells nothing. trace: keep what was noted
-    in report.trace. timeout: seconds that one block may run. quiet: show nothing.
+    in report.trace. steps: note also how many threads enter each straight piece of
+    code (on with a trace; else active lanes are counted where arrays are touched, and
+    a launch takes a tenth less). timeout: seconds that one block may run. quiet: show
+    nothing.
 
     An access out of bounds, a hang, a deadlock or an exception in a thread end the
     launch: KernelFault, or that exception; .report has what was found until then.
@@ -44,23 +48,25 @@ def sim(
         raise ArgumentError(
             f"order is {', '.join(ORDERS)} or a whole number, this is {order!r}"
         )
-    return Runner(PythonKernel(kernel), order, checks, trace, timeout, quiet)
+    made = Runner(PythonKernel(kernel))
+    made.order, made.timeout, made.quiet = order, timeout, quiet
+    made.trace, made.steps = trace, trace if steps is None else steps
+    made.checks = checks or trace or made.steps
+    return made
 
 
 class Runner:
     """sim(kernel): give it a launch's shape in brackets."""
 
-    def __init__(
-        self,
-        kernel: PythonKernel,
-        order: str | int,
-        checks: bool,
-        trace: bool,
-        timeout: float,
-        quiet: bool,
-    ) -> None:
-        self.kernel, self.order, self.quiet = kernel, order, quiet
-        self.checks, self.trace, self.timeout = checks or trace, trace, timeout
+    order: str | int
+    checks: bool
+    trace: bool
+    steps: bool
+    timeout: float
+    quiet: bool
+
+    def __init__(self, kernel: PythonKernel) -> None:
+        self.kernel = kernel
 
     def __getitem__(self, key: Any) -> Launcher:
         return Launcher(self, key)
@@ -109,10 +115,11 @@ KEPT = 256  # programs; the oldest goes first
 def program_for(runner: Runner, values: list[Any]) -> Program:
     """The kernel rewritten for such arguments: kept from before, or made now."""
     kinds, bound = bindings(runner.kernel, values)
-    key = (runner.kernel.function, kinds, runner.checks, runner.trace)
+    modes = runner.checks, runner.steps, runner.trace
+    key = (runner.kernel.function, kinds, modes)
     found = _programs.get(key)
     if found is None or not found.holds():
-        made = Program(runner.kernel, bound, runner.checks, runner.trace, runner.trace)
+        made = Program(runner.kernel, bound, *modes)
         found = _programs[key] = made
         while len(_programs) > KEPT:
             del _programs[next(iter(_programs))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from .places import Place, Variant
 from .stop import Stop
 from .watchdog import TooLong
 
+_HERE = str(Path(__file__).parent)
 VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 
@@ -201,3 +203,18 @@ def _traceback(frames: list[TracebackType]) -> TracebackType | None:
     for one in reversed(frames):
         kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return kept
+
+
+def shortened(error: BaseException) -> BaseException:
+    """The error, whose traceback in IPython leaves out the simulator's own frames."""
+
+    def render() -> list[str]:
+        from IPython import get_ipython
+
+        frames = _chain(error.__traceback__)
+        kept = [t for t in frames if not _code(t).co_filename.startswith(_HERE)]
+        show = get_ipython().InteractiveTB.structured_traceback
+        return list(show(type(error), error, _traceback(kept)))
+
+    error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's name
+    return error

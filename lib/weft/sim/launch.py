@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import sys
 import time
@@ -19,7 +20,7 @@ from ..report import Finding, Report, named, position
 from . import atomics, faults, memory
 from .judge import Judge
 from .kinds import ANY, POSITIVE, WHOLE
-from .log import Log, site_of
+from .log import Log, Spread, site_of
 from .memory import View
 from .numbers import NUMBERS, cast, math_function
 from .places import SITES, Entity, Place
@@ -57,7 +58,7 @@ class Launch:
         self.names: dict[tuple[int, int], dict[str, int]] = {}
         self.trace: Trace | None = None
         self._room: np.ndarray | None = None
-        self._memories = 0
+        self.spread: dict[int, Spread] = {}  # by the numbers of arrays
         self.env: dict[str, Any] = {**_CASTS, **NUMBERS, **program.constants}
         self.args = self._arrange(args)
         self._judge: Judge | None = None
@@ -83,6 +84,8 @@ class Launch:
             entity = next(entities)
             where = memories[id(value)]
             self._register(entity, name, GLOBAL, value, True, *where)
+            if where[0] >= 0 and not value.flags.c_contiguous:
+                self._spread(value)
             given.append(self._view(entity) if checks else value)
         for entity in self.program.entities:
             if entity.origin == "constant":
@@ -108,6 +111,21 @@ class Launch:
         self.arrays.append(
             Array(name, space, raw.shape, raw.dtype, written, number, offset)
         )
+
+    def _spread(self, raw: np.ndarray) -> None:
+        """Number the last array's elements by where they lie in a memory it shares.
+
+        What is told of it is then one row of all elements that it spans.
+        """
+        size = raw.dtype.itemsize
+        low, high = np.lib.array_utils.byte_bounds(raw)
+        if any(step % size for step in raw.strides):
+            return
+        first = raw.__array_interface__["data"][0] - low
+        steps = tuple(step // size for step in raw.strides)
+        self.spread[len(self.arrays) - 1] = (raw.shape, steps, first // size)
+        last = self.arrays[-1]
+        self.arrays[-1] = dataclasses.replace(last, shape=((high - low) // size,))
 
     def _view(self, entity: Entity) -> View:
         return View(self.raws[entity.number], self.numbers[entity.number], entity.name)
@@ -173,7 +191,7 @@ class Launch:
             site_of(p, self.numbers[p.entity.number] if p.entity else -1)
             for p in self.program.sites
         ]
-        self.log = Log(sites, self.arrays)
+        self.log = Log(sites, self.spread)
         self._judge = Judge(self.arrays, sites, self.config.grid, self.config.block)
         self.env[".log"] = self.log.entries.append
         self.env[".val"] = self.log.values.append
@@ -396,12 +414,12 @@ class Launch:
                     f"{named(end.block, self.config.grid)} of {self.kernel.name}"
                 )
             raised.report = report  # type: ignore[attr-defined]
-            return raised.with_traceback(end.frames)
+            return faults.shortened(raised).with_traceback(end.frames)
         report.findings.insert(0, end.finding)
         name = self.kernel.name
         fault = KernelFault(f"{name}: {end.finding.text}", name, end.block, end.thread)
         fault.report = report  # type: ignore[attr-defined]
-        return fault.with_traceback(end.frames)
+        return faults.shortened(fault).with_traceback(end.frames)
 
 
 def bindings(
@@ -489,8 +507,6 @@ def _linear(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
 
 
 def _again(found: Finding) -> Finding:
-    import dataclasses
-
     return dataclasses.replace(found, count=found.count + 1)
 
 

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 
 from .places import SITES, Place
-from .record import FENCE, STEP, WRITE, Array, Interval, Site
+from .record import FENCE, STEP, WRITE, Interval, Site
 
 MANY = 1 << 15  # entries that are worth a look
+# Of a strided array: its shape, by how many elements of memory each index moves, and
+# where its first one lies.
+Spread = tuple[tuple[int, ...], tuple[int, ...], int]
 _SHIFT = np.uint64(SITES.bit_length() - 1)
 
 
@@ -35,11 +38,12 @@ class _End:
 class Log:
     """What threads did since it was last taken.
 
-    sites, arrays: shared with the judge; both may grow while a launch runs.
+    sites: shared with the judge; they may grow while a launch runs. spread: arrays
+    (by number) whose elements are numbered by where they lie.
     """
 
-    def __init__(self, sites: list[Site], arrays: list[Array]) -> None:
-        self.sites, self.arrays = sites, arrays
+    def __init__(self, sites: list[Site], spread: dict[int, Spread]) -> None:
+        self.sites, self.spread = sites, spread
         self.entries = array("Q")
         self.values: list[Any] = []
         self.starts = array("q")  # where a turn's entries begin
@@ -90,6 +94,9 @@ class Log:
         silent = np.array([s.kind in (STEP, FENCE) for s in self.sites] or [False])
         if silent.any():
             element[silent[site]] = -1
+        for number, spread in self.spread.items():
+            mine = np.array([s.array == number for s in self.sites])[site]
+            element[mine] = _lies(element[mine], spread)
         turns = np.array(self.threads, np.int32)
         lengths = np.diff(np.array(self.starts, np.int64), append=len(packed))
         thread = np.repeat(turns, lengths)
@@ -129,6 +136,15 @@ class Log:
         made.element = made.element[order]
         if made.phase is not None:
             made.phase = made.phase[order]
+
+
+def _lies(element: np.ndarray, spread: Spread) -> np.ndarray:
+    """Where row-major elements of a strided array lie, in elements."""
+    shape, steps, first = spread
+    found = np.full(element.shape, first, np.int64)
+    for index, step in zip(np.unravel_index(element, shape), steps):
+        found += index * step
+    return found
 
 
 def site_of(place: Place, number: int) -> Site:
