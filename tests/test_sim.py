@@ -227,6 +227,8 @@ def fields(p, y):
     i = cuda.threadIdx.x
     y[i] = p[i].x + p[i]["n"]
     p[i]["n"] = i
+    p[i].x = i + 0.5
+    p[i].x += 1
 
 
 @pytest.mark.parametrize("checks", [True, False])
@@ -234,6 +236,28 @@ def test_structured_arrays(checks):
     p, y = np.array([(1, 2), (3, 4)], POINT), np.zeros(2)
     report = sim(fields, checks=checks)[1, 2](p, y)
     assert y.tolist() == [3, 7] and p["n"].tolist() == [0, 1] and report.ok
+    assert p["x"].tolist() == [1.5, 2.5]
+    assert not checks or report.counters.writes["p"] == 6
+
+
+def renamed(y, x, n, flag):
+    i = cuda.threadIdx.x
+    source = x if flag else y
+    other = y
+    if i < n:
+        other[i] = source[i] + source[len(source) - 1]
+        other[i] += 1
+        x = source
+        y[i] *= x[0]
+
+
+def test_arrays_under_other_names():
+    x, y = np.arange(1, 5, dtype=np.float16), np.zeros(4, np.float16)
+    report = sim(renamed)[1, 8](y, x, 4, True)
+    assert report.ok and (y == np.arange(1, 5) + 5).all()
+    assert report.counters.reads["x"] == 12 and report.counters.writes["y"] == 12
+    with pytest.raises(KernelFault, match=r"thread 5 reads x\[5\]"):
+        sim(renamed, order="reverse")[1, 6](y, x, 8, True)
 
 
 def gather(y, x, index, n):

@@ -175,6 +175,7 @@ class Launch:
         self.env |= {
             ".get": self.get,
             ".put": self.put,
+            ".put_field": self.put_field,
             ".atomic": self.atomic,
             ".atomic_plain": self.atomic_plain,
             ".ix": operator.index,
@@ -230,6 +231,23 @@ class Launch:
         self._note(place, WRITE, array, element)
         self.log.values.append(value)
         array.raw[key] = value
+
+    def put_field(
+        self, value: Any, array: Any, index: Any, number: int, field: str
+    ) -> None:
+        """array[index].field = value, written down as a write of the element."""
+        if type(array) is not View:
+            array[index][field] = value
+            return
+        place = self.places[number]
+        found = array.find(index, place)
+        if type(found) is View:
+            raise TypeError(f"a field is one of an element: {place.text}")
+        key, element = found
+        assert self.log is not None
+        self._note(place, WRITE, array, element)
+        self.log.values.append(field)  # two threads may write two fields
+        array.raw[key][field] = value
 
     def atomic(
         self, name: str, array: Any, index: Any, value: Any, new: Any, number: int

@@ -12,6 +12,7 @@ those of the reader.
 from __future__ import annotations
 
 import ast
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -229,8 +230,8 @@ class Rewriter(ast.NodeTransformer):
 
     def store(self, node: ast.expr, value: ast.expr, place: ast.stmt) -> ast.stmt:
         """node = value, written down."""
-        if isinstance(node, ast.Attribute):
-            self.refuse(node, "a field is written as x[i]['name'] = value")
+        if _field(node) is not None:
+            return self.store_field(node, value, place)
         assert isinstance(node, ast.Subscript)
         base, parts = self.chain(node)
         entity = self.static(base, parts)
@@ -245,6 +246,18 @@ class Rewriter(ast.NodeTransformer):
         number = self.number_of(self.place(WRITE, node))
         made = [value, self.visit(node.value), self.index(node.slice), number]
         return at(ast.Expr(ast.Call(self.own(".put"), made, [])), place)
+
+    def store_field(self, node: ast.expr, value: ast.expr, place: ast.stmt) -> ast.stmt:
+        """x[i].re = value, x[i]["re"] = value: of a structured array's element."""
+        assert isinstance(node, (ast.Attribute, ast.Subscript))
+        element = node.value
+        if not self.checks:
+            return at(ast.Assign([self.generic_visit(node)], value), place)
+        assert isinstance(element, ast.Subscript)
+        number = self.number_of(self.place(WRITE, node))
+        found = [self.visit(element.value), self.index(element.slice)]
+        made = [value, *found, number, const(_field(node))]
+        return at(ast.Expr(ast.Call(self.own(".put_field"), made, [])), place)
 
     def written(
         self,
@@ -270,6 +283,11 @@ class Rewriter(ast.NodeTransformer):
         return ast.Call(self.own(f".cast_{entity.dtype.name}"), [value], [])
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        if _field(node.target) is not None:
+            read = copy.deepcopy(node.target)
+            read.ctx = ast.Load()
+            value = ast.BinOp(self.visit(read), node.op, self.visit(node.value))
+            return self.store(node.target, at(value, node), node)
         if not isinstance(node.target, ast.Subscript):
             node.value = self.visit(node.value)
             return node
@@ -488,6 +506,16 @@ class Rewriter(ast.NodeTransformer):
 
 def _ends(node: ast.Slice) -> list[ast.expr | None]:
     return [node.lower, node.upper, node.step]
+
+
+def _field(node: ast.expr) -> str | None:
+    """The field of an element that a target is; None if it is none."""
+    if not isinstance(getattr(node, "value", None), ast.Subscript):
+        return None
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    return key if isinstance(key, str) else None
 
 
 def _is_odd(node: ast.expr) -> bool:
