@@ -27,9 +27,10 @@ from .touched import (
     names,
     words,
 )
-from .touches import axis_names, block_name, plural, ravel, sentence
+from .touches import Touches, axis_names, block_name, plural, ravel, sentence
 
-ALL = -1  # of intervals, of threads
+ALL = -1  # intervals; -2, -3, ...: the first, the second ... access of one thread
+ACCESSES = 160  # of one thread that the slider stops at
 
 
 @dataclass
@@ -68,7 +69,10 @@ def draw(scene: Scene) -> Drawing:
     notes, height = _foot(scene, layout)
     base = label(EDGE, 28, kernel, 17, bold=True) + _base(scene, layout) + notes
     sliders = [
-        Slider("interval", tuple(_time_name(scene, t) for t in times)),
+        Slider(
+            "interval" if scene.thread is None else "access",
+            tuple(_time_name(scene, t) for t in times),
+        ),
         Slider("thread", tuple(_who_name(scene, w) for w in whos)),
     ]
     title = f"{kernel}. {_said(scene, _moment(scene, ALL, None))}"
@@ -160,6 +164,9 @@ def _stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
     chosen: list[tuple[int, int] | None] = list(scene.chosen())
     if scene.thread is None:
         chosen.insert(0, None)
+    else:
+        count = min(ACCESSES, len(_of(scene, chosen[0])))
+        times = [ALL, *(ALL - 1 - i for i in range(count))]
     return times, chosen
 
 
@@ -172,6 +179,8 @@ def _start(scene: Scene, times: Sequence[int], whos: Sequence) -> tuple[int, int
             moment = _moment(scene, time, whos[0])
             if len(moment.order) and moment.few:
                 return (i, 0)
+    if not len(scene.drawn):
+        return (0, 0)
     for one in faulty:
         if one in whos:
             return (0, list(whos).index(one))
@@ -195,9 +204,18 @@ def _is_inner(scene: Scene, who: tuple[int, int] | None) -> bool:
 
 
 def _moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:
+    if time < ALL:  # one access
+        mine = _of(scene, who).where(np.array([ALL - 1 - time]))
+        return Moment(scene, time, who, scene.at(int(mine.interval[0])), mine)
     of = scene.at(time)
     mine = of if who is None else of.of(block=who[0], thread=who[1])
     return Moment(scene, time, who, of, mine)
+
+
+def _of(scene: Scene, who: tuple[int, int] | None) -> Touches:
+    """All that one thread touches, in its order."""
+    block, thread = who or (0, 0)
+    return scene.drawn.of(block=block, thread=thread)
 
 
 def _frame(
@@ -208,9 +226,10 @@ def _frame(
     said = svg.clipped(_said(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, said, 13, faint=True)]
     if who is not None:
-        if time not in kept:
-            kept[time] = [ground(moment, panel) for panel in layout.panels]
-        out += kept[time]
+        key = moment.interval
+        if key not in kept:
+            kept[key] = [ground(moment, panel) for panel in layout.panels]
+        out += kept[key]
     out += _threads(moment, layout, kept)
     for panel in layout.panels:
         out += [fills(moment, panel), words(moment, panel)]
@@ -218,13 +237,22 @@ def _frame(
     out.append(names(moment, layout.names))
     out.append(marks(scene, layout.panels, layout.grids, moment))
     if layout.strip:
-        out.append(_now(scene, layout, time))
+        out.append(_now(scene, layout, moment.interval))
     return [part for part in out if part]
 
 
 def _said(scene: Scene, moment: Moment) -> str:
     """One sentence: who touched what."""
     time, who = moment.time, moment.who
+    if time < ALL:
+        row, site = moment.mine, scene.trace.sites[int(moment.mine.site[0])]
+        array = scene.trace.arrays[site.array]
+        index = np.unravel_index(int(row.element[0]), array.shape)
+        at = ", ".join(str(int(i)) for i in index)
+        verb = {"read": "reads", "write": "writes"}.get(site.kind, "updates")
+        where = f"{_time_name(scene, time)}, line {site.line}: "
+        same = f", which is {array.name}[{at}]"
+        return f"{where.capitalize()}{_who_name(scene, who)} {verb} {site.text}{same}."
     when = "" if time == ALL else f"{_time_name(scene, time)}: ".capitalize()
     did = sentence(moment.mine, scene.trace, scene.arrays)
     if who is not None:
@@ -239,6 +267,8 @@ def _said(scene: Scene, moment: Moment) -> str:
     active = len(np.unique(moment.mine.block * scene.threads + moment.mine.thread))
     total = scene.threads * len(scene.blocks)
     count = f"all {total}" if active == total else f"{active} of {total}"
+    if not active:
+        return f"{when}No thread touches an array."
     if total == 1:
         return f"{when}the thread: {did}."
     return f"{when}{count} threads {did}."
@@ -247,6 +277,9 @@ def _said(scene: Scene, moment: Moment) -> str:
 def _time_name(scene: Scene, time: int) -> str:
     if time == ALL:
         return "all of it"
+    if time < ALL:
+        count = len(_of(scene, scene.chosen()[0]))
+        return f"access {ALL - time} of {count}"
     numbers = scene.intervals
     return f"interval {numbers.index(time) + 1} of {len(numbers)}"
 
@@ -268,7 +301,7 @@ def _threads(moment: Moment, layout: Layout, kept: dict) -> list[str]:
     block_of = moment.scene.trace.block
     strength = 1.0 if moment.who is None else 0.45
     for block, grid in layout.grids.items():
-        key = (moment.time, block, strength)
+        key = (moment.interval, block, strength)
         if key not in kept:  # the same for every thread that is singled out
             active = np.unique(moment.of.of(block=block).thread)
             kept[key] = threads.drawn(grid, active, block_of, block, strength)

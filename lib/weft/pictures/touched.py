@@ -27,7 +27,7 @@ ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
 class Moment:
     """One position of the sliders.
 
-    time: an interval, or -1 for all. who: one (block, thread), or None for all. of:
+    time: an interval, -1 for all; -2, -3, ...: one access of a thread. who: one (block, thread), or None for all. of:
     the accesses of all threads at that time; mine: those of `who`.
     """
 
@@ -36,6 +36,11 @@ class Moment:
     who: tuple[int, int] | None
     of: Touches
     mine: Touches
+
+    @property
+    def interval(self) -> int:
+        """The interval that is shown; -1: all of them."""
+        return int(self.mine.interval[0]) if self.time < -1 else self.time
 
     @property
     def few(self) -> bool:

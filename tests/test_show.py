@@ -1,0 +1,444 @@
+"""show(): what is drawn is what was touched, legible, and harmless in a page."""
+
+import base64
+import importlib
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from weft import ArgumentError, cuda, show
+from weft.pictures import steps
+from weft.pictures.grid import fit, fit_line
+from weft.pictures.touches import axis_names
+
+draw = importlib.import_module("weft.show").draw
+float32 = np.float32
+TILE = 4
+VIEWS = ["access", "heat", "lanes", "timeline"]
+
+
+def double(y, x, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n:
+        y[i] = x[i] * float32(2)
+
+
+def add_one(y, x, m, n):
+    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row < m and col < n:
+        y[row, col] = x[row, col] + float32(1)
+
+
+def matmul_tiled(c, a, b, m, n, k):
+    a_s = cuda.shared.array((TILE, TILE), float32)
+    b_s = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    row = cuda.blockIdx.y * TILE + ty
+    col = cuda.blockIdx.x * TILE + tx
+    acc = float32(0)
+    for k0 in range(0, k, TILE):
+        a_s[ty, tx] = a[row * k + k0 + tx]
+        b_s[ty, tx] = b[(k0 + ty) * n + col]
+        cuda.syncthreads()
+        for i in range(TILE):
+            acc += a_s[ty, i] * b_s[i, tx]
+        cuda.syncthreads()
+    c[row * n + col] = acc
+
+
+def odd_even(y, x):
+    i = cuda.threadIdx.x
+    if i % 2 == 0:
+        y[i] = x[i] * float32(2)
+    else:
+        y[i] = x[i] + float32(1)
+    for j in range(i % 3):
+        y[i] += float32(j)
+
+
+def stencil(y, x):
+    k = cuda.threadIdx.x + 1
+    j = cuda.threadIdx.y + 1
+    i = cuda.threadIdx.z + 1
+    y[i, j, k] = x[i - 1, j, k] + x[i + 1, j, k]
+
+
+def reduce(out, x):
+    s = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    cuda.syncthreads()
+    half = 32
+    while half > 0:
+        if t < half:
+            s[t] += s[t + half]
+        cuda.syncthreads()
+        half //= 2
+    if t == 0:
+        out[0] = s[0]
+
+
+def shift(x):
+    i = cuda.threadIdx.x
+    if i > 0:
+        x[i - 1] = x[i]
+
+
+def past(y, x):
+    i = cuda.threadIdx.x
+    y[i] = x[i + 1]
+
+
+def before(y, x):
+    i = cuda.threadIdx.x
+    y[i] = x[i - 1]
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+def tiled(**options):
+    shapes = {"c": ("m", "n"), "a": ("m", "k"), "b": ("k", "n")}
+    arrays = [zeros(64) for _ in range(3)]
+    run = show(matmul_tiled, **{"shapes": shapes, **options})
+    return run[(2, 2), (TILE, TILE)](*arrays, 8, 8, 8)
+
+
+PICTURES = {
+    "map": lambda **o: show(double, **o)[3, 4](zeros(10), zeros(10), 10),
+    "two_dimensions": lambda **o: show(add_one, **o)[(2, 2), (3, 3)](
+        zeros(5, 5), zeros(5, 5), 5, 5
+    ),
+    "tiled": tiled,
+    "branch": lambda **o: show(odd_even, **o)[1, 40](zeros(40), zeros(40)),
+    "three_dimensions": lambda **o: show(stencil, **o)[1, (2, 2, 2)](
+        zeros(4, 4, 4), zeros(4, 4, 4)
+    ),
+    "reduce": lambda **o: show(reduce, **o)[1, 64](zeros(1), zeros(64)),
+    "race": lambda **o: show(shift, **o)[1, 10](zeros(10)),
+    "past": lambda **o: show(past, **o)[1, 8](zeros(8), zeros(8)),
+    "before": lambda **o: show(before, **o)[1, 8](zeros(8), zeros(8)),
+    "large": lambda **o: show(double, **o)[2, 64](zeros(120_000), zeros(120_000), 128),
+}
+
+
+@pytest.fixture(scope="module")
+def picture():
+    """picture(name, view): each launched and drawn once."""
+    made = {}
+
+    def get(name, view="access"):
+        if (name, view) not in made:
+            made[name, view] = PICTURES[name](view=view)
+        return made[name, view]
+
+    return get
+
+
+def parsed(text):
+    return ET.fromstring(text.replace('xmlns="http://www.w3.org/2000/svg" ', ""))
+
+
+def texts(root):
+    return ["".join(node.itertext()) for node in root.iter("text")]
+
+
+def numbers(ranges):
+    """ "0-2,5" -> {0, 1, 2, 5}."""
+    out = set()
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        out |= set(range(int(first), int(last or first) + 1))
+    return out
+
+
+def cells(root, array, kinds=("read", "both")):
+    found = [n for n in root.iter("path") if n.get("data-array") == array]
+    out = set()
+    for node in found:
+        if node.get("data-kind") in kinds:
+            out |= numbers(node.get("data-cells"))
+    return out
+
+
+WRITTEN = ("written", "both")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_picture_is_well_formed_inside_its_frame_and_legible(picture, name, view):
+    drawing = picture(name, view).drawing
+    for at in list(drawing.frames)[::7]:
+        root = parsed(drawing.svg(at))
+        left, top, width, height = map(float, root.get("viewBox").split())
+        assert width <= 920 and height < 1400
+        for node in root.iter("text"):
+            size = float(node.get("font-size"))
+            assert size >= 11, texts(root)
+            x, y = float(node.get("x")), float(node.get("y"))
+            mono = "mono" in node.get("font-family", "")
+            wide = len("".join(node.itertext())) * size * (0.6 if mono else 0.42)
+            start = {"middle": x - wide / 2, "end": x - wide}
+            start = start.get(node.get("text-anchor"), x)
+            assert start >= left - 1 and start + wide <= width + 1, texts(root)
+            assert top + 8 <= y <= height
+        for node in root.iter("rect"):
+            x, y = float(node.get("x")), float(node.get("y"))
+            assert left <= x and x + float(node.get("width")) <= width
+            assert top <= y and y + float(node.get("height")) <= height
+        ids = [n.get("id") for n in root.iter() if n.get("id")]
+        assert len(ids) == len(set(ids))
+
+
+def test_the_cells_of_a_map_are_coloured_and_the_idle_threads_are_not(picture):
+    root = parsed(picture("map").svg())
+    assert cells(root, "x") == set(range(10)) and not cells(root, "x", WRITTEN)
+    assert cells(root, "y", WRITTEN) == set(range(10)) and not cells(root, "y")
+    active = {
+        n.get("data-block"): n.get("data-threads")
+        for n in root.iter("path")
+        if n.get("data-threads")
+    }
+    assert active == {"0": "0,1,2,3", "1": "0,1,2,3", "2": "0,1"}
+    assert "touched nothing" in texts(root)
+
+
+def test_one_thread_of_a_tiled_matmul_reads_its_row_and_column(picture):
+    drawn = tiled(thread=(2, 1), block=(1, 0))
+    root = parsed(drawn.svg(0, 0))
+    row, col = 1, 4 + 2
+    assert cells(root, "c", WRITTEN) == {row * 8 + col}
+    assert cells(root, "a") == {row * 8 + 2, row * 8 + 6}
+    assert cells(root, "b") == {1 * 8 + col, 5 * 8 + col}
+    assert cells(root, "a_s") == {4, 5, 6, 7} and cells(root, "b_s") == {2, 6, 10, 14}
+    assert cells(root, "a_s", WRITTEN) == {6}
+
+
+def test_the_readers_own_names_stand_on_the_drawing(picture):
+    said = texts(parsed(tiled(thread=(2, 1)).svg(0, 0)))
+    line = next(text for text in said if "row = " in text)
+    assert "tx = 2" in line and "ty = 1" in line and "k0 = 4" in line
+    assert "reads a[row * k + k0 + tx]" in said and "writes c[row * n + col]" in said
+    assert {"row", "col", "tx", "ty", "a_s", "b_s", "a", "c"} <= set(said)
+
+
+def test_a_single_thread_goes_access_by_access_in_its_own_order(picture):
+    drawn = tiled(thread=(2, 1))
+    stops = drawn.drawing.sliders[0].stops
+    assert stops[0] == "all of it" and stops[1] == f"access 1 of {len(stops) - 1}"
+    said = [drawn.svg(i, 0) for i in (1, 2)]
+    assert "reads a[row * k + k0 + tx], which is a[1, 2]" in said[0]
+    assert "writes a_s[ty, tx], which is a_s[1, 2]" in said[1]
+
+
+def test_an_interval_shows_what_is_touched_between_two_barriers(picture):
+    drawing = picture("tiled").drawing
+    first, second = parsed(drawing.svg((1, 0))), parsed(drawing.svg((2, 0)))
+    assert cells(first, "a_s", WRITTEN) == set(range(16)) and not cells(first, "a_s")
+    assert cells(second, "a_s") == set(range(16)) and not cells(second, "a")
+    assert drawing.sliders[0].stops[1] == "interval 1 of 5"
+
+
+def test_blocks_of_a_tiled_matmul_touch_their_own_tile():
+    root = parsed(tiled(block=(1, 1)).drawing.svg((0, 0)))
+    tile = {r * 8 + c for r in range(4, 8) for c in range(4, 8)}
+    assert cells(root, "c", WRITTEN) == tile
+
+
+def test_hundreds_of_threads_are_aggregated(picture):
+    drawing = picture("reduce").drawing
+    assert len(drawing.sliders[1].stops) < 16
+    assert {"warp 0", "warp 1"} <= set(texts(parsed(drawing.svg())))
+    large = picture("large", "heat")
+    assert "data:image/png;base64," in large.svg()
+    assert len(large.drawing.html()) < 200_000
+
+
+def test_heat_counts_every_touch(picture):
+    root = parsed(picture("tiled", "heat").svg())
+    said = texts(root)
+    assert "8 × 8: 64 cells read 2 times" in said  # of a: by two blocks
+    assert "4 × 4, shared: 16 cells read 32 times" in said
+    assert "8 × 8: 64 cells written once" in said
+
+
+def test_active_lanes_of_a_branch(picture):
+    root = parsed(picture("branch", "lanes").svg())
+    rows = [
+        (int(n.get("data-line")), numbers(n.get("data-lanes")))
+        for n in root.iter("path")
+        if n.get("data-lanes")
+    ]
+    first = odd_even.__code__.co_firstlineno
+    every, even = set(range(32)), set(range(0, 32, 2))
+    loop = [lanes for line, lanes in rows if line == first + 7]
+    assert (first + 3, even) in rows and (first + 5, every - even) in rows
+    assert loop == [{i for i in every if i % 3 >= 1}, {i for i in every if i % 3 == 2}]
+    assert any("y[i] = x[i] * float32(2)" in text for text in texts(root))
+    assert any("some lanes waiting" in text for text in texts(root))
+
+
+def test_a_loop_left_by_some_lanes_meets_again_behind_it():
+    record = importlib.import_module("weft.sim.record")
+    sites = [record.Site("step", -1, "", "k", line, 0, line) for line in (1, 3, 5)]
+    rows = [(0, 0), (0, 1), (0, 1), (0, 2), (1, 0), (1, 2)]
+    thread, site = np.array(rows).T
+    part = record.Interval(0, 0, thread, site, np.full(len(rows), -1))
+    found = steps.steps_of([part], sites, [(2, 4)], 0)
+    assert [(s.site, s.lanes.tolist()) for s in found] == [
+        (0, [0, 1]),
+        (1, [0]),
+        (1, [0]),
+        (2, [0, 1]),
+    ]
+
+
+def test_the_timeline_counts_by_thread_and_interval(picture):
+    root = parsed(picture("tiled", "timeline").svg())
+    bars = {
+        (n.get("data-row"), n.get("data-interval"), n.get("data-kind")): n
+        for n in root.iter("rect")
+        if n.get("data-count")
+    }
+    assert bars["5", "0", "global-reads"].get("data-count") == "2"
+    assert bars["5", "0", "shared"].get("data-count") == "2"
+    assert bars["5", "1", "shared"].get("data-count") == "8"
+    assert bars["5", "4", "global-writes"].get("data-count") == "1"
+    assert "barrier" in texts(root)
+
+
+@pytest.mark.parametrize("name, cell", [("past", "8"), ("before", "-1")])
+def test_an_access_out_of_bounds_is_drawn_outside_and_told(picture, name, cell):
+    drawn = picture(name)
+    assert not drawn.report.ok
+    root = parsed(drawn.svg())
+    ghost = next(n for n in root.iter("g") if n.get("data-fault") == "x")
+    assert ghost.find("rect").get("stroke-dasharray")
+    assert "".join(ghost.itertext()) == cell
+    assert f"x[{cell}]" in " ".join(texts(root))
+    assert any(n.get("data-faulty") for n in root.iter("circle"))
+
+
+def test_a_race_rings_both_threads(picture):
+    root = parsed(picture("race").svg())
+    assert {n.get("data-faulty") for n in root.iter("circle")} >= {"1", "2"}
+    assert any("barrier" in text for text in texts(root))
+
+
+def test_the_page_gets_an_image_that_needs_no_script(picture):
+    bundle = picture("tiled")._repr_mimebundle_()
+    html = bundle["text/html"]
+    still = re.sub(r"<script>.*</script>", "", html, flags=re.S)
+    assert "<svg" not in still and "<style" not in still
+    data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', still)[1]
+    image = parsed(base64.b64decode(data).decode())
+    assert "matmul_tiled" in "".join(image.itertext())
+    assert "prefers-color-scheme" in "".join(image.itertext())
+    assert "<!DOCTYPE" not in html and "http://" not in still
+    assert bundle["text/plain"].startswith("matmul_tiled, ")
+    assert "a_s (4, 4)" in bundle["text/plain"]
+
+
+def test_the_script_has_every_frame_and_outputs_do_not_clash(picture):
+    drawing = picture("tiled").drawing
+    one, two = drawing.html(), drawing.html()
+    marks = [re.search(r'data-weft="(\w+)"', html)[1] for html in (one, two)]
+    assert marks[0] != marks[1] and one.count(marks[0]) == 2
+    story = json.loads(re.search(r"const story = (\{.*\});\n", one)[1])
+    stops = [range(len(names)) for _, names in story["sliders"]]
+    assert set(story["frames"]) == {f"{i},{j}" for i in stops[0] for j in stops[1]}
+    assert "</script>" not in one[: one.rindex("</script>")]
+    parts = story["frames"]["0,0"]
+    now = "".join(story["parts"][part] for part in parts)
+    assert now in drawing.svg((0, 0))
+
+
+def test_a_still_and_a_page_can_be_saved(picture, tmp_path):
+    drawn = picture("map")
+    drawn.save(tmp_path / "a.svg")
+    drawn.save(tmp_path / "a.html")
+    assert parsed((tmp_path / "a.svg").read_text()).tag == "svg"
+    assert "<script>" in (tmp_path / "a.html").read_text()
+    with pytest.raises(ArgumentError, match=r"\.svg or \.html"):
+        drawn.save(tmp_path / "a.gif")
+    with pytest.raises(ArgumentError, match="sliders go from 0 to 0 and 0 to 12"):
+        drawn.svg(7, 7)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(view="film"), "view='film': there are access, heat, lanes, timeline"),
+        (dict(thread=(9, 9)), r"thread=\(9, 9\): the block is \(4, 4, 1\)"),
+        (dict(thread=16), r"thread=16: the block is \(4, 4, 1\)"),
+        (dict(thread="first"), "thread='first': want an index"),
+        (dict(thread=1.5), r"thread=1\.5: want an index"),
+        (dict(block=(2, 0)), r"block=\(2, 0\): the grid is \(2, 2, 1\)"),
+        (dict(arrays="d"), "arrays: no array 'd', only c, a, b"),
+        (dict(arrays=[]), "want the names of arrays"),
+        (dict(shapes=[8, 8]), r'want \{"a": \(rows, columns\)\}'),
+        (dict(shapes={"d": (8, 8)}), "shapes: no array 'd'"),
+        (dict(shapes={"a": (8, 9)}), r"a has 64 elements, \(8, 9\) are 72"),
+        (dict(shapes={"a": ("m", "w")}), "'w' of a is neither a number nor"),
+    ],
+    ids=str,
+)
+def test_a_bad_option_is_one_clear_error(options, message):
+    with pytest.raises(ArgumentError, match=message) as raised:
+        tiled(**options)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_kernel_that_touches_nothing_is_drawn_all_the_same():
+    def idle(x):
+        if cuda.threadIdx.x < 0:
+            x[0] = float32(1)
+
+    drawn = show(idle)[1, 4](zeros(4))
+    assert "No thread touches an array" in "".join(texts(parsed(drawn.svg())))
+    for view in VIEWS:
+        parsed(show(idle, view=view)[1, 4](zeros(4)).svg())
+
+
+def test_only_the_arrays_that_are_asked_for_are_drawn():
+    root = parsed(tiled(arrays=["a", "a_s"]).svg())
+    drawn = {n.get("data-base") for n in root.iter("path")} - {None}
+    assert drawn == {"a", "a_s"}
+
+
+@pytest.mark.parametrize(
+    "text, dimensions, names",
+    [
+        ("c[row, col]", 2, ["row", "col"]),
+        ("c[row * n + col]", 2, ["row", "col"]),
+        ("a[row * k + k0 + tx]", 2, ["row", "k0 + tx"]),
+        ("b[(k0 + ty) * n + col]", 2, ["k0 + ty", "col"]),
+        ("x[i][j]", 2, ["i", "j"]),
+        ("x[i]", 1, ["i"]),
+        ("x[i + n]", 2, []),
+    ],
+)
+def test_rows_and_columns_have_the_names_of_the_index(text, dimensions, names):
+    assert axis_names(text, dimensions) == names
+
+
+@pytest.mark.parametrize("count", [1, 7, 47, 48, 1000, 131_072, 10_000_000])
+def test_cells_of_any_number_fit_and_lie_apart(count):
+    grid = fit_line(count, 700.0, 150.0)
+    assert 0 < grid.width <= 714 and 0 < grid.height <= 164
+    ends = np.array([0, count - 1])
+    x, y = grid.corners(ends)
+    assert (x >= 0).all() and (x + grid.cell <= grid.width + 1).all()
+    assert (y >= 0).all() and (y + grid.cell <= grid.height + 1).all()
+
+
+def test_planes_of_three_dimensions_do_not_overlap():
+    grid = fit(24, 2, 3, 4, 400.0, 200.0)
+    x, y = grid.corners(np.arange(24))
+    assert len(set(zip(x.tolist(), y.tolist()))) == 24
