@@ -8,8 +8,9 @@ from ..native import ArgumentError
 from ..python_kernel import PythonKernel
 from ..report import Report
 from . import memory
-from .launch import Launch, bindings, clock, say
+from .launch import Launch, clock, say
 from .program import Program
+from .shape import bindings
 
 ORDERS = ("forward", "reverse", "shuffled")
 TIMEOUT = 20.0  # seconds for one block

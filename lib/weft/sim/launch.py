@@ -6,7 +6,7 @@ import dataclasses
 import operator
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -17,25 +17,21 @@ from ..jit.faults import KernelFault
 from ..native import ArgumentError
 from ..python_kernel import PythonKernel
 from ..report import Finding, Report, named, position
-from . import atomics, faults, memory
+from . import faults, memory, uneven
+from .accesses import CASTS, Accesses
 from .judge import Judge
-from .kinds import ANY, POSITIVE, WHOLE
 from .log import Log, Spread, site_of
 from .memory import View
-from .numbers import NUMBERS, cast, math_function
-from .places import SITES, Entity, Place
+from .numbers import NUMBERS, math_function
+from .places import Entity
 from .program import Program
-from .record import ATOMIC, GLOBAL, LOCAL, READ, SHARED, WRITE, Array, Trace
+from .record import GLOBAL, LOCAL, SHARED, Array, Trace
 from .schedule import run_barriers, run_block, run_plain
+from .shape import linear, memories, orders
 from .watchdog import Watchdog
 
-_CASTS = {
-    f".cast_{np.dtype(name).name}": cast(np.dtype(name))
-    for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-}
 
-
-class Launch:
+class Launch(Accesses):
     """One launch: its arrays, its log, and the blocks one after another."""
 
     def __init__(
@@ -59,7 +55,7 @@ class Launch:
         self.trace: Trace | None = None
         self._room: np.ndarray | None = None
         self.spread: dict[int, Spread] = {}  # by the numbers of arrays
-        self.env: dict[str, Any] = {**_CASTS, **NUMBERS, **program.constants}
+        self.env: dict[str, Any] = {**CASTS, **NUMBERS, **program.constants}
         self.args = self._arrange(args)
         self._judge: Judge | None = None
         self.log: Log | None = None
@@ -73,7 +69,7 @@ class Launch:
         """Number the arrays; the arguments as the kernel gets them."""
         checks = self.program.checks
         given = []
-        memories = _memories([a for a in args if isinstance(a, np.ndarray)])
+        shared = memories([a for a in args if isinstance(a, np.ndarray)])
         names = iter(self.kernel.parameters)
         entities = iter([e for e in self.program.entities if e.origin == "parameter"])
         for value in args:
@@ -82,7 +78,7 @@ class Launch:
                 given.append(value)
                 continue
             entity = next(entities)
-            where = memories[id(value)]
+            where = shared[id(value)]
             self._register(entity, name, GLOBAL, value, True, *where)
             if where[0] >= 0 and not value.flags.c_contiguous:
                 self._spread(value)
@@ -201,84 +197,10 @@ class Launch:
             self.trace = Trace(self.kernel.name, grid, block, self.arrays, sites)
             self.trace.names = self.names
 
-    # ---- accesses to arrays that are known when they happen ----
-
-    def get(self, array: Any, index: Any, number: int) -> Any:
-        """array[index], written down."""
-        if type(array) is not View:
-            return array[index]
-        place = self.places[number]
-        found = array.find(index, place)
-        if type(found) is View:
-            return found
-        key, element = found
-        self._note(place, READ, array, element)
-        return array.raw[key]
-
-    def put(self, value: Any, array: Any, index: Any, number: int) -> None:
-        """array[index] = value, written down."""
-        if type(array) is not View:
-            array[index] = value
-            return
-        place = self.places[number]
-        found = array.find(index, place)
-        if type(found) is View:
-            raise TypeError(f"{array.name} is written element by element: {place.text}")
-        key, element = found
-        if array.raw.dtype.kind in "iu":
-            value = _CASTS[f".cast_{array.raw.dtype.name}"](value)
-        assert self.log is not None
-        self._note(place, WRITE, array, element)
-        self.log.values.append(value)
-        array.raw[key] = value
-
-    def put_field(
-        self, value: Any, array: Any, index: Any, number: int, field: str
-    ) -> None:
-        """array[index].field = value, written down as a write of the element."""
-        if type(array) is not View:
-            array[index][field] = value
-            return
-        place = self.places[number]
-        found = array.find(index, place)
-        if type(found) is View:
-            raise TypeError(f"a field is one of an element: {place.text}")
-        key, element = found
-        assert self.log is not None
-        self._note(place, WRITE, array, element)
-        self.log.values.append(field)  # two threads may write two fields
-        array.raw[key][field] = value
-
-    def atomic(
-        self, name: str, array: Any, index: Any, value: Any, new: Any, number: int
-    ) -> Any:
-        """An atomic update, written down."""
-        place = self.places[number]
-        if type(array) is not View:
-            raise TypeError(f"cuda.atomic.{name} takes an array, this is {array!r:.40}")
-        found = array.find(index, place)
-        if type(found) is View:
-            raise TypeError(f"cuda.atomic.{name} takes one index per dimension")
-        key, element = found
-        self._note(place, ATOMIC, array, element)
-        return atomics.update(array.raw, key, name, value, new, _CASTS)
-
-    def atomic_plain(
-        self, name: str, array: Any, index: Any, value: Any, new: Any, number: int
-    ) -> Any:
-        """An atomic update."""
-        return atomics.update(array, index, name, value, new, _CASTS)
-
-    def _note(self, place: Place, kind: str, array: View, element: int) -> None:
-        log = self.log
-        assert log is not None
-        site = log.site(place, array.array)
-        log.entries.append(element * SITES + site)
-
     def keep_names(self, number: int, found: dict[str, Any]) -> None:
         """What a thread's whole-number names hold as it ends."""
         assert self.at is not None
-        self.names[_linear(self.at, self.config.grid), number] = {
+        self.names[linear(self.at, self.config.grid), number] = {
             name: int(value)
             for name, value in found.items()
             if name[0] != "."
@@ -291,7 +213,7 @@ class Launch:
     def run(self, order: str | int) -> None:
         """Run every block; what a thread raises comes through."""
         with np.errstate(all="ignore"), Watchdog(self.timeout) as watch:
-            for block, threads in _orders(self.config, order):
+            for block, threads in orders(self.config, order):
                 watch.begin()
                 self.at = position(block, self.config.grid)
                 for raw in self._blank():
@@ -351,40 +273,14 @@ class Launch:
         by_place: dict[int, list[int]] = {}
         for number, place in waiting.items():
             by_place.setdefault(place, []).append(number)
-        main = max(by_place, key=lambda place: len(by_place[place]))
-        place = self.places[main]
-        rest = {p: n for p, n in by_place.items() if p != main}
-        key = ("barrier", main, tuple(sorted(rest)), bool(gone))
+        key = (tuple(sorted(by_place)), bool(gone))
         known = self.findings.get(key)
-        if known is not None:
-            self.findings[key] = _again(known)
-            return
-        threads = self.config.block
-        here = by_place[main]
-        text = f"{_several(here, threads)} of block {self._block(block)} "
-        text += f"{_wait(here)} at the barrier of line {place.line}"
-        others = [
-            f"{_several(n, threads)} {_wait(n)} at that of line {self.places[p].line}"
-            for p, n in rest.items()
-        ]
-        if gone:
-            others.append(
-                f"{_several(gone, threads)} {'has' if len(gone) == 1 else 'have'} "
-                f"returned and will never come"
-            )
-        text += f", but {' and '.join(others)}"
-        missing = gone or next(iter(rest.values()))
-        self.findings[key] = Finding(
-            "barrier",
-            text,
-            *(place.file, place.line, place.column),
-            block=position(block, self.config.grid),
-            thread=position(missing[0], threads),
-            other=position(here[0], threads),
-        )
-
-    def _block(self, block: int) -> str:
-        return named(position(block, self.config.grid), self.config.grid)
+        if known is None:
+            grid, threads = self.config.grid, self.config.block
+            found = uneven.finding(self.places, by_place, gone, block, grid, threads)
+        else:
+            found = dataclasses.replace(known, count=known.count + 1)
+        self.findings[key] = found
 
     def report(self, seconds: float) -> Report:
         """What the launch did, so far."""
@@ -418,7 +314,7 @@ class Launch:
         )
         end = faults.explain(error, scene)
         if self.log is not None and self.at is not None:
-            block = _linear(self.at, self.config.grid)
+            block = linear(self.at, self.config.grid)
             self.log.end_early(
                 block, isinstance(error, IndexError) and bool(end.finding)
             )
@@ -440,25 +336,6 @@ class Launch:
         return faults.shortened(fault).with_traceback(end.frames)
 
 
-def bindings(
-    kernel: PythonKernel, args: Sequence[Any]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """(a key that says which program fits, what its parameters are bound to)."""
-    key, bound, number = [], [], 0
-    for name, value in zip(kernel.parameters, args):
-        if isinstance(value, np.ndarray):
-            key.append((value.ndim, value.dtype))
-            bound.append(Entity(number, name, "parameter", value.ndim, value.dtype))
-            number += 1
-            continue
-        kind = ANY
-        if type(value) is int:
-            kind = POSITIVE if value >= 0 else WHOLE
-        key.append(kind)
-        bound.append(kind)
-    return tuple(key), tuple(bound)
-
-
 def _scope(function: FunctionType, env: dict[str, Any]) -> Callable[[str], Any]:
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or ()))
@@ -467,78 +344,6 @@ def _scope(function: FunctionType, env: dict[str, Any]) -> Callable[[str], Any]:
         return cells[name].cell_contents if name in cells else env[name]
 
     return find
-
-
-def _orders(config: Config, order: str | int) -> Iterator[tuple[int, list[Any]]]:
-    """(block, its threads as (x, y, z, number)) in the order in which they run."""
-    (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
-    threads = [
-        (x, y, z, (z * ny + y) * nx + x)
-        for z in range(nz)
-        for y in range(ny)
-        for x in range(nx)
-    ]
-    count = gx * gy * gz
-    if order == "forward":
-        for block in range(count):
-            yield block, threads
-    elif order == "reverse":
-        threads.reverse()
-        for block in reversed(range(count)):
-            yield block, threads
-    else:
-        rng = np.random.default_rng(0 if order == "shuffled" else int(order))
-        for block in rng.permutation(count).tolist():
-            yield block, [threads[i] for i in rng.permutation(len(threads)).tolist()]
-
-
-def _memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
-    """For each array by id(): the number of the memory it shares, and its offset.
-
-    (-1, 0) for a memory of its own.
-    """
-    bounds = sorted(
-        (
-            (*np.lib.array_utils.byte_bounds(a), i)
-            for i, a in enumerate(arrays)
-            if a.size
-        ),
-    )
-    found = {id(a): (-1, 0) for a in arrays}
-    groups: list[list[tuple[int, int, int]]] = []
-    end = -1
-    for low, high, index in bounds:
-        if low < end:
-            groups[-1].append((low, high, index))
-        else:
-            groups.append([(low, high, index)])
-        end = max(end, high)
-    for number, group in enumerate(groups):
-        if len(group) > 1:
-            for low, _, index in group:
-                found[id(arrays[index])] = (number, low - group[0][0])
-    return found
-
-
-def _linear(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
-    return (index[2] * shape[1] + index[1]) * shape[0] + index[0]
-
-
-def _again(found: Finding) -> Finding:
-    return dataclasses.replace(found, count=found.count + 1)
-
-
-def _several(numbers: Sequence[int], block: tuple[int, int, int]) -> str:
-    shown = [named(position(n, block), block) for n in sorted(numbers)[:3]]
-    if len(numbers) == 1:
-        return f"thread {shown[0]}"
-    if len(numbers) <= 3:
-        return f"threads {', '.join(shown[:-1])} and {shown[-1]}"
-    return f"{len(numbers)} threads ({', '.join(shown)} ...)"
-
-
-def _wait(numbers: Sequence[int]) -> str:
-    return "waits" if len(numbers) == 1 else "wait"
 
 
 def clock() -> float:

@@ -1,0 +1,97 @@
+"""Accesses to arrays that a kernel has under names known only as it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import atomics
+from .log import Log
+from .memory import View
+from .numbers import cast
+from .places import SITES, Place
+
+CASTS = {
+    f".cast_{np.dtype(name).name}": cast(np.dtype(name))
+    for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+}
+
+
+class Accesses:
+    """get, put and their like: what rewritten code calls. log: None without checks."""
+
+    places: list[Place]
+    log: Log | None
+
+    def get(self, array: Any, index: Any, number: int) -> Any:
+        """array[index], written down."""
+        if type(array) is not View:
+            return array[index]
+        place = self.places[number]
+        found = array.find(index, place)
+        if type(found) is View:
+            return found
+        key, element = found
+        self._note(place, array, element)
+        return array.raw[key]
+
+    def put(self, value: Any, array: Any, index: Any, number: int) -> None:
+        """array[index] = value, written down."""
+        if type(array) is not View:
+            array[index] = value
+            return
+        place = self.places[number]
+        found = array.find(index, place)
+        if type(found) is View:
+            raise TypeError(f"{array.name} is written element by element: {place.text}")
+        key, element = found
+        if array.raw.dtype.kind in "iu":
+            value = CASTS[f".cast_{array.raw.dtype.name}"](value)
+        assert self.log is not None
+        self._note(place, array, element)
+        self.log.values.append(value)
+        array.raw[key] = value
+
+    def put_field(
+        self, value: Any, array: Any, index: Any, number: int, field: str
+    ) -> None:
+        """array[index].field = value, written down as a write of the element."""
+        if type(array) is not View:
+            array[index][field] = value
+            return
+        place = self.places[number]
+        found = array.find(index, place)
+        if type(found) is View:
+            raise TypeError(f"a field is one of an element: {place.text}")
+        key, element = found
+        assert self.log is not None
+        self._note(place, array, element)
+        self.log.values.append(field)  # two threads may write two fields
+        array.raw[key][field] = value
+
+    def atomic(
+        self, name: str, array: Any, index: Any, value: Any, new: Any, number: int
+    ) -> Any:
+        """An atomic update, written down."""
+        place = self.places[number]
+        if type(array) is not View:
+            raise TypeError(f"cuda.atomic.{name} takes an array, this is {array!r:.40}")
+        found = array.find(index, place)
+        if type(found) is View:
+            raise TypeError(f"cuda.atomic.{name} takes one index per dimension")
+        key, element = found
+        self._note(place, array, element)
+        return atomics.update(array.raw, key, name, value, new, CASTS)
+
+    def atomic_plain(
+        self, name: str, array: Any, index: Any, value: Any, new: Any, number: int
+    ) -> Any:
+        """An atomic update."""
+        return atomics.update(array, index, name, value, new, CASTS)
+
+    def _note(self, place: Place, array: View, element: int) -> None:
+        log = self.log
+        assert log is not None
+        site = log.site(place, array.array)
+        log.entries.append(element * SITES + site)

@@ -1,0 +1,200 @@
+"""How a rewritten kernel touches elements of arrays."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import names
+from .kinds import WHOLE
+from .nodes import add, at, const, either, load, mul, tuple_of, walrus
+from .places import SITES, Entity, Place, Variant, position
+from .record import READ, WRITE
+from .syntax import refusal
+
+if TYPE_CHECKING:
+    from .program import Program
+
+
+class Elements(ast.NodeTransformer):
+    """What every part of the rewriting of one Variant needs, and its accesses."""
+
+    def __init__(self, program: Program, variant: Variant) -> None:
+        self.program, self.variant = program, variant
+        self.checks, self.steps = program.checks, program.steps
+        self.local = set(variant.kinds.of)
+        self.used: set[str] = set()
+        self.count = 0
+
+    def own(self, name: str) -> ast.Name:
+        """A name of the engine's that the function is made with."""
+        self.used.add(name)
+        return load(name)
+
+    def temporary(self) -> str:
+        """A local that no other piece of this function uses."""
+        self.count += 1
+        return f".{self.count}"
+
+    def refuse(self, node: ast.AST, what: str) -> Any:
+        """Raise the error for a line of this function."""
+        source = self.program.source(self.variant.function)
+        raise refusal(source, node, self.variant.function.__name__, what)
+
+    def path(self, node: ast.expr) -> str | None:
+        return names.path_of(self.variant.function, node, self.local)
+
+    def meaning(self, node: ast.expr) -> Any:
+        return names.meaning(self.variant.function, node, self.local)
+
+    def place(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
+        """A new Place at a node."""
+        text = ast.unparse(node) if isinstance(node, ast.expr) else ""
+        made = Place(
+            kind, text, self.variant.file, node.lineno, node.col_offset, entity
+        )
+        if isinstance(node, ast.expr):
+            # Of x[i] += 1 the read comes first, and is what an error is about.
+            self.variant.places.setdefault(position(node), made)
+        return made
+
+    def site(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:
+        """A Place whose array is known: its number is that of a Site."""
+        made = self.place(kind, node, entity)
+        made.number = len(self.program.sites)
+        self.program.sites.append(made)
+        if len(self.program.sites) >= SITES // 2:
+            self.refuse(node, f"a kernel has at most {SITES // 2} places with accesses")
+        return made
+
+    def number_of(self, place: Place) -> ast.Constant:
+        """The number under which running code finds a Place."""
+        self.program.places.append(place)
+        return const(len(self.program.places) - 1)
+
+    # ---- elements ----
+
+    def chain(self, node: ast.Subscript) -> tuple[ast.expr, list[ast.expr]]:
+        """a[i][j, k] as a and [i, j, k]."""
+        parts: list[ast.expr] = []
+        base: ast.expr = node
+        while isinstance(base, ast.Subscript):
+            here = base.slice
+            parts = (here.elts if isinstance(here, ast.Tuple) else [here]) + parts
+            base = base.value
+        return base, parts
+
+    def static(self, base: ast.expr, parts: list[ast.expr]) -> Entity | None:
+        """The array whose one element this is, if that is known now."""
+        entity = self.entity(base)
+        if entity is None or not entity.inline or entity.ndim != len(parts):
+            return None
+        odd = (ast.Slice, ast.Starred, ast.Tuple)
+        if any(isinstance(p, odd) or _is_odd(p) for p in parts):
+            return None
+        return entity
+
+    def entity(self, node: ast.expr) -> Entity | None:
+        if not isinstance(node, ast.Name):
+            return None
+        if node.id in self.local:
+            return self.variant.static.get(node.id)
+        value = self.meaning(node)
+        if isinstance(value, np.ndarray):
+            return self.program.constant(node.id, value)
+        return None
+
+    def components(
+        self, parts: list[ast.expr], site: Place
+    ) -> tuple[list[ast.expr], list[ast.expr]]:
+        """Each index to compute (and keep), and to use again; site.index gets both."""
+        first: list[ast.expr] = []
+        signed: list[ast.expr] = []
+        for number, part in enumerate(parts):
+            kind = self.variant.kinds(part)
+            if isinstance(part, ast.Name) and kind and part.id in self.local:
+                site.index.append(part.id)
+                first.append(load(part.id))
+            elif isinstance(part, ast.Constant) and kind == 2:
+                site.index.append(part.value)
+                first.append(const(part.value))
+            else:
+                name = self.temporary()
+                value = self.visit(part)
+                if not kind:
+                    value = add(ast.Call(self.own(".ix"), [value], []), const(0))
+                site.index.append(name)
+                first.append(walrus(name, value))
+            if number and kind <= WHOLE:
+                index = site.index[-1]
+                assert isinstance(index, str)
+                signed.append(ast.Compare(load(index), [ast.GtE()], [const(0)]))
+        return first, signed
+
+    def element(
+        self,
+        node: ast.Subscript,
+        site: Place,
+        index: tuple[list[ast.expr], list[ast.expr]],
+        note: ast.expr | None = None,
+    ) -> ast.Subscript:
+        """.r[.log(row-major index * SITES + site) or index]"""
+        entity = site.entity
+        assert entity is not None
+        first, signed = index
+        flat = first[0]
+        for axis, part in enumerate(first[1:], 1):
+            flat = add(mul(flat, self.own(f".d{entity.number}_{axis}")), part)
+        packed = add(mul(flat, const(SITES)), const(site.number))
+        again = tuple_of(
+            [load(i) if isinstance(i, str) else const(i) for i in site.index]
+        )
+        if signed:
+            test = signed[0] if len(signed) == 1 else ast.BoolOp(ast.And(), signed)
+            again = ast.IfExp(test, again, const("negative"))
+        logged = ast.Call(self.own(".log"), [packed], [])
+        key = either(logged, note, again) if note else either(logged, again)
+        raw = f".r{entity.number}"
+        base = load(raw) if entity.origin == "local" else self.own(raw)
+        return at(ast.Subscript(base, key, ast.Load()), node)
+
+    def plain(self, node: ast.Subscript) -> ast.Subscript:
+        """The access as it is: nothing is written down."""
+        self.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
+        node.value, node.slice = self.visit(node.value), self.visit(node.slice)
+        return node
+
+    def index(self, node: ast.expr) -> ast.expr:
+        """What stands in brackets, as an expression."""
+        if isinstance(node, ast.Slice):
+            ends = [self.visit(e) if e else const(None) for e in _ends(node)]
+            return at(ast.Call(self.own(".slice"), ends, []), node)
+        if isinstance(node, ast.Tuple):
+            return at(tuple_of([self.index(e) for e in node.elts]), node)
+        return self.visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        base, parts = self.chain(node)
+        if not self.checks or (isinstance(base, ast.Attribute) and len(parts) == 1):
+            return self.plain(node)
+        entity = self.static(base, parts)
+        if entity is not None:
+            site = self.site(READ, node, entity)
+            return self.element(node, site, self.components(parts, site))
+        known = isinstance(base, ast.Name) and base.id not in self.local
+        if known and self.entity(base) is None:
+            return self.plain(node)
+        number = self.number_of(self.place(READ, node))
+        made = [self.visit(node.value), self.index(node.slice), number]
+        return at(ast.Call(self.own(".get"), made, []), node)
+
+
+def _ends(node: ast.Slice) -> list[ast.expr | None]:
+    return [node.lower, node.upper, node.step]
+
+
+def _is_odd(node: ast.expr) -> bool:
+    """A field's name, None, ... : no place of an element."""
+    return isinstance(node, ast.Constant) and not isinstance(node.value, (int, float))

@@ -1,0 +1,61 @@
+"""What is said where not all threads of a block come to one barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..report import Finding, Index, named, position
+from .places import Place
+
+
+def finding(
+    places: Sequence[Place],
+    waiting: Mapping[int, Sequence[int]],
+    gone: Sequence[int],
+    at: int,
+    grid: Index,
+    block: Index,
+) -> Finding:
+    """The Finding for one opening of a barrier.
+
+    waiting: the threads at each place, by its number in places. gone: those that have
+    returned. at: the number of the block.
+    """
+    main = max(waiting, key=lambda place: len(waiting[place]))
+    place, here = places[main], waiting[main]
+    where = position(at, grid)
+    others = [
+        f"{_several(numbers, block)} {_wait(numbers)} at that of line {places[p].line}"
+        for p, numbers in waiting.items()
+        if p != main
+    ]
+    missing = [n for p, numbers in waiting.items() if p != main for n in numbers]
+    if gone:
+        has = "has" if len(gone) == 1 else "have"
+        others.append(f"{_several(gone, block)} {has} returned and will never come")
+        missing = list(gone)
+    text = (
+        f"{_several(here, block)} of block {named(where, grid)} {_wait(here)} at the "
+        f"barrier of line {place.line}, but {' and '.join(others)}"
+    )
+    return Finding(
+        "barrier",
+        text,
+        *(place.file, place.line, place.column),
+        block=where,
+        thread=position(missing[0], block),
+        other=position(here[0], block),
+    )
+
+
+def _several(numbers: Sequence[int], block: tuple[int, int, int]) -> str:
+    shown = [named(position(n, block), block) for n in sorted(numbers)[:3]]
+    if len(numbers) == 1:
+        return f"thread {shown[0]}"
+    if len(numbers) <= 3:
+        return f"threads {', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{len(numbers)} threads ({', '.join(shown)} ...)"
+
+
+def _wait(numbers: Sequence[int]) -> str:
+    return "waits" if len(numbers) == 1 else "wait"
