@@ -35,13 +35,14 @@ fabs, floor, ceil, trunc, min, max and fma. Other functions of math, and ** of f
 are not rounded exactly: within a few units of the last place. On a GPU a * b + c is one
 rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
 
-    types, errors           what values are; what has no place in C
-    desugar, scope          one target to an assignment; where locals are declared
-    unit, meaning           a function for its argument types; what its names mean
-    infer, statements,      types and least and largest values of all expressions
-    calls
-    emit, expressions,      the C itself
-    emit_calls, output, helpers, text, wrap, comments
+    types, errors                   what values are; what has no place in C
+    desugar, scope                  assignments one by one; where locals are declared
+    unit, meaning                   a function for its argument types, and its names
+    infer, spans, statements        types, least and largest values of everything
+    calls, arrays, intrinsics       ... of what is called
+    emit, emit_*                    statements of C; its calls
+    expressions, operators          ... its expressions
+    output, helpers, text, wrap     what all of it shares
 """
 
 from __future__ import annotations

@@ -6,25 +6,21 @@ import ast
 import types as python_types
 from typing import Any
 
-import numpy as np
-
-from . import meaning
+from . import intrinsics, meaning
+from .arrays import constant
+from .intrinsics import count
 from .types import (
     BOOL,
-    CONST,
     F64,
     FLOAT,
     INT,
-    LOCAL,
-    SHARED,
     U32,
     Array,
     Scalar,
     join,
-    of_dtype,
     promote,
 )
-from .unit import ANY, Span, Unit, merge
+from .unit import ANY, Span, Unit
 
 AXES = "xyz"
 _VECTORS: dict[str, Span] = {
@@ -41,30 +37,6 @@ ONE = {name: name for name in _ONE.split()} | {"gamma": "tgamma"}
 TWO = {name: name for name in _TWO.split()}
 TESTS = ("isnan", "isinf", "isfinite")
 WHOLE = ("floor", "ceil", "trunc")
-# Of the warp and the block: arguments after which the result's type is known.
-SYNC = {
-    "syncthreads": (0, None),
-    "syncthreads_count": (1, INT),
-    "syncthreads_and": (1, INT),
-    "syncthreads_or": (1, INT),
-    "threadfence": (0, None),
-    "threadfence_block": (0, None),
-    "threadfence_system": (0, None),
-    "nanosleep": (1, None),
-    "all_sync": (2, BOOL),
-    "any_sync": (2, BOOL),
-    "eq_sync": (2, BOOL),
-    "ballot_sync": (2, U32),
-    "match_any_sync": (2, U32),
-    "activemask": (0, U32),
-    "lanemask_lt": (0, U32),
-}
-SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")
-BITS = ("popc", "clz", "ffs")
-ATOMICS = (
-    *("add", "sub", "min", "max", "nanmin", "nanmax", "and_", "or_", "xor", "exch"),
-    *("inc", "dec"),
-)
 
 
 def attribute(path: str) -> tuple[Scalar, Span] | None:
@@ -118,159 +90,6 @@ def _grid_span(unit: Unit, node: ast.Call) -> Span:
     return (0 if unit.meaning(node.func).path == "grid" else 1), None
 
 
-# ---- arrays ----------------------------------------------------------------------
-
-
-def declared(walk: Any, name: str, node: ast.AST) -> Array | None:
-    """The array that an assignment to `name` makes or names; None: it makes none."""
-    unit = walk.unit
-    if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
-        kind = walk.expr(node)
-        return kind if isinstance(kind, Array) and not kind.shape else _view(walk, node)
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-        return _slice(walk, node)
-    if not isinstance(node, ast.Call):
-        return None
-    found = unit.meaning(node.func)
-    if not isinstance(found, meaning.Cuda):
-        return None
-    if found.path in ("shared.array", "local.array"):
-        return _array(walk, name, found.path, node)
-    if found.path == "const.array_like":
-        return _constant_array(walk, name, node)
-    return None
-
-
-def _view(walk: Any, node: ast.Name) -> Array | None:
-    kind = walk.expr(node)
-    if not isinstance(kind, Array):
-        return None
-    walk.unit.fail(
-        f"{node.id} is an array with a name already", f"write {node.id}", node
-    )
-
-
-def _slice(walk: Any, node: ast.Subscript) -> Array:
-    kind = walk.expr(node.value)
-    part = node.slice
-    if not isinstance(kind, Array) or kind.ndim != 1 or part.step is not None:
-        walk.unit.fail(
-            f"{ast.unparse(node)} is a slice",
-            "only x[start:] of a 1D array becomes a pointer; write a loop",
-            node,
-        )
-    for bound in (part.lower, part.upper):
-        if bound is not None:
-            walk.whole(bound, "a slice's bound")
-    return Array(kind.dtype, 1, kind.space, (), kind.root)
-
-
-def _arguments(unit: Unit, node: ast.Call, names: tuple[str, ...]) -> list[ast.expr]:
-    """Positional and keyword arguments in the order of `names`."""
-    given = dict(zip(names, node.args))
-    given |= {k.arg: k.value for k in node.keywords}
-    if set(given) != set(names) or len(node.args) > len(names):
-        unit.fail(
-            f"{ast.unparse(node.func)} takes {', '.join(names)}",
-            f"write {ast.unparse(node.func)}({', '.join(names)})",
-            node,
-        )
-    return [given[name] for name in names]
-
-
-def _array(walk: Any, name: str, path: str, node: ast.Call) -> Array:
-    unit = walk.unit
-    shape_node, dtype_node = _arguments(unit, node, ("shape", "dtype"))
-    dtype = _dtype(unit, dtype_node)
-    shape = shape_of(unit, shape_node)
-    _walked(walk, shape_node)
-    space = SHARED if path == "shared.array" else LOCAL
-    if shape == (0,) and space == SHARED:
-        return Array(dtype, 1, SHARED, (), name)
-    if any(side < 1 for side in shape):
-        unit.fail(
-            f"an array of shape {shape} is empty",
-            "sides are at least 1; shared memory of shape 0 is dynamic",
-            shape_node,
-        )
-    return Array(dtype, len(shape), space, shape, name)
-
-
-def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
-    """A shape that stands in the source; the numbers of it."""
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    values = [constant(unit, part) for part in parts]
-    if len(values) == 1 and isinstance(values[0], tuple):
-        values = list(values[0])
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            unit.fail(
-                f"the shape {ast.unparse(node)} is not constant",
-                "use numbers and globals, or dynamic shared memory: shape 0",
-                node,
-            )
-    return tuple(int(value) for value in values)
-
-
-def _walked(walk: Any, node: ast.AST) -> None:
-    """Find the types in a shape, so that it can be written with its names."""
-    for part in node.elts if isinstance(node, ast.Tuple) else [node]:
-        if not isinstance(walk.unit.meaning(part), tuple):
-            walk.scalar(part)
-
-
-def constant(unit: Unit, node: ast.AST) -> Any:
-    """The value of an expression of numbers and globals; None: it has no such."""
-    names = {}
-    for one in ast.walk(node):
-        if isinstance(one, ast.Call):
-            return None
-        if isinstance(one, ast.Name):
-            if unit.is_local(one.id):
-                return None
-            found = unit.meaning(one)
-            if isinstance(found, meaning.Cuda):
-                return 32 if meaning.dotted(node).endswith("warpsize") else None
-            names[one.id] = found
-    try:
-        return eval(  # the reader's own expression, of the reader's own globals
-            compile(ast.Expression(node), "constant", "eval"),
-            {"__builtins__": {}},
-            names,
-        )
-    except Exception:
-        return None
-
-
-def _dtype(unit: Unit, node: ast.AST) -> Scalar:
-    found = node.value if isinstance(node, ast.Constant) else unit.meaning(node)
-    kind = found if isinstance(found, Scalar) else None
-    if kind is None and isinstance(found, (str, np.dtype)):
-        kind = of_dtype(found)
-    if kind is None and isinstance(found, meaning.Function):
-        kind = {"int": of_dtype("int64"), "float": F64}.get(found.name)
-    if kind is None:
-        unit.fail(
-            f"{ast.unparse(node)} is no type of an array",
-            "use float32, int32 ...",
-            node,
-        )
-    return kind
-
-
-def _constant_array(walk: Any, name: str, node: ast.Call) -> Array:
-    unit = walk.unit
-    value = unit.meaning(node.args[0]) if len(node.args) == 1 else None
-    dtype = of_dtype(value.dtype) if isinstance(value, np.ndarray) else None
-    if dtype is None or value.size == 0:
-        unit.fail(
-            "const.array_like wants one NumPy array from outside of the kernel",
-            "TABLE = np.array(...) above the kernel",
-            node,
-        )
-    return Array(dtype, value.ndim, CONST, value.shape, name)
-
-
 # ---- calls -----------------------------------------------------------------------
 
 
@@ -304,10 +123,10 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
                 unit.fail(f"{name} gives several numbers", f"x, y = {name}(2)", node)
             return INT, _grid_span(unit, node)
         _no_keywords(unit, node)
-        return _cuda(walk, found.path, node)
+        return intrinsics.called(walk, found.path, node)
     _no_keywords(unit, node)
     if isinstance(found, Scalar):
-        _count(unit, node, 1)
+        count(unit, node, 1)
         kind = walk.scalar(node.args[0])
         keep = kind.whole and found.kind == "i"
         span = walk.span(node.args[0]) if keep else ANY
@@ -339,19 +158,6 @@ def _no_keywords(unit: Unit, node: ast.Call) -> None:
         )
 
 
-def _count(unit: Unit, node: ast.Call, *counts: int) -> None:
-    if len(node.args) not in counts or any(
-        isinstance(a, ast.Starred) for a in node.args
-    ):
-        wanted = " or ".join(map(str, counts))
-        unit.fail(
-            f"{ast.unparse(node.func)} takes {wanted} "
-            f"argument{'s' * (counts[-1] != 1)} here, {len(node.args)} are given",
-            "count the arguments",
-            node,
-        )
-
-
 def _function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
     if name in ("min", "max"):
@@ -377,7 +183,7 @@ def _function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
             ends[1] = min(tops)
         return kind, (ends[0], ends[1]) if kind.whole else ANY
     if name == "len":
-        _count(unit, node, 1)
+        count(unit, node, 1)
         kind = walk.expr(args[0])
         if isinstance(kind, Array) and kind.shape:
             return INT, (kind.shape[0],) * 2
@@ -394,12 +200,12 @@ def _function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
             f"{name}() has no place here", hint.get(name, "q, r = divmod(a, b)"), node
         )
     if name == "pow":
-        _count(unit, node, 2)
+        count(unit, node, 2)
         node.whole = ast.copy_location(ast.BinOp(args[0], ast.Pow(), args[1]), node)
         return walk.expr(node.whole), walk.span(node.whole)
     if name.startswith(("math.", "np.")):
         return _math(walk, name, node)
-    _count(unit, node, 1)
+    count(unit, node, 1)
     kind = walk.scalar(args[0])
     low, high = walk.span(args[0])
     if name == "abs":
@@ -420,9 +226,9 @@ def _math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     unit, base = walk.unit, name.split(".")[1]
     kinds = [walk.scalar(arg) for arg in node.args]
     if base in ONE or base in TESTS or base in WHOLE:
-        _count(unit, node, 1)
+        count(unit, node, 1)
     elif base in TWO:
-        _count(unit, node, 2)
+        count(unit, node, 2)
     else:
         unit.fail(
             f"{ast.unparse(node.func)} does not become CUDA C",
@@ -490,102 +296,6 @@ def _callers(unit: Unit) -> set[Unit]:
                 found.add(one)
                 todo.append(one)
     return found
-
-
-def _cuda(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
-    unit, args = walk.unit, node.args
-    if path in SYNC:
-        count, kind = SYNC[path]
-        _count(unit, node, count)
-        for arg in args:
-            walk.scalar(arg)
-        return kind, (0, None)
-    if path == "syncwarp":
-        _count(unit, node, 0, 1)
-        for arg in args:
-            walk.whole(arg, "a mask")
-        return None, ANY
-    if path in SHUFFLES:
-        _count(unit, node, 3)
-        kinds = [walk.scalar(arg) for arg in args]
-        walk.whole(args[0], "a mask")
-        walk.whole(args[2], "a lane")
-        return kinds[1], walk.span(args[1])
-    if path in (*BITS, "brev"):
-        _count(unit, node, 1)
-        kind = walk.whole(args[0], f"what {path} looks at")
-        return (INT, (0, 64)) if path in BITS else (kind, ANY)
-    if path in ("fma", "selp"):
-        _count(unit, node, 3)
-        kinds = [walk.scalar(arg) for arg in args]
-        kind = kinds[1]
-        for other in kinds[2:] if path == "selp" else [kinds[0], kinds[2]]:
-            kind = promote(kind, other) or F64
-        if path == "fma" and kind.whole:
-            kind = FLOAT
-        both = merge(walk.span(args[1]), walk.span(args[2]))
-        return kind, both if path == "selp" else ANY
-    if path == "cbrt":
-        return _math(walk, "math.cbrt", node)
-    if path.startswith("atomic."):
-        return _atomic(walk, path[7:], node)
-    unit.fail(
-        f"cuda.{path}() does not become CUDA C"
-        if path not in ("shared.array", "local.array", "const.array_like")
-        else f"cuda.{path} stands alone on its line",
-        "weft.cuda lists what there is"
-        if "array" not in path
-        else f"name = cuda.{path}(...)",
-        node,
-    )
-
-
-def _atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
-    unit, args = walk.unit, node.args
-    if name == "compare_and_swap":
-        _count(unit, node, 3)
-        index: list[ast.expr] = [ast.copy_location(ast.Constant(0), node)]
-        values = args[1:]
-    else:
-        if name not in (*ATOMICS, "cas"):
-            unit.fail(
-                f"cuda.atomic has no {name}", "weft.cuda lists what there is", node
-            )
-        _count(unit, node, 4 if name == "cas" else 3)
-        index = args[1].elts if isinstance(args[1], ast.Tuple) else [args[1]]
-        values = args[2:]
-    kind = walk.expr(args[0])
-    if not isinstance(kind, Array):
-        unit.fail(
-            f"{ast.unparse(args[0])} is no array", f"cuda.atomic.{name}(x, i, v)", node
-        )
-    if index is not getattr(node, "index", None):
-        node.index = index
-    walk.indices(kind, index, node)
-    for value in values:
-        walk.scalar(value)
-    from .statements import wrote
-
-    wrote(walk, kind, node)
-    _atomic_exists(unit, name, kind.dtype, node)
-    return kind.dtype, (0, None) if kind.dtype.kind == "u" else ANY
-
-
-def _atomic_exists(unit: Unit, name: str, kind: Scalar, node: ast.AST) -> None:
-    if name in ("and_", "or_", "xor", "inc", "dec", "cas", "compare_and_swap"):
-        possible = kind.kind in "iu" and kind.bits >= 32
-        if name in ("inc", "dec"):
-            possible = kind == U32
-    else:
-        possible = kind.bits >= 32
-    if not possible:
-        types = "uint32" if name in ("inc", "dec") else "int32, int64 and unsigned ones"
-        floats = name in ("add", "sub", "min", "max", "nanmin", "nanmax", "exch")
-        unit.fail(
-            f"cuda.atomic.{name} of {kind}: CUDA has none",
-            f"it is there for {types}{' and float32, float64' if floats else ''}",
-            node,
-        )
 
 
 def _print(walk: Any, node: ast.Call) -> None:

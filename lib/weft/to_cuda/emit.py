@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import calls, meaning
 from .comments import Comment, docstring
-from .emit_calls import printf
-from .expressions import _OPERATORS, Expressions
-from .text import SUM, UNARY, C, number
-from .types import CONST, FLOAT, SHARED, Array, Scalar
+from .emit_loops import Loops
+from .emit_simple import Simple
+from .expressions import Expressions
+from .text import closing, number
+from .types import CONST, FLOAT, Scalar
 from .unit import Unit
 from .wrap import WIDTH, wrap
 
 Line = tuple[str, int]  # of the C text, and the number of the source's line
 
 
-class Writer:
+class Writer(Loops, Simple):
     """Writes one unit; lines: what came of it."""
 
     def __init__(self, unit: Unit, output: Any) -> None:
@@ -106,32 +106,6 @@ class Writer:
                 self.inline[home.at] = home.constant
             else:
                 self.before.setdefault(home.at, []).append((name, home.blank))
-
-    def _check_loops(self) -> None:
-        unit = self.unit
-        for name, loops in unit.scope.loop_names.items():
-            bodies = {id(loop.body) for loop in loops}
-            if name in unit.parameters:
-                unit.fail(
-                    f"{name} is a parameter and a loop's variable",
-                    "give the loop another name",
-                    loops[0].target,
-                )
-            for use in unit.scope.uses.get(name, ()):
-                if not bodies & {block for block, _ in use.path}:
-                    unit.fail(
-                        f"{name} is used outside of its loop, where C has none",
-                        "assign it to another name within the loop",
-                        use.node,
-                    )
-            for loop in loops:
-                for inner in ast.walk(ast.Module(loop.body, [])):
-                    if isinstance(inner, ast.For) and inner in loops:
-                        unit.fail(
-                            f"a loop over {name} within a loop over {name}",
-                            "give one of them another name",
-                            inner.target,
-                        )
 
     def _type(self, name: str) -> str:
         return self.to.type(self.unit.variables[name], (self.unit, name))
@@ -239,136 +213,6 @@ class Writer:
         if word and old.startswith(head) and simple and len(joined) <= WIDTH:
             self.lines[at - 1 :] = [(joined, line)]
 
-    # ---- simple statements ----
-
-    def _dropped(self, one: ast.stmt) -> bool:
-        """Whether a statement leaves nothing in C."""
-        unit = self.unit
-        if isinstance(one, ast.Pass):
-            return True
-        if isinstance(one, ast.Expr):
-            return isinstance(one.value, ast.Constant)
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
-            name = one.targets[0].id
-            if name in unit.extents:
-                return True
-            kind = unit.variables.get(name)
-            if isinstance(kind, Array) and kind.space == CONST:
-                self._constant_array(name, kind, one.value)
-                return True
-            if name == "_" or isinstance(kind, Scalar):
-                return not unit.scope.read(name) and not _acts(one.value)
-        if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
-            return not unit.scope.read(one.target.id)
-        return False
-
-    def _simple(self, one: ast.stmt) -> list[str]:
-        if isinstance(one, ast.Assign):
-            return [self._assign(one)]
-        if isinstance(one, ast.AugAssign):
-            return [self._augmented(one)]
-        if isinstance(one, ast.Return):
-            return [self._return(one)]
-        if isinstance(one, ast.Assert):
-            self.output.headers.add("assert.h")
-            return [f"assert({self.to.test(one.test).text});"]
-        if isinstance(one, ast.Expr):
-            call = one.value
-            if self.unit.meaning(call.func) == meaning.Function("print"):
-                self.output.headers.add("stdio.h")
-                return [f"{printf(self.to, call)};"]
-            return [f"{self.to.expr(call).text};"]
-        return ["break;" if isinstance(one, ast.Break) else "continue;"]
-
-    def _assign(self, one: ast.Assign) -> str:
-        target = one.targets[0]
-        if isinstance(target, ast.Subscript):
-            place = self.to.expr(target)
-            return f"{place.text} = {self.to.value(one.value, place.type).text};"
-        kind = self.unit.variables.get(target.id)
-        if isinstance(kind, Array):
-            return self._array(target.id, kind, one.value)
-        if not self.unit.scope.read(target.id):
-            return f"{self.to.expr(one.value).text};"
-        type_ = self._type(target.id)
-        value = self.to.value(one.value, type_).text
-        name = self.output.name(self.unit, target.id)
-        if one in self.inline:
-            return f"{'const ' * self.inline[one]}{type_} {name} = {value};"
-        return f"{name} = {value};"
-
-    def _array(self, name: str, kind: Array, node: ast.AST) -> str:
-        spelled = self.output.name(self.unit, name)
-        type_ = kind.dtype.c
-        if isinstance(node, (ast.Subscript, ast.Name)):
-            word = "" if kind.root in self.unit.written else "const "
-            return f"{word}{type_} *{spelled} = {self._view(node)};"
-        if not kind.shape:
-            return f"extern __shared__ {type_} {spelled}[];"
-        sides = "".join(f"[{side}]" for side in self._sides(node, kind))
-        return f"{'__shared__ ' * (kind.space == SHARED)}{type_} {spelled}{sides};"
-
-    def _constant_array(self, name: str, kind: Array, node: ast.Call) -> None:
-        """const.array_like: the array stands above, under its own name."""
-        source = node.args[0]
-        value = self.unit.meaning(source)
-        sides = "".join(f"[{side}]" for side in kind.shape)
-        text = _initialiser(value.tolist(), kind.dtype.c)
-        type_ = f"static __constant__ const {kind.dtype.c}"
-        own = source.id if isinstance(source, ast.Name) else name
-        self.unit.aliases[name] = self.output.array(
-            own, value, f"{type_} {{name}}{sides} = {text};"
-        )
-
-    def _sides(self, node: ast.Call, kind: Array) -> list[str]:
-        """The extents of a static array, with the names that the reader gave them."""
-        given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
-        parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
-        if len(parts) != len(kind.shape) or any(
-            p not in self.unit.types for p in parts
-        ):
-            return [str(side) for side in kind.shape]
-        return [self.to.expr(part).text for part in parts]
-
-    def _view(self, node: ast.AST) -> str:
-        if isinstance(node, ast.Name):
-            return self.to.expr(node).text
-        base = self.to.expr(node.value).text
-        if node.slice.lower is None:
-            return base
-        return f"{base} + {self.to.index(node.slice.lower).within(SUM)}"
-
-    def _augmented(self, one: ast.AugAssign) -> str:
-        target, op = one.target, type(one.op)
-        if isinstance(target, ast.Name):
-            type_ = self._type(target.id)
-            place = self.output.name(self.unit, target.id)
-        else:
-            found = self.to.expr(target)
-            place, type_ = found.text, found.type
-        whole = self.to.value(one.whole, type_)
-        # a = a + x as a += x, where C then computes the same.
-        left = self.to.expr(one.whole.left) if type_ != "half" else C("", 0, "")
-        sign = _OPERATORS.get(op, ("", 0))[0]
-        start = f"{left.text} {sign} "
-        same = left.type == type_ and whole.precedence < UNARY and place == left.text
-        if not (sign and same and whole.text.startswith(start)):
-            return f"{place} = {whole.text};"
-        rest = whole.text[len(start) :]
-        if rest.startswith("(") and rest.endswith(")") and _paired(rest):
-            rest = rest[1:-1]
-        counts = type_ not in ("float", "double", "bool")
-        if rest == "1" and sign in "+-" and counts:
-            return f"{place}{sign}{sign};"
-        return f"{place} {sign}= {rest};"
-
-    def _return(self, one: ast.Return) -> str:
-        kind = self.unit.returns
-        if one.value is None or kind is None:
-            return "return;"
-        type_ = self.to.type(kind, (self.unit, ""))
-        return f"return {self.to.value(one.value, type_).text};"
-
     # ---- blocks ----
 
     def _body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
@@ -459,7 +303,7 @@ class Writer:
 
     def _braced(self, at: int) -> None:
         text, line = self.lines[at]
-        end = _closing(text, text.index("("))
+        end = closing(text, text.index("("))
         indent = "    " * self.depth
         self.lines[at:] = [
             (f"{text[: end + 1]} {{", line),
@@ -470,79 +314,6 @@ class Writer:
         head = f"while ({self.to.test(one.test).text})"
         if self._body(head, one.body, self._header(one)):
             self.put("}", one.end_lineno)
-
-    def _For(self, one: ast.For) -> None:
-        args = calls.range_arguments(self.unit, one.iter)
-        start, stop = (None, args[0]) if len(args) == 1 else args[:2]
-        step = args[2] if len(args) == 3 else None
-        type_ = self._type(one.target.id)
-        name = self.output.name(self.unit, one.target.id)
-        first = self.to.value(start, type_).text if start is not None else "0"
-        end = self._bound(one, stop, "end", type_)
-        test, turn = self._step(one, name, end, step, type_)
-        head = f"for ({type_} {name} = {first}; {test}; {turn})"
-        if self._body(head, one.body, self._header(one)):
-            self.put("}", one.end_lineno)
-
-    def _bound(self, one: ast.For, node: ast.AST, word: str, type_: str) -> C:
-        """A bound of range(), which Python computes once and C in every turn."""
-        found = self.to.signed(self.to.expr(node))
-        if found.type in ("unsigned", "unsigned long long"):
-            found = C(f"({type_}){found.within(13)}", 13, type_)
-        if not self._moves(one, node):
-            return found
-        name = f"{one.target.id}_{word}"
-        while self.unit.is_local(name):
-            name += "_"
-        self.put(f"const {type_} {name} = {found.text};")
-        return C(name, 14, type_)
-
-    def _moves(self, one: ast.For, node: ast.AST) -> bool:
-        stored = {
-            n.id
-            for statement in one.body
-            for n in ast.walk(statement)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        return any(
-            self._moved(part, stored | {one.target.id}) for part in ast.walk(node)
-        )
-
-    def _moved(self, part: ast.AST, stored: set[str]) -> bool:
-        """Whether a part of a bound may change while the loop runs."""
-        unit = self.unit
-        if isinstance(part, ast.Name):
-            return part.id in stored
-        if isinstance(part, ast.Call):
-            same = [meaning.Function(name) for name in ("min", "max", "len")]
-            return not calls.is_grid(unit, part) and unit.meaning(part.func) not in same
-        kind = unit.types.get(part.value) if isinstance(part, ast.Subscript) else None
-        if not isinstance(kind, Array):
-            return False
-        return kind.root in unit.written or kind.space == SHARED
-
-    def _step(self, one, name: str, end: C, step, type_: str) -> tuple[str, str]:
-        below, above = f"{name} < {end.within(10)}", f"{name} > {end.within(10)}"
-        if step is None:
-            return below, f"{name}++"
-        low, high = self.unit.spans[step]
-        if (low, high) == (1, 1):
-            return below, f"{name}++"
-        if (low, high) == (-1, -1):
-            return above, f"{name}--"
-        if high is not None and high < 0:
-            if isinstance(step, ast.UnaryOp):
-                return above, f"{name} -= {self.to.expr(step.operand).text}"
-            return above, f"{name} += {self._bound(one, step, 'step', type_).text}"
-        bound = (
-            self._bound(one, step, "step", type_)
-            if self._moves(one, step)
-            else (self.to.expr(step))
-        )
-        turn = f"{name} += {bound.text}"
-        if low is not None and low >= 0:
-            return below, turn
-        return f"{bound.within(10)} > 0 ? {below} : {above}", turn
 
 
 _DECLARATIONS = (
@@ -555,31 +326,3 @@ def _zero(type_: str) -> str:
     if type_ in ("float", "double"):
         return number(0, type_).text
     return "false" if type_ == "bool" else "0"
-
-
-def _acts(node: ast.AST) -> bool:
-    """Whether an expression may do more than give a value."""
-    return any(isinstance(n, ast.Call) for n in ast.walk(node))
-
-
-def _paired(text: str) -> bool:
-    return _closing(text, 0) == len(text) - 1
-
-
-def _closing(text: str, at: int) -> int:
-    depth = 0
-    for i in range(at, len(text)):
-        depth += (text[i] == "(") - (text[i] == ")")
-        if depth == 0:
-            return i
-    return -1
-
-
-def _initialiser(value: Any, type_: str) -> str:
-    if isinstance(value, list):
-        return "{" + ", ".join(_initialiser(one, type_) for one in value) + "}"
-    if type_ in ("float", "double"):
-        return number(value, type_).text
-    if type_ == "bool":
-        return "true" if value else "false"
-    return str(int(value))

@@ -6,7 +6,7 @@ import ast
 import types as python_types
 from typing import Any
 
-from . import calls, meaning
+from . import calls, intrinsics, meaning
 from .text import CHOICE, EQUAL, OR, PRIMARY, RELATION, SUM, C, cast, joined
 from .types import FLOAT, INT, U32, Array, Scalar
 
@@ -22,12 +22,6 @@ _ATOMICS = {
     **{"exch": "atomicExch", "inc": "atomicInc", "dec": "atomicDec"},
     **{"nanmin": "atomicMin", "nanmax": "atomicMax", "cas": "atomicCAS"},
     **{"compare_and_swap": "atomicCAS", "sub": "atomicSub"},
-}
-_PRINTF = {
-    **{"bool": "%d", "int": "%d", "short": "%d", "signed char": "%d"},
-    **{"unsigned": "%u", "unsigned char": "%u", "unsigned short": "%u"},
-    **{"long long": "%lld", "unsigned long long": "%llu"},
-    **{"float": "%g", "double": "%g", "half": "%g"},
 }
 
 
@@ -229,7 +223,7 @@ def _cuda(to: Any, path: str, node: ast.Call) -> C:
         return C(f"__nanosleep({to.expr(args[0]).text})", PRIMARY, "void")
     if path == "syncwarp":
         return C(f"__syncwarp({_mask(to, args[0]) if args else ''})", PRIMARY, "void")
-    if path in calls.SHUFFLES:
+    if path in intrinsics.SHUFFLES:
         kind = to.kind(args[1])
         type_ = kind.c if kind.bits >= 32 and kind.kind != "b" else "int"
         value = to.value(args[1], type_, False)
@@ -318,57 +312,3 @@ def _back(found: C, kind: Scalar) -> C:
     if kind.c == "double":
         return C(f"__longlong_as_double({found.text})", PRIMARY, "double")
     return cast(kind.c, found)
-
-
-# ---- print -------------------------------------------------------------------
-
-
-def printf(to: Any, node: ast.Call) -> str:
-    """print(...) as printf(...)."""
-    words = {k.arg: k.value.value for k in node.keywords}
-    parts, values = [], []
-    for arg in node.args:
-        pieces = arg.values if isinstance(arg, ast.JoinedStr) else [arg]
-        text = ""
-        for one in pieces:
-            if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                text += _escaped(one.value)
-                continue
-            value = one.value if isinstance(one, ast.FormattedValue) else one
-            made = to.expr(value)
-            text += _format(to, one, made)
-            values.append(
-                made.text if made.type != "half" else cast("float", made).text
-            )
-        parts.append(text)
-    line = _escaped(words.get("sep", " ")).join(parts) + _escaped(
-        words.get("end", "\n")
-    )
-    return f"printf({', '.join([_quoted(line), *values])})"
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'
-
-
-def _escaped(text: str) -> str:
-    out = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    return out.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
-
-
-def _format(to: Any, node: ast.AST, made: C) -> str:
-    plain = _PRINTF[made.type]
-    spec = getattr(node, "format_spec", None)
-    if spec is None:
-        return plain
-    text = "".join(v.value for v in spec.values if isinstance(v, ast.Constant))
-    digits = text.lstrip("0123456789.+-")
-    if digits not in ("", "d", "f", "e", "g", "x") or len(text) == 0:
-        to.unit.fail(f"the format {text!r} is not printf's", "write :.3f or :5d", node)
-    width = text[: len(text) - len(digits)]
-    return (
-        "%"
-        + width
-        + (plain[1:-1] if plain[-1] in "du" and len(plain) > 2 else "")
-        + (digits or plain[-1])
-    )

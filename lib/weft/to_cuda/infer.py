@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import calls, meaning
+from .spans import SPANS, negated
 from .types import BOOL, F64, FLOAT, INT, Array, Scalar, join, promote
 from .unit import ANY, Program, Span, Unit, merge
 
@@ -270,7 +271,7 @@ class Walk:
                 self.whole(side, f"an operand of {_SIGNS[op]}")
             if a.kind == b.kind == "b" and op not in (ast.LShift, ast.RShift):
                 return BOOL, (0, 1)
-        span = _SPANS[op](self.span(node.left), self.span(node.right))
+        span = SPANS[op](self.span(node.left), self.span(node.right))
         if op is ast.Div and a.whole and b.whole:
             return (FLOAT if a.weak and b.weak else F64), ANY
         kind = promote(a, b)
@@ -309,7 +310,7 @@ class Walk:
             return kind, (low, high)
         if kind.kind == "u":
             return kind, (0, None)
-        return kind, (_negated(high), _negated(low)) if kind.whole else ANY
+        return kind, (negated(high), negated(low)) if kind.whole else ANY
 
     def _Compare(self, node: ast.Compare):
         kinds = [self.scalar(one) for one in (node.left, *node.comparators)]
@@ -373,85 +374,3 @@ def _global_hint(value: Any, name: str) -> str:
     if isinstance(value, (list, dict, set)):
         return "pass a NumPy array as an argument"
     return "globals of a kernel are numbers, tuples of numbers and functions"
-
-
-# ---- spans ---------------------------------------------------------------------
-
-
-def _negated(bound: int | None) -> int | None:
-    return None if bound is None else -bound
-
-
-def _sure(span: Span) -> bool:
-    return span[0] is not None and span[0] >= 0
-
-
-def _fits(low: int | None, high: int | None) -> Span:
-    big = 2**63
-    return (
-        None if low is None or abs(low) > big else low,
-        None if high is None or abs(high) > big else high,
-    )
-
-
-def _add(a: Span, b: Span) -> Span:
-    low = None if None in (a[0], b[0]) else a[0] + b[0]
-    high = None if None in (a[1], b[1]) else a[1] + b[1]
-    return _fits(low, high)
-
-
-def _mult(a: Span, b: Span) -> Span:
-    if _sure(a) and _sure(b):
-        high = None if None in (a[1], b[1]) else a[1] * b[1]
-        return _fits(a[0] * b[0], high)
-    if None in (*a, *b):
-        return ANY
-    ends = [x * y for x in a for y in b]
-    return _fits(min(ends), max(ends))
-
-
-def _floordiv(a: Span, b: Span) -> Span:
-    if _sure(a) and _sure(b):
-        low = 0 if b[1] is None else a[0] // max(b[1], 1)
-        return low, None if a[1] is None else a[1] // max(b[0], 1)
-    return ANY
-
-
-def _mod(a: Span, b: Span) -> Span:
-    return (0, None if b[1] is None else b[1] - 1) if _sure(b) else ANY
-
-
-def _and(a: Span, b: Span) -> Span:
-    if not (_sure(a) or _sure(b)):
-        return ANY
-    highs = [s[1] for s in (a, b) if _sure(s) and s[1] is not None]
-    return 0, min(highs, default=None)
-
-
-def _or(a: Span, b: Span) -> Span:
-    return (0, None) if _sure(a) and _sure(b) else ANY
-
-
-def _lshift(a: Span, b: Span) -> Span:
-    if not _sure(a):
-        return ANY
-    if None in (a[1], b[1]) or b[1] > 62:
-        return a[0], None
-    return _fits(a[0], a[1] << b[1])
-
-
-def _rshift(a: Span, b: Span) -> Span:
-    return (0, a[1]) if _sure(a) else ANY
-
-
-_SPANS = {
-    ast.Add: _add,
-    ast.Sub: lambda a, b: _add(a, (_negated(b[1]), _negated(b[0]))),
-    ast.Mult: _mult,
-    ast.Div: lambda a, b: ANY,
-    ast.FloorDiv: _floordiv,
-    ast.Mod: _mod,
-    ast.Pow: lambda a, b: (0, None) if _sure(a) else ANY,
-    **{ast.BitAnd: _and, ast.BitOr: _or, ast.BitXor: _or},
-    **{ast.LShift: _lshift, ast.RShift: _rshift},
-}

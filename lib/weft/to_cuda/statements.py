@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import calls
+from . import arrays, calls
 from .types import INT, Array, Scalar, join
 from .unit import ANY, Span, merge
 
@@ -73,7 +73,7 @@ def _assign(walk: Any, one: ast.Assign) -> None:
             return
         if target.id == "_" and not isinstance(one.value, ast.Call):
             return
-        made = calls.declared(walk, target.id, one.value)
+        made = arrays.declared(walk, target.id, one.value)
         if made is not None:
             assign(walk, target, made, ANY)
             return

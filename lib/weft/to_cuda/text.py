@@ -125,3 +125,12 @@ def joined(left: C, sign: str, right: C, precedence: int, type_: str) -> C:
 
     text = f"{operand(left, False)} {sign} {operand(right, True)}"
     return C(text, precedence, type_)
+
+
+def closing(text: str, at: int) -> int:
+    depth = 0
+    for i in range(at, len(text)):
+        depth += (text[i] == "(") - (text[i] == ")")
+        if depth == 0:
+            return i
+    return -1

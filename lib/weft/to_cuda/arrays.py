@@ -1,0 +1,162 @@
+"""The arrays that a kernel makes: shared, local and constant ones, and views."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import numpy as np
+
+from . import meaning
+from .types import CONST, F64, LOCAL, SHARED, Array, Scalar, of_dtype
+from .unit import Unit
+
+
+def declared(walk: Any, name: str, node: ast.AST) -> Array | None:
+    """The array that an assignment to `name` makes or names; None: it makes none."""
+    unit = walk.unit
+    if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
+        kind = walk.expr(node)
+        return kind if isinstance(kind, Array) and not kind.shape else _view(walk, node)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return _slice(walk, node)
+    if not isinstance(node, ast.Call):
+        return None
+    found = unit.meaning(node.func)
+    if not isinstance(found, meaning.Cuda):
+        return None
+    if found.path in ("shared.array", "local.array"):
+        return _array(walk, name, found.path, node)
+    if found.path == "const.array_like":
+        return _constant_array(walk, name, node)
+    return None
+
+
+def _view(walk: Any, node: ast.Name) -> Array | None:
+    kind = walk.expr(node)
+    if not isinstance(kind, Array):
+        return None
+    walk.unit.fail(
+        f"{node.id} is an array with a name already", f"write {node.id}", node
+    )
+
+
+def _slice(walk: Any, node: ast.Subscript) -> Array:
+    kind = walk.expr(node.value)
+    part = node.slice
+    if not isinstance(kind, Array) or kind.ndim != 1 or part.step is not None:
+        walk.unit.fail(
+            f"{ast.unparse(node)} is a slice",
+            "only x[start:] of a 1D array becomes a pointer; write a loop",
+            node,
+        )
+    for bound in (part.lower, part.upper):
+        if bound is not None:
+            walk.whole(bound, "a slice's bound")
+    return Array(kind.dtype, 1, kind.space, (), kind.root)
+
+
+def _arguments(unit: Unit, node: ast.Call, names: tuple[str, ...]) -> list[ast.expr]:
+    """Positional and keyword arguments in the order of `names`."""
+    given = dict(zip(names, node.args))
+    given |= {k.arg: k.value for k in node.keywords}
+    if set(given) != set(names) or len(node.args) > len(names):
+        unit.fail(
+            f"{ast.unparse(node.func)} takes {', '.join(names)}",
+            f"write {ast.unparse(node.func)}({', '.join(names)})",
+            node,
+        )
+    return [given[name] for name in names]
+
+
+def _array(walk: Any, name: str, path: str, node: ast.Call) -> Array:
+    unit = walk.unit
+    shape_node, dtype_node = _arguments(unit, node, ("shape", "dtype"))
+    dtype = _dtype(unit, dtype_node)
+    shape = shape_of(unit, shape_node)
+    _walked(walk, shape_node)
+    space = SHARED if path == "shared.array" else LOCAL
+    if shape == (0,) and space == SHARED:
+        return Array(dtype, 1, SHARED, (), name)
+    if any(side < 1 for side in shape):
+        unit.fail(
+            f"an array of shape {shape} is empty",
+            "sides are at least 1; shared memory of shape 0 is dynamic",
+            shape_node,
+        )
+    return Array(dtype, len(shape), space, shape, name)
+
+
+def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
+    """A shape that stands in the source; the numbers of it."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    values = [constant(unit, part) for part in parts]
+    if len(values) == 1 and isinstance(values[0], tuple):
+        values = list(values[0])
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            unit.fail(
+                f"the shape {ast.unparse(node)} is not constant",
+                "use numbers and globals, or dynamic shared memory: shape 0",
+                node,
+            )
+    return tuple(int(value) for value in values)
+
+
+def _walked(walk: Any, node: ast.AST) -> None:
+    """Find the types in a shape, so that it can be written with its names."""
+    for part in node.elts if isinstance(node, ast.Tuple) else [node]:
+        if not isinstance(walk.unit.meaning(part), tuple):
+            walk.scalar(part)
+
+
+def constant(unit: Unit, node: ast.AST) -> Any:
+    """The value of an expression of numbers and globals; None: it has no such."""
+    names = {}
+    for one in ast.walk(node):
+        if isinstance(one, ast.Call):
+            return None
+        if isinstance(one, ast.Name):
+            if unit.is_local(one.id):
+                return None
+            found = unit.meaning(one)
+            if isinstance(found, meaning.Cuda):
+                return 32 if meaning.dotted(node).endswith("warpsize") else None
+            names[one.id] = found
+    try:
+        return eval(  # the reader's own expression, of the reader's own globals
+            compile(ast.Expression(node), "constant", "eval"),
+            {"__builtins__": {}},
+            names,
+        )
+    except Exception:
+        return None
+
+
+def _dtype(unit: Unit, node: ast.AST) -> Scalar:
+    found = node.value if isinstance(node, ast.Constant) else unit.meaning(node)
+    kind = found if isinstance(found, Scalar) else None
+    if kind is None and isinstance(found, (str, np.dtype)):
+        kind = of_dtype(found)
+    if kind is None and isinstance(found, meaning.Function):
+        kind = {"int": of_dtype("int64"), "float": F64}.get(found.name)
+    if kind is None:
+        unit.fail(
+            f"{ast.unparse(node)} is no type of an array",
+            "use float32, int32 ...",
+            node,
+        )
+    return kind
+
+
+def _constant_array(walk: Any, name: str, node: ast.Call) -> Array:
+    unit = walk.unit
+    value = unit.meaning(node.args[0]) if len(node.args) == 1 else None
+    dtype = of_dtype(value.dtype) if isinstance(value, np.ndarray) else None
+    if dtype is None or value.size == 0:
+        unit.fail(
+            "const.array_like wants one NumPy array from outside of the kernel",
+            "TABLE = np.array(...) above the kernel",
+            node,
+        )
+    return Array(dtype, value.ndim, CONST, value.shape, name)
