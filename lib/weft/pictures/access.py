@@ -101,7 +101,7 @@ def _layout(scene: Scene) -> Layout:
     if len(grids) > 1 and trace.block[1] > 1:
         bottom += 18  # the blocks' names
     first = next(iter(grids.values())).top
-    names = (LEFT - 14, first + 30 + (18 if len(grids) == 1 else 0))
+    names = (LEFT - 14, first + 34 + (14 if len(grids) == 1 else 0))
     if block:
         bottom = max(bottom, block.top + block.height)
         names = (EDGE, bottom + 18)
@@ -154,7 +154,7 @@ def _gutter(scene: Scene, number: int) -> float:
     sites = [s for s in scene.trace.sites if s.array == number]
     named = [axis_names(s.text, len(shape)) for s in sites]
     longest = max((len(n[-2]) for n in named if len(n) > 1), default=0)
-    return min(110.0, 7.0 * len(str(rows - 1)) + 10 + 6.8 * longest + 4 * bool(longest))
+    return min(110.0, 7.0 * len(str(rows - 1)) + 10 + 6.8 * longest + 8 * bool(longest))
 
 
 def _stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:

@@ -27,8 +27,9 @@ ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
 class Moment:
     """One position of the sliders.
 
-    time: an interval, -1 for all; -2, -3, ...: one access of a thread. who: one (block, thread), or None for all. of:
-    the accesses of all threads at that time; mine: those of `who`.
+    time: an interval, -1 for all; -2, -3, ...: one access of a thread. who: one
+    (block, thread), or None for all. of: the accesses of all threads at that time;
+    mine: those of `who`.
     """
 
     scene: Scene
@@ -246,9 +247,10 @@ def words(moment: Moment, panel: Panel) -> str:
         texts = dict.fromkeys(sites[s].text for s in np.unique(of.site[mask]))
         if texts:
             line = f"{word} {', '.join(texts)}"
-            text = svg.clipped(line, room, 11.5, mono=True)
-            head, _, rest = text.partition(" ")
-            out.append(svg.words(x, y, [(head, colour), (f" {rest}", "")], 11.5))
+            text = svg.clipped(line, room - 14, 11.5, mono=True)
+            # The colour stands beside the word: blue text would be too dark on black.
+            out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
+            out.append(svg.words(x + 13, y, [(text, "")], 11.5))
             y += LINE
     if not panel.flat:
         out.append(_axis_names(moment, panel, of))
@@ -276,10 +278,10 @@ def _axis_names(moment: Moment, panel: Panel, of: Touches) -> str:
     y0 = grid.top + (int(plane.min()) // grid.line) * (grid.rows * grid.side + 14)
     y = y0 + (row[first].min() + row[first].max() + 1) / 2 * grid.side + 4
     x = x0 + (col[first].min() + col[first].max() + 1) / 2 * grid.side
-    if svg.width_of(rows, 11, mono=True) <= panel.gutter - digits + 8:
+    if svg.width_of(rows, 11, mono=True) <= panel.gutter - digits + 5:
         out.append(
             label(
-                grid.left - digits + 2, y, rows, 11, anchor="end", mono=True, bold=True
+                grid.left - digits - 1, y, rows, 11, anchor="end", mono=True, bold=True
             )
         )
     if svg.width_of(cols, 11, mono=True) <= max(panel.room, 60):
