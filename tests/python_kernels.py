@@ -439,3 +439,86 @@ def late(out, x):
             best = value
             where = j
     out[i] = left * kind + best + where
+
+
+@case(1, 32, (F, 32), (np.float16, 32, -5, 5), 3)
+def halves(out, h, n):
+    """Every operation rounded to a float16."""
+    i = cuda.threadIdx.x
+    v = h[i] * h[i] + np.float16(0.5)
+    h[i] = v * n - h[i] / 3 if h[i] < 2 else v + i
+    out[i] = float32(v) + h[i] + abs(h[i]) * float32(0.1)
+
+
+def row_sum(a, row):
+    total = float32(0)
+    for j in range(a.shape[1]):
+        total += a[row, j]
+    return total
+
+
+def stage(s, x, i):
+    s[i, 0] = x[i]
+    cuda.syncthreads()
+
+
+def lerp(a, b, t):
+    return a + (b - a) * t
+
+
+@case(1, 32, (F, 32), (F, (32, 5)), 0.3)
+def helpers_with_arrays(out, a, t):
+    s = cuda.shared.array((32, 2), float32)
+    i = cuda.threadIdx.x
+    stage(s, out, i)
+    out[i] = row_sum(a, i) + s[31 - i, 0] + lerp(a[i, 0], float32(1), t)
+    out[i] += lerp(0.0, 1.0, 0.25)
+
+
+@case(1, 32, (F, 32), (F, 32))
+def carried(out, x):
+    """A local that keeps its value from turn to turn, assigned in branches."""
+    i = cuda.threadIdx.x
+    for r in range(3):
+        if r > 0:  # noqa: SIM102
+            if i % 2:
+                before = r * 2
+        if r == 2 and i % 2:
+            out[i] = before + x[i]
+
+
+@case(1, 32, (F, 32), (F, 32), True, 3)
+def branches(out, x, flag, n):
+    i = cuda.threadIdx.x
+    y = x[i]
+    if y < -50:
+        pass
+    elif y < 0:
+        out[i] = float32(1)
+    elif y < 20:
+        out[i] = float32(2)
+        return
+    else:
+        for j in range(2):
+            if j:
+                continue
+            out[i] = float32(3)
+    out[i] += (y > 0) + (1 if y > 5 else 2)
+    ok = y > 0 and flag
+    if not ok or (n == 0 and not flag):
+        return
+    out[i] = -(x[i] ** 2) - (y - (y - 1)) / (y / 2) * 3 % 2
+
+
+@case((2, 2), (16, 2), (F, 64), (F, 64))
+def threads_and_signs(out, x):
+    i, j = cuda.grid(2)
+    n = cuda.gridsize(1)
+    for k in range(6, 0, -2 if i else -1):
+        out[i] = k
+    a = n + cuda.blockDim.x - cuda.threadIdx.x - 100 + (cuda.threadIdx.x - 3) * 2
+    b = -i + abs(i - 5) + min(i, 3, n) + max(cuda.threadIdx.x, 5)
+    c = x[i] if cuda.threadIdx.x else float32(-1)
+    q, r = divmod(i - 5, 3)
+    if j == 0:
+        out[i] = a + b * c + q * 10 + r + int(x[i]) + round(x[i])

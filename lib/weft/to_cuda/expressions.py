@@ -66,6 +66,8 @@ class Expressions(Operators):
             self._fits(node, found)
         if found.type == type_ or (stored and _implicit(found.type, type_)):
             return found
+        if "half" in (found.type, type_) and "float" not in (found.type, type_):
+            found = cast("float", found)  # which is the only way into and out of it
         return cast(type_, found)
 
     def _fits(self, node: ast.AST, found: C) -> None:
@@ -228,9 +230,15 @@ class Expressions(Operators):
             return C(f"{name}{text}", PRIMARY, kind.dtype.c)
         at = self.index(indices[0])
         for axis, one in enumerate(indices[1:], 1):
+            if at.text == "0":
+                at = self.index(one)
+                continue
             side = C(self.side(base, kind, axis), PRIMARY, "int")
             row = joined(at, "*", side, PRODUCT, natural(at.type, "int"))
             more = self.index(one)
+            if more.text == "0":
+                at = row
+                continue
             if row.type != more.type:
                 row, more = self._signed_pair(row, more, indices)
             at = joined(row, "+", more, SUM, natural(row.type, more.type))

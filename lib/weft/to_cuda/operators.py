@@ -23,7 +23,7 @@ from .text import (
     cast,
     joined,
 )
-from .types import FLOAT, INT, U32, Scalar, natural, promote
+from .types import F16, FLOAT, INT, U32, Scalar, natural, promote
 
 OPERATORS = {
     ast.Add: ("+", SUM),
@@ -61,12 +61,19 @@ class Operators:
         own = self.kind(node)
         if own == FLOAT:
             return self._weak(node, kind.c)
+        if F16 in (own, kind) and own != kind:  # half converts to nothing by itself
+            return self._of_half(node, kind)
         if own == INT and kind == U32:
             before, self.shifts_unsigned = self.shifts_unsigned, True
             found = self.expr(node)
             self.shifts_unsigned = before
             return found
         return self.expr(node)
+
+    def _of_half(self, node: ast.AST, kind: Scalar) -> C:
+        if kind == F16:
+            return cast("half", self.value(node, "float", False))
+        return cast(kind.c, self.expr(node))
 
     def _BinOp(self, node: ast.BinOp, wraps: bool = False) -> C:
         op = type(node.op)
