@@ -305,7 +305,7 @@ def test_what_is_no_launch(config, args, said):
 
 
 def test_what_is_no_kernel():
-    for value, said in ((3, "type int"), (lambda x: x, "def"), (np.sum, "")):
+    for value, said in ((3, "type int"), (lambda x: x, "def"), (np.sum, "type")):
         with pytest.raises(ArgumentError, match=said):
             sim(value)
     with pytest.raises(ArgumentError, match="order"):

@@ -163,8 +163,25 @@ class Elements(ast.NodeTransformer):
     def plain(self, node: ast.Subscript) -> ast.Subscript:
         """The access as it is: nothing is written down."""
         self.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
+        flat = self.flat(node)
+        if flat is not None:
+            return flat
         node.value, node.slice = self.visit(node.value), self.visit(node.slice)
         return node
+
+    def flat(self, node: ast.Subscript) -> ast.Subscript | None:
+        """An element of a shared tile by one number, which NumPy finds sooner."""
+        base, parts = self.chain(node)
+        entity = self.static(base, parts)
+        if self.checks or entity is None or entity.origin != "shared":
+            return None
+        if entity.ndim < 2 or not all(self.variant.kinds(part) for part in parts):
+            return None
+        number = self.visit(parts[0])
+        for side, part in zip(entity.shape[1:], parts[1:]):
+            number = add(mul(number, const(side)), self.visit(part))
+        raw = self.own(f".f{entity.number}")
+        return at(ast.Subscript(raw, number, node.ctx), node)
 
     def index(self, node: ast.expr) -> ast.expr:
         """What stands in brackets, as an expression."""

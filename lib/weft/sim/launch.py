@@ -166,6 +166,8 @@ class Launch(Accesses):
             raw = self.raws[entity.number]
             self.env[f".r{entity.number}"] = raw
             self.env[f".v{entity.number}"] = self._view(entity)
+            if entity.origin == "shared":
+                self.env[f".f{entity.number}"] = raw.reshape(-1)
             for axis, side in enumerate(raw.shape):
                 self.env[f".d{entity.number}_{axis}"] = side
         self.env |= {
