@@ -45,6 +45,20 @@ def calls(x, y):
     y[0] = deep(r, 11)
 
 
+def tile(x, i, j):
+    s = cuda.shared.array((3, 4, 5), np.float32)
+    s[1, i, j] = 1
+    x[0] = s[1, i, j]
+
+
+@pytest.mark.parametrize("i, j", [(0, 5), (4, 0), (-1, 0), (0, -1), (np.int8(9), 9)])
+def test_no_side_of_a_tile_runs_into_the_next(i, j):
+    said = rf"writes s\[1, {i}, {j}\] .*: s has shape \(3, 4, 5\)"
+    with pytest.raises(KernelFault, match=said):
+        sim(tile)[1, 1](X.copy(), i, j)
+    assert sim(tile)[1, 1](X.copy(), 3, 4).ok
+
+
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 def test_an_access_past_the_end(order):
     y = np.full(12, 7, np.float32)

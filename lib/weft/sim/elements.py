@@ -143,22 +143,28 @@ class Elements(ast.NodeTransformer):
         """.r[.log(row-major index * SITES + site) or index]"""
         entity = site.entity
         assert entity is not None
-        first, signed = index
+        first, tests = index
+        tests, kind, sides = list(tests), "r", entity.shape
+        tile = entity.origin == "shared" and entity.ndim > 1
         flat = first[0]
         for axis, part in enumerate(first[1:], 1):
-            flat = add(mul(flat, self.own(f".d{entity.number}_{axis}")), part)
+            side = const(sides[axis]) if tile else self.own(f".d{entity.number}_{axis}")
+            flat = add(mul(flat, side), part)
+        again = tuple_of([_again(i) for i in site.index])
+        if tile:  # by one number, which NumPy finds sooner
+            kind, key = "f", self.temporary()
+            flat, again = walrus(key, flat), load(key)
+            for i, limit in zip(site.index[1:], sides[1:]):
+                tests.append(ast.Compare(_again(i), [ast.Lt()], [const(limit)]))
         packed = add(mul(flat, const(SITES)), const(site.number))
-        again = tuple_of(
-            [load(i) if isinstance(i, str) else const(i) for i in site.index]
-        )
-        if signed:
-            test = signed[0] if len(signed) == 1 else ast.BoolOp(ast.And(), signed)
-            again = ast.IfExp(test, again, const("negative"))
+        if tests:
+            test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+            again = ast.IfExp(test, again, const("outside"))
         logged = ast.Call(self.own(".log"), [packed], [])
-        key = either(logged, note, again) if note else either(logged, again)
-        raw = f".r{entity.number}"
+        found = either(logged, note, again) if note else either(logged, again)
+        raw = f".{kind}{entity.number}"
         base = load(raw) if entity.origin == "local" else self.own(raw)
-        return at(ast.Subscript(base, key, ast.Load()), node)
+        return at(ast.Subscript(base, found, ast.Load()), node)
 
     def plain(self, node: ast.Subscript) -> ast.Subscript:
         """The access as it is: nothing is written down."""
@@ -210,6 +216,11 @@ class Elements(ast.NodeTransformer):
 
 def _ends(node: ast.Slice) -> list[ast.expr | None]:
     return [node.lower, node.upper, node.step]
+
+
+def _again(part: str | int) -> ast.expr:
+    """An index that is known by now: a local's name, or a number."""
+    return load(part) if isinstance(part, str) else const(part)
 
 
 def _is_odd(node: ast.expr) -> bool:
