@@ -273,6 +273,14 @@ def greedy(x):
     x[0] = s[0, 0]
 
 
+def starred_helper(x, *more):
+    x[0] = 1
+
+
+def with_star(x):
+    starred_helper(x, 1, 2)
+
+
 def unknown(x):
     x[0] = cuda.warp_size()
 
@@ -288,6 +296,7 @@ def unknown(x):
         (with_def, "def inside a kernel; define the helper outside"),
         (with_variable_shape, "must be known before the launch, and n is not"),
         (greedy, "61440 bytes of shared memory .*49152"),
+        (with_star, r"starred_helper.* plain names; no \*"),
         (unknown, "no cuda.warp_size"),
     ],
 )

@@ -47,6 +47,11 @@ def refusal(source: Source, node: ast.AST, name: str, what: str) -> ArgumentErro
 
 def check(source: Source, name: str, kernel: bool) -> None:
     """ArgumentError at the first thing that a kernel, or its helper, cannot have."""
+    given = source.tree.args
+    if given.vararg or given.kwarg or given.kwonlyargs:
+        raise refusal(
+            source, source.tree, name, "a helper's parameters are plain names; no *"
+        )
     for node in _in_order(source.tree):
         if node is source.tree:
             continue
