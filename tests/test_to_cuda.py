@@ -172,6 +172,45 @@ def test_sides_without_a_name_get_one():
     assert "if (i < x_len) y[i * y_cols + 2] = x[i];" in text
 
 
+def darker(image):
+    """What is said in one line of Python may be too long for one line of C, or not so."""  # noqa: E501
+    h, w, _ = image.shape
+    for row in range(cuda.threadIdx.y, h, cuda.blockDim.y):
+        for _ in range(2):
+            image[row, w - 1, 0] = image[row][w - 1][1] // 2
+
+
+def test_a_side_that_nobody_names_is_no_underscore():
+    text = to_cuda(darker, ("uint8[:, :, :]",))
+    assert "(unsigned char *image, int h, int w, int image_dim2)" in text
+    assert "for (int row = threadIdx.y; row < h; row += blockDim.y) {" in text
+    assert text.startswith("/* What is said") and "\n * " in text
+
+
+def leaders(x, m):
+    mask = cuda.activemask()
+    leader = cuda.ffs(mask) - 1
+    rank = cuda.popc(mask & cuda.lanemask_lt())
+    old = 0
+    if cuda.laneid == leader:
+        old = cuda.atomic.add(m, 0, cuda.popc(mask))
+    old = cuda.shfl_sync(mask, old, leader)
+    x[old + rank] = rank
+
+
+def test_a_lane_is_counted_in_blocks_of_any_shape():
+    assert body(leaders, (F, "int32[:]")) == [
+        "const unsigned mask = __activemask();",
+        "const int leader = __ffs(mask) - 1;",
+        "const int rank = __popc(mask & ((1u << laneid()) - 1));",
+        "int old = 0;",
+        "if (laneid() == leader) old = atomicAdd(&m[0], __popc(mask));",
+        "old = __shfl_sync(mask, old, leader);",
+        "x[old + rank] = rank;",
+    ]
+    assert "threadIdx.z * blockDim.y + threadIdx.y" in to_cuda(leaders, (F, "int32[:]"))
+
+
 def compared(x, u, n):
     i = cuda.threadIdx.x
     m = i - 3
@@ -263,6 +302,7 @@ def everything():
     kernels += [(words, (F, F, "int")), (unused, (F, F, "int", "int"))]
     kernels += [(same_k, (grid,) * 3), (floats, (F, "float", "int"))]
     kernels += [(signs, (F, "int")), (commented, (F, "int"))]
+    kernels += [(darker, ("uint8[:, :, :]",)), (leaders, (F, "int32[:]"))]
     return together([translate(kernel, types) for kernel, types in kernels])
 
 

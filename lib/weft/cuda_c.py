@@ -23,7 +23,7 @@ from .jit.arguments import describe
 from .jit.config import Config
 from .jit.diagnostics import CompileError, Diagnostic, render
 from .native import ArgumentError
-from .python_kernel import PythonKernel, source_of
+from .python_kernel import PythonKernel, source_of, value_of
 from .to_cuda import Translation, translated
 from .to_cuda.types import Argument, of_argument
 
@@ -50,6 +50,7 @@ class Runner:
         self.__name__, self.__doc__ = kernel.name, kernel.function.__doc__
         self._made: dict[Any, Made] = {}
         self._last: Made | None = None
+        self._kept: list[Made] = []
 
     def __getitem__(self, key: Any) -> Launch:
         return Launch(self, self.kernel.config(key))
@@ -78,7 +79,7 @@ class Runner:
     def _of(self, given: dict[str, Any]) -> Made:
         key = tuple(_key(name, value) for name, value in given.items())
         made = self._made.get(key)
-        if made is None or made.globals != self._globals(made):
+        if made is None or (made.names and made.globals != self._globals(made)):
             kinds = [of_argument(name, value) for name, value in given.items()]
             made = Made(self, kinds)
             made.globals = self._globals(made)
@@ -107,7 +108,8 @@ class Made:
     def __init__(self, runner: Runner, kinds: list[Argument]) -> None:
         self.runner = runner
         self.translation = translated(runner.kernel, kinds)
-        self.names = _free_names(self.translation.functions)
+        names = _free_names(self.translation.functions)
+        self.names = [one for one in names if _frozen(*one) is not None]
         self.globals: list[Any] = []
         self._module: Any = None
 
@@ -149,6 +151,7 @@ class Launch:
 
     def __init__(self, runner: Runner, shape: Config) -> None:
         self.runner, self.shape = runner, shape
+        self._ready: dict[int, Any] = {}  # launches of load_cuda(), by id of Made
 
     def __call__(self, *args: Any) -> None:
         __tracebackhide__ = True  # IPython's word: errors end at the reader's line
@@ -156,7 +159,12 @@ class Launch:
         given = runner.kernel.bind(args)
         made = runner._of(given)
         more = made.extents(given)
-        launch = made.compiled[shape.grid, shape.block, shape.shared, shape.stream]
+        launch = self._ready.get(id(made))
+        if launch is None:
+            compiled = made.compiled  # and kept by the launch, as is its module
+            launch = compiled[shape.grid, shape.block, shape.shared, shape.stream]
+            self._ready[id(made)] = launch
+            runner._kept.append(made)  # so that its id stays its own
         launch(*args, *more)
 
 
@@ -194,8 +202,6 @@ def _free_names(functions: Sequence[Any]) -> list[tuple[Any, str]]:
 
 def _frozen(function: Any, name: str) -> Any:
     """A global's value if it is a constant of the translation."""
-    from .python_kernel import value_of
-
     try:
         value = value_of(function, name)
     except LookupError:

@@ -6,6 +6,7 @@ import ast
 import inspect
 import io
 import re
+import textwrap
 import tokenize
 from dataclasses import dataclass
 
@@ -54,6 +55,8 @@ def docstring(tree: ast.FunctionDef) -> list[str]:
     if not text:
         return []
     lines = inspect.cleandoc(text.replace("*/", "* /").replace("/*", "/ *")).split("\n")
+    if len(lines[0]) > 76:
+        lines[:1] = textwrap.wrap(lines[0], 76)
     if len(lines) == 1:
         return [f"/* {lines[0]} */"]
     body = [f" * {line}".rstrip() for line in lines[1:]]

@@ -27,7 +27,8 @@ class Loops:
                     loops[0].target,
                 )
             for use in unit.scope.uses.get(name, ()):
-                if not bodies & {block for block, _ in use.path}:
+                within = bodies & {block for block, _ in use.path}
+                if not within and not use.store:
                     unit.fail(
                         f"{name} is used outside of its loop, where C has none",
                         "assign it to another name within the loop",

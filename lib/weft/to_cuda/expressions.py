@@ -241,7 +241,9 @@ class Expressions(Operators):
                 continue
             if row.type != more.type:
                 row, more = self._signed_pair(row, more, indices)
-            at = joined(row, "+", more, SUM, natural(row.type, more.type))
+            # No brackets around a sum: of whole numbers, it is the same without.
+            text = f"{row.text} + {more.within(SUM)}"
+            at = C(text, SUM, natural(row.type, more.type))
         return C(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
 
     def _signed_pair(self, a: C, b: C, nodes: list[ast.expr]) -> tuple[C, C]:

@@ -123,7 +123,7 @@ class Unit:
         return {
             name: sides
             for name, sides in found.items()
-            if sides and name not in self.parameters
+            if sides and name != "_" and name not in self.parameters
         }
 
     def side(self, node: ast.AST) -> Extent | None:
