@@ -1,0 +1,24 @@
+"""The simulator's benchmark: its kernels are right, its rows of the one form."""
+
+from weft import bench_sim
+
+
+def test_rows_without_a_peer(monkeypatch):
+    monkeypatch.setattr(bench_sim, "SAMPLES", 1)
+    monkeypatch.setattr(bench_sim, "N", 16)
+    monkeypatch.setattr(bench_sim, "_numba", lambda kernel: None)
+    rows = [
+        r for n, case in bench_sim.cases().items() for r in bench_sim._measure(n, case)
+    ]
+    assert [r["checks"] for r in rows] == ["on", "off"] * 4
+    for row in rows:
+        assert {"op", "impl", "rung", "precision", "target", "device"} <= set(row)
+        assert row["us"] > 0 and row["us_per_access"] > 0 and row["vs_numba"] is None
+    waits = [r["us_per_wait"] is not None for r in rows]
+    assert waits == [False, False, True, True, True, True, True, True]
+    assert "not measured" in bench_sim.note(rows)
+
+
+def test_the_goals_are_told_where_they_are_missed():
+    assert bench_sim._goal("x", 99.0, ">=", "off") == "x: 99, goal >= 100 (missed)"
+    assert bench_sim._goal("x", 0.5, "<=", "us_per_access") == "x: 0.5, goal <= 1"
