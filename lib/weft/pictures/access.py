@@ -10,8 +10,8 @@ import numpy as np
 from ..report import Finding
 from ..style import WIDTH
 from . import svg, threads
-from .counts import counts
-from .faults import findings_of, marks, outside, sentences
+from .faults import findings_of, marks, outside
+from .foot import foot
 from .grid import Grid
 from .panels import EDGE, LEFT, LINE, Panel, Wish, beside, stack
 from .player import Drawing, Slider
@@ -66,7 +66,7 @@ def draw(scene: Scene) -> Drawing:
     if len(scene.blocks) == 1 and np.prod(trace.grid) > 1:
         total = int(np.prod(trace.grid))
         kernel = f"{trace.kernel}, one block of {total}: who touches what"
-    notes, height = _foot(scene, layout)
+    notes, height = foot(scene, layout.bottom)
     base = label(EDGE, 28, kernel, 17, bold=True) + _base(scene, layout) + notes
     sliders = [
         Slider(
@@ -350,44 +350,6 @@ def _now(scene: Scene, layout: Layout, time: int) -> str:
                 f'stroke="currentColor" stroke-width="1.6"/>'
             )
     return "".join(out)
-
-
-def _foot(scene: Scene, layout: Layout) -> tuple[str, float]:
-    """Findings, counts and legend; and the height of the whole picture."""
-    y = layout.bottom + 14
-    out, y = sentences(findings_of(scene), EDGE, y)
-    for line in counts(scene):
-        out += label(EDGE, y, line, 12, faint=True)
-        y += 18
-    kinds = _kinds(scene)
-    out += svg.legend(EDGE, y + 8, kinds)
-    return out, y + 22
-
-
-def _kinds(scene: Scene) -> list[str]:
-    """The marks that this picture has, for its legend."""
-    found, trace = scene.found, scene.trace
-    shared = np.isin(
-        found.array, [i for i, a in enumerate(trace.arrays) if a.space == "shared"]
-    )
-    written = set(np.unique(found.element[found.writes & ~shared]).tolist())
-    kinds = []
-    if (found.reads & ~shared).any():
-        kinds.append("read")
-    if written:
-        kinds.append("written")
-    if (found.reads & shared).any():
-        kinds.append("shared")
-    if (found.writes & shared).any():
-        kinds.append("shared-written")
-    kinds.append("thread")
-    of = found.where(np.isin(found.block, scene.blocks))
-    pairs = len(np.unique(of.block * scene.threads + of.thread))
-    if pairs < scene.threads * len(scene.blocks):
-        kinds.append("idle")
-    if findings_of(scene):
-        kinds.append("fault")
-    return kinds
 
 
 def account(scene: Scene) -> str:

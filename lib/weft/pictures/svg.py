@@ -6,7 +6,7 @@ have the page's own colour; a colour means one thing everywhere (weft.style).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 
 from ..style import FAULT, READ, SHARED, THREAD, WIDTH, WRITTEN
@@ -107,15 +107,6 @@ def box(
     )
 
 
-def cell(x: float, y: float, side: float, text: str = "", colour: str = "") -> str:
-    """A memory cell with its index or value; grey if it has no colour."""
-    look = {"colour": colour, "fill": FILL} if colour else {"strength": 0.4}
-    inner = label(
-        x + side / 2, y + side / 2 + 4, text, SMALL, anchor="middle", faint=not colour
-    )
-    return box(x, y, side, side, **look) + (inner if text else "")
-
-
 def thread(
     x: float, y: float, radius: float, text: str = "", *, runs: bool = True
 ) -> str:
@@ -163,26 +154,6 @@ def arrow(
         f'stroke-width="1.3" stroke-opacity=".85"{dash}/>'
         f'<path d="{head}" fill="{colour}"/>'
     )
-
-
-def strip(
-    x: float,
-    y: float,
-    widths: Sequence[float],
-    height: float,
-    shares: Sequence[float],
-    colour: str,
-) -> str:
-    """Boxes in a row, each filled from the left as far as its share says (0 to 1)."""
-    out = []
-    for width, share in zip(widths, shares):
-        out.append(box(x, y, width, height, strength=0.45, dashed=share == 0, radius=2))
-        if share:
-            out.append(
-                box(x, y, width * share, height, colour=colour, fill=FILL, radius=2)
-            )
-        x += width
-    return "".join(out)
 
 
 def legend(x: float, y: float, kinds: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..sim.record import ATOMIC, READ, SHARED, WRITE, Array, Trace
+from ..sim.record import ATOMIC, READ, WRITE, Array, Trace
 
 WARP = 32
 Index3 = tuple[int, int, int]
@@ -196,8 +196,3 @@ def _split_flat(index: ast.expr) -> list[ast.expr]:
     for more in rest[1:]:
         column = ast.BinOp(column, ast.Add(), more)
     return [index.left, column]
-
-
-def is_shared(trace: Trace, array: int) -> bool:
-    """Whether an array lies in shared memory."""
-    return trace.arrays[array].space == SHARED
