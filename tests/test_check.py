@@ -155,14 +155,11 @@ def test_values_templates_doubles_inout_and_shared_memory():
     check(CELL.scale, lambda x, by: by * x, values={"by": 0.3}, **options)
     threes = {"outputs": {"y": "n"}, "sizes": [5]}
     check(CELL.fill["int"], lambda n: np.full(n, 3), **threes)
-    check(
-        CELL.axpy,
-        lambda y, x, by: y + by * x,
-        inout={"y": "n"},
-        inputs={"x": "n"},
-        values={"by": lambda rng: float(rng.integers(1, 9))},
-        shared=lambda block: 4 * block,
-    )
+    axpy = {"inout": {"y": "n"}, "inputs": {"x": "n"}}
+    axpy |= {"values": {"by": lambda rng: float(rng.integers(1, 9))}}
+    axpy |= {"shared": lambda block: 4 * block}
+    for launch in None, lambda n: (-(-n // 8), 8):
+        check(CELL.axpy, lambda y, x, by: y + by * x, launch=launch, **axpy)
 
 
 def test_a_double_is_held_to_a_doubles_precision():

@@ -44,7 +44,7 @@ def plan(
         every = launch if isinstance(launch, list) else [launch]
         rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
         rows = _possible(problem, rows)
-        plan = [(row, _launched(one, row)) for one in every for row in rows]
+        plan = [(row, _launched(one, row, shared)) for one in every for row in rows]
         return _launchable(runner, plan)
     if block is None and runner.few:
         block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
@@ -109,10 +109,15 @@ def _shape(
     return Shape(made.grid, block, room, plain=True)
 
 
-def _launched(launch: Any, sizes: Sizes) -> Shape:
+def _launched(launch: Any, sizes: Sizes, shared: Any) -> Shape:
     parts = by_name(launch, sizes) if callable(launch) else launch
     if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
         raise ArgumentError(
             f"launch: want (grid, block) or (grid, block, bytes), this is {parts!r}"
         )
-    return Shape(three(parts[0]), three(parts[1]), *parts[2:])
+    if len(parts) == 2:
+        room = (
+            by_name(shared, sizes | {"block": parts[1]}) if callable(shared) else shared
+        )
+        parts = (*parts, room)
+    return Shape(three(parts[0]), three(parts[1]), parts[2])
