@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import itertools
 import os
 import re
@@ -21,7 +22,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 import utils
-from weft import lessons
+from weft import bodies, lessons
 from weft.build import ROOT
 from weft.jit import nvrtc, signature
 from weft.lessons import NOTEBOOKS, SOLUTIONS
@@ -148,6 +149,16 @@ def test_functions_are_defined_once(path):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 assert node.name not in seen, node.name
                 seen.add(node.name)
+
+
+@notebooks
+def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
+    """weft.bodies.lessons: other lessons import what one lesson derives."""
+    for cell in code_cells(read(path)):
+        for node in parse(cell).body:
+            shared = getattr(bodies.lessons, getattr(node, "name", ""), None)
+            if isinstance(node, ast.FunctionDef) and inspect.isfunction(shared):
+                assert inspect.getsource(shared).strip() in cell.source, node.name
 
 
 @notebooks
