@@ -10,9 +10,12 @@ types. Arrays on the host -> the CPU target, arrays on a GPU -> NVRTC.
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import html
 import re
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,9 @@ from .native import ArgumentError
 from .python_kernel import PythonKernel, source_of, value_of
 from .to_cuda import Translation, translated
 from .to_cuda.types import Argument, of_argument
+
+CACHED_CONFIGS = 256  # per runner
+_INT = 2**31
 
 
 def cuda_c(
@@ -50,10 +56,18 @@ class Runner:
         self.__name__, self.__doc__ = kernel.name, kernel.function.__doc__
         self._made: dict[Any, Made] = {}
         self._last: Made | None = None
-        self._kept: list[Made] = []
+        self._launches: dict[Any, Launch] = {}
 
     def __getitem__(self, key: Any) -> Launch:
-        return Launch(self, self.kernel.config(key))
+        try:
+            return self._launches[key]
+        except (KeyError, TypeError):  # a list is no key
+            pass
+        launch = Launch(self, self.kernel.config(key))
+        if len(self._launches) < CACHED_CONFIGS:
+            with contextlib.suppress(TypeError):
+                self._launches[key] = launch
+        return launch
 
     def __call__(self, *args: Any) -> None:
         name = self.kernel.name
@@ -74,22 +88,25 @@ class Runner:
 
     def translation(self, *args: Any) -> Translation:
         """The same with the parameters and lines that were added."""
-        return self._of(self.kernel.bind(args)).translation
+        return self._of(args).translation
 
-    def _of(self, given: dict[str, Any]) -> Made:
-        key = tuple(_key(name, value) for name, value in given.items())
+    def _of(self, args: tuple[Any, ...]) -> Made:
+        given = self.kernel.bind(args)
+        key = self.key(args)
         made = self._made.get(key)
-        if made is None or (made.names and made.globals != self._globals(made)):
+        if made is None or not made.current():
             kinds = [of_argument(name, value) for name, value in given.items()]
-            made = Made(self, kinds)
-            made.globals = self._globals(made)
-            self._made[key] = made
+            made = self._made[key] = Made(self, kinds)
         self._last = made
         return made
 
-    def _globals(self, made: Made) -> list[Any]:
-        """What the constants are now: a kernel whose have changed is made anew."""
-        return [_frozen(f, name) for f, name in made.names]
+    def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What of the arguments the translation depends on."""
+        try:
+            return tuple([_key(value) for value in args])
+        except LookupError:  # not a usual one: its type in full, or its error
+            named = zip(self.kernel.parameters, args)
+            return tuple(of_argument(name, value) for name, value in named)
 
     def _repr_html_(self) -> str:
         if self._last is None:
@@ -108,10 +125,12 @@ class Made:
     def __init__(self, runner: Runner, kinds: list[Argument]) -> None:
         self.runner = runner
         self.translation = translated(runner.kernel, kinds)
-        names = _free_names(self.translation.functions)
-        self.names = [one for one in names if _frozen(*one) is not None]
-        self.globals: list[Any] = []
+        self._constants = list(_constants(self.translation.functions))
         self._module: Any = None
+
+    def current(self) -> bool:
+        """Whether the names that the kernel takes from outside mean what they did."""
+        return all(scope.get(name) is value for scope, name, value in self._constants)
 
     @property
     def compiled(self) -> Any:
@@ -151,38 +170,39 @@ class Launch:
 
     def __init__(self, runner: Runner, shape: Config) -> None:
         self.runner, self.shape = runner, shape
-        self._ready: dict[int, Any] = {}  # launches of load_cuda(), by id of Made
+        # What load_cuda() gave for these arguments: a launch must not cost much more.
+        self._ready: dict[Any, tuple[Made, Any]] = {}
 
     def __call__(self, *args: Any) -> None:
         __tracebackhide__ = True  # IPython's word: errors end at the reader's line
-        runner, shape = self.runner, self.shape
-        given = runner.kernel.bind(args)
-        made = runner._of(given)
-        more = made.extents(given)
-        launch = self._ready.get(id(made))
-        if launch is None:
-            compiled = made.compiled  # and kept by the launch, as is its module
-            launch = compiled[shape.grid, shape.block, shape.shared, shape.stream]
-            self._ready[id(made)] = launch
-            runner._kept.append(made)  # so that its id stays its own
-        launch(*args, *more)
+        runner = self.runner
+        key = runner.key(args)
+        made, launch = self._ready.get(key) or (None, None)
+        if made is None or not made.current():
+            made, shape = runner._of(args), self.shape
+            launch = made.compiled[shape.grid, shape.block, shape.shared, shape.stream]
+            self._ready[key] = made, launch
+        runner._last = made
+        if made.translation.extents:
+            args += tuple(made.extents(dict(zip(runner.kernel.parameters, args))))
+        launch(*args)
 
 
 # ---- keys ----------------------------------------------------------------------
 
 
-def _key(name: str, value: Any) -> Any:
-    """What of an argument the translation depends on, quickly."""
-    kind = type(value)
-    if kind is int:
-        return value >= 0 if -(2**31) <= value < 2**31 else of_argument(name, value)
+def _key(value: Any) -> Any:
+    """What of a usual argument the translation depends on; else LookupError."""
+    kind = value.__class__
+    if kind is torch.Tensor:
+        return value.dtype, value.ndim, value.numel() < _INT
+    if kind is np.ndarray:
+        return value.dtype, value.ndim, value.size < _INT
+    if kind is int and -_INT <= value < _INT:
+        return value >= 0
     if kind is float or kind is bool:
         return kind
-    if kind is np.ndarray:
-        return value.dtype, value.ndim, value.size < 2**31
-    if kind is torch.Tensor:
-        return value.dtype, value.ndim, value.numel() < 2**31
-    return of_argument(name, value)
+    raise LookupError
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -192,23 +212,41 @@ def _shape(value: Any) -> tuple[int, ...]:
     return array.shape if array is not None else ()
 
 
-def _free_names(functions: Sequence[Any]) -> list[tuple[Any, str]]:
-    return [
-        (function, name)
-        for function in functions
-        for name in (*function.__code__.co_names, *function.__code__.co_freevars)
-    ]
+def _constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """(scope, name, value) of each number and function that functions take from it."""
+    for function in functions:
+        code = function.__code__
+        for name in (*code.co_names, *code.co_freevars):
+            try:
+                value = value_of(function, name)
+            except LookupError:
+                continue
+            number = isinstance(value, (bool, int, float, tuple, np.generic))
+            if number or callable(value):
+                yield _scope(function, name), name, value
 
 
-def _frozen(function: Any, name: str) -> Any:
-    """A global's value if it is a constant of the translation."""
-    try:
-        value = value_of(function, name)
-    except LookupError:
-        return None
-    if isinstance(value, (bool, int, float, tuple, np.generic)):
-        return type(value), value
-    return id(value) if callable(value) else None
+def _scope(function: Any, name: str) -> Any:
+    """What has a get(name): the function's globals, or the variable it closes over."""
+    free = function.__code__.co_freevars
+    if name in free:
+        return _Closed(function.__closure__[free.index(name)])
+    if name in function.__globals__:
+        return function.__globals__
+    return ChainMap(function.__globals__, vars(builtins))
+
+
+class _Closed:
+    """A variable of an enclosing function, read like a scope that has only it."""
+
+    def __init__(self, cell: Any) -> None:
+        self.cell = cell
+
+    def get(self, name: str) -> Any:
+        try:
+            return self.cell.cell_contents
+        except ValueError:  # deleted since
+            return None
 
 
 # ---- errors and pictures ---------------------------------------------------------
