@@ -294,6 +294,24 @@ def test_numbas_types_and_kernels_are_taken():
 # ---- the compilers -----------------------------------------------------------------
 
 
+LOWEST, NOTHING, HIGHEST = float32(-math.inf), math.nan, np.float64(math.inf)
+
+
+def extremes(out, wide):
+    best = LOWEST
+    if cuda.grid(1) == 0:
+        best = max(best, out[1])
+    out[0] = best
+    out[1] = NOTHING
+    wide[0] = HIGHEST
+
+
+def test_infinite_constants_stand_where_they_are_used():
+    # NVRTC takes no `static const float LOWEST = -INFINITY;`.
+    made = to_cuda(extremes, (F, "float64[:]"))
+    assert "float best = -INFINITY;" in made and "static const" not in made
+
+
 @pytest.fixture(scope="module")
 def everything():
     kernels = [(c.kernel, c.arguments()) for c in CASES.values()]
@@ -303,6 +321,7 @@ def everything():
     kernels += [(same_k, (grid,) * 3), (floats, (F, "float", "int"))]
     kernels += [(signs, (F, "int")), (commented, (F, "int"))]
     kernels += [(darker, ("uint8[:, :, :]",)), (leaders, (F, "int32[:]"))]
+    kernels += [(extremes, (F, "float64[:]"))]
     return together([translate(kernel, types) for kernel, types in kernels])
 
 

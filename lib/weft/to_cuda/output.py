@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,9 @@ class Output:
 
     def _named(self, unit: Unit, name: str, value: Any, weak: str) -> C:
         kind = meaning.constant(value)
+        if not kind.whole and not math.isfinite(value):
+            # NVRTC takes no `static const float NAME = INFINITY;`: it is no constant.
+            return self._literal(value, weak)
         name = f"{name}_" if name in RESERVED or unit.is_local(name) else name
         while name in self.constants and not _same(self.constants[name], value):
             name += "_"
