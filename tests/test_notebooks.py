@@ -196,19 +196,26 @@ def test_links_lead_somewhere(path):
 
 
 def test_glossary_and_lessons_lead_to_each_other():
+    """A lesson's links are entries, and an entry names the lessons that link to it."""
     glossary = read(NOTEBOOKS / "glossary.ipynb")
     told = [cell.source for cell in glossary.cells if cell.source.startswith("### ")]
     terms = {text.split("\n")[0][4:].replace(" ", "-"): text for text in told}
-    assert list(terms) == sorted(terms)
+    assert list(terms) == sorted(terms) and len(terms) == len(told)
     linked = {path.name: words_of(path) for path in PATHS}
     for lesson, words in linked.items():
-        assert words <= set(terms), (
-            f"{lesson}: not in the glossary: {words - set(terms)}"
-        )
+        unknown = words - set(terms)
+        assert not unknown, f"{lesson}: not in the glossary: {unknown}"
     for term, text in terms.items():
-        found = re.findall(r"\]\((\w+\.ipynb)\)", text)
-        written = [lesson for lesson in found if lesson in linked]
-        assert any(term in linked[lesson] for lesson in written), f"{term}: no lesson"
+        assert len(text.split("\n")) == 3, f"{term}: more than a paragraph"
+        named = re.findall(r"\[(\d\d)\]\((\w+\.ipynb)\)", text)
+        assert all(file.startswith(number) for number, file in named), text
+        lessons_of = {lesson for lesson, words in linked.items() if term in words}
+        assert lessons_of, f"{term}: no lesson links to it"
+        missing = lessons_of - {file for _, file in named}
+        assert not missing, f"{term}: its entry does not name {missing}"
+        for _, file in named:
+            mentions = re.sub(r"\W+", "-", prose_of(NOTEBOOKS / file)).lower()
+            assert term in mentions, f"{term}: {file} does not mention it"
 
 
 def test_readme_has_the_same_address():
@@ -265,8 +272,12 @@ def in_sections(notebook) -> list[list[int]]:
 
 def words_of(path: Path) -> set[str]:
     """The terms that a lesson links to in the glossary."""
-    text = "".join(c.source for c in read(path).cells if c.cell_type == "markdown")
-    return set(re.findall(r"\]\(glossary\.ipynb#([\w-]+)\)", text))
+    return set(re.findall(r"\]\(glossary\.ipynb#([\w-]+)\)", prose_of(path)))
+
+
+def prose_of(path: Path) -> str:
+    """All the text of a notebook."""
+    return "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
 
 
 def printed(cell) -> str:
