@@ -371,7 +371,7 @@ def _compiled(
             _compiled_c[body] = cuda_c(body)
         return _compiled_c[body]
 
-    if scale == 1 or not what:  # there a barrier takes as long as a thread
+    if not (on_simulator and what):  # there a barrier takes as long as a thread
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
         yield Contender("numba", name + what, by_numba, scale, part)
