@@ -29,6 +29,7 @@ import weft
 from weft import check, cuda, cuda_c, load_cuda, numba_jit, predict, show, sim, to_cuda
 from weft.build import ROOT
 from weft.exercises import exercise
+from weft.highlight import highlighted
 
 __all__ = [
     "ROOT",
@@ -118,11 +119,11 @@ def listing(path: str, name: str | None = None, against: str | None = None) -> N
         text, language = _diff(other, text, against, name or path), "diff"
     try:
         from IPython import get_ipython
-        from IPython.display import Code, display
+        from IPython.display import HTML, display
     except ImportError:
         get_ipython = None
     if get_ipython and get_ipython():
-        display(Code(text, language=language))
+        display(HTML(highlighted(text, language)))
     else:
         print(text)
 

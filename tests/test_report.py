@@ -124,14 +124,6 @@ def test_html_has_no_ground_and_no_ink_of_its_own():
     assert not re.search(r"background:(?!none|rgba)", page)
 
 
-def test_the_colours_are_those_of_the_pictures():
-    from weft import report_html, style
-
-    rgb = [int(style.FAULT[i : i + 2], 16) for i in (1, 3, 5)]
-    assert (style.FAULT, style.SHARED) == (report_html.FAULT, report_html.FINE)
-    assert ",".join(map(str, rgb)) == report_html.WARM[1]
-
-
 def test_a_listing_shows_numbers_beside_the_lines_and_marks_the_hot_ones():
     rows = listing(SOURCE, 11, report().counters.lines).splitlines()
     assert " ".join(rows[0].split()) == "reads writes sectors/req wavefronts/req lanes"

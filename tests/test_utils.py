@@ -1,11 +1,14 @@
 """What lessons call: sources shown from their files, whole or by function."""
 
+import html
+import re
 import subprocess
 import sys
 
 import pytest
 
 import utils
+from weft.highlight import highlighted
 
 
 def test_cdiv_rounds_up():
@@ -65,3 +68,17 @@ def test_listing_prints_a_difference(capsys):
     utils.listing("utils.py", "cdiv", against="listing")
     out = capsys.readouterr().out
     assert "--- listing" in out and "+def cdiv" in out and "-def listing" in out
+
+
+def test_programs_and_differences_have_colours_and_keep_their_text():
+    for language, text, marked in (
+        ("python", "def f(x):  # <0", ("def", "# &lt;0")),
+        ("cuda", "__global__ int n = 1;", ("__global__", "int", "1")),
+        ("diff", "-x\n+y\n z", ("-x", "+y")),
+    ):
+        page = highlighted(text, language)
+        for word in marked:
+            assert re.search(
+                rf'<span style="color:#\w+">{re.escape(word)}\n?</span>', page
+            )
+        assert html.unescape(re.sub(r"<[^>]*>", "", page)).rstrip("\n") == text

@@ -13,7 +13,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import html
-import re
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .highlight import highlighted
 from .jit import load_cuda
 from .jit.arguments import describe
 from .jit.config import Config
@@ -185,7 +185,10 @@ class Launch:
         runner._last = made
         if made.translation.extents:
             args += tuple(made.extents(dict(zip(runner.kernel.parameters, args))))
-        launch(*args)
+        try:
+            launch(*args)
+        except CompileError as error:  # for arrays on the host, where there is a GPU
+            raise _on_python_lines(error, made) from None
 
 
 # ---- keys ----------------------------------------------------------------------
@@ -249,7 +252,7 @@ class _Closed:
             return None
 
 
-# ---- errors and pictures ---------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------
 
 
 def _on_python_lines(error: CompileError, made: Made) -> CompileError:
@@ -276,32 +279,3 @@ def _on_python_lines(error: CompileError, made: Made) -> CompileError:
     shown = render([d for d in moved if d.severity == "error"] or moved, text, name)
     made_error.args = (f"{shown}\n{made.translation.text}",)
     return made_error
-
-
-_TOKENS = re.compile(
-    r"(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<string>\"(?:\\.|[^\"])*\")"
-    r"|(?P<cuda>\b__\w+__\b|\b__\w+|\b(?:threadIdx|blockIdx|blockDim|gridDim)\b)"
-    r"|(?P<word>\b(?:void|int|float|double|bool|unsigned|long|short|char|const|static"
-    r"|enum|extern|signed|half|for|if|else|while|return|break|continue)\b)"
-    r"|(?P<number>\b\d[\w.]*(?:e-?\d+f?)?)",
-    re.S,
-)
-_COLOURS = {
-    "comment": "#6e7781",
-    "string": "#0a7d55",
-    "cuda": "#b35900",
-    "word": "#8250df",
-    "number": "#0b66c3",
-}
-
-
-def highlighted(text: str) -> str:
-    """CUDA C as HTML with coloured words, legible on light and dark pages."""
-    out, done = [], 0
-    for match in _TOKENS.finditer(text):
-        out.append(html.escape(text[done : match.start()]))
-        colour = _COLOURS[match.lastgroup or "word"]
-        out.append(f'<span style="color:{colour}">{html.escape(match[0])}</span>')
-        done = match.end()
-    out.append(html.escape(text[done:]))
-    return f'<pre style="background:none">{"".join(out)}</pre>'

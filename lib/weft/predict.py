@@ -19,6 +19,7 @@ from typing import Any
 
 from . import cache
 from .native import ArgumentError
+from .style import OURS
 
 RIGHT = 1.1  # a factor up to this counts as right
 _asked: set[str] = set()  # the questions of this session
@@ -171,8 +172,6 @@ _TEXT = 'fill="currentColor" font-size="13"'
 
 
 def _bars(m: Measured) -> str:
-    from .style import OURS  # with matplotlib: not before there is something to draw
-
     rows = [("measured", m.value, f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"')]
     if m.guess is not None:
         ghost = 'fill="none" stroke="currentColor" stroke-dasharray="5 4"'
@@ -200,8 +199,6 @@ def _bars(m: Measured) -> str:
 
 def _dots(factors: list[float]) -> str:
     """Every guess over its truth on a log axis; the last one in full."""
-    from .style import OURS
-
     logs = [math.log10(f) for f in factors]
     side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
     side = min(side, 9.0)

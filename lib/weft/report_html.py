@@ -11,10 +11,9 @@ from html import escape
 from .report import Finding, Report
 from .report_lines import COLUMNS, Cell, Row, annotated, columns, remarks
 from .report_text import SHOWN, caret, costs, cure_of, head, short_file, verdict
+from .style import FAULT, SHARED, WRITTEN
 
-FAULT = "#D55E00"  # as in style.py, which needs matplotlib
-WARM = "230,159,0", "213,94,0"  # style.py's WRITTEN and FAULT, as red, green, blue
-FINE = "#009E73"
+WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]  # r,g,b
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
 CODE = f"{MONO}font-size:12px;line-height:1.45;"
 PRE = (
@@ -66,7 +65,7 @@ def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str
 
 
 def _top(report: Report) -> str:
-    colour, mark = (FINE, "✓") if report.ok else (FAULT, "✗")
+    colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
     said = "; ".join(costs(report.counters)) if report.counters else ""
     costly = f'<div style="{FAINT}">{escape(said)}</div>' if said else ""
     return (

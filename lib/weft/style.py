@@ -12,9 +12,10 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OURS = READ = "#0072B2"  # blue
 WRITTEN = "#E69F00"  # orange
@@ -23,6 +24,11 @@ THREAD = "#CC79A7"  # purple
 OPPONENT = FAULT = "#D55E00"  # vermilion
 INK = "#767676"  # grey enough for light and for dark where SVG is not possible
 WIDTH = 920  # pixels of an SVG at most
+CODE = {  # by Pygments' short names of kinds of tokens
+    **{"c": "#6e7781", "s": "#0a7d55", "m": "#0b66c3", "k": "#8250df"},
+    **{"nb": "#b35900", "bp": "#b35900", "kr": "#b35900", "cp": "#b35900"},
+    **{"gd": FAULT, "gi": "#0a7d55", "gu": "#8250df"},  # of a difference
+}
 
 RULES = {
     "svg.fonttype": "none",
@@ -52,13 +58,17 @@ RULES = {
 @contextlib.contextmanager
 def style() -> Iterator[None]:
     """Draw in the lab's style inside; outside, matplotlib is as it was."""
+    import matplotlib as mpl  # colours alone do not need it
+
     with mpl.rc_context(RULES):
         yield
 
 
 def faint(colour: str) -> tuple[float, float, float, float]:
     """The colour at a quarter of its strength: how a mark is filled."""
-    return (*mpl.colors.to_rgb(colour), 0.25)
+    from matplotlib.colors import to_rgb
+
+    return (*to_rgb(colour), 0.25)
 
 
 def outlined(colour: str) -> dict[str, Any]:
@@ -74,7 +84,7 @@ def hollow(colour: str) -> dict[str, Any]:
     }
 
 
-def svg(figure: mpl.figure.Figure) -> str:
+def svg(figure: Figure) -> str:
     """The figure as SVG text, its ink in the colour of the page's own text."""
     with style():
         out = io.StringIO()
@@ -85,7 +95,7 @@ def svg(figure: mpl.figure.Figure) -> str:
     return text.replace("<svg ", '<svg color="#444444" ', 1)
 
 
-def save(figure: mpl.figure.Figure, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path) -> None:
     """Write the figure: .svg as svg() has it, any other format as it is."""
     path = Path(path)
     if path.suffix.lower() != ".svg":

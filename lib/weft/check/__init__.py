@@ -18,6 +18,7 @@ from typing import Any
 from ..guarded import Guarded, Mismatch, compare
 from ..jit import KernelFault, OrderDependence
 from ..native import ArgumentError
+from ..style import SHARED
 from . import plan
 from .cases import Shape, Sizes, spec
 from .limit import TooLong, time_limit
@@ -57,8 +58,6 @@ class Verdict:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ..style import SHARED  # with matplotlib: not before a notebook shows it
-
         name, _, rest = str(self).partition(" is right: ")
         return (
             f'<span style="color:{SHARED}">✓</span> <code>{html.escape(name)}</code> '
