@@ -20,7 +20,7 @@ import numpy as np
 
 from ..report import Counters, Place
 from .layout import CODES, SPACES, Batch, Layout, bits, heads
-from .record import FENCE, GLOBAL, SHARED
+from .record import FENCE, GLOBAL, SHARED, Interval
 
 _FENCE = CODES[FENCE]
 _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
@@ -41,11 +41,22 @@ class Sums:
         self._plans: list[tuple] = []
         self.intervals: dict[int, int] = {}  # each block's last
 
+    def pass_by(self, interval: Interval) -> None:
+        """Know that a block had this interval."""
+        known = self.intervals.get(interval.block, 0)
+        self.intervals[interval.block] = max(known, interval.number)
+
+    def more(self, sums: dict[str, np.ndarray], times: int) -> None:
+        """Count `times` batches that had these sums."""
+        for name, column in sums.items():
+            longest = max(column, self.sums[name], key=len)
+            total = np.zeros(len(longest), np.int64)
+            total[: len(column)] += column * times
+            total[: len(self.sums[name])] += self.sums[name]
+            self.sums[name] = total
+
     def add(self, batch: Batch) -> None:
         """Count a batch's accesses."""
-        for interval in batch.intervals:
-            known = self.intervals.get(interval.block, 0)
-            self.intervals[interval.block] = max(known, interval.number)
         if not len(batch.thread):
             return
         rows, request = self._requests(batch)

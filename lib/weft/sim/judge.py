@@ -14,6 +14,7 @@ from .counters import Sums
 from .layout import CODES, Batch, Layout
 from .races import WARP, Offence, blank_reads, in_block
 from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Site
+from .repeats import Repeats, Rest
 
 ROWS = 1 << 14  # accesses that are worth a look
 INTERVALS = 1 << 12
@@ -33,6 +34,7 @@ class Judge:
         self.threads = block[0] * block[1] * block[2]
         self.layout = Layout(arrays, sites, self.threads)
         self.sums = Sums(self.layout)
+        self.repeats = Repeats(self.layout)
         self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
         self.current = -1  # the block whose memory the layout knows
         self.found: dict[tuple, Finding] = {}
@@ -42,6 +44,7 @@ class Judge:
     def interval(self, interval: Interval) -> None:
         """Take in what a block did between two barriers; its columns are kept."""
         self._waiting.append(interval)
+        self.sums.pass_by(interval)
         self._rows += len(interval.thread)
         if self._rows >= ROWS or len(self._waiting) >= INTERVALS:
             self._look()
@@ -49,6 +52,7 @@ class Judge:
     def finish(self) -> tuple[list[Finding], Counters]:
         """The findings, in the order in which they were made, and the counters."""
         self._look()
+        self.repeats.add_to(self.sums)
         return list(self.found.values()), self.sums.counters(self.threads)
 
     def _look(self) -> None:
@@ -56,10 +60,14 @@ class Judge:
         if not waiting:
             return
         self.layout.grow()
-        batch = Batch(self.layout, waiting)
-        self.sums.add(batch)
-        for offence in in_block(batch):
-            self._add(self._race(batch, offence))
+        batch = whole = Batch(self.layout, waiting)
+        full = [one for one in waiting if not isinstance(one, Rest)]
+        if len(full) < len(waiting):
+            whole = Batch(self.layout, full) if full else None
+        if whole is not None:
+            self.sums.add(whole)
+            for offence in in_block(whole):
+                self._add(self._race(whole, offence))
         for offence in blank_reads(batch, self.current):
             self._add(self._blank(batch, offence))
         for meeting in self.between.look(batch):

@@ -261,7 +261,8 @@ class Launch(Accesses):
         """Hand over what was written down."""
         if self.log is None or self._judge is None:
             return
-        for interval in self.log.take():
+        known = self._judge.repeats.find if self.trace is None else None
+        for interval in self.log.take(known):
             self._judge.interval(interval)
             if self.trace is not None:
                 self.trace.intervals.append(interval)

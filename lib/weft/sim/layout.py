@@ -59,15 +59,15 @@ class Layout:
         self.total = 0
         self.fresh: list[Memory] = []  # in which nobody has written at the start
         self.blank = np.zeros(0, bool)
-        self._known = (-1, -1)
+        self.version = (-1, -1)  # of grow(): how many arrays and sites are known
         self.grow()
 
     def grow(self) -> None:
         """Take in arrays and sites that are new."""
         known = len(self.arrays), len(self.sites)
-        if known == self._known:
+        if known == self.version:
             return
-        self._known = known
+        self.version = known
         fresh = len(self.fresh)
         members: dict[tuple[str, int], list[Array]] = {}
         for number, array in enumerate(self.arrays):

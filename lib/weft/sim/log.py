@@ -8,11 +8,13 @@ the same few microseconds for ten as for ten thousand.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from . import loops
 from .places import SITES, Place
 from .record import FENCE, STEP, WRITE, Interval, Site
 
@@ -20,7 +22,8 @@ MANY = 1 << 15  # entries that are worth a look
 # Of a strided array: its shape, by how many elements of memory each index moves, and
 # where its first one lies.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
-_SHIFT = np.uint64(SITES.bit_length() - 1)
+PIECE = 256  # entries of a piece for which it pays to look for one like it
+_SHIFT = SITES.bit_length() - 1
 
 
 @dataclass
@@ -33,6 +36,54 @@ class _End:
     turns: int
     values: int
     warps: bool
+
+
+@dataclass
+class _Columns:
+    """What a log held: its entries, its turns, and the values stored."""
+
+    packed: np.ndarray
+    starts: np.ndarray
+    threads: np.ndarray
+    phases: np.ndarray
+    values: list[Any]
+
+
+class Piece:
+    """An interval as it was written down."""
+
+    def __init__(self, columns: _Columns, before: _End, end: _End) -> None:
+        self.columns, self.end = columns, end
+        self.first, self.turn, self._value = (
+            before.entries,
+            before.turns,
+            before.values,
+        )
+        self.size = end.entries - before.entries
+
+    @property
+    def packed(self) -> np.ndarray:
+        """Its entries."""
+        return self.columns.packed[self.first : self.end.entries]
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where in them each turn begins."""
+        return self.columns.starts[self.turn : self.end.turns] - self.first
+
+    @property
+    def threads(self) -> np.ndarray:
+        """Whose turn each was."""
+        return self.columns.threads[self.turn : self.end.turns]
+
+    @property
+    def values(self) -> list[Any]:
+        """What its writes stored."""
+        return self.columns.values[self._value : self.end.values]
+
+
+# (piece, what decodes pieces) -> what stands for its interval, or None.
+Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | None]
 
 
 class Log:
@@ -50,6 +101,7 @@ class Log:
         self.threads = array("i")  # whose turn it is
         self.phases = array("i")  # how often it had met its warp; with the above
         self.ends: list[_End] = []
+        self.shapes: list[loops.Shape] = []
         self._of_place: dict[tuple[Place, int], int] = {}
 
     def site(self, place: Place, number: int) -> int:
@@ -58,8 +110,8 @@ class Log:
         found = self._of_place.get(key)
         if found is None:
             found = self._of_place[key] = len(self.sites)
-            if found >= SITES:
-                raise OverflowError(f"more than {SITES} places touch arrays")
+            if found >= loops.HEADER:
+                raise OverflowError(f"more than {loops.HEADER} places touch arrays")
             self.sites.append(site_of(place, number))
         return found
 
@@ -77,47 +129,102 @@ class Log:
             last = self.sites[self.entries.pop() & (SITES - 1)]
             if last.kind == WRITE:
                 self.values.pop()
+        self._complete()
         number = 0
         if self.ends and self.ends[-1].block == block:
             number = self.ends[-1].number + 1
         self.end(block, number, bool(self.phases))
 
+    def _complete(self) -> None:
+        """Drop what is half noted: a launch that takes too long ends anywhere."""
+        turns = min(len(self.starts), len(self.threads))
+        if self.phases:
+            turns = min(turns, len(self.phases))
+        for column in (self.starts, self.threads, self.phases):
+            del column[turns:]
+        first, values = 0, len(self.values)
+        if self.ends:
+            first, values = self.ends[-1].entries, values - self.ends[-1].values
+        writes = np.array([s.kind == WRITE for s in self.sites] or [False])
+        site = np.array(self.entries[first:], np.uint64) & np.uint64(SITES - 1)
+        if len(site) and int(writes[site].sum()) > values:
+            self.entries.pop()
+
     def full(self) -> bool:
         """Whether it is worth while to take what there is."""
         return len(self.entries) > MANY or len(self.ends) > MANY // 8
 
-    def take(self) -> list[Interval]:
-        """The intervals that have ended; they are no longer here."""
-        packed = np.array(self.entries, np.uint64)
-        site = (packed & np.uint64(SITES - 1)).astype(np.int32)
-        element = (packed >> _SHIFT).astype(np.int64)
+    def take(self, known: Find | None = None) -> Iterator[Interval]:
+        """The intervals that have ended; they are no longer here.
+
+        known: asked for each piece whether it is like an earlier one; if so, what it
+        gives stands for the interval, which is not decoded.
+        """
+        columns = _Columns(
+            np.array(self.entries, np.uint64).view(np.int64),
+            np.array(self.starts, np.int64),
+            np.array(self.threads, np.int32),
+            np.array(self.phases, np.int32),
+            list(self.values),
+        )
+        ends = list(self.ends)
+        del self.entries[:], self.starts[:], self.threads[:], self.phases[:]
+        self.values.clear()
+        self.ends.clear()
+        waiting: list[Piece] = []
+        before = _End(0, 0, 0, 0, 0, False)
+        for end in ends:
+            piece = Piece(columns, before, end)
+            before = end
+            found = None
+            if known and not end.warps and piece.size >= PIECE and not self.spread:
+                found = known(piece, self.decoded)
+            if found is None:
+                waiting.append(piece)
+            if waiting and (found or end.entries - waiting[0].first > MANY):
+                yield from self.decoded(waiting)
+                waiting = []
+            if found:
+                yield found
+        if waiting:
+            yield from self.decoded(waiting)
+
+    def decoded(self, pieces: list[Piece]) -> list[Interval]:
+        """Pieces that follow one another as Intervals."""
+        columns, first, last = pieces[0].columns, pieces[0], pieces[-1]
+        packed = columns.packed[first.first : last.end.entries]
+        turns = slice(first.turn, last.end.turns)
+        threads = columns.threads[turns]
+        begins = columns.starts[turns] - first.first
+        lengths = np.diff(begins, append=len(packed))
+        source = np.repeat(np.arange(len(threads), dtype=np.int32), lengths)
+        bounds = np.array([p.end.entries - first.first for p in pieces])
+        site = (packed & (SITES - 1)).astype(np.int32)
+        element = packed >> _SHIFT
+        if self.shapes:
+            rows, site, element = loops.unrolled(site, element, self.shapes)
+            source = source[rows]
+            bounds = np.searchsorted(rows, bounds)
         silent = np.array([s.kind in (STEP, FENCE) for s in self.sites] or [False])
         if silent.any():
             element[silent[site]] = -1
         for number, spread in self.spread.items():
             mine = np.array([s.array == number for s in self.sites])[site]
             element[mine] = _lies(element[mine], spread)
-        turns = np.array(self.threads, np.int32)
-        lengths = np.diff(np.array(self.starts, np.int64), append=len(packed))
-        thread = np.repeat(turns, lengths)
-        phase = None
-        if self.phases:
-            phase = np.repeat(np.array(self.phases, np.int32), lengths)
-        made, a, v, t = [], 0, 0, 0
-        for end in self.ends:
-            b = end.entries
+        thread = threads[source]
+        phase = columns.phases[turns][source] if len(columns.phases) else None
+        made, a = [], 0
+        for piece, b in zip(pieces, bounds.tolist()):
+            end = piece.end
             one = Interval(
                 *(end.block, end.number, thread[a:b], site[a:b], element[a:b]),
                 phase[a:b] if phase is not None and end.warps else None,
-                self.values[v : end.values],
+                piece.values,
             )
             if end.warps:
-                self._in_order(one, turns[t : end.turns])
+                self._in_order(one, piece.threads)
             made.append(one)
-            a, v, t = b, end.values, end.turns
-        del self.entries[:], self.starts[:], self.threads[:], self.phases[:]
-        self.values.clear()
-        self.ends.clear()
+            a = b
         return made
 
     def _in_order(self, made: Interval, turns: np.ndarray) -> None:
