@@ -1,11 +1,22 @@
 """cuda_c(kernel)[grid, block](*args): translated, compiled, launched."""
 
+import sys
+from collections import defaultdict
+
 import numpy as np
 import pytest
 import torch
 from numpy import float32
 
-from weft import ArgumentError, CompileError, KernelFault, cuda, cuda_c, numba_jit
+from weft import (
+    ArgumentError,
+    CompileError,
+    KernelFault,
+    cuda,
+    cuda_c,
+    load_cuda,
+    numba_jit,
+)
 
 SCALE = 2
 
@@ -117,6 +128,23 @@ def test_what_the_compiler_says_is_told_at_pythons_line():
         run[1, 1](np.zeros(1, "f4"), np.zeros(1, "f4"), 1)
     assert "    i = cuda.grid(1)" in str(found.value)
     assert "__global__ void scaled" in str(found.value)  # what was made, below it
+
+
+def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch):
+    """Where there is a GPU, the CPU target is compiled at a launch of host arrays."""
+
+    class Late:
+        def __init__(self, text, **options):
+            def launch(*args):
+                load_cuda(text, **options)
+
+            self.scaled = defaultdict(lambda: launch)  # in any grid and block
+
+    monkeypatch.setattr(sys.modules["weft.cuda_c"], "load_cuda", Late)
+    run = cuda_c(scaled, flags="-Werror=sign-conversion")
+    line = scaled.__code__.co_firstlineno + 1
+    with pytest.raises(CompileError, match=rf"scaled, line {line}: error"):
+        run[1, 1](np.zeros(1, "f4"), np.zeros(1, "f4"), 1)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from weft import KernelFault, bodies, cuda, native, numba_jit
 from weft import cuda as anything
 from weft.cuda import shared, syncthreads, threadIdx
 from weft.native import ArgumentError
-from weft.numba_jit import arguments, meaning, on_gpu, simulator
+from weft.numba_jit import arguments, host, meaning, on_gpu, simulator
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -162,6 +162,45 @@ def test_arrays_lie_as_they_lie():
     run(both, memory[:4], torch.from_numpy(memory)[2:], threads=4)
     assert memory[:4].tolist() == [7] * 4
     run(fill, np.zeros(0), 1, 0)
+
+
+def _there(sent, array):
+    """A copy that host.send() made, as an array of the host."""
+    if isinstance(found := sent.where[id(array)], torch.Tensor):
+        return found.numpy()
+    memory = found.owner.numpy()
+    first = found.address - found.owner.data_ptr()
+    return np.ndarray(found.shape, found.dtype, memory, first, found.strides)
+
+
+def test_copies_of_what_overlaps_overlap():
+    """As on the way to a GPU: here to another place of the host."""
+    memory = np.arange(12, dtype=float32)
+    front, back, alone = memory[:6], memory[8:3:-1], np.arange(4.0)[::2]
+    bits, empty = memory[1:3].view(np.int32), memory[:0]
+    arrays = [front, back, alone, bits, empty]
+    sent = host.send("kernel", arrays, "cpu")
+    copies = [_there(sent, array) for array in arrays]
+    for copy, array in zip(copies, arrays):
+        np.testing.assert_array_equal(copy, array)
+    copies[1][-1] = 40  # memory[4]
+    assert copies[0][4] == 40 and memory[4] == 4
+    copies[0][1], copies[2][1] = 10, 20
+    assert copies[3][0] == np.float32(10).view(np.int32)
+    sent.back()
+    assert memory.tolist() == [0, 10, 2, 3, 40, *range(5, 12)]
+    assert alone.tolist() == [0, 20]
+
+
+def test_what_is_read_only_is_sent_and_does_not_come_back():
+    memory = np.zeros(4)
+    fixed = memory[:2]
+    fixed.flags.writeable = False
+    for arrays in ([fixed], [fixed, memory[1:]]):
+        sent = host.send("kernel", arrays, "cpu")
+        _there(sent, fixed)[:] = 5
+        sent.back()
+    assert memory.tolist() == [0, 5, 0, 0]  # by the other name, as in Python
 
 
 @simulated
@@ -389,7 +428,7 @@ def test_arrays_on_the_host_are_copied_and_that_is_said_once(capsys, monkeypatch
         c = np.zeros(12, float32)
         run(fill, c[::3], value, 4)
         assert c.tolist() == [value, 0, 0] * 4
-        run(fill, c[::-1], 3, 12)
+        run(fill, c[::-1], 3, 12, threads=12)
         assert c.tolist() == [3] * 12
     assert capsys.readouterr().err.count("copied to the GPU and back") == 1
 
@@ -632,6 +671,38 @@ def adds_from_zero(c, a, n):
     for i in range(n):
         acc += a[i]
     c[0] = acc
+
+
+def test_names_that_were_imported_one_by_one_compile():
+    """Numba itself knows cuda.threadIdx and no threadIdx; helpers have them, too."""
+    pytest.importorskip("numba.cuda")
+    a, step = np.zeros(4, float32), 2
+
+    def last(a_s, most=TILE - 1):
+        return a_s[most - threadIdx.x]
+
+    def kernel(c, a):
+        a_s = shared.array(TILE, float32)
+        a_s[threadIdx.x] = a[threadIdx.x]
+        syncthreads()
+        c[threadIdx.x] = step * last(a_s)
+
+    text = numba_jit(kernel).ptx(a, a)
+    assert "%tid.x" in text and ".shared" in text and "bar.sync" in text
+    assert "bar.sync" in numba_jit(halves).ptx(a, a, 4)
+
+
+def test_an_error_beside_such_names_is_told_at_its_line():
+    pytest.importorskip("numba.cuda")
+
+    def kernel(c):
+        i = threadIdx.x
+
+        c[i] = c.foo
+
+    line = kernel.__code__.co_firstlineno + 3
+    with pytest.raises(ArgumentError, match=rf"line {line} \(c\[i\] = c.foo\)"):
+        numba_jit(kernel).ptx(np.zeros(1))
 
 
 def test_types_are_those_that_numba_finds():

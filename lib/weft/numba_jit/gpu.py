@@ -23,7 +23,7 @@ from ..jit import output
 from ..jit.config import Config
 from ..native import ArgumentError, DeviceLost, KernelError
 from ..python_kernel import PythonKernel
-from . import arguments, errors, meaning
+from . import arguments, errors, host, meaning
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more
 _NUMBERS = frozenset(
@@ -151,14 +151,13 @@ class Launch:
             _current(device),
             self._stream(device) as number,
         ):
-            given, back = self._on_device(checked)
+            given, sent = self._on_device(checked)
             with self._failing(), output.captured(self.talks):
                 self._allow_shared(given)
                 self._configured(number)(*given)
                 if self.talks:
                     torch.cuda.current_stream().synchronize()
-            for host, there in back:
-                host.copy_(there)
+            sent.back()
         for arg in args:
             if (
                 self.own_stream is not None
@@ -199,27 +198,29 @@ class Launch:
         with torch.cuda.stream(torch.cuda.ExternalStream(self.own_stream)):
             yield self.own_stream
 
-    def _on_device(self, checked: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The arguments for Numba, and what is to be copied back: (host, there)."""
-        given, back, sent = [], [], {}
+    def _on_device(self, checked: list[Any]) -> tuple[list[Any], host.Sent]:
+        """The arguments for Numba, and what is to come back."""
+        arrays = [value for value in checked if isinstance(value, np.ndarray)]
+        if arrays:
+            arguments.say_once(
+                f"{self.name}: arrays on the host are copied to the GPU and back at "
+                f"each launch; torch tensors on CUDA stay there"
+            )
+        sent = host.send(self.name, arrays, "cuda")
+        given = []
         for value in checked:
-            if isinstance(value, np.ndarray):
-                arguments.say_once(
-                    f"{self.name}: arrays on the host are copied to the GPU and back "
-                    f"at each launch; torch tensors on CUDA stay there"
-                )
-                at = value.__array_interface__["data"][0]
-                key = at, value.shape, value.strides, value.dtype
-                if key not in sent:
-                    sent[key] = _send(self.name, value, back)
-                given.append(_view(sent[key]))
-            elif isinstance(value, torch.Tensor):
+            value = sent.where.get(id(value), value)
+            if isinstance(value, torch.Tensor):
                 given.append(_view(value))
+            elif isinstance(value, host.Placed):
+                given.append(
+                    _array(value.address, value.shape, value.strides, value.dtype)
+                )
             elif arguments.on_gpu(value):
                 given.append(numba().as_cuda_array(value))
             else:
                 given.append(value)
-        return given, back
+        return given, sent
 
     def _allow_shared(self, given: list[Any]) -> None:
         """More than 48 KB of dynamic shared memory must be asked for."""
@@ -259,45 +260,27 @@ def _view(tensor: torch.Tensor) -> Any:
     strides = None
     if not tensor.is_contiguous():
         strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
-    view = numba().from_cuda_array_interface(
-        {
-            **{"shape": tuple(shape), "strides": strides, "typestr": dtype.str},
-            **{"data": (address, False), "version": 2},
-        },
-        sync=False,
-    )
-    # Not an owner of the memory: else no tensor would ever end.
-    ref = weakref.ref(tensor, lambda _: _seen.pop(key, None))
+    view = _array(address, tuple(shape), strides, dtype)
+    # A module's names are gone before the last tensors are, at the program's end.
+    ref = weakref.ref(tensor, lambda _, pop=_seen.pop: pop(key, None))
     _seen[key] = ref, address, shape, tensor.get_device(), view
     return view
 
 
-def _send(kernel: str, host: np.ndarray, back: list[Any]) -> torch.Tensor:
-    """An array of the host on the GPU; `back` gets it if it may be written."""
-    if host.dtype.fields:
-        raise ArgumentError(
-            f"{kernel}: an array of structures cannot be copied to the GPU at a "
-            f"launch: pass cuda.to_device(array) of Numba"
-        )
-    if not host.flags.writeable or any(stride < 0 for stride in host.strides):
-        there = torch.from_numpy(np.array(host)).cuda()
-        if host.flags.writeable:
-            back.append((_Strided(host), there))
-        return there
-    tensor = torch.from_numpy(host)
-    there = tensor.cuda()
-    back.append((tensor, there))
-    return there
-
-
-class _Strided:
-    """An array that no tensor can be: it runs backwards."""
-
-    def __init__(self, host: np.ndarray) -> None:
-        self.host = host
-
-    def copy_(self, there: torch.Tensor) -> None:
-        self.host[...] = there.cpu().numpy()
+def _array(
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    dtype: np.dtype,
+) -> Any:
+    """Numba's array there. It owns no memory: else no tensor would ever end."""
+    return numba().from_cuda_array_interface(
+        {
+            **{"shape": shape, "strides": strides, "typestr": dtype.str},
+            **{"data": (address, False), "version": 2},
+        },
+        sync=False,
+    )
 
 
 def _device(kernel: str, named: dict[str, Any]) -> int:

@@ -24,6 +24,7 @@ import numpy as np
 from .. import cuda as language
 from ..native import ArgumentError
 from ..python_kernel import plain_function
+from . import renaming
 
 CUDA, MODULE, HELPER, VALUE = "cuda", "module", "helper", "value"
 _CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
@@ -96,7 +97,7 @@ def build(root: Part, cuda: Any, device: Callable[[Any], Any]) -> types.Function
     for part in root.parts():
         function = made[id(part)]
         meant = {n: _value(m, cuda, wrapped) for n, m in part.names.items()}
-        function.__globals__.update(meant)
+        function.__globals__.update(meant, **{renaming.MODULE: cuda})
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or ()
         ):
@@ -251,9 +252,11 @@ def _constant(value: Any) -> Any:
 def _bare(part: Part) -> types.FunctionType:
     """The function with names of its own, which mean nothing yet."""
     old = part.function
-    cells = tuple(types.CellType() for _ in old.__code__.co_freevars)
+    short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
+    code = renaming.in_full(old, short) if short else old.__code__
+    cells = tuple(types.CellType() for _ in code.co_freevars)
     inside = {"__name__": old.__module__ or "__main__", "__builtins__": builtins}
-    made = types.FunctionType(old.__code__, inside, old.__name__, None, cells or None)
+    made = types.FunctionType(code, inside, old.__name__, None, cells or None)
     made.__qualname__ = old.__name__
     made.__defaults__, made.__kwdefaults__ = old.__defaults__, old.__kwdefaults__
     return made

@@ -28,6 +28,7 @@ from ..jit.config import Config
 from ..jit.faults import KernelFault, Stopped
 from ..native import ArgumentError, KernelError
 from ..tracebacks import Short
+from .host import bounds, spans_of
 from .meaning import Part
 
 START = 60.0  # seconds that the process may take to start
@@ -78,7 +79,7 @@ def launch(
     KernelFault, or what the kernel raised with a note that says in which thread.
     """
     kernel = part.function.__name__
-    spans, offsets = _spans([a for a in args if isinstance(a, np.ndarray)])
+    spans, offsets = spans_of([a for a in args if isinstance(a, np.ndarray)])
     sent = [_placed(a, offsets) if _is_array(a) else ("value", a) for a in args]
     contents = [bytes(arena.memory(*span)) for span in spans]
     job = code, config.grid, config.block, config.shared, contents, sent
@@ -207,32 +208,6 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def _bounds(array: np.ndarray) -> tuple[int, int]:
-    low, high = np.lib.array_utils.byte_bounds(array)
-    return int(low), int(high)
-
-
-def _spans(arrays: list[np.ndarray]) -> tuple[list[tuple[int, int]], dict]:
-    """The memory of arrays as (start, length), overlapping ones together.
-
-    And for each array, by its id, in which span and how far from its beginning its
-    first element lies.
-    """
-    spans: list[list[int]] = []
-    for low, high in sorted(_bounds(array) for array in arrays if array.size):
-        if spans and low < spans[-1][1]:
-            spans[-1][1] = max(spans[-1][1], high)
-        else:
-            spans.append([low, high])
-    offsets = {}
-    for array in arrays:
-        address = array.__array_interface__["data"][0]
-        for number, (low, high) in enumerate(spans):
-            if array.size and low <= address < high:
-                offsets[id(array)] = number, address - low
-    return [(low, high - low) for low, high in spans], offsets
-
-
 def _placed(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
     if id(array) not in offsets:
         return "value", array  # it has no elements
@@ -246,7 +221,7 @@ def _placed(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
 def _writable(start: int, length: int, args: Sequence[Any]) -> bool:
     """Whether anything may be written in a span."""
     return any(
-        a.flags.writeable and a.size and start <= _bounds(a)[0] < start + length
+        a.flags.writeable and a.size and start <= bounds(a)[0] < start + length
         for a in args
         if _is_array(a)
     )
