@@ -1,0 +1,90 @@
+"""The charts of lesson 04, with results of a GPU and without."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from weft import plot_bodies, style
+
+
+def row(op, impl, rung, us, target="cpu", **more):
+    sizes = {"m": 2, "n": 3, "k": 4} if op == "matmul" else {"n": 9}
+    band = {"us": us, "us_low": us, "us_high": us}
+    told = {"op": op, "impl": impl, "rung": rung, "target": target, "device": "this"}
+    return told | band | sizes | {"timer": "a clock", "host_us": None} | more
+
+
+HERE = [
+    row("grey", "python", "loops", 5e6, part=0.5),
+    row("grey", "torch", "@", 2.0),
+    row("matmul", "numpy", "@", 700.0),
+    row("matmul", "torch", "@", 10.0),
+]
+THERE = {
+    "machine": {"device": "that GPU", "date": "2026-01-02"},
+    "rows": [
+        row("grey", "numba", "numba_jit", 1.5, "cuda", host_us=30.0),
+        row("matmul", "numba", "numba_jit", 1.25, "cuda", host_us=10.0),
+        row("matmul", "weft", "naive", 90.0, "cuda"),
+        row("matmul", "weft", "fast", 4.0, "cuda"),
+        row("matmul", "numba", "numba_jit", 44.0, "cuda", m=8, host_us=11.0),
+        row("matmul", "numpy", "@", 55.0),
+    ],
+}
+
+
+def drawn(columns, draw, *args):
+    with style.style():
+        made = Figure(figsize=(9, 4))
+        axes = made.subplots(1, columns)
+        draw(axes, *args)
+        return style.svg(made)
+
+
+def test_this_machine_is_full_and_another_ones_gpu_hollow():
+    text = drawn(2, plot_bodies.contenders, HERE, [THERE])
+    assert "~5 s" in text and "700 µs" in text and "grey, 9 pixels" in text
+    assert "1.25 µs" in text and "CUDA C, the lab" in text and "4 µs" in text
+    for other in "90 µs", "44 µs", "55 µs":  # slower rungs, other sizes, its CPU
+        assert other not in text
+    said = plot_bodies.caption(HERE, [THERE])
+    assert "that GPU, 2026-01-02" in said and "a clock" in said
+
+
+def test_without_results_of_others_there_is_no_hollow_mark():
+    text = drawn(2, plot_bodies.contenders, HERE, [])
+    assert "numba_jit" not in text and "NumPy" in text
+    assert "hollow" not in plot_bodies.caption(HERE, [])
+
+
+def test_two_clocks():
+    text = drawn(1, plot_bodies.clocks, THERE["rows"], False)
+    assert "8 x the truth" in text and "0.25 x the truth" in text
+    assert text.count("x the truth") == 2  # products only
+    with pytest.raises(ValueError, match="not measured on a GPU"):
+        drawn(1, plot_bodies.clocks, HERE, True)
+
+
+def test_launches_of_every_result_in_the_lab():
+    found = plot_bodies.elsewhere("launch")
+    assert found
+    for each in found:
+        assert "numba jit" in drawn(1, plot_bodies.launches, each["rows"])
+
+
+def test_results_in_the_lab_can_be_drawn():
+    for found in plot_bodies.elsewhere():
+        assert "numba_jit" in drawn(1, plot_bodies.clocks, found["rows"], False)
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0.5, "0.5 µs"),
+        (999, "999 µs"),
+        (1234, "1.23 ms"),
+        (4.5e8, "450 s"),
+        (4.567e9, "4,567 s"),
+    ],
+)
+def test_times_are_short(us, text):
+    assert plot_bodies._time(us) == text
