@@ -1,7 +1,5 @@
 """numba_jit: kernels on Numba's simulator, and compiled where there is a GPU."""
 
-import ast
-import inspect
 import os
 import pickle
 import signal
@@ -611,42 +609,6 @@ def test_a_global_that_is_no_constant(monkeypatch):
 
 
 # ---- what the compiler says, which needs no GPU ---------------------------------
-
-INTEGERS = {"target": "int64", "labels": "uint8", "order": "int64", "argmax": "uint8"}
-
-
-def _compiles() -> list[str]:
-    """The bodies that are kernels: those that return nothing."""
-    found = []
-    for name in bodies.__all__:
-        body = getattr(bodies, name)
-        if inspect.isfunction(body) and not any(
-            isinstance(node, ast.Return) and node.value
-            for node in ast.walk(ast.parse(inspect.getsource(body)))
-        ):
-            found.append(name)
-    return found
-
-
-@pytest.mark.parametrize("name", _compiles())
-def test_every_body_compiles(name):
-    pytest.importorskip("numba.cuda")
-    body = getattr(bodies, name)
-    tree = ast.parse(inspect.getsource(body))
-    arrays = {
-        node.value.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
-    }
-    arrays |= {"logits", "images", "weight", "dloss"}
-    args = [
-        np.zeros(4, INTEGERS.get(p, float32 if p != "images" else np.uint8))
-        if p in arrays
-        else 4
-        for p in inspect.signature(body).parameters
-    ]
-    text = numba_jit(body).ptx(*args)
-    assert ".visible .entry" in text and "st.global" in text
 
 
 def no_attribute(c, a, n):
