@@ -27,14 +27,13 @@ from weft.build import ROOT
 from weft.cases import Case
 from weft.check_ops import _start
 from weft.cuda_c import cuda_c
-from weft.guarded import Guarded, compare
+from weft.guarded import ORDERS, Guarded, compare
 from weft.jit import nvrtc
 from weft.mnist import data
 from weft.native import NULL
 from weft.sim import sim
 
 OPS = cases.OPS
-ORDERS = ("forward", "reverse", "shuffled")
 
 
 def launch(runner: Callable[..., Any], body: Any, threads: Any, *args: Any) -> Any:

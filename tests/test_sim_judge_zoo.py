@@ -4,8 +4,7 @@ import pytest
 from faulty_kernels import ALIASED, CASES, CLEAN
 
 from weft import KernelFault, sim
-
-ORDERS = ["forward", "reverse", "shuffled"]
+from weft.guarded import ORDERS
 
 
 def report_of(case, order):

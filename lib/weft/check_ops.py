@@ -22,8 +22,6 @@ from . import guarded, native
 from .cases import OPS, Answer, Case, cases
 from .guarded import Guarded, Mismatch
 
-ORDERS = {"forward": 0, "reverse": 1, "shuffled": 2}  # of threads, on the CPU
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -167,11 +165,11 @@ def _orders(lib: Any, rung: native.Rung) -> Iterator[str]:
         yield ""
         return
     try:
-        for name, number in ORDERS.items():
+        for number, name in enumerate(guarded.ORDERS):
             lib.call("weft_set_order", number)
             yield name
     finally:
-        lib.call("weft_set_order", ORDERS["forward"])
+        lib.call("weft_set_order", 0)
 
 
 def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:

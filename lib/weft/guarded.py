@@ -1,10 +1,11 @@
 """What every check stands on: arrays between guard zones, poison, one comparison.
 
-Used by check.py (the reader's kernels) and check_ops.py (the rungs of the ops).
+Used by check/ (the reader's kernels) and check_ops.py (the rungs of the ops).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from .tracebacks import Short
 
 GUARD = 256  # elements before and after every array
+ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h has their numbers
 # Signalling NaNs with a pattern of their own. An element that still holds it was not
 # written: any operation on one makes it quiet, which is another pattern.
 _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADBEEFCAFE}
@@ -149,7 +151,7 @@ def wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
     if exact and not np.any(bound):
         return got != want
     with np.errstate(all="ignore"):
-        got64, want64 = _wide(got), _wide(want)
+        got64, want64 = wide(got), wide(want)
         # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
         near = np.abs(got64 - want64) <= bound
         return ~(near | (np.isnan(got64) & np.isnan(want64)) | (got64 == want64))
@@ -169,7 +171,7 @@ def compare(name: str, got: Any, want: Any, bound: Any) -> float:
     if bad.any():
         raise mismatch(name, got, want, bound, bad)
     with np.errstate(all="ignore"):
-        error = np.abs(_wide(got) - _wide(want))
+        error = np.abs(wide(got) - wide(want))
         ratio = np.where(error > 0, error / bound, 0.0)
     return float(np.nan_to_num(ratio, nan=0.0).max()) if ratio.size else 0.0
 
@@ -200,5 +202,14 @@ def number(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _wide(array: np.ndarray) -> np.ndarray:
+def brief(shape: Sequence[int]) -> str:
+    """A grid or a block as a message shows it: 16 for (16, 1, 1), (16, 4) for 2D."""
+    kept = list(shape)
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return str(kept[0]) if len(kept) == 1 else f"({', '.join(map(str, kept))})"
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """As float64; complex numbers as they are."""
     return array if array.dtype.kind == "c" else array.astype(np.float64)

@@ -231,7 +231,7 @@ def _attempt(
         if isinstance(runner, Returns):
             _returned(problem, runner, trial, attempt, timeout)
         else:
-            _written(problem, runner, trial, attempt, timeout)
+            _written(runner, trial, attempt, timeout)
         for name, got in attempt.got.items():
             attempt.wrong = name
             worst = compare(name, got, trial.want[name], trial.bound[name])
@@ -250,9 +250,7 @@ def _attempt(
     return attempt
 
 
-def _written(
-    problem: Problem, runner: Runner, trial: Trial, attempt: Attempt, timeout: float
-) -> None:
+def _written(runner: Runner, trial: Trial, attempt: Attempt, timeout: float) -> None:
     """Run something that writes into its arrays, and look at all of them."""
     arrays, args = arguments(runner, trial)
     report = runner.run(args, trial.shape, attempt.order, timeout)

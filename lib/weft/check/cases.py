@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..guarded import brief
 from ..native import ArgumentError
 
 Sizes = dict[str, int]
@@ -172,7 +173,7 @@ def _dimension(name: str, dim: Any, sizes: Sizes) -> int:
 
 
 def drawn(
-    spec: Spec, shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
+    shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
 ) -> np.ndarray:
     """Random signed values; every value of a byte, small whole numbers else."""
     if dtype.kind == "b":
@@ -199,14 +200,7 @@ class Shape:
     plain: bool = False  # one thread for each element of the first output
 
     def __str__(self) -> str:
-        return f"grid {_dims(self.grid)}, block {_dims(self.block)}"
-
-
-def _dims(sides: Sequence[int]) -> str:
-    kept = list(sides)
-    while len(kept) > 1 and kept[-1] == 1:
-        kept.pop()
-    return str(kept[0]) if len(kept) == 1 else f"({', '.join(map(str, kept))})"
+        return f"grid {brief(self.grid)}, block {brief(self.block)}"
 
 
 def blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
@@ -216,12 +210,12 @@ def blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
     return [three(b) for b in (block if isinstance(block, list) else [block])]
 
 
-def three(sides: Any) -> tuple[int, int, int]:
+def three(given: Any) -> tuple[int, int, int]:
     """(x, y, z) of an int or up to three of them."""
-    sides = tuple(sides) if isinstance(sides, Iterable) else (sides,)
-    if not 1 <= len(sides) <= 3 or not all(hasattr(s, "__index__") for s in sides):
-        raise ArgumentError(f"a block or grid is one to three ints, this is {sides!r}")
-    x, y, z = (*(int(s) for s in sides), 1, 1)[:3]
+    parts = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
+        raise ArgumentError(f"a block or grid is one to three ints, this is {given!r}")
+    x, y, z = (*(int(p) for p in parts), 1, 1)[:3]
     return x, y, z
 
 
@@ -231,8 +225,8 @@ def covering(shape: tuple[int, ...], block: tuple[int, int, int], dims: int) -> 
     dims: how many axes of threads the kernel knows; what is left is flattened into
     the last of them.
     """
-    sides = list(shape[::-1]) or [1]
-    head, rest = sides[: dims - 1], sides[dims - 1 :]
+    axes = list(shape[::-1]) or [1]
+    head, rest = axes[: dims - 1], axes[dims - 1 :]
     lengths = [*head, math.prod(rest)]
     lengths += [1] * (3 - len(lengths))
     grid = tuple(max(1, cdiv(n, b)) for n, b in zip(lengths, block))

@@ -103,7 +103,7 @@ class Problem:
         dtype = one.dtype or runner.dtype(one.name)
         maker = self.data.get(one.name)
         if maker is None:
-            return drawn(one, shape, dtype, rng)
+            return drawn(shape, dtype, rng)
         made = np.asarray(by_name(maker, sizes | {"rng": rng, "shape": shape}))
         if made.shape != shape:
             raise ArgumentError(

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 
 from .. import jit
+from ..guarded import ORDERS
 from ..jit import signature
 from ..native import ArgumentError
 from ..python_kernel import PythonKernel, plain_function, source_of, value_of
 from .cases import Shape, dimensions
 from .limit import time_limit
 
-ORDERS = ("forward", "reverse", "shuffled")  # of threads
 NATIVE, SLOW = 4_000_000, 15_000  # the most that the sizes of a case may multiply to
 
 

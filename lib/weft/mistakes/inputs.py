@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..guarded import wrong
-from .scene import Arrays, Scene, wide
+from ..guarded import wide, wrong
+from .scene import Arrays, Scene
 
 
 def other_inputs(s: Scene) -> str | None:

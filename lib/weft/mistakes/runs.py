@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..guarded import brief
+
 
 def pattern(
     runs: list[tuple[dict[str, int], tuple | None, bool]],
@@ -26,7 +28,7 @@ def pattern(
         if every[0] == {1} and len(every[1]) > 1 and 1 not in every[1]:
             return f"It is right only where {name} is 1."
     if len(runs) > 3 and good_blocks.isdisjoint(bad_blocks) and len(good_blocks) == 1:
-        only = _sides(*good_blocks)
+        only = brief(*good_blocks)
         return (
             f"It is right with blocks of {only} only, as if it counted on that: if it "
             f"may, say block={only}."
@@ -68,12 +70,3 @@ def _by_multiples(name: str, axes: list[int], right: list, bad: list) -> str:
                 f"threadIdx stand where the global index is due?"
             )
     return ""
-
-
-def _sides(block: tuple[int, ...] | None) -> str:
-    if block is None:
-        return "None"
-    sides = list(block)
-    while len(sides) > 1 and sides[-1] == 1:
-        sides.pop()
-    return str(sides[0]) if len(sides) == 1 else f"({', '.join(map(str, sides))})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..guarded import wrong
+from ..guarded import wide, wrong
 
 Arrays = dict[str, np.ndarray]
 
@@ -57,8 +57,3 @@ class Scene:
 def room(s: Scene) -> np.ndarray:
     """What two results may differ by and still count as one."""
     return 4 * s.bound + 1e-6 * np.abs(wide(s.want))
-
-
-def wide(array: np.ndarray) -> np.ndarray:
-    """As float64; complex numbers as they are."""
-    return array.astype(np.float64) if array.dtype.kind != "c" else array

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..guarded import wrong
-from .scene import Scene, room, wide
+from ..guarded import wide, wrong
+from .scene import Scene, room
 from .where import region
 
 # ---- what was never written, and plain fillings ---------------------------------

@@ -41,7 +41,7 @@ class Writer(Loops, Simple):
         self.comments = [c for c in self.comments if c.line >= unit.tree.lineno]
         header = [c for c in self.comments if c.line < first and not c.alone]
         self.comments = [c for c in self.comments if c not in header]
-        self.block(unit.tree.body, unit.tree.col_offset)
+        self.block(unit.tree.body)
         body = self.lines
         unused = [
             f"    (void){self.output.spelled(unit, p)};"
@@ -118,7 +118,7 @@ class Writer(Loops, Simple):
         for part in wrap(indent + text):
             self.lines.append((part, self.line if line is None else line))
 
-    def block(self, body: list[ast.stmt], column: int) -> None:
+    def block(self, body: list[ast.stmt]) -> None:
         """Statements, with the comments before, beside and behind them."""
         start = len(self.lines)
         for number_, one in enumerate(body):
@@ -221,7 +221,7 @@ class Writer(Loops, Simple):
         line = self.line
         indent = "    " * self.depth
         self.depth += 1
-        self.block(body, 0)
+        self.block(body)
         self.depth -= 1
         inner = self.lines[start:]
         alone = len(body) == 1 and len(inner) == 1 and not comment

@@ -70,8 +70,7 @@ def _function(to: Any, name: str, node: ast.Call) -> C:
     if name in ("min", "max"):
         return _least(to, name, node)
     if name == "len":
-        array = to.kind(args[0])
-        side = to.side(args[0], array, 0)
+        side = to.side(to.kind(args[0]), 0)
         return C(side, PRIMARY, "int")
     if name == "pow":
         return to.expr(node.whole)
@@ -184,8 +183,7 @@ def _helper(to: Any, node: ast.Call) -> C:
     by_name = dict(zip(called.parameters, node.args))
     for sides in called.sides.values():
         side = sides[0]
-        array = by_name[side.array]
-        args.append(to.side(array, unit.types[array], side.axis))
+        args.append(to.side(unit.types[by_name[side.array]], side.axis))
     type_ = "void"
     if called.returns is not None:
         type_ = to.type(called.returns, (called, ""))

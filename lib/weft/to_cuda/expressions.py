@@ -189,10 +189,10 @@ class Expressions(Operators):
         kind = unit.types[node.value]
         if node.attr == "ndim":
             return whole(kind.ndim)
-        sides = [self.side(node.value, kind, i) for i in range(kind.ndim)]
+        sides = [self.side(kind, i) for i in range(kind.ndim)]
         return C(" * ".join(sides), PRODUCT, "int")
 
-    def side(self, array: ast.AST, kind: Array, axis: int) -> str:
+    def side(self, kind: Array, axis: int) -> str:
         """How long an array is along an axis."""
         if kind.shape:
             return str(kind.shape[axis])
@@ -233,7 +233,7 @@ class Expressions(Operators):
             if at.text == "0":
                 at = self.index(one)
                 continue
-            side = C(self.side(base, kind, axis), PRIMARY, "int")
+            side = C(self.side(kind, axis), PRIMARY, "int")
             row = joined(at, "*", side, PRODUCT, natural(at.type, "int"))
             more = self.index(one)
             if more.text == "0":

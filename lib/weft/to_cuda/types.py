@@ -94,7 +94,6 @@ F16, F32, F64 = Scalar("f", 16), Scalar("f", 32), Scalar("f", 64)
 I32, I64, U32, U64 = (
     Scalar(k, b) for k, b in (("i", 32), ("i", 64), ("u", 32), ("u", 64))
 )
-BOOL_ = Scalar("b", 8)
 
 
 def of_dtype(dtype: Any) -> Scalar | None:
