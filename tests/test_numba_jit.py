@@ -1,13 +1,17 @@
 """numba_jit: kernels on Numba's simulator, and compiled where there is a GPU."""
 
+import ctypes
 import os
 import pickle
+import re
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +22,16 @@ from weft import KernelFault, bodies, cuda, native, numba_jit
 from weft import cuda as anything
 from weft.cuda import shared, syncthreads, threadIdx
 from weft.native import ArgumentError
-from weft.numba_jit import arguments, host, meaning, on_gpu, simulator
+from weft.numba_jit import (
+    arguments,
+    direct,
+    host,
+    meaning,
+    on_gpu,
+    reading,
+    simulator,
+)
+from weft.python_kernel import PythonKernel
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -374,17 +387,73 @@ def test_a_tensor_that_changed_its_memory_is_seen_anew():
 
 
 @on_a_gpu
-def test_tensors_end_although_numba_has_seen_them():
+def test_a_tensor_that_is_turned_in_its_place_is_seen_anew():
+    def kernel(c, a):
+        c[cuda.threadIdx.x] = a[0, cuda.threadIdx.x]
+
+    a = torch.arange(4.0, device="cuda").view(2, 2)
+    c = torch.zeros(2, device="cuda")
+    for want in ([0, 1], [0, 2]):
+        for _ in range(2):
+            run(kernel, c.zero_(), a, threads=2)
+            assert c.tolist() == want
+        a.t_()
+
+
+@on_a_gpu
+def test_launches_do_not_go_through_numba(monkeypatch):
+    """Numba would take tens of microseconds for each."""
     from weft.numba_jit import gpu
+
+    def kernel(c, a, n, yes, x, y, i):
+        k = cuda.threadIdx.x
+        if yes and k < n:
+            c[k] = a[1, k] + x + y + i
+
+    c = torch.zeros(4, device="cuda")
+    a = torch.arange(8.0, device="cuda").view(4, 2).t()
+    more = 3, True, 0.5, float32(2), np.uint32(10)
+    calls, careful = [], gpu.Launch.careful
+
+    def counted(self, *args):
+        calls.append(args)
+        careful(self, *args)
+
+    monkeypatch.setattr(gpu.Launch, "careful", counted)
+    launched = numba_jit(kernel)[1, 4]
+    launched(c, a, *more)
+    assert c.tolist() == [13.5, 15.5, 17.5, 0]
+    launched(c.zero_(), a, *more)
+    assert c.tolist() == [13.5, 15.5, 17.5, 0]
+    launched(c.zero_(), a, 4, False, 0.5, float32(2), np.uint32(10))
+    assert not c.any()
+    assert len(calls) == 1
+
+
+@on_a_gpu
+def test_numbers_are_of_the_type_that_numba_gives_them():
+    def kernel(c, n):
+        c[0] = n
+
+    c = torch.zeros(1, dtype=torch.float64, device="cuda")
+    for n in (1, -1, 2**63, 5, 2.5, 2**64 - 1, -5, np.int32(-7), True, np.uint32(9)):
+        for _ in range(2):
+            run(kernel, c, n, threads=1)
+            assert c.item() == float(n)
+
+
+@on_a_gpu
+def test_tensors_end_although_numba_has_seen_them():
+    from weft.numba_jit import views
 
     torch.cuda.synchronize()
     c = torch.zeros(1 << 20, device="cuda")
     held = torch.cuda.memory_allocated()
     run(fill, c, 1, 8)
-    seen = len(gpu._seen)
+    seen = len(views.SEEN)
     del c
     assert torch.cuda.memory_allocated() <= held - (4 << 20)
-    assert len(gpu._seen) == seen - 1
+    assert len(views.SEEN) == seen - 1
 
 
 @on_a_gpu
@@ -665,6 +734,63 @@ def test_an_error_beside_such_names_is_told_at_its_line():
     line = kernel.__code__.co_firstlineno + 3
     with pytest.raises(ArgumentError, match=rf"line {line} \(c\[i\] = c.foo\)"):
         numba_jit(kernel).ptx(np.zeros(1))
+
+
+def test_arguments_are_packed_as_the_compiled_kernel_declares_them():
+    """Launches do not go through Numba: its parameters, one by one, in bytes."""
+    pytest.importorskip("numba.cuda")
+
+    def kernel(a, n, b, yes, x, y, i, h):
+        if yes:
+            a[0] = n + b[0, 0] + x + y + i + h
+
+    given = np.zeros(4, float32), 3, np.zeros((2, 2)).T, True, 1.5, float32(2)
+    given += np.uint32(4), np.int16(5)
+    types = reading.numba_types(given)
+    declared = re.findall(
+        r"\.param \.[a-z](\d+) \w+_param", numba_jit(kernel).ptx(*given)
+    )
+    codes = direct.codes(types)
+    assert [8 * struct.calcsize("=" + code) for code in codes] == [*map(int, declared)]
+    assert codes == "QQqqQqq" + "q" + "QQqqQqqqq" + "?dfIh"
+
+
+class Compiled:
+    """What direct.ready() asks of a kernel of Numba."""
+
+    cooperative = launch_config_sensitive = False
+
+    def __init__(self, *types):
+        self.argument_types = types
+        self._codelibrary = self
+
+    def get_cufunc(self):
+        return SimpleNamespace(handle=123)
+
+
+def test_a_launch_is_packed_where_the_driver_reads_it():
+    numba = pytest.importorskip("numba")
+    shape = PythonKernel(fill).config(((2, 3), 64, 0, 16))
+    made = direct.ready(Compiled(numba.int32, numba.float32[:], numba.uint8), shape)
+    (room,) = made.rooms
+    made.pack(room.buffer, direct.STREAM, 7, -1, 0, 0, 5, 4, 99, 5, 4, 200)
+    assert made.function == 123
+    assert struct.unpack_from("=7I4xQ", room.buffer) == (2, 3, 1, 64, 1, 1, 16, 7)
+    at = (ctypes.c_size_t * 9).from_address(room.table)
+    read = [ctypes.c_int32, *[ctypes.c_int64] * 7, ctypes.c_uint8]
+    found = [kind.from_address(address).value for kind, address in zip(read, at)]
+    assert found == [-1, 0, 0, 5, 4, 99, 5, 4, 200]
+    assert all(a % ctypes.sizeof(kind) == 0 for a, kind in zip(at, read))
+
+
+def test_what_only_numba_can_launch():
+    numba = pytest.importorskip("numba")
+    shape = PythonKernel(fill).config((1, 1))
+    assert direct.ready(Compiled(numba.complex64), shape) is None
+    assert direct.ready(Compiled(numba.typeof((1, 2))), shape) is None
+    waits = Compiled(numba.int32)
+    waits.cooperative = True
+    assert direct.ready(waits, shape) is None
 
 
 def test_types_are_those_that_numba_finds():

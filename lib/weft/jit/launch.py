@@ -26,8 +26,8 @@ Rooms = dict[int, tuple[list["Room"], int]]  # by device: free ones, and the fun
 
 # struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments lie behind it.
 _GRID = struct.Struct("=7I")  # grid, block, bytes of shared memory
-_STREAM, _ARGUMENTS = 32, 64  # offsets
-_NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has used no GPU yet
+STREAM, _ARGUMENTS = 32, 64  # offsets
+NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has used no GPU yet
 COOPERATIVE = struct.pack("=I4xi60x", 2, 1)  # CUlaunchAttribute
 
 
@@ -90,7 +90,7 @@ class Room:
         self, packed: bytes, stream: int = 0, attributes: bytes = bytes(12)
     ) -> None:
         """Put the arguments in, and what they are launched on and with."""
-        struct.pack_into("=Q12s", self.buffer, _STREAM, stream, attributes)
+        struct.pack_into("=Q12s", self.buffer, STREAM, stream, attributes)
         self.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
 
 
@@ -258,7 +258,7 @@ def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | Non
         "            free, function = rooms[device]",
         "            room = free.pop()",
         "            number = stream_of(device)",
-        f"            pack_into(room.buffer, {_STREAM}, number, {', '.join(packed)})",
+        f"            pack_into(room.buffer, {STREAM}, number, {', '.join(packed)})",
         "            quick = True",
         "    except Exception:",
         "        pass  # it is said the careful way",
@@ -267,7 +267,7 @@ def _quick_lines(binder: Binder, target: Target, head: bytes) -> list[str] | Non
         "    status = call(room.configuration, function, room.table, 0)",
         "    free.append(room)",
         "    if status:",
-        f"        if status == {_NO_CONTEXT}:",
+        f"        if status == {NO_CONTEXT}:",
         "            return otherwise(args, rooms)",
         "        fail(status, device)",
         *["    after(device, number)"] * bool(target.after),

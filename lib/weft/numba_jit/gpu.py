@@ -1,36 +1,33 @@
 """Launches on a GPU by numba.cuda.
 
-Numba takes tens of microseconds to see what a torch tensor is. So its view of each
-tensor is kept for as long as the tensor lives, and a launch with tensors that were
-seen before goes straight to Numba's own launch. All others go the careful way.
+A launch with tensors that were seen before, and with numbers, is packed here and
+queued by the driver (direct.py). All others go the careful way, through Numba.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import struct
 import warnings
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from .. import native
+from ..jit import driver, output
 from ..jit import launch as launches
-from ..jit import output
 from ..jit.config import Config
 from ..native import ArgumentError, DeviceLost, KernelError
 from ..python_kernel import PythonKernel
-from . import arguments, errors, host, meaning
+from . import arguments, direct, errors, host, meaning, views
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more
 _NUMBERS = frozenset(
     (int, float, bool, np.float32, np.float64, np.int32, np.int64, np.uint32)
 )
-_Seen = tuple[Any, int, tuple[int, ...], int, Any]
-_seen: dict[int, _Seen] = {}  # by id(tensor): see _view()
 
 
 @functools.cache
@@ -78,10 +75,7 @@ class Target:
     def launcher(self, config: Config) -> Callable[..., None]:
         """What takes the arguments and queues the kernel in this shape."""
         launch = Launch(self, config)
-        special = launch.own_stream is not None or launch.talks
-        if special or config.shared > _DEFAULT_SHARED:
-            return launch.careful
-        return launch.quick()
+        return launch.quick() if launch.is_quick else launch.careful
 
 
 class Launch:
@@ -95,49 +89,79 @@ class Launch:
         codes = [part.function.__code__ for part in target.part.parts()]
         self.talks = any("print" in code.co_names for code in codes)
         self._allowed: set[Any] = set()
+        self._ready: dict[tuple[Any, ...], direct.Ready] = {}
+        special = self.own_stream is not None or self.talks
+        self.is_quick = not special and config.shared <= _DEFAULT_SHARED
 
     def quick(self) -> Callable[..., None]:
         """Launch what is known, on torch's current stream; the rest carefully."""
-        seen, configured, numbers = _seen, self.configured, _NUMBERS
+        seen, ready, numbers = views.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
         current = torch._C._cuda_getDevice
-        careful, tensor = self.careful, torch.Tensor
+        careful, tensor, call = self.careful, torch.Tensor, direct.queue()
         count = len(self.target.kernel.parameters)
 
         def launch(*args: Any) -> None:
-            given, device = [], -1
-            if len(args) != count:
+            kinds, words, device = [], [], -1
+            if len(args) != count or native._lost:
                 return careful(*args)
             try:
                 for arg in args:
                     kind = arg.__class__
                     if kind is tensor:
-                        ref, address, shape, where, view = seen[id(arg)]
+                        one = seen[id(arg)]
                         if (
-                            ref() is not arg
-                            or arg.data_ptr() != address
-                            or arg.shape != shape
-                            or where != device >= 0
+                            one.ref() is not arg
+                            or arg.data_ptr() != one.address
+                            or arg.shape != one.shape
+                            or arg.dtype is not one.dtype
+                            or arg.stride() != one.strides
+                            or one.device != device >= 0
                         ):
                             return careful(*args)
-                        given.append(view)
-                        device = where
+                        words += one.words
+                        kinds.append(one.kind)
+                        device = one.device
                     elif kind in numbers:
-                        given.append(arg)
+                        words.append(arg)
+                        kinds.append(kind)
                     else:
                         return careful(*args)
                 # With several GPUs, Numba's own idea of the current one may differ.
-                if device or current() or native._lost:
+                if device or current():
                     return careful(*args)
-                queue = configured[stream_of(device)]
-            except KeyError:
+                found = ready[tuple(kinds)]
+                room = found.rooms.pop()
+                # An int of more than 64 bits does not fit: Numba has other types then.
+                found.pack(room.buffer, direct.STREAM, stream_of(device), *words)
+            except (KeyError, IndexError, struct.error):
                 return careful(*args)
-            try:
-                queue(*given)
-            except Exception as error:
-                self.fail(error)
+            status = call(room.configuration, found.function, room.table, 0)
+            found.rooms.append(room)
+            if status:
+                if status == direct.NO_CONTEXT:
+                    return careful(*args)
+                driver.check(status, f"launching {self.name}")
 
         return launch
+
+    def _remember(self, args: Sequence[Any], given: Sequence[Any]) -> None:
+        """Make the next launch with arguments of these types a quick one."""
+        kinds = []
+        for arg in args:
+            kind = arg.__class__
+            if kind is torch.Tensor and arg.is_cuda:
+                kinds.append(views.SEEN[id(arg)].kind)
+            elif kind in _NUMBERS and not (kind is int and arg >= 2**63):
+                kinds.append(kind)
+            else:
+                return
+        dispatcher = self.target.dispatcher
+        types = tuple(dispatcher.typeof_pyval(value) for value in given)
+        kernel = dispatcher.overloads.get(types)
+        made = direct.ready(kernel, self.config) if kernel else None
+        if made:
+            self._ready[tuple(kinds)] = made
 
     def careful(self, *args: Any) -> None:
         """Check the arguments, take arrays of the host to the GPU and back, launch."""
@@ -157,6 +181,8 @@ class Launch:
                 self._configured(number)(*given)
                 if self.talks:
                     torch.cuda.current_stream().synchronize()
+            if self.is_quick and device == 0:
+                self._remember(args, given)
             sent.back()
         for arg in args:
             if (
@@ -211,11 +237,10 @@ class Launch:
         for value in checked:
             value = sent.where.get(id(value), value)
             if isinstance(value, torch.Tensor):
-                given.append(_view(value))
+                given.append(views.of_tensor(value))
             elif isinstance(value, host.Placed):
-                given.append(
-                    _array(value.address, value.shape, value.strides, value.dtype)
-                )
+                where = value.address, value.shape, value.strides, value.dtype
+                given.append(views.at(*where))
             elif arguments.on_gpu(value):
                 given.append(numba().as_cuda_array(value))
             else:
@@ -230,57 +255,24 @@ class Launch:
         types = tuple(dispatcher.typeof_pyval(value) for value in given)
         if types in self._allowed:
             return
-        from numba.cuda.cudadrv import driver
+        from numba.cuda.cudadrv import driver as numbas
 
         function = dispatcher.compile(types)._codelibrary.get_cufunc()
         dynamic = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         if hasattr(function, "kernel"):
-            attribute = driver.binding.CUfunction_attribute(dynamic)
+            attribute = numbas.binding.CUfunction_attribute(dynamic)
             device = function.device.id
-            driver.driver.cuKernelSetAttribute(
+            numbas.driver.cuKernelSetAttribute(
                 attribute, self.config.shared, function.handle, device
             )
         else:
-            driver.driver.cuFuncSetAttribute(
+            numbas.driver.cuFuncSetAttribute(
                 function.handle, dynamic, self.config.shared
             )
         self._allowed.add(types)
 
 
-# ---- arrays ---------------------------------------------------------------------
-
-
-def _view(tensor: torch.Tensor) -> Any:
-    """Numba's array over a tensor's memory, kept while the tensor lives."""
-    key, address, shape = id(tensor), tensor.data_ptr(), tensor.shape
-    found = _seen.get(key)
-    if found and found[0]() is tensor and found[1:3] == (address, shape):
-        return found[4]
-    dtype = np.dtype(str(tensor.dtype)[6:])
-    strides = None
-    if not tensor.is_contiguous():
-        strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
-    view = _array(address, tuple(shape), strides, dtype)
-    # A module's names are gone before the last tensors are, at the program's end.
-    ref = weakref.ref(tensor, lambda _, pop=_seen.pop: pop(key, None))
-    _seen[key] = ref, address, shape, tensor.get_device(), view
-    return view
-
-
-def _array(
-    address: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...] | None,
-    dtype: np.dtype,
-) -> Any:
-    """Numba's array there. It owns no memory: else no tensor would ever end."""
-    return numba().from_cuda_array_interface(
-        {
-            **{"shape": shape, "strides": strides, "typestr": dtype.str},
-            **{"data": (address, False), "version": 2},
-        },
-        sync=False,
-    )
+# ---- where ----------------------------------------------------------------------
 
 
 def _device(kernel: str, named: dict[str, Any]) -> int:

@@ -53,6 +53,13 @@ def types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     return {name: ", ".join(kinds) for name, kinds in found.items() if kinds}
 
 
+def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Numba's types of arguments that arguments.checked() has seen."""
+    import numba
+
+    return tuple(_type(numba, value) for value in values)
+
+
 def _named(kind: Any) -> str:
     """A type's name as the reader knows it; a constant's is that of its value."""
     kind = getattr(kind, "literal_type", kind)
@@ -71,7 +78,6 @@ def _read(
     part = meaning.read(kernel.function)
     checked = arguments.checked(kernel.name, kernel.bind(args))
     try:
-        import numba
         from numba import cuda
     except Exception as error:
         raise KernelError(f"Numba cannot be imported: {error}") from None
@@ -81,7 +87,7 @@ def _read(
             "NUMBA_ENABLE_CUDASIM was set when it was imported"
         )
     function = meaning.build(part, cuda, cuda.jit(device=True))
-    given = tuple(_type(numba, value) for value in checked)
+    given = numba_types(checked)
     try:
         with _device(cc):
             return look(cuda, function, given)
