@@ -25,6 +25,7 @@ from weft.native import ArgumentError
 from weft.numba_jit import (
     arguments,
     direct,
+    errors,
     host,
     meaning,
     on_gpu,
@@ -546,7 +547,7 @@ def test_too_much_static_shared_memory_on_a_gpu():
         syncthreads()
         c[0] = a_s[0, threadIdx.x]
 
-    with pytest.raises(native.KernelError, match="kernel: ") as error:
+    with pytest.raises(native.KernelError, match="kernel: .* 160000 bytes") as error:
         run(kernel, torch.zeros(1, device="cuda"))
     assert "\n" not in str(error.value)
 
@@ -791,6 +792,16 @@ def test_what_only_numba_can_launch():
     waits = Compiled(numba.int32)
     waits.cooperative = True
     assert direct.ready(waits, shape) is None
+
+
+def test_what_the_linker_says_of_shared_memory():
+    said = RuntimeError(
+        "ERROR_PTX_COMPILE (4)\nLinker error log: ptxas error   : Entry function "
+        "'_ZN4fill' uses too much shared data (0x27100 bytes, 0xc000 max)\n"
+    )
+    found = errors.explain("fill", meaning.read(fill), said)
+    assert str(found).startswith("fill: its shared arrays need 160000 bytes, a block")
+    assert "49152" in str(found) and "\n" not in str(found)
 
 
 def test_types_are_those_that_numba_finds():

@@ -16,7 +16,10 @@ _NOISE = re.compile(
     r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
 )
 
-
+# ptxas, through whichever linker Numba has found.
+_TOO_MUCH_SHARED = re.compile(
+    r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max"
+)
 # What Numba lets its reader guess.
 _PLAIN = {
     "insert_unresolved_ref": "a function that calls itself, in a way it does not know",
@@ -33,6 +36,12 @@ def explain(kernel: str, part: Part, error: BaseException) -> Exception:
     """
     if isinstance(error, KernelError):
         return error
+    if found := _TOO_MUCH_SHARED.search(str(error)):
+        need, most = (int(number, 16) for number in found.groups())
+        return KernelError(
+            f"{kernel}: its shared arrays need {need} bytes, a block has {most} for "
+            f"arrays of a fixed shape"
+        )
     status = _status(error)
     if status:
         try:
