@@ -26,9 +26,10 @@ class Accesses:
 
     def get(self, array: Any, index: Any, number: int) -> Any:
         """array[index], written down."""
-        if type(array) is not View:
-            return array[index]
         place = self.places[number]
+        if type(array) is not View:
+            _no_number(array, place)
+            return array[index]
         found = array.find(index, place)
         if type(found) is View:
             return found
@@ -38,10 +39,11 @@ class Accesses:
 
     def put(self, value: Any, array: Any, index: Any, number: int) -> None:
         """array[index] = value, written down."""
+        place = self.places[number]
         if type(array) is not View:
+            _no_number(array, place)
             array[index] = value
             return
-        place = self.places[number]
         found = array.find(index, place)
         if type(found) is View:
             raise TypeError(f"{array.name} is written element by element: {place.text}")
@@ -95,3 +97,13 @@ class Accesses:
         assert log is not None
         site = log.site(place, array.array)
         log.entries.append(element * SITES + site)
+
+
+def _no_number(array: Any, place: Place) -> None:
+    """Raise the TypeError for x[i] where x is a number."""
+    if isinstance(array, (int, float, complex, np.number)):
+        name = place.text.partition("[")[0]
+        raise TypeError(
+            f"{name} is a number, {array!r}, not an array, in {place.text}: look at "
+            f"the order of the arguments"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import spelling
 from ..report import Finding, Index, named, position
 from .memory import has
 from .places import Place, Variant
@@ -17,6 +19,12 @@ from .stop import Stop
 from .watchdog import TooLong
 
 _HERE = str(Path(__file__).parent)
+WHOLE = ": n / 2 is a float, n // 2 a whole number"
+_SEVERAL = {
+    "tuple": ": x, y = cuda.grid(2) gives two",
+    "Dim3": ": cuda.threadIdx is three, .x .y .z",
+}
+NUMBERS = (int, float, complex, np.number)
 VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 
@@ -143,20 +151,45 @@ def _values(place: Place, frame: FrameType) -> list[int]:
 def better(error: BaseException, end: End, scene: Scene) -> BaseException:
     """An error of Python's own, in words that fit a kernel where those do not."""
     chain = [t for t in _chain(error.__traceback__) if _code(t) in scene.codes]
-    if not isinstance(error, TypeError) or not chain:
+    if not chain:
+        return error
+    if isinstance(error, NameError) and (name := spelling.without_cuda(error.name)):
+        made = NameError(f"{name} is not defined: a kernel writes cuda.{name}")
+        made.name = error.name
+        return made
+    if not isinstance(error, (TypeError, AttributeError)) or chain[-1].tb_next:
         return error
     variant = scene.codes[_code(chain[-1])]
     place = variant.places.get(_where(chain[-1]))
-    text = str(error)
+    text = _of_an_index(str(error), place) or _of_a_number(error, chain[-1].tb_frame)
+    if not text and "'float' object cannot be interpreted as an integer" in str(error):
+        text = f"a whole number is wanted, this is a float{WHOLE}"
+    return type(error)(text) if text else error
+
+
+def _of_an_index(text: str, place: Place | None) -> str:
+    """What to say of an index that is no whole number; "" if that is not it."""
     if place is None or "cannot be interpreted as an integer" not in text:
-        return error
+        return ""
     name = place.entity.name if place.entity else place.text.partition("[")[0]
     value = text.partition("'")[2].partition("'")[0]
-    hint = ": n / 2 is a float, n // 2 a whole number" * ("float" in value)
-    return TypeError(
+    hint = WHOLE if "float" in value else _SEVERAL.get(value, "")
+    return (
         f"an index of {name} is a whole number, in {place.text} there is one of type "
         f"{value}{hint}"
     )
+
+
+def _of_a_number(error: TypeError | AttributeError, frame: FrameType) -> str:
+    """What to say of x.shape where x is a number; "" if that is not it."""
+    value = getattr(error, "obj", None)
+    if not isinstance(error, AttributeError) or not isinstance(value, NUMBERS):
+        return ""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    for name, held in frame.f_locals.items():
+        if held is value and f"{name}.{error.name}" in line:
+            return f"{name} is a number, {value!r}: it has no {error.name}"
+    return ""
 
 
 # ---- time ----------------------------------------------------------------------

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .. import spelling
 from .nodes import add, const, load, mul
 from .record import ATOMIC, FENCE
 
@@ -60,7 +61,10 @@ def called(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
         made = form(rewriter, path, node)
         if made is not None:
             return made
-    return rewriter.refuse(node, f"there is no cuda.{path}() that could be called")
+    what, hint = spelling.unknown(path)
+    if attribute(rewriter, path) is not None:
+        what, hint = f"cuda.{path} is no function", "leave out its brackets"
+    return rewriter.refuse(node, f"{what} ({hint})")
 
 
 def _value(rewriter: Rewriter, path: str) -> ast.expr:
@@ -75,7 +79,9 @@ def _arguments(
     if node.keywords or len(node.args) != count:
         given = len(node.args) + len(node.keywords)
         rewriter.refuse(
-            node, f"cuda.{path} takes {count} arguments by position, {given} are given"
+            node,
+            f"cuda.{path} takes {count} argument{'s' * (count != 1)} by position, "
+            f"{given} {'is' if given == 1 else 'are'} given ({spelling.call(path)})",
         )
     return [rewriter.visit(arg) for arg in node.args]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -55,8 +55,32 @@ class View:
         """For a debugger's prompt: what is there, not written down."""
         return self.raw[index]
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        return np.array(self.raw)
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__":  # somebody asks what it can do
+            raise AttributeError(name)
+        raise AttributeError(
+            f"{self.name}.{name} is of a whole array: one thread does one element, "
+            f"{self.name}[i]; write a loop where it does several"
+        )
+
+    def _no_number(self, *_: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.name} is an array, not a number: one thread does one element, "
+            f"{self.name}[i], with i = cuda.grid(1)"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_number
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _no_number
+    __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _no_number
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _no_number
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_number
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = __invert__ = _no_number
+    __bool__ = __int__ = __float__ = __index__ = __array__ = _no_number
+
+    def __eq__(self, other: Any) -> bool:
+        return self._no_number()
+
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.raw!r}"

@@ -100,6 +100,18 @@ def helper_of(value: Any) -> types.FunctionType | None:
     return None if root in _OPAQUE else value
 
 
+def is_foreign(value: Any) -> bool:
+    """Whether a value is a function for whole arrays, or of the host: np.sum.
+
+    NumPy's ufuncs and types work on single numbers too.
+    """
+    if isinstance(value, (type, np.ufunc)) or not callable(value):
+        return False
+    owner = getattr(value, "__self__", None)
+    module = getattr(value, "__module__", None) or type(owner).__module__
+    return module.partition(".")[0] in ("numpy", "torch", "random", "time")
+
+
 def math_name(value: Any) -> str | None:
     """sqrt for math.sqrt; None for what is no function of math."""
     name = getattr(value, "__name__", "")

@@ -36,6 +36,8 @@ def math_function(name: str) -> Callable[..., Any]:
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
     if name in ("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"):
         return plain
+    if name == "trunc":  # NumPy's numbers do not know math's
+        return int
     if name in _EXACT:
         return plain
 

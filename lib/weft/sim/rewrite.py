@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import ast
 
+from .. import spelling
 from . import intrinsics, names
 from .nodes import assign, at, call, const, load
 from .record import STEP
 from .stores import Stores
 
 THREAD = (".tx", ".ty", ".tz", ".lin")  # what every function is handed first
+ELSE = "write the loop, or call math.*, a function with def, cuda.*"
 SPIN = 1000  # turns of a loop after which it lets others run, each turn
 
 
@@ -118,6 +120,16 @@ class Rewriter(Stores):
         node.orelse = self.suite(node.orelse)
         return [at(assign(turns, const(0)), node.test), node]
 
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        if isinstance(node.value, (ast.Call, ast.Constant)):
+            return self.generic_visit(node)
+        if isinstance(node.value, (ast.Name, ast.Attribute)):
+            self.visit(node.value)  # which says so of cuda.syncthreads
+        way = "assign it, or leave it out"
+        if isinstance(node.value, ast.Compare):
+            way = "= assigns, == compares"
+        self.refuse(node, f"this line does nothing ({way})")
+
     # ---- names and calls ----
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -136,17 +148,28 @@ class Rewriter(Stores):
         path = self.path(node)
         return self.intrinsic(path, node) if path else self.generic_visit(node)
 
-    def intrinsic(self, path: str, node: ast.expr) -> ast.expr:
-        made = intrinsics.attribute(self, path)
+    def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
+        """The value of a name of the language; number: which cannot be a vector's."""
+        made = None if number else intrinsics.attribute(self, path)
         if made is None:
-            self.refuse(node, f"cuda.{path} is no number: call it, or use .x .y .z")
+            self.refuse(node, "{} ({})".format(*spelling.unknown(path)))
         return at(made, node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        for side in (node.left, node.right):
+            if self.path(side) in spelling.VECTORS:
+                self.intrinsic(self.path(side) or "", side, number=True)
+        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         path = self.path(node.func)
         if path is not None:
             return at(intrinsics.called(self, path, node), node)
         value = self.meaning(node.func)
+        if names.is_foreign(value):
+            self.refuse(
+                node, f"{ast.unparse(node.func)}() is not for a kernel ({ELSE})"
+            )
         name = names.math_name(value)
         if name is not None:
             node.func = at(self.own(f".math_{name}"), node.func)

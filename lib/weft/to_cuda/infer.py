@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import spelling
 from . import calls, meaning
 from .spans import SPANS, negated
 from .types import BOOL, F64, FLOAT, INT, Array, Scalar, join, promote
@@ -155,11 +156,10 @@ class Walk:
         if isinstance(found, meaning.Cuda):
             made = calls.attribute(found.path)
             if made is None:
-                self.unit.fail(
-                    f"cuda has no {found.path}" if found.path else "cuda is no value",
-                    "weft.cuda lists what there is",
-                    node,
-                )
+                what, hint = "cuda is no value", spelling.LISTED
+                if found.path:
+                    what, hint = spelling.unknown(found.path)
+                self.unit.fail(what, hint, node)
             return made
         if isinstance(found, (meaning.Function, Scalar)):
             self.unit.fail(f"{ast.unparse(node)} is a function", "call it", node)

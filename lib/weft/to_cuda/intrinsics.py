@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from .. import spelling
+from . import meaning
 from .types import BOOL, F64, FLOAT, INT, U32, Array, Scalar, promote
 from .unit import ANY, Span, Unit, merge
 
@@ -44,10 +46,12 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
         isinstance(a, ast.Starred) for a in node.args
     ):
         wanted = " or ".join(map(str, counts))
+        found = unit.meaning(node.func)
+        language = isinstance(found, meaning.Cuda) and found.path in spelling.names()
         unit.fail(
             f"{ast.unparse(node.func)} takes {wanted} "
             f"argument{'s' * (counts[-1] != 1)} here, {len(node.args)} are given",
-            "count the arguments",
+            spelling.call(found.path) if language else "count the arguments",
             node,
         )
 
@@ -91,15 +95,13 @@ def called(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
         return (FLOAT if kind.whole else kind), ANY
     if path.startswith("atomic."):
         return _atomic(walk, path[7:], node)
-    unit.fail(
-        f"cuda.{path}() does not become CUDA C"
-        if path not in ("shared.array", "local.array", "const.array_like")
-        else f"cuda.{path} stands alone on its line",
-        "weft.cuda lists what there is"
-        if "array" not in path
-        else f"name = cuda.{path}(...)",
-        node,
-    )
+    if path in ("shared.array", "local.array", "const.array_like"):
+        what, hint = f"cuda.{path} stands alone on its line", f"name = cuda.{path}(...)"
+    elif path in spelling.names():
+        what, hint = f"cuda.{path}() does not become CUDA C", spelling.LISTED
+    else:
+        what, hint = spelling.unknown(path)
+    unit.fail(what, hint, node)
 
 
 def _atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
@@ -110,9 +112,7 @@ def _atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         values = args[1:]
     else:
         if name not in (*ATOMICS, "cas"):
-            unit.fail(
-                f"cuda.atomic has no {name}", "weft.cuda lists what there is", node
-            )
+            unit.fail(*spelling.unknown(f"atomic.{name}"), node)
         count(unit, node, 4 if name == "cas" else 3)
         index = args[1].elts if isinstance(args[1], ast.Tuple) else [args[1]]
         values = args[2:]

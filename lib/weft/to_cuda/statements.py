@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import arrays, calls
+from .. import spelling
+from . import arrays, calls, meaning
 from .types import INT, Array, Scalar, join
 from .unit import ANY, Span, merge
 
@@ -53,7 +54,14 @@ def _statement(walk: Any, one: ast.stmt) -> None:
         if isinstance(one.value, ast.Constant):
             return
         if not isinstance(one.value, ast.Call):
-            unit.fail("this line does nothing", "assign it, or leave it out", one)
+            found = unit.meaning(one.value)
+            if isinstance(found, meaning.Cuda) and found.path:
+                unit.fail(*spelling.unknown(found.path), one)
+            compared = isinstance(one.value, ast.Compare)
+            hint = (
+                "= assigns, == compares" if compared else "assign it, or leave it out"
+            )
+            unit.fail("this line does nothing", hint, one)
         calls.infer_statement(walk, one.value)
     elif isinstance(one, ast.Return):
         _return(walk, one)

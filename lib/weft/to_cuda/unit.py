@@ -7,6 +7,7 @@ import types as python_types
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from .. import spelling
 from ..python_kernel import PythonKernel, Source, source_of, value_of
 from . import meaning
 from .comments import comments
@@ -90,11 +91,10 @@ class Unit:
         try:
             return meaning.of(value_of(self.function, node.id))
         except LookupError:
-            self.fail(
-                f"{node.id} is not defined",
-                "assign it before, or define it above the kernel",
-                node,
-            )
+            hint = "assign it before, or define it above the kernel"
+            if language := spelling.without_cuda(node.id):
+                hint = f"write cuda.{language}"
+            self.fail(f"{node.id} is not defined", hint, node)
 
     def meaning_is_number(self, node: ast.Name) -> bool:
         """Whether a name is no array of this function, so far as is known."""

@@ -1,0 +1,223 @@
+"""What is said to kernels that a beginner writes, the same by sim and cuda_c."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy import float32
+
+from weft import ArgumentError, cuda, cuda_c, sim, spelling
+from weft.sim.log import Log
+from weft.sim.record import WRITE, Site
+from weft.to_cuda import TranslationError
+
+WHOLE = "one thread does one element"
+
+
+def misspelt(out, x):
+    out[cuda.threadidx.x] = x[0]
+
+
+def singular(out, x):
+    cuda.syncthread()
+
+
+def not_called(out, x):
+    cuda.syncthreads  # noqa: B018
+
+
+def vector(out, x):
+    i = cuda.blockIdx.x * cuda.blockDim + cuda.threadIdx.x
+    out[i] = x[i]
+
+
+def fourth(out, x):
+    out[cuda.threadIdx.w] = x[0]
+
+
+def c_like(out, x):
+    cuda.atomicAdd(out, 0, x[0])
+
+
+def two_arguments(out, x):
+    cuda.atomic.add(out[0], 1)
+
+
+def compares(out, x):
+    out[0] == x[0]  # noqa: B015
+
+
+def adds(out, x):
+    out[0] + +x[0]
+
+
+def bare(out, x):
+    out[threadIdx.x] = x[0]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    "kernel, said",
+    [
+        (misspelt, r"cuda\.threadidx\.x.*did you mean cuda\.threadIdx\.x"),
+        (singular, r"cuda\.syncthread\b.*did you mean cuda\.syncthreads"),
+        (not_called, r"until it is called.*write cuda\.syncthreads\(\)"),
+        (vector, r"cuda\.blockDim is three numbers.*cuda\.blockDim\.x"),
+        (fourth, r"cuda\.threadIdx has no w"),
+        (c_like, r"did you mean cuda\.atomic\.add"),
+        (two_arguments, r"2 are given.*cuda\.atomic\.add\(array, index, value\)"),
+        (compares, "does nothing.*= assigns, == compares"),
+        (adds, "does nothing.*assign it"),
+        (bare, r"threadIdx is not defined.* cuda\.threadIdx"),
+    ],
+)
+@pytest.mark.parametrize("runner", [sim, cuda_c])
+def test_the_error_says_what_was_probably_meant(kernel, said, runner):
+    with pytest.raises(
+        (ArgumentError, TranslationError, NameError), match=f"(?s){said}"
+    ):
+        runner(kernel)[1, 4](np.zeros(4, float32), np.ones(4, float32))
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("blockId.x", "blockIdx.x"),
+        ("shared.zeros", "shared.array"),
+        ("warpSize", "warpsize"),
+        ("synchronize", "syncthreads"),
+        ("foo", ""),
+    ],
+)
+def test_a_name_is_near_another(name, meant):
+    assert spelling.near(name) == meant
+
+
+def test_a_function_of_math_is_named():
+    assert spelling.unknown("sqrt")[1] == "did you mean math.sqrt?"
+
+
+# ---- arrays taken for numbers, and numbers for arrays --------------------------
+
+
+def doubles(out, x):
+    out = x * 2  # noqa: F841
+
+
+def asks(out, x):
+    if x > 0:
+        out[0] = 1
+
+
+def adds_all(out, x):
+    out += x
+
+
+def sums(out, x):
+    out[0] = x.sum()
+
+
+def converts(out, x):
+    out[0] = float32(x)
+
+
+@pytest.mark.parametrize("kernel", [doubles, asks, adds_all, sums, converts])
+def test_a_whole_array_is_no_number(kernel):
+    with pytest.raises((TypeError, AttributeError), match=rf"\w+.*{WHOLE}"):
+        sim(kernel)[1, 4](np.zeros(4, float32), np.ones(4, float32))
+
+
+def numpy_sums(out, x):
+    out[0] = np.sum(x)
+
+
+def numpy_makes(out, x):
+    t = np.zeros(4)
+    out[0] = t[0]
+
+
+def numpy_draws(out, x):
+    out[0] = np.random.random()
+
+
+@pytest.mark.parametrize("kernel", [numpy_sums, numpy_makes, numpy_draws])
+@pytest.mark.parametrize("runner", [sim, cuda_c])
+def test_functions_of_whole_arrays_are_not_for_a_kernel(kernel, runner):
+    with pytest.raises(
+        (ArgumentError, TranslationError), match=r"(?s)np\.[\w.]+\(\) .*(loop|def)"
+    ):
+        runner(kernel)[1, 4](np.zeros(4, float32), np.ones(4, float32))
+
+
+def numpy_of_one(out, x):
+    i = cuda.grid(1)
+    out[i] = np.sqrt(np.maximum(x[i], np.float32(4)))
+
+
+def test_numpys_functions_of_numbers_are():
+    out = np.zeros(4, float32)
+    assert sim(numpy_of_one)[1, 4](out, np.ones(4, float32)).ok
+    assert (out == 2).all()
+
+
+def reads(out, x):
+    out[0] = x[0]
+
+
+def looks(out, x):
+    out[0] = x.shape[0]
+
+
+@pytest.mark.parametrize("kernel", [reads, looks])
+def test_a_number_is_no_array(kernel):
+    with pytest.raises((TypeError, AttributeError), match="x is a number, 7"):
+        sim(kernel)[1, 1](np.zeros(4, float32), 7)
+
+
+def pairs(out, x):
+    i = cuda.grid(2)
+    out[i] = x[i]
+
+
+def halves(out, x):
+    for i in range(len(x) / 2):
+        out[i] = x[i]
+
+
+@pytest.mark.parametrize(
+    "kernel, said", [(pairs, r"x, y = cuda\.grid\(2\)"), (halves, "n // 2")]
+)
+def test_what_is_no_whole_number(kernel, said):
+    with pytest.raises(TypeError, match=said):
+        sim(kernel)[1, 4](np.zeros(4, float32), np.ones(4, float32))
+
+
+# ---- numbers ---------------------------------------------------------------------
+
+
+def cuts(out, x):
+    i = cuda.grid(1)
+    out[i] = math.trunc(x[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.uint8])
+def test_trunc_takes_every_type(dtype):
+    x = np.array([1.75, 2.5, 3.25, 4], dtype)
+    out = np.zeros(4, np.int32)
+    assert sim(cuts)[1, 4](out, x).ok
+    assert out.tolist() == [1, 2, 3, 4]
+
+
+# ---- a hang ends a launch anywhere ---------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["starts", "entries"])
+def test_what_is_half_noted_is_dropped(column):
+    log = Log([Site(WRITE, 0, "x[0]", "f.py", 1, 0)], {})
+    log.starts.append(0)
+    log.threads.append(0)
+    log.entries.append(0)
+    log.values.append(1.0)
+    getattr(log, column).append(0)  # its partner has not come
+    log.end_early(0, refused=False)
+    (interval,) = log.take()
+    assert interval.thread.tolist() == [0] and interval.values == [1.0]
