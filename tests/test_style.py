@@ -1,5 +1,6 @@
 """The sources are as `make format` leaves them."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -32,3 +33,17 @@ def test_clang_format_has_nothing_to_say():
     lessons = [p for p in NOTEBOOKS.rglob("*.*") if p.suffix in (".c", ".cu")]
     done = run(tool, "--dry-run", "-Werror", *files, *zoo, *lessons)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+PACKAGES = sorted((ROOT / "lib/weft").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("init", PACKAGES, ids=lambda path: path.parent.name)
+def test_a_package_names_all_of_its_modules(init):
+    """In the map of its docstring, or by importing them; bench* stands for several."""
+    named = {
+        word.replace("*", r"\w*") for word in re.findall(r"\w+\*?", init.read_text())
+    }
+    found = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
+    missing = {stem for stem in found if not any(re.fullmatch(w, stem) for w in named)}
+    assert not missing

@@ -1,4 +1,30 @@
-"""Weft: a GPU kernel lab. `import weft` gives the ops and the ways to run them."""
+"""Weft: a GPU kernel lab. `import weft` gives the ops and the ways to run them.
+
+A kernel in Python, and who runs it
+    cuda, python_kernel, spelling    the language; what a kernel is; what was meant
+    bodies/                          the lab's kernels in it
+    sim/, report*                    thread by thread: what went wrong, what it cost
+    numba_jit/                       compiled by Numba, or on its simulator
+    to_cuda/, cuda_c                 as CUDA C that one can read; run as that
+A kernel in CUDA C
+    build, native, ops               kernels/ as libraries; by cffi; for torch
+    jit/, magic                      from a string, load_cuda(); from a cell, %%cuda
+    rewrite*, cuda_text              CUDA C -> C++ for the CPU
+    run, program, preprocess         whole programs there
+    messages, unsupported            ... and what is said of them
+Is it right, how fast is it, what does it do
+    guarded, check/, mistakes/       the reader's kernels, and what their mistakes are
+    check_ops, cases, gradients      the lab's own
+    bench*, plot_bodies              how long; each bench_* is one benchmark
+    show, pictures/, view, beside    pictures of launches, of arrays, of two texts
+    paint, canvas, predict           live pictures; a guess beside its answer
+    style, highlight                 colours of charts, and of programs
+The project
+    mnist/, mnist_numpy, data/       a CNN with these kernels, and in NumPy
+    lessons, exercises               notebooks from their sources; checks in them
+    environment, doctor, cache       the Python it runs in; what is here; what is kept
+    __main__, tracebacks             python -m weft; errors end at the reader's line
+"""
 
 import sys
 

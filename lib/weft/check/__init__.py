@@ -5,7 +5,12 @@
 Sizes around those of a block, several launch shapes, random signed inputs, poisoned
 outputs between guard zones, threads in three orders; compared with a float64
 reference within a derived bound. What fails is told by element, block and thread,
-with a guess at the mistake (mistakes.py).
+with a guess at the mistake (mistakes/).
+
+    cases, plan         sizes and launch shapes, and which of them are run
+    runners, limit      how each kind of kernel is run, and for how long at most
+    problem             inputs, the answer, and how close to it a result must come
+    refusal             what is said of a wrong one
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
     signature, scalars, arguments    what a kernel takes, and what Python passes
     checks, diagnostics, hints       what is wrong with a source, on its own lines
     flags, headers, config           --flags, %%cuda_header, [grid, block]
+    prelude, stored                  what a cell finds without a file; what is kept
     cpu, launcher                    the CPU: compiling
     cpu_launch, arena, faults        ... launching on fenced copies, what went wrong
     nvrtc, gpu, launch, driver       the GPU
     module                           the callables
     trial, isolated, output          --check and --time, --isolated, printf
+    disassembler                     --sass
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 
 Each guess is one sentence that begins with "looks like". It is made only where the
 numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
+
+    scene               a wrong output, and all that is known about it
+    values              guesses from the output alone
+    inputs              ... from what other inputs would give
+    where               ... from which region is wrong
+    runs                which sizes and blocks go wrong
 """
 
 from __future__ import annotations

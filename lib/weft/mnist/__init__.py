@@ -10,6 +10,7 @@ twin.py     the same model in PyTorch
 config.py   what a run is asked for
 train.py    run(Config(...)): train, time, compare
 plot.py     the pictures of a run
+marks.py    when the sections of a step end
 cli.py      python -m weft mnist
 """
 

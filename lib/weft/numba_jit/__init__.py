@@ -2,7 +2,13 @@
 
 The kernel is a plain function in the names of weft.cuda. On a machine with a GPU it
 runs there, compiled for each combination of argument types; elsewhere on Numba's own
-simulator, which is another process here (simulator.py).
+simulator, which is another process here.
+
+    arguments, meaning        what Numba takes; what the names in a kernel mean
+    renaming, errors          names imported one by one; what Numba says, in a sentence
+    simulator, child          the other process, from here and from inside
+    gpu, direct, views, host  the GPU: launches, without Numba, arrays there and here
+    reading                   types and PTX, which need no GPU
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
 
     types, errors                   what values are; what has no place in C
     desugar, scope                  assignments one by one; where locals are declared
+    comments                        what the reader wrote beside the code
     unit, meaning                   a function for its argument types, and its names
     infer, spans, statements        types, least and largest values of everything
     calls, arrays, intrinsics       ... of what is called
