@@ -156,12 +156,15 @@ class Launch:
                 kinds.append(kind)
             else:
                 return
+        key = tuple(kinds)
+        if key in self._ready and self._ready[key].rooms:
+            return
         dispatcher = self.target.dispatcher
         types = tuple(dispatcher.typeof_pyval(value) for value in given)
         kernel = dispatcher.overloads.get(types)
         made = direct.ready(kernel, self.config) if kernel else None
         if made:
-            self._ready[tuple(kinds)] = made
+            self._ready[key] = made
 
     def careful(self, *args: Any) -> None:
         """Check the arguments, take arrays of the host to the GPU and back, launch."""
