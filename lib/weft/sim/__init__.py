@@ -1,18 +1,18 @@
 """Kernels run thread by thread in plain Python: sim(kernel)[grid, block](*args).
 
-    launch, shape, schedule   a launch; its orders; how threads take turns
-    memory, numbers, warp     what threads find: arrays, C's arithmetic, their warp
-    rewrite, program          the kernel with its accesses noted and its waits as yields
-    nodes, syntax, stores     ... its trees, what it may not have, its assignments
-    names, kinds, intrinsics  ... what its names mean, and of what kind they are
-    elements, accesses        ... its reads and writes of elements
-    atomics                   ... its atomics
-    loops, plain_loops        ... its loops whose accesses are noted all at once
-    record, log, places       what is written down: Intervals of accesses, and where
-    judge, layout, repeats    what they say, many at a time
-    races, blocks, uneven     ... within a block, between blocks, at barriers
-    counters                  ... and what they cost
-    faults, stop, watchdog    what ends a launch
+launch, shape, schedule   a launch; its orders; how threads take turns
+memory, numbers, warp     what threads find: arrays, C's arithmetic, their warp
+rewrite, program          the kernel with its accesses noted and its waits as yields
+nodes, syntax, stores     ... its trees, what it may not have, its assignments
+names, kinds, intrinsics  ... what its names mean, and of what kind they are
+elements, accesses        ... its reads and writes of elements
+atomics                   ... its atomics
+loops, plain_loops        ... its loops whose accesses are noted all at once
+record, log, places       what is written down: Intervals of accesses, and where
+judge, layout, repeats    what they say, many at a time
+races, blocks, uneven     ... within a block, between blocks, at barriers
+counters                  ... and what they cost
+faults, stop, watchdog    what ends a launch
 """
 
 from __future__ import annotations
