@@ -24,10 +24,13 @@ import numpy as np
 import torch
 
 from . import bench, bodies, native, ops
+from .cuda_c import cuda_c
 from .mnist.twin import precision
 from .numba_jit import numba_jit, on_gpu
+from .sim import sim
 
 Call = Callable[[], torch.Tensor]
+_in_c = functools.cache(cuda_c)  # compiled once
 Part = slice | tuple[slice, ...]
 Shape = tuple[Any, Any]  # grid, block
 SIZES = ("786432", "5x784x10", "512x512x512")
@@ -209,10 +212,7 @@ def _work(text: str, device: torch.device) -> Work:
         want = (x.double() * torch.tensor(WEIGHTS, dtype=torch.double)[:, None]).sum(0)
         return Work("grey", {"n": sizes[0]}, (x.to(device),), want, _grey)
     m, k, n = sizes
-    a, b = (
-        torch.randn(m, k, generator=generator),
-        torch.randn(k, n, generator=generator),
-    )
+    a, b = (torch.randn(size, generator=generator) for size in ((m, k), (k, n)))
     return Work(
         *("matmul", {"m": m, "n": n, "k": k}, (a.to(device), b.to(device))),
         *(a.double() @ b.double(), _matmul),
@@ -294,19 +294,19 @@ def _loops(
         return torch.tensor(out)
 
     def njit() -> torch.Tensor:
-        import numba
-
-        compiled = _njits.setdefault(loops, None) or numba.njit(loops)
-        _njits[loops] = compiled
         out = np.full(round(count * scale), np.nan, np.float32)
-        compiled(out, *flat, *sizes[:-1], round(rows * scale))
+        _njit(loops)(out, *flat, *sizes[:-1], round(rows * scale))
         return torch.from_numpy(out)
 
     yield Contender("python", "loops", python, scale, slice(0, rows), host=True)
     yield Contender("numba", "loops, njit", njit, host=True)
 
 
-_njits: dict[Any, Any] = {}
+@functools.cache
+def _njit(loops: Callable[..., None]) -> Any:
+    import numba  # late: it takes a second
+
+    return numba.njit(loops)
 
 
 def _simulated(
@@ -317,8 +317,6 @@ def _simulated(
     out = work.out()
 
     def call(checks: bool) -> torch.Tensor:
-        from .sim import sim
-
         sim(body, checks=checks, quiet=True)[shape](out.view(-1), *given)
         return out[part]
 
@@ -361,21 +359,11 @@ def _compiled(
         return mine[part]
 
     def by_c() -> torch.Tensor:
-        compiled()[shape](flat_other, *given)
+        _in_c(body)[shape](flat_other, *given)
         return other
-
-    def compiled() -> Any:
-        if body not in _compiled_c:
-            from .cuda_c import cuda_c
-
-            _compiled_c[body] = cuda_c(body)
-        return _compiled_c[body]
 
     if not (on_simulator and what):  # there a barrier takes as long as a thread
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
         yield Contender("numba", name + what, by_numba, scale, part)
     yield Contender("weft", "cuda_c" + what, by_c)
-
-
-_compiled_c: dict[Any, Any] = {}
