@@ -358,3 +358,23 @@ def test_a_verdict_shows_itself_in_a_notebook():
     page = verdict._repr_html_()
     assert "<code>scale</code> is right" in page and "color:#009E73" in page
     assert plan.plan.__doc__
+
+
+def mirrored(x):
+    s = cuda.shared.array(64, np.float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 64 + t
+    s[t] = x[i]
+    cuda.syncthreads()
+    x[i] = s[64 - t]
+
+
+def test_in_a_launch_that_was_asked_for_the_index_is_wrong_not_the_block():
+    with pytest.raises(Mismatch, match="index that leaves s at one end"):
+        check(
+            mirrored,
+            lambda x: x[::-1],
+            inout={"x": "64 * blocks"},
+            sizes=[1],
+            launch=lambda blocks: (blocks, 64),
+        )

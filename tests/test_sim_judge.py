@@ -85,8 +85,8 @@ def test_a_missing_barrier_is_told_with_both_threads_and_lines():
     (found,) = launch.findings()
     assert found.text == (
         "thread 7 reads s[0] at line 9 while thread 0 writes it at line 8: no barrier "
-        "between them (both are in one warp: running in step may hide it, but nothing "
-        "promises that order)"
+        "between the write and the read that follows it (both are in one warp: running "
+        "in step may hide it, but nothing promises that order)"
     )
     assert (found.kind, found.line, found.other_line, found.count) == ("race", 9, 8, 8)
     assert (found.thread, found.other, found.index) == ((7, 0, 0), (0, 0, 0), (0,))
@@ -113,9 +113,40 @@ def test_the_order_of_threads_does_not_change_a_finding(order):
     (found,) = launch.findings()
     assert found.text == (
         "thread 32 reads s[0] at line 9 while thread 0 writes it at line 8: no barrier "
-        "between them"
+        "between the write and the read that follows it"
     )
     assert found.count == 64
+
+
+def test_the_read_comes_first_where_the_next_turn_overwrites():
+    launch = Launch(s=S)
+    for t in range(8):
+        launch.do(t, READ, "s", (t + 1) % 8, 9)
+        launch.do(t, WRITE, "s", t, 8, 1.0)
+    launch.end()
+    found = next(f for f in launch.findings() if f.kind == "race")
+    assert "no barrier between the read and the write that follows it" in found.text
+
+
+def test_no_order_is_told_of_accesses_that_come_in_turns():
+    launch = Launch(s=S)
+    for t in range(8):
+        for _ in range(2):
+            launch.do(t, WRITE, "s", t, 8, 1.0)
+            launch.do(t, READ, "s", (t + 1) % 8, 9)
+    launch.end()
+    assert "no barrier between them" in launch.findings()[0].text
+
+
+def test_of_several_readers_one_in_another_warp_is_told():
+    launch = Launch(s=S)
+    for t in range(64):
+        launch.do(t, WRITE, "s", t, 8, 1.0)
+        launch.do(t, READ, "s", 0, 9)
+    launch.end()
+    found = launch.findings()[0]
+    assert (found.thread, found.other) == ((32, 0, 0), (0, 0, 0))
+    assert "in one warp" not in found.text
 
 
 def test_the_same_value_by_all_is_no_conflict_but_another_is():

@@ -94,6 +94,12 @@ def test_lanes_of_a_branch():
     assert 16 < seen.active_lanes < 32
 
 
+def test_active_lanes_are_not_guessed_from_accesses():
+    y = np.zeros(64, "f4")
+    assert counters(odd_and_even, 1, 64, y).active_lanes is None
+    assert counters(odd_and_even, 1, 64, y, steps=True).active_lanes < 32
+
+
 def doubled(value):
     return value * 2
 
@@ -107,3 +113,13 @@ def test_counters_stand_at_the_kernels_lines():
     seen = counters(by_line, 1, 32, np.zeros(32, "f4"), np.zeros(64, "f4"))
     line = seen.lines[by_line.__code__.co_firstlineno + 2]
     assert (line.reads, line.writes, line.sectors) == (32, 32, 8 + 4)
+
+
+def together(total, x):
+    total[0] += x[cuda.grid(1)]
+
+
+def test_adding_to_one_element_is_cured_by_an_atomic_not_by_a_barrier():
+    total, x = np.zeros(1, "f4"), np.ones(64, "f4")
+    found = sim(together, quiet=True)[1, 64](total, x).findings[0]
+    assert "cuda.atomic.add" in found.cure

@@ -36,6 +36,7 @@ def test_a_trace_has_steps_and_names():
     assert trace.names[1, 1] == {"i": 3, "n": 9}
     assert trace.names[0, 0] == {"i": 0, "n": 9, "last": 9}
     assert trace.names[1, 0] == {"i": 2, "n": 9, "k": 1}
+    assert trace.passing == {"k"}
     first = kernel.__code__.co_firstlineno
     steps = [(s.line - first, s.last - first) for s in sites(trace, STEP)]
     assert steps == [(1, 3), (4, 4), (6, 6), (7, 7), (8, 9), (10, 10), (11, 11)]

@@ -72,7 +72,7 @@ class Finding:
     (lines from 1, columns from 0 in bytes of UTF-8, as in ast; line 0: unknown).
     block, thread: (x, y, z). other: the second thread of a race (the second block, if
     the race is between blocks), other_line: where it is. count: how often the same was
-    seen.
+    seen. cure: what usually cures it, where more is known than its kind; or "".
     """
 
     kind: str
@@ -87,6 +87,7 @@ class Finding:
     index: Index | None = None
     count: int = 1
     other_line: int = 0
+    cure: str = ""
 
 
 @dataclass

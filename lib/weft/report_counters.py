@@ -205,14 +205,15 @@ class Counters:
         return self._by_array("conflicts", space="shared")
 
     @property
-    def active_lanes(self) -> float:
-        """Threads for each instruction of a warp, of 32.
+    def active_lanes(self) -> float | None:
+        """Threads for each instruction of a warp, of 32; None if steps were not noted.
 
         ncu: smsp__thread_inst_executed_per_inst_executed.ratio; here an instruction is
-        a straight piece of the source or, where those were not recorded, an access.
+        a straight piece of the source. sim(kernel, steps=True) notes them, and so does
+        every picture: accesses alone say nothing of a branch that touches no array.
         """
         steps = [p for p in self.places if p.kind == "step"]
-        return _sum(steps or self.places).lanes
+        return _sum(steps).lanes if steps else None
 
     @property
     def lines(self) -> dict[int, Line]:

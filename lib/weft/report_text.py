@@ -100,6 +100,8 @@ def finding(report: Report, one: Finding) -> str:
 
 def cure_of(one: Finding) -> str:
     """What usually cures a finding; "" if there is no rule."""
+    if one.cure:
+        return one.cure
     if one.kind == "race" and one.thread is None:
         return (
             "blocks that write apart, cuda.atomic, a second launch (a kernel's end is "

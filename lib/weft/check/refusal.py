@@ -295,6 +295,11 @@ def _of_fault(attempt: Attempt) -> str:
     ours = attempt.trial.inputs | attempt.trial.starts
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
+        if attempt.trial.shape is not None and not attempt.trial.shape.plain:
+            return (  # the block was asked for
+                f"looks like an index that leaves {array} at one end: work it out for "
+                f"the first thread and for the last"
+            )
         return (
             f"looks like a block that {array} is not made for: the kernel counts on "
             f"the size of its block; if it may, say block="

@@ -30,6 +30,7 @@ from .touched import (
 from .touches import Touches, axis_names, block_name, plural, ravel, sentence
 
 ALL = -1  # intervals; -2, -3, ...: the first, the second ... access of one thread
+TANGLE = 12  # accesses of one thread that are too many arrows
 ACCESSES = 160  # of one thread that the slider stops at
 
 
@@ -187,6 +188,9 @@ def _start(scene: Scene, times: Sequence[int], whos: Sequence) -> tuple[int, int
     per = [len(_moment(scene, ALL, who).mine) if who else 0 for who in whos]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = next((j for j in busy if _is_inner(scene, whos[j])), busy[0])
+    # All of its arrows at once are a tangle: what it does before the first barrier.
+    if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
+        return (int(len(_moment(scene, times[1], whos[middle]).mine) > 0), middle)
     return (0, middle)
 
 

@@ -153,9 +153,13 @@ def listed(things: Sequence[str]) -> str:
 def names_of(
     trace: Trace, blocks: Sequence[int], threads: Sequence[int], skip: Any = ()
 ) -> list[tuple[str, str]]:
-    """The locals of these threads when they ended: (name, "3") or (name, "0 … 7")."""
+    """The locals of these threads: (name, "3") or (name, "0 … 7").
+
+    Not those that change as a thread goes on: only their last values are known.
+    """
     of = [trace.names.get((b, t), {}) for b in blocks for t in threads]
     order = dict.fromkeys(name for names in of for name in names if name not in skip)
+    order = {name: None for name in order if name not in trace.passing}
     out = []
     for name in order:
         values = sorted({names[name] for names in of if name in names})

@@ -52,8 +52,8 @@ def sim(
     or a number that shuffles in its own way. checks: note every access and look for
     faults; False is several times faster and tells nothing. trace: keep what was noted
     in report.trace. steps: note also how many threads enter each straight piece of
-    code (on with a trace; else active lanes are counted where arrays are touched, and
-    a launch takes a tenth less). timeout: seconds that one block may run. quiet: show
+    code, which counters.active_lanes needs (on with a trace; without, a launch takes a
+    tenth less). timeout: seconds that one block may run. quiet: show
     nothing.
 
     An access out of bounds, a hang, a deadlock or an exception in a thread end the

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from ..report import Counters, Finding, Index, named, position
 from .blocks import MANY, Between, Meeting
 from .counters import Sums
@@ -19,6 +21,8 @@ from .repeats import Repeats, Rest
 ROWS = 1 << 14  # accesses that are worth a look
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
+NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
+ONE_STEP = "cuda.atomic.add or its like: read, change and write as one step"
 
 
 class Judge:
@@ -40,6 +44,7 @@ class Judge:
         self.found: dict[tuple, Finding] = {}
         self._waiting: list[Interval] = []
         self._rows = 0
+        self._orders: dict[tuple[int, int, int], int] = {}  # of a batch
 
     def interval(self, interval: Interval) -> None:
         """Take in what a block did between two barriers; its columns are kept."""
@@ -60,6 +65,7 @@ class Judge:
         if not waiting:
             return
         self.layout.grow()
+        self._orders.clear()
         batch = whole = Batch(self.layout, waiting)
         full = [one for one in waiting if not isinstance(one, Rest)]
         if len(full) < len(waiting):
@@ -107,7 +113,7 @@ class Judge:
             verbs = [VERBS[int(batch.kind[row])] for row in (one, other)]
             text = (
                 f"{beginning}{verbs[0]} {what} at line {line} while {b} {verbs[1]} it "
-                f"at line {other_line}: no barrier between them"
+                f"at line {other_line}: {self._missing(batch, one, other)}"
             )
         one_warp = batch.thread[one] // WARP == batch.thread[other] // WARP
         if one_warp and not offence.conflict:
@@ -116,7 +122,44 @@ class Judge:
                 "promises that order)"
             )
         kind = "conflict" if offence.conflict else "race"
-        return self._finding(batch, kind, text, one, int(batch.thread[other]), sites[1])
+        found = self._finding(
+            batch, kind, text, one, int(batch.thread[other]), sites[1]
+        )
+        if kind == "race" and (line, sites[0].text) == (other_line, sites[1].text):
+            return dataclasses.replace(found, cure=ONE_STEP)  # s[0] += ...
+        return found
+
+    def _missing(self, batch: Batch, one: int, other: int) -> str:
+        """Between which accesses there is no barrier, in the program's order."""
+        first = self._order(batch, one, other)
+        if not first:
+            return "no barrier between them"
+        pair = [NOUNS[int(batch.kind[row])] for row in (one, other)][::first]
+        return f"no barrier between the {pair[0]} and the {pair[1]} that follows it"
+
+    def _order(self, batch: Batch, one: int, other: int) -> int:
+        """1 if a thread comes to one's place before the other's, -1 if after; or 0.
+
+        Told from the thread that does both between these two barriers. 0: none does,
+        or it comes to both places in turns.
+        """
+        part = int(batch.part[one])
+        sites = int(batch.site[one]), int(batch.site[other])
+        key = part, *sites
+        if sites[0] == sites[1]:
+            return 0
+        if key not in self._orders:
+            begin, end = batch.starts[part], batch.starts[part + 1]
+            thread, site = batch.thread[begin:end], batch.site[begin:end]
+            self._orders[key] = 0
+            for row in (one, other):
+                mine = thread == batch.thread[row]
+                a, b = (np.flatnonzero(mine & (site == s)) for s in sites)
+                if len(a) and len(b):
+                    ahead, behind = a[-1] < b[0], b[-1] < a[0]
+                    self._orders[key] = int(ahead) - int(behind)
+                    break
+        return self._orders[key]
 
     def _blank(self, batch: Batch, offence: Offence) -> Finding:
         row = offence.row

@@ -22,6 +22,7 @@ from .accesses import CASTS, Accesses
 from .judge import Judge
 from .log import Log, Spread, site_of
 from .memory import View
+from .names import passing
 from .numbers import NUMBERS, math_function
 from .places import Entity
 from .program import Program
@@ -198,6 +199,8 @@ class Launch(Accesses):
             grid, block = self.config.grid, self.config.block
             self.trace = Trace(self.kernel.name, grid, block, self.arrays, sites)
             self.trace.names = self.names
+            tree = self.program.source(self.kernel.function).tree
+            self.trace.passing = passing(tree)
 
     def keep_names(self, number: int, found: dict[str, Any]) -> None:
         """What a thread's whole-number names hold as it ends."""

@@ -128,7 +128,18 @@ def is_number_type(value: Any) -> bool:
 def locals_of(tree: ast.FunctionDef) -> set[str]:
     """The names that a function binds: parameters, and all it assigns to."""
     found = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-    return found
+    return found | {node.id for node in ast.walk(tree) if _binds(node)}
+
+
+def _binds(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+
+
+def passing(tree: ast.FunctionDef) -> set[str]:
+    """The names that a function may bind more than once: in a loop, or twice."""
+    bound = [a.arg for a in [*tree.args.posonlyargs, *tree.args.args]]
+    bound += [n.id for n in ast.walk(tree) if _binds(n)]
+    for loop in ast.walk(tree):
+        if isinstance(loop, (ast.For, ast.While)):
+            bound += [n.id for n in ast.walk(loop) if _binds(n)]
+    return {name for name in bound if bound.count(name) > 1}

@@ -193,7 +193,9 @@ def _pairs(
         apart = thread // WARP != thread[chosen] // WARP
         fits &= apart | (phase == phase[chosen])
     pool = np.flatnonzero(fits)
-    best = pool[np.lexsort((thread[pool], kind[pool] != _READ, group[pool]))]
+    # Rather a read; and rather another warp, which no step in common can hide.
+    near = thread[pool] // WARP == thread[chosen[pool]] // WARP
+    best = pool[np.lexsort((thread[pool], near, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)
     start = heads(group[best])
     partner[group[best[start]]] = best[start]

@@ -87,7 +87,8 @@ class Trace:
     """All that a launch did, kept where a picture is wanted.
 
     grid, block: (x, y, z). names: for each thread as (block, thread) the values of
-    its whole-number locals and parameters when it ended.
+    its whole-number locals and parameters when it ended. passing: of these, the names
+    that a thread may bind more than once, as in a loop: earlier they had other values.
     """
 
     kernel: str
@@ -97,3 +98,4 @@ class Trace:
     sites: list[Site]
     intervals: list[Interval] = field(default_factory=list)
     names: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+    passing: set[str] = field(default_factory=set)
