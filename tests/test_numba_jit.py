@@ -665,7 +665,7 @@ def test_what_is_no_kernel():
         ArgumentError, match=r"takes 3 arguments \(c, value, n\), 1 are"
     ):
         run(fill, np.zeros(1))
-    with pytest.raises(TypeError, match=r"numba_jit\(fill\)\[grid, block\]"):
+    with pytest.raises(ArgumentError, match=r"numba_jit\(fill\)\[grid, block\]"):
         numba_jit(fill)(np.zeros(1), 1, 1)
 
 

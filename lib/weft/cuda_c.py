@@ -71,9 +71,7 @@ class Runner:
 
     def __call__(self, *args: Any) -> None:
         name = self.kernel.name
-        raise ArgumentError(
-            f"{name} is a kernel: launch it with cuda_c({name})[grid, block](...)"
-        )
+        raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
 
     def source(self, *args: Any) -> str:
         """The CUDA C for these arguments; without any, that of the last launch."""

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ..jit.config import Config
+from ..native import ArgumentError
 from ..python_kernel import PythonKernel, plain_function
 from . import arguments, meaning, simulator
 
@@ -92,9 +93,9 @@ class NumbaKernel:
         return reading.types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:
-        raise TypeError(
-            f"{self.name} is launched with a grid and a block: "
-            f"numba_jit({self.name})[grid, block](...)"
+        name = self.name
+        raise ArgumentError(
+            f"{name} is launched as numba_jit({name})[grid, block](...)"
         )
 
     def __repr__(self) -> str:
