@@ -207,6 +207,24 @@ def test_trunc_takes_every_type(dtype):
     assert out.tolist() == [1, 2, 3, 4]
 
 
+def hashes(u, i, x):
+    t = cuda.threadIdx.x
+    u[t] = np.uint32(t * 2654435761 + 1)
+    u[t] = np.uint32(u[t] * np.uint32(1664525) + np.uint32(1013904223))
+    u[t] ^= np.uint32(-1)
+    i[t] = np.int8(t * 100) + np.int32(x[t])
+
+
+def test_conversions_to_whole_numbers_wrap():
+    # Of a Python int that does not fit, NumPy's own uint32() makes an error.
+    t = np.arange(4, dtype=np.uint64)
+    wanted = (t * 2654435761 + 1) * 1664525 + 1013904223
+    u, i = np.zeros(4, np.uint32), np.zeros(4, np.int32)
+    assert sim(hashes)[1, 4](u, i, np.array([1.5, -1.5, 2, 3], float32)).ok
+    assert (u == ~wanted.astype(np.uint32)).all()
+    assert i.tolist() == [1, 99, -54, 47]
+
+
 # ---- a hang ends a launch anywhere ---------------------------------------------------
 
 

@@ -88,6 +88,12 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
     return wrapped
 
 
+def converted(kind: type) -> Callable[[Any], Any]:
+    """uint32(value) and the like as C converts: what does not fit wraps."""
+    wrapped = cast(np.dtype(kind))
+    return lambda value: kind(wrapped(value))
+
+
 def _bits(value: Any) -> tuple[int, int]:
     """A number's bits and how many: 32 for an int unless it needs 64."""
     if isinstance(value, np.integer):
@@ -165,7 +171,9 @@ def cbrt(value: Any) -> Any:
     return np.cbrt(value) if isinstance(value, np.generic) else math.cbrt(value)
 
 
+TYPES = [np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8)]
 NUMBERS: dict[str, Callable[..., Any]] = {
     **{".popc": popc, ".clz": clz, ".ffs": ffs, ".brev": brev, ".fma": fma},
+    **{f".to_{kind.__name__}": converted(kind) for kind in TYPES},
     **{".selp": selp, ".cbrt": cbrt, ".Dim3": Dim3},
 }

@@ -16,6 +16,7 @@ import ast
 from .. import spelling
 from . import intrinsics, names
 from .nodes import assign, at, call, const, load
+from .numbers import TYPES, converted
 from .record import STEP
 from .stores import Stores
 
@@ -175,8 +176,13 @@ class Rewriter(Stores):
             node.func = at(self.own(f".math_{name}"), node.func)
             node.args = [self.visit(arg) for arg in node.args]
             return node
+        whole = isinstance(value, type) and value in TYPES
         if names.is_number_type(value) and _is_number(node):
-            return at(self.program.number(self, value(node.args[0].value)), node)
+            made = converted(value) if whole else value
+            return at(self.program.number(self, made(node.args[0].value)), node)
+        if whole and len(node.args) == 1 and not node.keywords:
+            node.func = at(self.own(f".to_{value.__name__}"), node.func)
+            return self.generic_visit(node)
         if names.helper_of(value) is not None:
             return self.helper(node)
         return self.generic_visit(node)
