@@ -268,7 +268,7 @@ def _helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
         else k
         for k in kinds
     ]
-    called = walk.program.helper(unit, function, spelled, node)
+    called = walk.program.helper(function, spelled)
     unit.calls[node] = called
     called.callers.add(unit)
     for parameter, kind, arg in zip(called.parameters, kinds, node.args):

@@ -14,7 +14,7 @@ from .comments import comments
 from .desugar import Desugar
 from .errors import TranslationError
 from .scope import Scope
-from .types import Argument, Array, Scalar
+from .types import Argument, Array
 
 Span = tuple[int | None, int | None]  # the least and the largest value; None: unknown
 ANY: Span = (None, None)
@@ -193,9 +193,7 @@ class Program:
         self.units.append(Unit(self, kernel.function, kernel.name, arguments))
         self.stack: list[Unit] = []
 
-    def helper(
-        self, caller: Unit, function: python_types.FunctionType, kinds, node
-    ) -> Unit:
+    def helper(self, function: python_types.FunctionType, kinds) -> Unit:
         """The helper `function` for arguments of these types."""
         key = function, tuple(kinds)
         found = self.by_key.get(key)
@@ -232,8 +230,3 @@ def merge(a: Span, b: Span) -> Span:
     low = None if None in (a[0], b[0]) else min(a[0], b[0])
     high = None if None in (a[1], b[1]) else max(a[1], b[1])
     return low, high
-
-
-def same_kind(a: Any, b: Any) -> bool:
-    """Whether both are numbers, or both arrays."""
-    return isinstance(a, Scalar) == isinstance(b, Scalar)
