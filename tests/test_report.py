@@ -7,9 +7,9 @@ import pytest
 
 from weft.check_ops import Mismatch
 from weft.report import KINDS, Counters, Finding, Listing, Place, Report, named
-from weft.report_html import listing as html_listing
-from weft.report_lines import remarks
-from weft.report_text import listing, text
+from weft.report.html import listing as html_listing
+from weft.report.lines import remarks
+from weft.report.text import listing, text
 
 SOURCE = """\
 def k(c, x):

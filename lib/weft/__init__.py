@@ -3,7 +3,7 @@
 A kernel in Python, and who runs it
     cuda, python_kernel, spelling    the language; what a kernel is; what was meant
     bodies/                          the lab's kernels in it
-    sim/, report*                    thread by thread: what went wrong, what it cost
+    sim/, report/                    thread by thread: what went wrong, what it cost
     numba_jit/                       compiled by Numba, or on its simulator
     to_cuda/, cuda_c                 as CUDA C that one can read; run as that
 A kernel in CUDA C

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .report import CURES, Counters, Finding, Report, before, named
-from .report_lines import annotated, columns, remarks, short
+from . import CURES, Counters, Finding, Report, before, named
+from .lines import annotated, columns, remarks, short
 
 SHOWN = 8  # findings; what follows is rarely news
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .report_counters import Counters, Line, Place, Sums
+from .counters import Counters, Line, Place, Sums
 
 WARP = 32
 SECTOR = 32  # bytes

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from html import escape
 
-from .report import Finding, Report
-from .report_lines import COLUMNS, Cell, Row, annotated, columns, remarks
-from .report_text import SHOWN, caret, costs, cure_of, head, short_file, verdict
-from .style import FAULT, SHARED, WRITTEN
+from ..style import FAULT, SHARED, WRITTEN
+from . import Finding, Report
+from .lines import COLUMNS, Cell, Row, annotated, columns, remarks
+from .text import SHOWN, caret, costs, cure_of, head, short_file, verdict
 
 WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]  # r,g,b
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"

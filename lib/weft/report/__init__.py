@@ -2,6 +2,10 @@
 
 One form for the Python simulator and for the check build of CUDA C. Counters have the
 definitions of Nsight Compute (ncu), whose names stand beside each.
+
+    counters     what a launch cost, by place in the source, by line and by array
+    lines        a source with what each of its lines cost
+    text, html   a report for a terminal, and for a page
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .report_counters import Counters, Line, Place, Sums
+from .counters import Counters, Line, Place, Sums
 
 __all__ = ["Counters", "Finding", "Line", "Listing", "Place", "Report", "Sums"]
 
@@ -119,14 +123,14 @@ class Report:
     def verify(self) -> Report:
         """This report; Mismatch, with the findings as text, if there are any."""
         if not self.ok:
-            from .check_ops import Mismatch
+            from ..guarded import Mismatch
 
             raise Mismatch(self.text())
         return self
 
     def text(self) -> str:
         """The report for a terminal."""
-        from .report_text import text
+        from .text import text
 
         return text(self)
 
@@ -159,7 +163,7 @@ class Report:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from .report_html import html
+        from .html import html
 
         return html(self)
 
