@@ -304,3 +304,15 @@ def test_nothing_is_zero_that_nobody_wrote():
     report = sim(unsteady, quiet=True)[2, 4](y)
     assert y[0] == 1 and np.isnan(y[1:]).all()
     assert {f.kind for f in report.findings} >= {"uninitialised"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_tensor_on_a_gpu_is_copied_here_and_back():
+    def double(y, x):
+        i = cuda.grid(1)
+        y[i] = 2 * x[i]
+
+    x = torch.arange(4.0, device="cuda")
+    y = torch.full((4,), np.nan, device="cuda")
+    assert sim(double)[1, 4](y, x).ok
+    assert y.tolist() == [0, 2, 4, 6]

@@ -48,7 +48,8 @@ def _checked(kernel: str, name: str, value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)):
         return value
     if isinstance(value, numbers.Integral):
-        if not -(2**63) <= int(value) < 2**64:
+        # Numba takes a Python int for an int64, whatever it is; np.uint64 it knows.
+        if not -(2**63) <= value < (2**64 if isinstance(value, np.uint64) else 2**63):
             raise ArgumentError(f"{kernel}: {name}={value}: {_INT}")
         return value
     if isinstance(value, numbers.Number) and not isinstance(value, np.longdouble):

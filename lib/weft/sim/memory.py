@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -180,7 +181,7 @@ def poison(raw: np.ndarray) -> None:
 # ---- arguments ---------------------------------------------------------------
 
 
-def argument(kernel: str, name: str, value: Any) -> tuple[Any, Callable[[], None]]:
+def argument(kernel: str, name: str, value: Any) -> tuple[Any, Callable[[], Any]]:
     """(what the kernel gets, what to do after the launch) for one argument.
 
     Arrays become NumPy arrays of the same memory; those on a GPU are copied here and
@@ -241,7 +242,7 @@ def _checked(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 
 def _tensor(
     kernel: str, name: str, tensor: torch.Tensor
-) -> tuple[np.ndarray, Callable[[], None]]:
+) -> tuple[np.ndarray, Callable[[], Any]]:
     if tensor.requires_grad:
         raise ArgumentError(
             f"{kernel}: {name} requires a gradient, which would not see what a kernel "
@@ -254,4 +255,4 @@ def _tensor(
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
     if here is tensor:
         return array, _nothing
-    return array, lambda: tensor.copy_(here) and None
+    return array, functools.partial(tensor.copy_, here)
