@@ -1,5 +1,6 @@
 """A guess beside its answer, and a score that reruns do not spoil."""
 
+import importlib
 import json
 import math
 import xml.etree.ElementTree as ET
@@ -9,7 +10,7 @@ import pytest
 from weft import ArgumentError, cache, predict
 from weft.predict import Score
 
-predict_module = __import__("sys").modules["weft.predict"]
+predict_module = importlib.import_module("weft.predict")
 
 
 @pytest.fixture(autouse=True)

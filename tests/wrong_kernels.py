@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from weft import cuda, cuda_c, load_cuda, sim
+from weft.bodies import matmul
 from weft.numba_jit import numba_jit
 
 float32 = np.float32
@@ -281,16 +282,6 @@ def lost_counts(bins, x, n):
 
 
 # ---- matmul, in Python --------------------------------------------------------------
-
-
-def matmul(c, a, b, m, n, k):
-    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
-    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if row < m and col < n:
-        acc = float32(0)
-        for i in range(k):
-            acc += a[row * k + i] * b[i * n + col]
-        c[row * n + col] = acc
 
 
 def matmul_2d(c, a, b, m, n, k):
