@@ -378,3 +378,40 @@ def test_in_a_launch_that_was_asked_for_the_index_is_wrong_not_the_block():
             sizes=[1],
             launch=lambda blocks: (blocks, 64),
         )
+
+
+def unguarded_mirror(y, x, height, width):
+    col, row = cuda.grid(2)
+    y[row * width + col] = x[row * width + width - 1 - col]
+
+
+def test_a_thread_beyond_the_edge_lacks_a_guard_though_its_index_is_negative():
+    image = ("height", "width")
+    with pytest.raises(Mismatch, match=r"reads x\[-1\](.|\n)*missing guard"):
+        check(
+            *(unguarded_mirror, lambda x: x[:, ::-1]),
+            outputs={"y": image},
+            inputs={"x": image},
+        )
+
+
+def total_of(total, x, n):
+    i = cuda.grid(1)
+    s = cuda.shared.array(64, np.float32)
+    s[cuda.threadIdx.x] = x[i] if i < n else np.float32(0)
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        for k in range(64):
+            total[0] += s[k]
+
+
+def test_blocks_that_race_are_not_asked_about_their_index():
+    with pytest.raises(Mismatch, match="only as long as one block") as refused:
+        check(
+            *(total_of, lambda total, x: total + x.sum()),
+            inout={"total": 1},
+            inputs={"x": "n"},
+            launch=lambda n: (-(-n // 64), 64),
+            terms="n",
+        )
+    assert "threadIdx" not in str(refused.value)

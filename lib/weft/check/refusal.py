@@ -14,6 +14,11 @@ from .limit import TooLong
 from .problem import Problem, Trial, arguments
 from .runners import Runner, Simulated
 
+NO_GUARD = (
+    "looks like a missing guard, or one that lets too many through: the grid has more "
+    "threads than there are elements, and those beyond the last must do nothing "
+    "(if i < n)"
+)
 EXPLORED = 12  # cases at most that are run only to see which of them go wrong
 Index = tuple[int, int, int]
 
@@ -215,6 +220,8 @@ def _looks(
     pattern = mistakes.pattern(
         [(a.trial.sizes, _block(a), a.error is None) for a in runs], along
     )
+    if not first.by_value and "threadIdx" in pattern:
+        pattern = pattern.partition(":")[0] + "."  # a fault of several blocks
     if found and pattern.endswith(" is 1.") and "only where" in pattern:
         pattern = "" if "is right" in pattern else pattern  # most mistakes hide there
     said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
@@ -304,13 +311,23 @@ def _of_fault(attempt: Attempt) -> str:
             f"looks like a block that {array} is not made for: the kernel counts on "
             f"the size of its block; if it may, say block="
         )
+    if kind == "bounds" and _stands_outside(attempt):
+        return NO_GUARD
     if "before its start" in text or (index and min(index) < 0):
         return "looks like an index that begins too early: - 1 at the first element"
     past = "past" in text or "out of bounds" in text or kind == "bounds"
     if past and attempt.trial.shape is not None:
-        return (
-            "looks like a missing guard, or one that lets too many through: the grid "
-            "has more threads than there are elements, and those beyond the last must "
-            "do nothing (if i < n)"
-        )
+        return NO_GUARD
     return ""
+
+
+def _stands_outside(attempt: Attempt) -> bool:
+    """Whether the thread of a fault has no element of the first output."""
+    cause, shape = getattr(attempt.error, "__cause__", None), attempt.trial.shape
+    block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
+    if shape is None or not shape.plain or block is None or thread is None:
+        return False
+    lengths = next(iter(attempt.trial.starts.values())).shape[::-1]
+    sides = list(zip(lengths, shape.grid, shape.block, block, thread))
+    plain = len(lengths) <= 3 and all(-(-n // s) == g for n, g, s, _, _ in sides)
+    return plain and any(b * s + t >= n for n, _, s, b, t in sides)
