@@ -109,7 +109,7 @@ def test_the_source_of_a_launch_is_shown():
     assert run.source() == repr(run) == run.source(y, y, 4)
     assert run.source().splitlines()[2].startswith("__global__ void scaled(")
     html = run._repr_html_()
-    assert '<span style="color:#8250df">float</span>' in html and "&lt; n" in html
+    assert ">float</span>" in html and "&lt; n" in html
 
 
 def test_a_fault_names_pythons_array():

@@ -25,9 +25,9 @@ OPPONENT = FAULT = "#D55E00"  # vermilion
 INK = "#767676"  # grey enough for light and for dark where SVG is not possible
 WIDTH = 920  # pixels of an SVG at most
 CODE = {  # by Pygments' short names of kinds of tokens
-    **{"c": "#6e7781", "s": "#0a7d55", "m": "#0b66c3", "k": "#8250df"},
-    **{"nb": "#b35900", "bp": "#b35900", "kr": "#b35900", "cp": "#b35900"},
-    **{"gd": FAULT, "gi": "#0a7d55", "gu": "#8250df"},  # of a difference
+    **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
+    **{"nb": "#b7610d", "bp": "#b7610d", "kr": "#b7610d", "cp": "#b7610d"},
+    **{"gd": FAULT, "gi": "#1e8763", "gu": "#8b5ce1"},  # of a difference
 }
 
 RULES = {
