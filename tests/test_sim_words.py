@@ -126,6 +126,16 @@ def test_a_whole_array_is_no_number(kernel):
         sim(kernel)[1, 4](np.zeros(4, float32), np.ones(4, float32))
 
 
+def reads_flat(out, x):
+    i = cuda.threadIdx.x
+    out[i] = x[i] * 2
+
+
+def test_a_row_of_an_array_that_was_to_be_flat_is_told_as_one():
+    with pytest.raises(TypeError, match=r"x has more dimensions .* x\.ravel\(\)"):
+        sim(reads_flat)[1, 4](np.zeros(4, float32), np.ones((4, 2), float32))
+
+
 def numpy_sums(out, x):
     out[0] = np.sum(x)
 
@@ -223,6 +233,56 @@ def test_conversions_to_whole_numbers_wrap():
     assert sim(hashes)[1, 4](u, i, np.array([1.5, -1.5, 2, 3], float32)).ok
     assert (u == ~wanted.astype(np.uint32)).all()
     assert i.tolist() == [1, 99, -54, 47]
+
+
+# ---- shapes ----------------------------------------------------------------------
+
+SIDE = 2
+
+
+def own_constants(out, x):
+    side = 2 * SIDE
+    pad = 1
+    tile = cuda.shared.array((side, side + pad), float32)
+    i, j = cuda.threadIdx.y, cuda.threadIdx.x
+    tile[i, j] = x[i * side + j]
+    cuda.syncthreads()
+    out[i * side + j] = tile[j, i]
+
+
+@pytest.mark.parametrize("runner", [sim, cuda_c])
+def test_a_shape_may_be_of_the_kernels_own_constants(runner):
+    out, x = np.zeros((4, 4), float32), np.arange(16, dtype=float32).reshape(4, 4)
+    runner(own_constants)[1, (4, 4)](out.reshape(-1), x.reshape(-1))
+    assert (out == x.T).all()
+
+
+def of_an_argument(x, n):
+    side = n
+    tile = cuda.shared.array(side, float32)
+    tile[0] = x[0]
+
+
+def of_two_values(x, n):
+    side = 4
+    if n > 4:
+        side = 8
+    tile = cuda.shared.array(side, float32)
+    tile[0] = x[0]
+
+
+def of_a_thread(x, n):
+    side = cuda.threadIdx.x
+    tile = cuda.shared.array(side, float32)
+    tile[0] = x[0]
+
+
+@pytest.mark.parametrize("kernel", [of_an_argument, of_two_values, of_a_thread])
+@pytest.mark.parametrize("runner", [sim, cuda_c])
+def test_a_shape_is_known_before_the_launch(kernel, runner):
+    said = "(?s)must be known before the launch|is not constant.*shape 0"
+    with pytest.raises((ArgumentError, TranslationError), match=said):
+        runner(kernel)[1, 4](np.ones(4, float32), 4)
 
 
 # ---- a hang ends a launch anywhere ---------------------------------------------------

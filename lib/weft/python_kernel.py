@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import functools
 import inspect
 import types
@@ -17,6 +18,11 @@ from typing import Any
 
 from .jit.config import Config, parse
 from .native import ArgumentError
+
+_OF_NUMBERS = (
+    *(ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Tuple),
+    *(ast.operator, ast.unaryop, ast.expr_context),
+)
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,38 @@ def value_of(function: types.FunctionType, name: str) -> Any:
     if name in function.__globals__:
         return function.__globals__[name]
     return vars(builtins)[name]
+
+
+def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
+    """An expression without the function's own constants: N where it has N = 8.
+
+    Such a name is assigned once, in the function's own body, from numbers.
+    """
+    bound = [
+        n.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+    ]
+    known = {
+        one.targets[0].id: one.value
+        for one in tree.body
+        if isinstance(one, ast.Assign)
+        and len(one.targets) == 1
+        and isinstance(one.targets[0], ast.Name)
+        and bound.count(one.targets[0].id) == 1
+        and all(isinstance(part, _OF_NUMBERS) for part in ast.walk(one.value))
+    }
+
+    class Settle(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            value = known.pop(name.id, None)  # once: nothing is made of itself
+            if value is None:
+                return name
+            made = self.visit(copy.deepcopy(value))
+            known[name.id] = value
+            return made
+
+    return Settle().visit(copy.deepcopy(node))
 
 
 def _parameters(function: types.FunctionType) -> tuple[str, ...]:

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from ..native import ArgumentError
-from ..python_kernel import PythonKernel, Source, source_of, value_of
+from ..python_kernel import (
+    PythonKernel,
+    Source,
+    source_of,
+    value_of,
+    with_constants,
+)
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING
 from .kinds import ANY, Kinds
@@ -325,6 +331,7 @@ class Program:
         code = function.__code__
         free = dict(zip(code.co_freevars, function.__closure__ or ()))
         scope = {k: cell.cell_contents for k, cell in free.items()}
+        node = with_constants(node, self.source(function).tree)
         expression = ast.Expression(node)
         local = names.locals_of(self.source(function).tree)
         used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

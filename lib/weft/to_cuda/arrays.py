@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..python_kernel import with_constants
 from . import meaning
 from .types import CONST, F64, LOCAL, SHARED, Array, Scalar, of_dtype
 from .unit import Unit
@@ -113,6 +114,7 @@ def _walked(walk: Any, node: ast.AST) -> None:
 def constant(unit: Unit, node: ast.AST) -> Any:
     """The value of an expression of numbers and globals; None: it has no such."""
     names = {}
+    node = with_constants(node, unit.tree)
     for one in ast.walk(node):
         if isinstance(one, ast.Call):
             return None
