@@ -21,6 +21,7 @@ from . import faults, memory, uneven
 from .accesses import CASTS, Accesses
 from .judge import Judge
 from .log import Log, Spread, site_of
+from .loops import Shapes
 from .memory import View
 from .names import passing
 from .numbers import NUMBERS, math_function
@@ -178,7 +179,7 @@ class Launch(Accesses):
             ".atomic": self.atomic,
             ".atomic_plain": self.atomic_plain,
             ".ix": operator.index,
-            ".slice": slice,
+            **{".slice": slice, ".zip": zip, ".len": len},
             ".names": self.keep_names,
         }
         for variant in self.program.variants:
@@ -194,6 +195,7 @@ class Launch(Accesses):
         self.log = Log(sites, self.spread)
         self._judge = Judge(self.arrays, sites, self.config.grid, self.config.block)
         self.env[".log"] = self.log.entries.append
+        self.env |= {name: Shapes(self.log.shapes) for name in self.program.loops}
         self.env[".val"] = self.log.values.append
         if self.program.trace:
             grid, block = self.config.grid, self.config.block

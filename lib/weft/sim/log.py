@@ -22,7 +22,7 @@ MANY = 1 << 15  # entries that are worth a look
 # Of a strided array: its shape, by how many elements of memory each index moves, and
 # where its first one lies.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
-PIECE = 256  # entries of a piece for which it pays to look for one like it
+PIECE = 512  # accesses of a piece for which it pays to look for one like it
 _SHIFT = SITES.bit_length() - 1
 
 
@@ -145,10 +145,17 @@ class Log:
         first, values = 0, len(self.values)
         if self.ends:
             first, values = self.ends[-1].entries, values - self.ends[-1].values
-        writes = np.array([s.kind == WRITE for s in self.sites] or [False])
-        site = np.array(self.entries[first:], np.uint64) & np.uint64(SITES - 1)
-        if len(site) and int(writes[site].sum()) > values:
+        writes = np.zeros(SITES, bool)
+        writes[: len(self.sites)] = [s.kind == WRITE for s in self.sites]
+        packed = np.array(self.entries[first:], np.uint64).view(np.int64)
+        site = packed & (SITES - 1)
+        loop = np.flatnonzero(site == loops.HEADER)[-1:]
+        if int(writes[site].sum()) > values:
             self.entries.pop()
+        elif len(loop):
+            shape = self.shapes[int(packed[loop[0]]) // SITES]
+            if loop[0] + len(shape.steps) >= len(site):
+                del self.entries[first + int(loop[0]) :]
 
     def full(self) -> bool:
         """Whether it is worth while to take what there is."""
@@ -171,19 +178,28 @@ class Log:
         del self.entries[:], self.starts[:], self.threads[:], self.phases[:]
         self.values.clear()
         self.ends.clear()
+        rows = None
+        if self.shapes:
+            table = loops.Table(self.shapes)
+            rows = np.cumsum(np.append(0, table.lengths(columns.packed)))
         waiting: list[Piece] = []
+        many = 0
         before = _End(0, 0, 0, 0, 0, False)
         for end in ends:
             piece = Piece(columns, before, end)
+            size = piece.size
+            if rows is not None:
+                size = int(rows[end.entries] - rows[before.entries])
             before = end
             found = None
-            if known and not end.warps and piece.size >= PIECE and not self.spread:
+            if known and not end.warps and size >= PIECE and not self.spread:
                 found = known(piece, self.decoded)
             if found is None:
                 waiting.append(piece)
-            if waiting and (found or end.entries - waiting[0].first > MANY):
+                many += size
+            if waiting and (found or many > MANY):
                 yield from self.decoded(waiting)
-                waiting = []
+                waiting, many = [], 0
             if found:
                 yield found
         if waiting:
@@ -199,12 +215,11 @@ class Log:
         lengths = np.diff(begins, append=len(packed))
         source = np.repeat(np.arange(len(threads), dtype=np.int32), lengths)
         bounds = np.array([p.end.entries - first.first for p in pieces])
+        if self.shapes:
+            rows, packed = loops.Table(self.shapes).unrolled(packed)
+            source, bounds = source[rows], np.searchsorted(rows, bounds)
         site = (packed & (SITES - 1)).astype(np.int32)
         element = packed >> _SHIFT
-        if self.shapes:
-            rows, site, element = loops.unrolled(site, element, self.shapes)
-            source = source[rows]
-            bounds = np.searchsorted(rows, bounds)
         silent = np.array([s.kind in (STEP, FENCE) for s in self.sites] or [False])
         if silent.any():
             element[silent[site]] = -1

@@ -37,35 +37,38 @@ class Shapes(dict):
         return number
 
 
-def unrolled(
-    site: np.ndarray, element: np.ndarray, shapes: list[Shape]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Entries with loops as rows: (the entry of each row, its site, its element).
+class Table:
+    """Shapes as columns. width: how many accesses a turn has; rows: of all turns."""
 
-    For what is in a loop the first of these is the loop's header.
-    """
-    headers = np.flatnonzero(site == HEADER)
-    if not len(headers):
-        return np.arange(len(site)), site, element
-    count = np.array([s.count for s in shapes])
-    width = np.array([len(s.steps) for s in shapes])
-    steps = np.zeros((len(shapes), int(width.max())), np.int64)
-    for number, shape in enumerate(shapes):
-        steps[number, : len(shape.steps)] = shape.steps
-    mine = element[headers]
-    times = np.ones(len(site), np.int64)
-    inside = np.repeat(headers - np.cumsum(width[mine]) + width[mine], width[mine])
-    times[inside + np.arange(len(inside)) + 1] = 0
-    times[headers] = count[mine] * width[mine]
-    rows = np.repeat(np.arange(len(site)), times)
-    looped = np.flatnonzero(site[rows] == HEADER)
-    header = rows[looped]
-    number = element[header]
-    ends = np.cumsum(times)
-    at = looped - (ends - times)[header]
-    turn, access = np.divmod(at, width[number])
-    base = header + 1 + access
-    found_site, found = site[rows], element[rows]
-    found_site[looped] = site[base]
-    found[looped] = element[base] + turn * steps[number, access]
-    return rows, found_site, found
+    def __init__(self, shapes: list[Shape]) -> None:
+        self.width = np.array([len(s.steps) for s in shapes])
+        self.rows = self.width * np.array([s.count for s in shapes])
+        self.steps = np.zeros((len(shapes), int(self.width.max())), np.int64)
+        for number, shape in enumerate(shapes):
+            self.steps[number, : len(shape.steps)] = shape.steps
+
+    def lengths(self, packed: np.ndarray) -> np.ndarray:
+        """How many rows each entry stands for: all those of a loop, its header."""
+        headers = np.flatnonzero(packed & (SITES - 1) == HEADER)
+        times = np.ones(len(packed), np.int64)
+        if len(headers):
+            shape = packed[headers] // SITES
+            width = self.width[shape]
+            begins = np.repeat(headers + 1 - (np.cumsum(width) - width), width)
+            times[begins + np.arange(len(begins))] = 0
+            times[headers] = self.rows[shape]
+        return times
+
+    def unrolled(self, packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Entries as rows: the entry that each comes from, and it as an entry."""
+        times = self.lengths(packed)
+        source = np.repeat(np.arange(len(packed)), times)
+        row = packed[source]
+        looped = np.flatnonzero(row & (SITES - 1) == HEADER)
+        if len(looped):
+            header, shape = source[looped], row[looped] // SITES
+            begins = np.cumsum(times) - times
+            turn, access = np.divmod(looped - begins[header], self.width[shape])
+            moved = turn * self.steps[shape, access]
+            row[looped] = packed[header + 1 + access] + moved * SITES
+        return source, row

@@ -16,9 +16,9 @@ def load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 
 
-def const(value: Any) -> ast.Constant:
+def const(what: Any) -> ast.Constant:
     """A number, a text or None."""
-    return ast.Constant(value)
+    return ast.Constant(what)
 
 
 def call(function: str, *args: ast.expr) -> ast.Call:
@@ -36,14 +36,48 @@ def mul(a: ast.expr, b: ast.expr) -> ast.expr:
     return ast.BinOp(a, ast.Mult(), b)
 
 
+def plus(a: ast.expr, b: ast.expr) -> ast.expr:
+    """a + b of whole numbers, worked out as far as they are known."""
+    x, y = value(a), value(b)
+    if x is not None and y is not None:
+        return const(x + y)
+    return b if x == 0 else a if y == 0 else add(a, b)
+
+
+def times(a: ast.expr, b: ast.expr) -> ast.expr:
+    """a * b of whole numbers, worked out as far as they are known."""
+    x, y = value(a), value(b)
+    if x is not None and y is not None:
+        return const(x * y)
+    if x == 0 or y == 0:
+        return const(0)
+    return b if x == 1 else a if y == 1 else mul(a, b)
+
+
+def value(node: ast.expr) -> int | None:
+    """The whole number that a node is; None if it is none."""
+    known = isinstance(node, ast.Constant) and type(node.value) is int
+    return node.value if known else None
+
+
 def either(*values: ast.expr) -> ast.expr:
     """a or b or ..."""
     return ast.BoolOp(ast.Or(), list(values))
 
 
-def walrus(name: str, value: ast.expr) -> ast.expr:
-    """(name := value)"""
-    return ast.NamedExpr(ast.Name(name, ast.Store()), value)
+def both(*values: ast.expr) -> ast.expr:
+    """a and b and ..., or the value if it is one."""
+    return values[0] if len(values) == 1 else ast.BoolOp(ast.And(), list(values))
+
+
+def compare(a: ast.expr, operator: ast.cmpop, b: ast.expr) -> ast.expr:
+    """a < b and the like."""
+    return ast.Compare(a, [operator], [b])
+
+
+def walrus(name: str, what: ast.expr) -> ast.expr:
+    """(name := what)"""
+    return ast.NamedExpr(ast.Name(name, ast.Store()), what)
 
 
 def tuple_of(values: Sequence[ast.expr]) -> ast.expr:
@@ -51,9 +85,9 @@ def tuple_of(values: Sequence[ast.expr]) -> ast.expr:
     return values[0] if len(values) == 1 else ast.Tuple(list(values), ast.Load())
 
 
-def assign(name: str, value: ast.expr) -> ast.stmt:
-    """name = value"""
-    return ast.Assign([ast.Name(name, ast.Store())], value)
+def assign(name: str, what: ast.expr) -> ast.stmt:
+    """name = what"""
+    return ast.Assign([ast.Name(name, ast.Store())], what)
 
 
 def at(node: Any, place: ast.AST) -> Any:

@@ -48,6 +48,7 @@ class Program:
         self.checks, self.steps, self.trace = checks, steps, trace
         self.sites: list[Place] = []
         self.places: list[Place] = []
+        self.loops: list[str] = []  # names of what numbers their shapes (loops.py)
         self.entities: list[Entity] = [b for b in bindings if isinstance(b, Entity)]
         self.constants: dict[str, Any] = {}
         self.variants: list[Variant] = []

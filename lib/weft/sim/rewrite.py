@@ -12,20 +12,21 @@ those of the reader.
 from __future__ import annotations
 
 import ast
+import copy
 
 from .. import spelling
 from . import intrinsics, names
 from .nodes import assign, at, call, const, load
 from .numbers import TYPES, converted
+from .plain_loops import PlainLoops, is_simple
 from .record import STEP
-from .stores import Stores
 
 THREAD = (".tx", ".ty", ".tz", ".lin")  # what every function is handed first
 ELSE = "write the loop, or call math.*, a function with def, cuda.*"
 SPIN = 1000  # turns of a loop after which it lets others run, each turn
 
 
-class Rewriter(Stores):
+class Rewriter(PlainLoops):
     """Rewrites one Variant."""
 
     def function(self) -> ast.FunctionDef:
@@ -95,12 +96,14 @@ class Rewriter(Stores):
         node.body, node.orelse = self.suite(node.body), self.suite(node.orelse)
         return node
 
-    def visit_For(self, node: ast.For) -> ast.stmt:
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
         if not isinstance(node.iter, ast.Call):
             self.refuse(node.iter, "a for loop counts over range(...)")
-        node.iter = self.visit(node.iter)
-        node.body, node.orelse = self.suite(node.body), self.suite(node.orelse)
-        return node
+        plain = is_simple(node) and not self.steps
+        looked = copy.deepcopy(node) if plain else node
+        looked.iter = self.visit(looked.iter)
+        looked.body, looked.orelse = self.suite(looked.body), self.suite(looked.orelse)
+        return (self.at_once(node, looked) if plain else None) or looked
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
         turns = f".turns{self.count}"
