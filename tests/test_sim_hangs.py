@@ -1,5 +1,6 @@
 """What ends a launch in the simulator, and what is said about it."""
 
+import ctypes
 import io
 import linecache
 import re
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from weft import ArgumentError, KernelFault, cuda, sim
+from weft.sim import watchdog
 
 X = np.zeros(12, np.float32)
 
@@ -377,3 +379,27 @@ def test_breakpoint_stands_in_the_thread(monkeypatch):
     sim(stops)[1, 2](np.arange(2.0) * 4)
     assert "stops()" in said.getvalue() and "x[i] = half" in said.getvalue()
     assert "(0, 0.0)" in said.getvalue()
+
+
+def test_a_launch_that_swallowed_its_end_is_ended_again(monkeypatch):
+    monkeypatch.setattr(watchdog, "AGAIN", 0.05)
+    ended = []
+    with pytest.raises(watchdog.TooLong), watchdog.Watchdog(0.05):
+        while len(ended) < 2:
+            try:
+                while True:
+                    pass
+            except watchdog.TooLong:
+                ended.append(1)
+        while True:
+            pass
+
+
+def test_leaving_does_not_wait_for_an_end_that_was_swallowed():
+    with watchdog.Watchdog(0.02):
+        try:
+            while True:
+                pass
+        except watchdog.TooLong:
+            pass
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes is None

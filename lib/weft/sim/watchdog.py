@@ -12,8 +12,10 @@ from types import FrameType
 from .stop import Stop
 
 _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
-_raise = ctypes.pythonapi.PyThreadState_SetAsyncExc
-_raise.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
+# A function object of its own: the argtypes of ctypes.pythonapi's belong to everybody.
+_PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
+_raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
+AGAIN = 5.0  # seconds after which it is raised again, in case something swallowed it
 
 
 class TooLong(Stop):
@@ -31,7 +33,7 @@ class Watchdog:
         self.began = time.monotonic()
         self._ident = threading.get_ident()
         self._over = threading.Event()
-        self._fired = False
+        self._fired = 0
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -42,11 +44,11 @@ class Watchdog:
     def __exit__(self, kind: type | None, *_: object) -> None:
         with self._lock:
             self._over.set()
-        if self._fired and kind is not TooLong:
-            # It is on its way; taking it back would leave the interpreter looking
-            # for it at every turn of every loop.
+        if self._fired > (kind is TooLong):
+            # It may be on its way; taking it back would leave the interpreter looking
+            # for it at every turn of every loop. It comes at once, if at all.
             with contextlib.suppress(TooLong):
-                while True:
+                for _ in range(50):
                     time.sleep(0.001)
 
     def begin(self) -> None:
@@ -63,11 +65,12 @@ class Watchdog:
             with self._lock:
                 if self._over.is_set():
                     return
+                waits = self.seconds
                 if not self._debugged():
-                    self._fired = True
-                    _raise(self._ident, id(TooLong))
-                    return
-            self.began = time.monotonic()
+                    self._fired += 1
+                    _raise(self._ident, TooLong)
+                    waits = AGAIN
+            self.began = time.monotonic() + waits - self.seconds
 
     def _debugged(self) -> bool:
         """Whether a person looks at the thread in a debugger."""
