@@ -137,7 +137,8 @@ def frames(trace: Trace, grids: dict[int, Grid]) -> str:
             out.append(label(left + 8, y + 11, index, 11, mono=True, faint=True))
         elif len(grids) > 1:
             y = grid.top + grid.height + 18
-            out.append(label(left + 4, y, f"block ({index})", 11, faint=True))
+            named = f"block ({index})" if "," in index else f"block {index}"
+            out.append(label(left + 4, y, named, 11, faint=True))
         out.append(svg.frame(left, grid.top - 6, wide, grid.height + 10))
     return "".join(out)
 

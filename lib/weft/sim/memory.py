@@ -20,10 +20,10 @@ class View:
     """An array, or a part of one, in a kernel: what is touched is written down.
 
     raw: the memory. array: its number among the launch's arrays. start, steps: where
-    an element lies in that array, row-major.
+    an element lies in that array, row-major. inner: whether it is a part of one.
     """
 
-    __slots__ = ("array", "name", "raw", "start", "steps")
+    __slots__ = ("array", "inner", "name", "raw", "start", "steps")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class View:
     ) -> None:
         self.raw, self.array, self.name, self.start = raw, array, name, start
         self.steps = row_major(raw.shape) if steps is None else steps
+        self.inner = steps is not None
 
     shape = property(lambda self: self.raw.shape)
     dtype = property(lambda self: self.raw.dtype)
@@ -65,6 +66,12 @@ class View:
         )
 
     def _no_number(self, *_: Any) -> NoReturn:
+        if self.inner:  # a row, where an element was meant
+            raise TypeError(
+                f"{self.name} has more dimensions than the kernel gives it indices: "
+                f"{self.name}[row, col], or hand over {self.name}.ravel(), which is "
+                f"flat"
+            )
         raise TypeError(
             f"{self.name} is an array, not a number: one thread does one element, "
             f"{self.name}[i], with i = cuda.grid(1)"
