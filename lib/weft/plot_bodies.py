@@ -141,7 +141,7 @@ def _time(us: float) -> str:
 
 
 def clocks(ax: Axes, rows: list[Row], full: bool) -> None:
-    """For each product by a Python body on a GPU: what two clocks say of it.
+    """For each Python body on a GPU: what two clocks say of it.
 
     Events around the kernel, and the host's clock that does not wait for it.
     """
@@ -180,11 +180,10 @@ def clocks(ax: Axes, rows: list[Row], full: bool) -> None:
 def _clocks(rows: list[Row]) -> Iterator[tuple[str, float, float]]:
     for row in rows:
         body = row["rung"].startswith(("numba_jit", "cuda_c"))
-        if body and row["op"] == "matmul" and row.get("host_us"):
-            yield (
-                f"{row['rung']}, {row['m']}x{row['k']}x{row['n']}",
-                *(row["us"], row["host_us"]),
-            )
+        if body and row.get("host_us"):
+            sizes = (row.get(side) for side in "mkn")
+            work = "grey" if row["op"] == "grey" else "x".join(map(str, sizes))
+            yield f"{row['rung']}, {work}", row["us"], row["host_us"]
 
 
 def launches(ax: Axes, rows: list[Row]) -> None:
