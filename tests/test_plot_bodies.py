@@ -59,7 +59,7 @@ def test_without_results_of_others_there_is_no_hollow_mark():
 def test_two_clocks():
     text = drawn(1, plot_bodies.clocks, THERE["rows"], False)
     assert "8 x the truth" in text and "0.25 x the truth" in text
-    assert text.count("x the truth") == 2  # products only
+    assert text.count("x the truth") == 3
     with pytest.raises(ValueError, match="not measured on a GPU"):
         drawn(1, plot_bodies.clocks, HERE, True)
 
