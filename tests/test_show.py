@@ -443,3 +443,15 @@ def test_planes_of_three_dimensions_do_not_overlap():
     grid = fit(24, 2, 3, 4, 400.0, 200.0)
     x, y = grid.corners(np.arange(24))
     assert len(set(zip(x.tolist(), y.tolist()))) == 24
+
+
+def test_a_kernel_that_hangs_is_drawn_as_far_as_it_came():
+    def endless(x):
+        k = 0
+        while True:
+            k = (k + 1) % 4
+            x[k] = k
+
+    picture = show(endless, timeout=0.2)[1, 1](np.zeros(4))
+    assert picture.report.findings[0].kind == "hang"
+    assert "<svg" in picture.svg()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft import ArgumentError, KernelFault, cuda, sim
-from weft.sim import watchdog
+from weft.sim import log, watchdog
 
 X = np.zeros(12, np.float32)
 
@@ -403,3 +403,22 @@ def test_leaving_does_not_wait_for_an_end_that_was_swallowed():
         except watchdog.TooLong:
             pass
     assert ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes is None
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_of_an_endless_loop_with_accesses_the_beginning_is_judged(monkeypatch, trace):
+    def busy(x):
+        t = cuda.threadIdx.x
+        x[t] = 1
+        k = 0
+        while t == 1:
+            k = (k + 1) % 7
+            for i in range(5):
+                k += int(x[i])
+            x[1] = k
+
+    monkeypatch.setattr(log, "KEPT", 1000)
+    with pytest.raises(KernelFault, match="hang|ran for|seconds") as hit:
+        sim(busy, trace=trace, quiet=True, timeout=0.2)[1, 2](np.zeros(8))
+    reads = hit.value.report.counters
+    assert 300 < reads.reads["x"] + reads.writes["x"] < 1010

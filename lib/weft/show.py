@@ -84,7 +84,7 @@ class Shown:
 
         def run(*args: Any) -> Picture:
             bound = self.python.bind(args)
-            report = _launch(self.kernel, key, args)
+            report = _launch(self.kernel, key, args, self.options["timeout"])
             trace = report.trace
             names = _known(self.options["arrays"], trace)
             shapes = _shapes(self.options["shapes"], trace, bound)
@@ -105,6 +105,7 @@ def show(
     block: int | Sequence[int] | None = None,
     arrays: str | Sequence[str] | None = None,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
+    timeout: float = 3.0,
 ) -> Shown:
     """Draw what a launch of a Python kernel does: show(kernel)[grid, block](*args).
 
@@ -113,7 +114,8 @@ def show(
     thread or warp does between two barriers). thread, block: the index of one to
     single out, (x, y, z) or shorter. arrays: the names of those to draw, shared ones
     among them; None: all. shapes: flat arrays to draw with rows and columns, e.g.
-    {"a": ("m", "k")}, in numbers or names of parameters. Raises ArgumentError for
+    {"a": ("m", "k")}, in numbers or names of parameters. timeout: seconds that one
+    block may run; one that hangs is drawn as far as it came. Raises ArgumentError for
     what does not fit, and what the launch raises, but for a KernelFault that can be
     drawn: it stands in the picture, in vermilion.
     """
@@ -124,7 +126,7 @@ def show(
     options = dict(
         view=view,
         **dict(thread=_index("thread", thread), block=_index("block", block)),
-        **dict(arrays=_names(arrays), shapes=dict(shapes or {})),
+        **dict(arrays=_names(arrays), shapes=dict(shapes or {}), timeout=timeout),
     )
     return Shown(kernel, options)
 
@@ -142,11 +144,11 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
     return Picture(drawing, report)
 
 
-def _launch(kernel: Any, key: Any, args: Sequence[Any]) -> Report:
+def _launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> Report:
     from .sim import sim
 
     try:
-        return sim(kernel, trace=True, quiet=True)[key](*args)
+        return sim(kernel, trace=True, quiet=True, timeout=timeout)[key](*args)
     except KernelFault as fault:
         report = getattr(fault, "report", None)
         if report is None or report.trace is None:

@@ -7,6 +7,7 @@ the same few microseconds for ten as for ten thousand.
 
 from __future__ import annotations
 
+import bisect
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ MANY = 1 << 15  # entries that are worth a look
 # where its first one lies.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
 PIECE = 512  # accesses of a piece for which it pays to look for one like it
+KEPT = 1 << 20  # accesses of an interval in which a launch is cut off
 _SHIFT = SITES.bit_length() - 1
 
 
@@ -136,26 +138,38 @@ class Log:
         self.end(block, number, bool(self.phases))
 
     def _complete(self) -> None:
-        """Drop what is half noted: a launch that takes too long ends anywhere."""
+        """Drop what is half noted: a launch that takes too long ends anywhere.
+
+        Of very much that it noted in its last interval the beginning stays.
+        """
         turns = min(len(self.starts), len(self.threads))
         if self.phases:
             turns = min(turns, len(self.phases))
         for column in (self.starts, self.threads, self.phases):
             del column[turns:]
-        first, values = 0, len(self.values)
+        first, base = 0, 0
         if self.ends:
-            first, values = self.ends[-1].entries, values - self.ends[-1].values
+            first, base = self.ends[-1].entries, self.ends[-1].values
+        values = len(self.values) - base
         writes = np.zeros(SITES, bool)
         writes[: len(self.sites)] = [s.kind == WRITE for s in self.sites]
         packed = np.array(self.entries[first:], np.uint64).view(np.int64)
-        site = packed & (SITES - 1)
-        loop = np.flatnonzero(site == loops.HEADER)[-1:]
-        if int(writes[site].sum()) > values:
-            self.entries.pop()
-        elif len(loop):
+        if self.shapes:
+            rows = np.cumsum(loops.Table(self.shapes).lengths(packed, cut=True))
+            packed = packed[: np.searchsorted(rows, KEPT)]
+        packed = packed[:KEPT]  # an endless loop notes more than anybody can look at
+        loop = np.flatnonzero(packed & (SITES - 1) == loops.HEADER)[-1:]
+        if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
-            if loop[0] + len(shape.steps) >= len(site):
-                del self.entries[first + int(loop[0]) :]
+            if loop[0] + len(shape.steps) >= len(packed):
+                packed = packed[: loop[0]]
+        wrote = np.cumsum(writes[packed & (SITES - 1)])
+        packed = packed[: np.searchsorted(wrote, values, side="right")]
+        del self.entries[first + len(packed) :]
+        del self.values[base + (int(wrote[len(packed) - 1]) if len(packed) else 0) :]
+        turns = bisect.bisect_right(self.starts, len(self.entries))
+        for column in (self.starts, self.threads, self.phases):
+            del column[turns:]
 
     def full(self) -> bool:
         """Whether it is worth while to take what there is."""

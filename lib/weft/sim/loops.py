@@ -47,15 +47,19 @@ class Table:
         for number, shape in enumerate(shapes):
             self.steps[number, : len(shape.steps)] = shape.steps
 
-    def lengths(self, packed: np.ndarray) -> np.ndarray:
-        """How many rows each entry stands for: all those of a loop, its header."""
+    def lengths(self, packed: np.ndarray, cut: bool = False) -> np.ndarray:
+        """How many rows each entry stands for: all those of a loop, its header.
+
+        cut: the last loop may be half noted.
+        """
         headers = np.flatnonzero(packed & (SITES - 1) == HEADER)
         times = np.ones(len(packed), np.int64)
         if len(headers):
             shape = packed[headers] // SITES
             width = self.width[shape]
             begins = np.repeat(headers + 1 - (np.cumsum(width) - width), width)
-            times[begins + np.arange(len(begins))] = 0
+            inside = begins + np.arange(len(begins))
+            times[inside[inside < len(packed)] if cut else inside] = 0
             times[headers] = self.rows[shape]
         return times
 

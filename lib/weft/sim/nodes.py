@@ -75,6 +75,11 @@ def compare(a: ast.expr, operator: ast.cmpop, b: ast.expr) -> ast.expr:
     return ast.Compare(a, [operator], [b])
 
 
+def between(low: int, a: ast.expr, high: int) -> ast.expr:
+    """low < a <= high"""
+    return ast.Compare(const(low), [ast.Lt(), ast.LtE()], [a, const(high)])
+
+
 def walrus(name: str, what: ast.expr) -> ast.expr:
     """(name := what)"""
     return ast.NamedExpr(ast.Name(name, ast.Store()), what)

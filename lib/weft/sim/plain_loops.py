@@ -24,6 +24,7 @@ from .loops import HEADER
 from .nodes import (
     assign,
     at,
+    between,
     both,
     call,
     compare,
@@ -38,7 +39,7 @@ from .nodes import (
 from .places import SITES, Entity, position
 from .stores import Stores
 
-SHORT = 3  # turns of a loop that are made one by one
+SHORT, LONG = 3, 1 << 16  # turns of a loop; up to this and beyond that, one by one
 MOST = 8  # accesses in a turn
 _RECKONS = (ast.Add, ast.Sub, ast.Mult)
 _HARMLESS = (min, max, abs, float)
@@ -91,7 +92,7 @@ class PlainLoops(Stores):
             before, count = self.counted(node.iter)
             way = Way()
             if value(count.turns) is None:
-                way.tests.append(compare(count.turns, ast.Gt(), const(SHORT)))
+                way.tests.append(between(SHORT, count.turns, LONG))
             moves = [self.walked(walk, count, counter, way) for walk in walks]
         except Odd:
             return None
@@ -283,7 +284,8 @@ class PlainLoops(Stores):
             if value(turns) is None and not isinstance(turns, ast.Name):
                 name = self.temporary()
                 before, turns = [assign(name, turns)], load(name)
-            if (value(turns) or SHORT + 1) <= SHORT:
+            known = value(turns)
+            if known is not None and not SHORT < known <= LONG:
                 raise Odd
             return before, Count(turns, const(0), const(1), call("range", turns))
         counted, turns = self.temporary(), self.temporary()
