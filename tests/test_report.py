@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -172,3 +173,22 @@ def test_threads_are_named_with_as_many_sides_as_their_block_has(index, shape, s
 def test_every_kind_is_explained():
     assert {"bounds", "race", "conflict", "uninitialised", "barrier"} <= set(KINDS)
     assert all(KINDS.values())
+
+
+def test_a_cell_shows_a_report_once(monkeypatch):
+    import IPython
+    from IPython.core.formatters import DisplayFormatter
+
+    from weft.sim import show
+
+    shell = SimpleNamespace(execution_count=3, kernel=None)
+    shown = []
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    faulty = report(race())
+    show(faulty)
+    formatted = DisplayFormatter().format
+    assert shown == [faulty] and formatted(faulty) == ({}, {})
+    shell.execution_count = 4
+    assert "text/html" in formatted(faulty)[0]
+    assert "text/html" in formatted(report())[0]

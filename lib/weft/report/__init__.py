@@ -99,7 +99,8 @@ class Report:
     """What one launch did: faults, cost, and the trace where one was kept.
 
     seconds: of the launch. sources: the texts to show, the kernel's own first. What
-    is shown of a file that is not among them comes from Python's linecache.
+    is shown of a file that is not among them comes from Python's linecache. cell: the
+    number of the notebook's cell below which it stands already, if any.
     """
 
     kernel: str
@@ -110,6 +111,7 @@ class Report:
     trace: Any = None
     seconds: float = 0.0
     sources: Sequence[Source] = ()
+    cell: int | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.counters and self.sources and not self.counters.file:
@@ -166,6 +168,14 @@ class Report:
         from .html import html
 
         return html(self)
+
+    def _ipython_display_(self) -> None:
+        """Show nothing as the last value of a cell that has shown it."""
+        from IPython import get_ipython
+
+        shell = get_ipython()
+        if shell is None or shell.execution_count != self.cell:
+            raise NotImplementedError  # IPython asks for the HTML then
 
 
 def before(source: str, column: int) -> str:

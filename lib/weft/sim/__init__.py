@@ -154,3 +154,4 @@ def show(report: Report) -> None:
     from IPython.display import display
 
     display(report)
+    report.cell = shell.execution_count

@@ -24,7 +24,7 @@ MANY = 1 << 15  # entries that are worth a look
 # where its first one lies.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
 PIECE = 512  # accesses of a piece for which it pays to look for one like it
-KEPT = 1 << 20  # accesses of an interval in which a launch is cut off
+KEPT = 1 << 18  # accesses of an interval in which a launch is cut off
 _SHIFT = SITES.bit_length() - 1
 
 
