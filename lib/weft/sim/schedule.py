@@ -6,6 +6,7 @@ for each: a turn lasts until the next yield, which says what the thread waits fo
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -121,40 +122,48 @@ class Block:
     def run(self) -> None:
         """Run all threads to their end; Stop if they cannot get there."""
         ready: list[tuple[int, Any]] = [(number, None) for number in self.every]
+        by_rank: Callable[[tuple[int, Any]], int] = operator.itemgetter(0)
+        if any(rank != number for number, rank in self.rank.items()):
+            by_rank = lambda pair: self.rank[pair[0]]  # noqa: E731
         while self.live:
             before = len(self.live), len(self.at_barrier), len(self.at_warp)
             self.spinning.clear()
-            for number, value in ready:
-                self.turn(number, value)
+            self.take_turns(ready)
             released = self.meet()
             if not released and not self.spinning and self.live:
                 released = self.all_wait()
             same = before == (len(self.live), len(self.at_barrier), len(self.at_warp))
             self.spin(bool(released) or not same)
             ready = [*released, *[(number, None) for number in self.spinning]]
-            ready.sort(key=lambda pair: self.rank[pair[0]])
+            ready.sort(key=by_rank)
         self.launch.ended(self.block, self.interval, True)
 
-    def turn(self, number: int, value: Any) -> None:
-        """Let a thread run until it waits again, or ends."""
-        log = self.launch.log
+    def take_turns(self, ready: list[tuple[int, Any]]) -> None:
+        """Let each thread run until it waits again, or ends."""
+        log, phase = self.launch.log, self.phase
+        turns, at_warp = self.turns, self.at_warp
         if log is not None:
-            log.starts.append(len(log.entries))
-            log.threads.append(number)
-            log.phases.append(self.phase[number])
-        try:
-            got = self.turns[number].send(value)
-        except StopIteration:
-            self.live.discard(number)
-            return
-        if type(got) is int:
-            self.at_barrier[number] = ("syncthreads", got, None)
-        elif got[0] in BARRIERS:
-            self.at_barrier[number] = got
-        elif got[0] == "spin":
-            self.spinning[number] = got
-        else:
-            self.at_warp[number] = self.named(number, got)
+            entries, start = log.entries, log.starts.append
+            who, met = log.threads.append, log.phases.append
+        for number, value in ready:
+            if log is not None:
+                start(len(entries))
+                who(number)
+                met(phase[number])
+            try:
+                got = turns[number].send(value)
+            except StopIteration:
+                self.live.discard(number)
+                continue
+            if type(got) is int:
+                self.at_barrier[number] = ("syncthreads", got, None)
+            elif got[0] in BARRIERS:
+                self.at_barrier[number] = got
+            elif got[0] == "spin":
+                self.spinning[number] = got
+            else:
+                whole = type(got[2]) is int and got[2] == FULL
+                at_warp[number] = got if whole else self.named(number, got)
 
     def named(self, number: int, got: tuple) -> tuple:
         """What a lane waits for, its mask as a number; Stop if it is not named."""
@@ -176,14 +185,20 @@ class Block:
     def meet(self) -> list[tuple[int, Any]]:
         """Release the lanes whose partners are all there: (thread, value) of each."""
         groups: dict[tuple, list[int]] = {}
-        for number, (operation, _, mask, *_) in self.at_warp.items():
-            if operation != "activemask":
-                groups.setdefault((number // WARP, operation, mask), []).append(number)
+        for number, got in self.at_warp.items():
+            if got[0] != "activemask":
+                key = number // WARP, got[0], got[2]
+                if key in groups:
+                    groups[key].append(number)
+                else:
+                    groups[key] = [number]
         released: list[tuple[int, Any]] = []
         for (warp, _, mask), numbers in groups.items():
-            here = {n for n in self.named_by(warp, mask) if n in self.live}
-            if here == set(numbers):
-                released += self.exchanged(numbers, mask)
+            if len(numbers) < WARP:
+                here = {n for n in self.named_by(warp, mask) if n in self.live}
+                if here != set(numbers):
+                    continue
+            released += self.exchanged(numbers, mask)
         return released
 
     def named_by(self, warp: int, mask: int) -> list[int]:
@@ -194,11 +209,14 @@ class Block:
         """These lanes meet."""
         waits = {n: self.at_warp.pop(n) for n in sorted(numbers)}
         operation = next(iter(waits.values()))[0]
+        if operation != "activemask":
+            for number in numbers:
+                self.phase[number] += 1
+        if operation == "syncwarp":
+            return [(n, None) for n in waits]
         values = {n % WARP: got[3] for n, got in waits.items()}
         arguments = {n % WARP: got[4] for n, got in waits.items()}
         result = exchange(operation, values, arguments, mask)
-        for number in waits:
-            self.phase[number] += operation != "activemask"
         return [(n, result[n % WARP]) for n in waits]
 
     # ---- all wait ----
