@@ -15,7 +15,8 @@ _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
 # A function object of its own: the argtypes of ctypes.pythonapi's belong to everybody.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-AGAIN = 5.0  # seconds after which it is raised again, in case something swallowed it
+AGAIN = 5.0  # seconds after which it is raised again: in the callback of a weak
+# reference, or in __del__, Python prints it and goes on
 
 
 class TooLong(Stop):
