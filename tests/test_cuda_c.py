@@ -154,7 +154,7 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
         ((0, 32), None, r"grid \(0, 1, 1\) is empty"),
         ((1, 32), (1, 2), "scaled takes 3 arguments"),
         ((1, 32), ([1.0], [2.0], 1), "pass np.array"),
-        ((1, 32), (np.zeros(2, "U1"), np.zeros(2, "f4"), 1), "a holds <U1, which"),
+        ((1, 32), (np.zeros(2, "U1"), np.zeros(2, "f4"), 1), "holds <U1, which"),
         (
             (1, 32),
             (np.zeros((4, 4), "f4").T[0], np.zeros(4, "f4"), 1),

@@ -318,10 +318,10 @@ def test_what_a_kernel_cannot_have(kernel, said):
         ((1, 1, 0, 300_000), (X, X), "300000 bytes"),
         ((1, 1), (X,), "takes 2 arguments"),
         ((1, 1), (X, [1, 2]), r"y is a list.*np.array\(y"),
-        ((1, 1), (X, None), "NoneType"),
+        ((1, 1), (X, None), "y is None"),
         ((1, 1), (X, "text"), "str"),
-        ((1, 1), (X, np.array([None])), "dtype object"),
-        ((1, 1), (X, np.array(["a"])), "dtype <U1"),
+        ((1, 1), (X, np.array([None])), "holds Python objects"),
+        ((1, 1), (X, np.array(["a"])), "holds <U1"),
     ],
 )
 def test_what_is_no_launch(config, args, said):

@@ -2,6 +2,7 @@
 
 A kernel in Python, and who runs it
     cuda, python_kernel, spelling    the language; what a kernel is; what was meant
+    kernel_arguments                 what no runner takes, in the same words
     bodies/                          the lab's kernels in it
     sim/, report/                    thread by thread: what went wrong, what it cost
     numba_jit/                       compiled by Numba, or on its simulator

@@ -89,12 +89,11 @@ class Runner:
         return self._of(args).translation
 
     def _of(self, args: tuple[Any, ...]) -> Made:
-        given = self.kernel.bind(args)
+        given = self.kernel.given(args)
         key = self.key(args)
         made = self._made.get(key)
         if made is None or not made.current():
-            kinds = [of_argument(name, value) for name, value in given.items()]
-            made = self._made[key] = Made(self, kinds)
+            made = self._made[key] = Made(self, self._kinds(given))
         self._last = made
         return made
 
@@ -103,8 +102,14 @@ class Runner:
         try:
             return tuple([_key(value) for value in args])
         except LookupError:  # not a usual one: its type in full, or its error
-            named = zip(self.kernel.parameters, args)
-            return tuple(of_argument(name, value) for name, value in named)
+            given = self.kernel.given(args)
+            return tuple(self._kinds(given))
+
+    def _kinds(self, given: dict[str, Any]) -> list[Argument]:
+        try:
+            return [of_argument(name, value) for name, value in given.items()]
+        except ArgumentError as error:
+            raise ArgumentError(f"{self.kernel.name}: {error}") from None
 
     def _repr_html_(self) -> str:
         if self._last is None:
@@ -171,9 +176,11 @@ class Launch:
         # What load_cuda() gave for these arguments: a launch must not cost much more.
         self._ready: dict[Any, tuple[Made, Any]] = {}
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> None:
         __tracebackhide__ = True  # IPython's word: errors end at the reader's line
         runner = self.runner
+        if named:
+            runner.kernel.given(args, named)
         key = runner.key(args)
         made, launch = self._ready.get(key) or (None, None)
         if made is None or not made.current():

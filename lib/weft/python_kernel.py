@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import kernel_arguments
 from .jit.config import Config, parse
 from .native import ArgumentError
 
@@ -77,6 +78,29 @@ class PythonKernel:
         elif len(parts) == 3:
             parts = (*parts[:2], 0, parts[2])
         return parse(self.name, parts)
+
+    def given(
+        self, args: Sequence[Any], named: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """A launch's arguments by parameter; ArgumentError for what no runner takes.
+
+        named: what was passed by keyword, which a launch has not.
+        """
+        if named:
+            order = ", ".join(self.parameters)
+            raise ArgumentError(
+                f"{self.name}: {next(iter(named))}= is a keyword: a launch takes its "
+                f"arguments in their order, {self.name}[grid, block]({order})"
+            )
+        given = self.bind(args)
+        kernel_arguments.refuse(self.name, given, self._written)
+        return given
+
+    def _written(self) -> list[str]:
+        try:
+            return kernel_arguments.written(self.source.tree)
+        except ArgumentError:  # no source to read
+            return []
 
     def bind(self, args: Sequence[Any]) -> dict[str, Any]:
         """The arguments by parameter; ArgumentError if their count is not the same."""

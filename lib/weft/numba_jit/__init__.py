@@ -119,8 +119,8 @@ class NumbaKernel:
             self._target = meaning.portable(part)
         code = self._target
 
-        def launch(*args: Any) -> None:
-            given = arguments.checked(self.name, self.kernel.bind(args))
+        def launch(*args: Any, **named: Any) -> None:
+            given = arguments.checked(self.name, self.kernel.given(args, named))
             arguments.say_once(
                 "no GPU here: Numba's simulator runs this, in a process of its own and "
                 "slowly (0.4 ms a thread)"

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..kernel_arguments import unfit
 from ..native import ArgumentError
-
-_LISTS = (list, set, frozenset, range, bytearray)
-_INT = "want a whole number of 64 bits"
 
 
 def checked(kernel: str, named: dict[str, Any]) -> list[Any]:
@@ -45,69 +43,24 @@ def _checked(kernel: str, name: str, value: Any) -> Any:
         return _tensor(kernel, name, value)
     if isinstance(value, np.ndarray):
         return _array(kernel, name, value)
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, (numbers.Number, tuple)):
+        _refuse(kernel, name, value)
         return value
-    if isinstance(value, numbers.Integral):
-        # Numba takes a Python int for an int64, whatever it is; np.uint64 it knows.
-        if not -(2**63) <= value < (2**64 if isinstance(value, np.uint64) else 2**63):
-            raise ArgumentError(f"{kernel}: {name}={value}: {_INT}")
-        return value
-    if isinstance(value, numbers.Number) and not isinstance(value, np.longdouble):
-        return value
-    if isinstance(value, tuple):
-        for inner in value:
-            if not isinstance(inner, (numbers.Number, tuple)):
-                raise ArgumentError(
-                    f"{kernel}: {name} holds {_kind(inner)}: a tuple may hold numbers; "
-                    f"pass arrays one by one"
-                )
-        return value
-    if isinstance(value, _LISTS):
-        raise ArgumentError(
-            f"{kernel}: {name} is {_kind(value)}, which a GPU cannot read: pass "
-            f"np.array({name}) and look at that array after the launch"
-        )
     return _other(kernel, name, value)
 
 
+def _refuse(kernel: str, name: str, value: Any) -> None:
+    if why := unfit(value, name):
+        raise ArgumentError(f"{kernel}: {name} {why}")
+
+
 def _tensor(kernel: str, name: str, tensor: torch.Tensor) -> Any:
-    what = f"{kernel}: {name}"
-    if tensor.layout != torch.strided:
-        raise ArgumentError(f"{what} is a {tensor.layout} tensor: want .to_dense()")
-    if tensor.requires_grad:
-        raise ArgumentError(
-            f"{what} requires a gradient, which would not see what a kernel writes: "
-            f"pass its .detach()"
-        )
-    if tensor.is_conj() or tensor.is_neg():
-        raise ArgumentError(
-            f"{what} is only to be negated or conjugated: .resolve_conj()"
-        )
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise ArgumentError(f"{what} is on {tensor.device}: want the CPU or CUDA")
-    if (dtype := str(tensor.dtype)[6:]) not in _KNOWN:
-        raise ArgumentError(
-            f"{what} holds {dtype}, which Numba does not know: want {name}.float(), or "
-            f"cuda_c(kernel), where it is known"
-        )
+    _refuse(kernel, name, tensor)
     return tensor if tensor.device.type == "cuda" else tensor.numpy()
 
 
-_KNOWN = {
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
-    *("uint64", "float16", "float32", "float64", "complex64", "complex128"),
-}
-
-
 def _array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
-    dtype = array.dtype
-    known = dtype.name in _KNOWN or (dtype.fields and not dtype.hasobject)
-    if not known or not dtype.isnative:
-        what = "Python objects" if dtype.hasobject else str(dtype)
-        raise ArgumentError(
-            f"{kernel}: {name} holds {what}, which no GPU kernel of Numba reads: want "
-            f"float32, int32 or the like: {name}.astype(np.float32)"
-        )
+    _refuse(kernel, name, array)
     return np.asarray(array)
 
 
@@ -121,12 +74,5 @@ def _other(kernel: str, name: str, value: Any) -> Any:
             return _tensor(kernel, name, torch.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
-    raise ArgumentError(
-        f"{kernel}: {name} is {_kind(value)}: want an array, a tensor, a number or a "
-        f"tuple of numbers"
-    )
-
-
-def _kind(value: Any) -> str:
-    name = type(value).__name__
-    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    _refuse(kernel, name, value)
+    return value

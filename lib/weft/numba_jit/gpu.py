@@ -101,10 +101,10 @@ class Launch:
         careful, tensor, call = self.careful, torch.Tensor, direct.queue()
         count = len(self.target.kernel.parameters)
 
-        def launch(*args: Any) -> None:
+        def launch(*args: Any, **named: Any) -> None:
             kinds, words, device = [], [], -1
-            if len(args) != count or native._lost:
-                return careful(*args)
+            if len(args) != count or named or native._lost:
+                return careful(*args, **named)
             try:
                 for arg in args:
                     kind = arg.__class__
@@ -166,12 +166,12 @@ class Launch:
         if made:
             self._ready[key] = made
 
-    def careful(self, *args: Any) -> None:
+    def careful(self, *args: Any, **named: Any) -> None:
         """Check the arguments, take arrays of the host to the GPU and back, launch."""
         if native._lost:
             raise DeviceLost(native._lost)
         kernel = self.target.kernel
-        checked = arguments.checked(self.name, kernel.bind(args))
+        checked = arguments.checked(self.name, kernel.given(args, named))
         device = _device(self.name, dict(zip(kernel.parameters, checked)))
         with (
             torch.cuda.device(device),

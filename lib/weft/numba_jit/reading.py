@@ -76,7 +76,7 @@ def _read(
 ) -> Any:
     """look(numba.cuda, the kernel for it, the arguments' types), errors explained."""
     part = meaning.read(kernel.function)
-    checked = arguments.checked(kernel.name, kernel.bind(args))
+    checked = arguments.checked(kernel.name, kernel.given(args))
     try:
         from numba import cuda
     except Exception as error:

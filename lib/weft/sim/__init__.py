@@ -102,10 +102,10 @@ class Launcher:
         self.runner = runner
         self.config = runner.kernel.config(key)
 
-    def __call__(self, *args: Any) -> Report:
+    def __call__(self, *args: Any, **named: Any) -> Report:
         runner = self.runner
         kernel = runner.kernel
-        bound = kernel.bind(args)
+        bound = kernel.given(args, named)
         taken = [memory.argument(kernel.name, n, v) for n, v in bound.items()]
         values = [value for value, _ in taken]
         program = program_for(runner, values)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from ..kernel_arguments import unfit
 from ..native import ArgumentError
 from .stop import Stop
 
@@ -202,28 +203,23 @@ def argument(kernel: str, name: str, value: Any) -> tuple[Any, Callable[[], Any]
         return _number(value), _nothing
     if isinstance(value, torch.Tensor):
         return _tensor(kernel, name, value)
-    if isinstance(value, tuple) and all(isinstance(v, (int, float)) for v in value):
+    if isinstance(value, tuple):
         return value, _nothing
-    raise_list(kernel, name, value)
-    if hasattr(value, "__cuda_array_interface__"):
-        return _tensor(kernel, name, torch.as_tensor(value, device="cuda"))
-    if hasattr(value, "__array_interface__"):
-        return _checked(kernel, name, np.asarray(value)), _nothing
-    if hasattr(value, "__dlpack__"):
-        return _tensor(kernel, name, torch.from_dlpack(value))
-    raise ArgumentError(
-        f"{kernel}: {name} is an array or a number, this is of type "
-        f"{type(value).__name__}: {value!r:.60}"
-    )
+    try:
+        if hasattr(value, "__cuda_array_interface__"):
+            return _tensor(kernel, name, torch.as_tensor(value, device="cuda"))
+        if hasattr(value, "__array_interface__"):
+            return _checked(kernel, name, np.asarray(value)), _nothing
+        if hasattr(value, "__dlpack__"):
+            return _tensor(kernel, name, torch.from_dlpack(value))
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ArgumentError(f"{kernel}: {name}: {error}") from None
+    raise ArgumentError(f"{kernel}: {name} {unfit(value, name)}")
 
 
-def raise_list(kernel: str, name: str, value: Any) -> None:
-    """The error for what looks like an array and is none."""
-    if isinstance(value, (list, tuple, range)):
-        raise ArgumentError(
-            f"{kernel}: {name} is a {type(value).__name__}: make an array of it, "
-            f"np.array({name}, np.float32)"
-        )
+def _refuse(kernel: str, name: str, value: Any) -> None:
+    if why := unfit(value, name):
+        raise ArgumentError(f"{kernel}: {name} {why}")
 
 
 def _nothing() -> None:
@@ -235,26 +231,17 @@ def _number(value: np.generic) -> Any:
 
 
 def _checked(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
-    dtype = array.dtype
-    if dtype.hasobject or dtype.kind not in "biufcV" or not dtype.isnative:
-        raise ArgumentError(
-            f"{kernel}: {name} is an array of dtype {dtype}: a kernel needs numbers in "
-            f"this machine's byte order"
-        )
+    _refuse(kernel, name, array)
     plain = np.asarray(array)
-    if dtype.fields is not None:  # its elements' fields by name: x[i].re
-        plain = plain.view(np.dtype((np.record, dtype)))
+    if plain.dtype.fields is not None:  # its elements' fields by name: x[i].re
+        plain = plain.view(np.dtype((np.record, plain.dtype)))
     return plain
 
 
 def _tensor(
     kernel: str, name: str, tensor: torch.Tensor
 ) -> tuple[np.ndarray, Callable[[], Any]]:
-    if tensor.requires_grad:
-        raise ArgumentError(
-            f"{kernel}: {name} requires a gradient, which would not see what a kernel "
-            f"writes: pass its .detach()"
-        )
+    _refuse(kernel, name, tensor)
     here = tensor if tensor.device.type == "cpu" else tensor.cpu()
     try:
         array = here.numpy()

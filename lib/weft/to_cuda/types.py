@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..jit.arguments import describe
+from ..kernel_arguments import unfit
 from ..native import ArgumentError
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
@@ -180,11 +182,13 @@ def of_argument(name: str, value: Any) -> Argument:
         return Argument(FLOAT)
     array = describe(value)
     if array is None:
-        hint = f": pass np.array({name})" if isinstance(value, (list, tuple)) else ""
-        raise ArgumentError(
-            f"{name}: wants an array or a number, this is {value!r:.60} "
-            f"({type(value).__name__}){hint}"
+        why = unfit(value, name) or (
+            f"= {value!r:.60} is a {type(value).__name__}, which to_cuda does not know "
+            f"(sim and numba_jit do): pass its numbers one by one"
         )
+        raise ArgumentError(f"{name} {why}")
+    if isinstance(value, (np.ndarray, torch.Tensor)) and (why := unfit(value, name)):
+        raise ArgumentError(f"{name} {why}")
     if array.nbytes // array.itemsize > MOST:
         raise ArgumentError(
             f"{name} has {array.nbytes // array.itemsize} elements, at most {MOST}: "
@@ -238,6 +242,11 @@ def _number(kind: Scalar) -> Argument:
 def _element(name: str, dtype: Any) -> Scalar:
     found = of_dtype(dtype)
     if found is None:
+        if str(dtype).startswith(("complex", "void")):
+            raise ArgumentError(
+                f"{name}: to_cuda knows no complex and no structured numbers, this is "
+                f"{dtype}: sim and numba_jit take it; or pass its parts as two arrays"
+            )
         raise ArgumentError(
             f"{name}: {dtype} is no type of a kernel: bool, int8 to int64, uint8 to "
             f"uint64, float16, float32 or float64"

@@ -1,0 +1,100 @@
+"""What no runner of a Python kernel takes is refused in the same words by all."""
+
+import numpy as np
+import pytest
+import torch
+
+from weft import cuda, cuda_c, numba_jit, sim
+from weft.kernel_arguments import unfit, written
+from weft.native import ArgumentError
+from weft.python_kernel import PythonKernel
+
+RUNNERS = [sim, numba_jit, cuda_c]
+
+
+def put(x, n):
+    i = cuda.grid(1)
+    if i < n:
+        x[i] = i
+
+
+def read_only():
+    array = np.zeros(4, np.float32)
+    array.flags.writeable = False
+    return array
+
+
+FLOATS = np.zeros(4, np.float32)
+REFUSED = {
+    "list": (([1.0], 4), r"x is a list, .* pass np\.array\(x\)"),
+    "range": ((range(4), 4), "x is a range, which a kernel cannot read"),
+    "none": ((None, 4), "x is None: want an array, a tensor, a number"),
+    "string": (("abc", 4), "x is a str: want an array"),
+    "a dict as a size": ((FLOATS, {}), "n is a dict: want an array"),
+    "a class": ((np.float32, 4), "x is a type: want an array"),
+    "strings": ((np.array(["a"]), 4), "x holds <U1, which no kernel reads"),
+    "objects": ((np.array([None]), 4), "x holds Python objects"),
+    "dates": ((np.zeros(4, "M8[s]"), 4), r"x holds datetime64\[s\]"),
+    "long double": ((np.zeros(4, np.longdouble), 4), "x holds float128"),
+    "a long double": ((FLOATS, np.longdouble(4)), r"n is a longdouble.*float\(n\)"),
+    "byte order": ((np.zeros(4, ">f4"), 4), r"x holds >f4.*astype\(np\.float32\)"),
+    "bfloat16": ((torch.zeros(4).bfloat16(), 4), r"x holds bfloat16.*x\.float\(\)"),
+    "gradient": ((torch.zeros(4, requires_grad=True), 4), "requires a gradient"),
+    "sparse": ((torch.zeros(4).to_sparse(), 4), "x is a torch.sparse_coo tensor"),
+    "meta": ((torch.zeros(4, device="meta"), 4), "x is on meta: want the CPU or CUDA"),
+    "no dimensions": ((np.array(1.0), 4), r"x has no dimensions: .*reshape\(1\)"),
+    "tensor of none": ((torch.tensor(1.0), 4), "x has no dimensions"),
+    "arrays in a tuple": (((FLOATS,), 4), "x holds a ndarray: a tuple may hold"),
+    "a long int": ((FLOATS, 2**63), "n = 9223372036854775808: want a whole number of"),
+    "read-only": ((read_only(), 4), r"x is read-only, and put writes .*x\.copy\(\)"),
+    "too few": ((FLOATS,), r"put takes 2 arguments \(x, n\), 1 are given"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_all_runners_refuse_an_argument_in_the_same_words(case):
+    args, said = REFUSED[case]
+    words = set()
+    for runner in RUNNERS:
+        with pytest.raises(ArgumentError, match=said) as caught:
+            runner(put)[1, 4](*args)
+        words.add(str(caught.value))
+    assert len(words) == 1, words
+    assert words.pop().startswith("put")
+
+
+def test_arguments_by_keyword_are_refused_in_the_same_words():
+    said = r"put: n= is a keyword: .*put\[grid, block\]\(x, n\)"
+    for runner in RUNNERS:
+        with pytest.raises(ArgumentError, match=said):
+            runner(put)[1, 4](FLOATS, n=4)
+
+
+def copy(y, x):
+    i = cuda.grid(1)
+    y[i] = x[i]
+
+
+@pytest.mark.parametrize("runner", [sim, numba_jit])
+def test_a_read_only_array_may_be_read(runner):
+    y = np.ones(4, np.float32)
+    runner(copy)[1, 4](y, read_only())
+    assert not y.any()
+
+
+@pytest.mark.parametrize(
+    "value", [np.zeros(4, np.complex128), 1 + 2j, (1, 2), np.zeros(2, [("re", "f4")])]
+)
+def test_c_names_the_runners_that_take_what_it_does_not(value):
+    assert unfit(value) == ""
+    with pytest.raises(ArgumentError, match=r"^put: x.*sim and numba_jit"):
+        cuda_c(put)[1, 4](value, 4)
+
+
+def adds(x, y, z):
+    cuda.atomic.add(x, 0, z[0])
+    y[0][1] += z[1]
+
+
+def test_what_a_kernel_writes_is_found_in_its_source():
+    assert set(written(PythonKernel(adds).source.tree)) == {"x", "y"}
