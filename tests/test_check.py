@@ -12,7 +12,7 @@ from weft.check import plan
 from weft.check.cases import covering, default_sizes, dimensions, spec
 from weft.check.limit import TooLong, time_limit
 from weft.check.runners import runners
-from weft.mistakes import pattern
+from weft.mistakes import Scene, guess, pattern
 
 
 def name(case):
@@ -415,3 +415,20 @@ def test_blocks_that_race_are_not_asked_about_their_index():
             terms="n",
         )
     assert "threadIdx" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "got, want, said",
+    [
+        ([2.0], [6.0], "looks like off by a factor of 3: it is 1/3 of what"),
+        ([6.0], [2.0], "looks like off by a factor of 3: it is 3 times what"),
+        ([-2.0], [6.0], "looks like off by a factor of 3: it is minus 1/3 of"),
+        ([1.0, 20, 30], [3.0, 20, 30], "factor of 3: the one wrong element is 1/3"),
+        ([0.96], [1.0], "^$"),  # nothing: one number says little of its digits
+        ([5.0], [2.0], "^$"),
+    ],
+)
+def test_a_single_wrong_element_is_no_low_precision(got, want, said):
+    bound = np.full(len(want), 1e-6)
+    scene = Scene("y", np.float32(got), np.float32(want), bound)
+    assert re.search(said, guess(scene))

@@ -844,7 +844,7 @@ WRONG = {
     no_attribute: r"line \d+ \(c\[0\] = a\[0\].foo\): .*attribute 'foo'",
     no_index: r"line \d+ \(c\[0\] = a\[0, 0\]\): .*cannot index float32\[1D\] with 2",
     no_constant: r"line \d+ \(a_s = .*\): .*shape must be a constant",
-    no_name: r"line \d+ \(c\[0\] = cuda.gird\(1\)\): .*no attribute 'gird'",
+    no_name: r"line \d+: there is no cuda.gird \(did you mean cuda.grid\?\): ",
     no_arrays: r"line \d+ \(.*\): .*a kernel makes no new arrays",
     no_text: r"line \d+ \(c\[0\] = \"text\"\): .*cannot be stored there",
     returns: r"returns: Numba: a kernel returns nothing",

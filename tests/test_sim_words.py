@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy import float32
 
-from weft import ArgumentError, cuda, cuda_c, sim, spelling
+from weft import ArgumentError, cuda, cuda_c, numba_jit, sim, spelling
 from weft.sim.log import Log
 from weft.sim.record import WRITE, Site
 from weft.to_cuda import TranslationError
@@ -299,3 +299,18 @@ def test_what_is_half_noted_is_dropped(column):
     log.end_early(0, refused=False)
     (interval,) = log.take()
     assert interval.thread.tolist() == [0] and interval.values == [1.0]
+
+
+@pytest.mark.parametrize("kernel", [misspelt, singular, fourth, c_like])
+def test_numba_says_of_a_misspelt_name_what_sim_says(kernel):
+    words = set()
+    for runner in (sim, numba_jit):
+        with pytest.raises(ArgumentError) as caught:
+            runner(kernel)[1, 1](np.zeros(4, float32), np.zeros(4, float32))
+        words.add(str(caught.value))
+    assert len(words) == 1, words
+
+
+def test_numba_says_where_a_bare_name_belongs():
+    with pytest.raises(ArgumentError, match=r"a kernel writes cuda\.threadIdx"):
+        numba_jit(bare)[1, 1](np.zeros(4, float32), np.zeros(4, float32))

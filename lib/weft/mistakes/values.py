@@ -131,6 +131,8 @@ def permuted(s: Scene) -> str | None:
 def scaled(s: Scene) -> str | None:
     got, want = wide(s.got), wide(s.want)
     bad = s.bad & (want != 0)
+    if bad.sum() == 1:
+        return _one_scaled(s, got[bad][0], want[bad][0])
     if bad.sum() < 2 or (s.bad & (want == 0)).any():
         return None
     ratio = got[bad] / want[bad]
@@ -149,6 +151,21 @@ def scaled(s: Scene) -> str | None:
     if abs(factor - 1) > 1e-2 and bad.sum() >= 4 and s.bad.all():
         return f"a factor: everything is {factor:.6g} times what it should be"
     return None
+
+
+def _one_scaled(s: Scene, got: float, want: float) -> str | None:
+    """The same of a single wrong element, which is to be a plain factor exactly."""
+    many, few = max(abs(got), abs(want)), min(abs(got), abs(want))
+    if "c" in s.got.dtype.kind + s.want.dtype.kind or not np.isfinite(many) or not few:
+        return None
+    factor = round(many / few)
+    slack = 4 * float(np.max(s.bound)) * (factor if abs(got) < abs(want) else 1)
+    if not 2 <= factor <= 64 or abs(many - factor * few) > slack + 1e-6 * many:
+        return None
+    what = "it is" if s.want.size == 1 else "the one wrong element is"
+    sign = "minus " if got * want < 0 else ""
+    part = f"{factor} times" if abs(got) > abs(want) else f"1/{factor} of"
+    return f"off by a factor of {factor}: {what} {sign}{part} what it should be"
 
 
 def byte_overflow(s: Scene) -> str | None:

@@ -6,6 +6,7 @@ simulator, which is another process here.
 
     arguments, meaning        what Numba takes; what the names in a kernel mean
     renaming, errors          names imported one by one; what Numba says, in a sentence
+    misspelt                  names of cuda that are none
     simulator, child          the other process, from here and from inside
     gpu, direct, views, host  the GPU: launches, without Numba, arrays there and here
     reading                   types and PTX, which need no GPU

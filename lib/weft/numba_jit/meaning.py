@@ -24,7 +24,7 @@ import numpy as np
 from .. import cuda as language
 from ..native import ArgumentError
 from ..python_kernel import plain_function
-from . import renaming
+from . import misspelt, renaming
 
 CUDA, MODULE, HELPER, VALUE = "cuda", "module", "helper", "value"
 _CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
@@ -138,7 +138,7 @@ def _read(
         if value is _NOTHING:
             if hasattr(builtins, name):
                 continue
-            raise ArgumentError(f"{kernel}, line {line}: {name} is not defined")
+            raise ArgumentError(f"{kernel}, line {line}: {misspelt.undefined(name)}")
         part.watched.append((where, name, value))
         if id(value) in known:
             part.names[name] = CUDA, known[id(value)]
@@ -154,6 +154,8 @@ def _read(
                 f"{kernel}, line {line}: {name} is of type {type(value).__name__}: "
                 f"{_CONSTANTS}"
             )
+    modules = [name for name, what in part.names.items() if what == (CUDA, "")]
+    misspelt.refuse(function, modules)
     return part
 
 
