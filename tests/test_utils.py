@@ -28,6 +28,17 @@ def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
     subprocess.run([sys.executable, "-c", program], cwd=utils.ROOT, check=True)
 
 
+def test_importing_weft_does_not_wait_for_what_draws_or_translates():
+    late = ["matplotlib", "numba", "statistics"]
+    late += ["weft.pictures.access", "weft.sim.launch", "weft.to_cuda.emit"]
+    program = f"import weft, sys; print([n for n in {late} if n in sys.modules])"
+    run = [sys.executable, "-c", program]
+    out = subprocess.run(
+        run, cwd=utils.ROOT, check=True, capture_output=True, text=True
+    )
+    assert out.stdout == "[]\n"
+
+
 def test_source_gives_one_c_function_with_its_comment():
     text = utils.source("kernels/common.cu", "weft_fail")
     assert text.startswith("int weft_fail(")

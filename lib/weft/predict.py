@@ -11,11 +11,12 @@ import html
 import json
 import math
 import os
-import statistics
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from . import cache
 from .native import ArgumentError
@@ -80,7 +81,7 @@ class Score:
     def median(self) -> float:
         """By what factor a guess is typically off, 1 being right."""
         off = [max(f, 1 / f) for f in self.factors]
-        return statistics.median(off) if off else math.nan
+        return float(np.median(off)) if off else math.nan
 
     @property
     def within_2(self) -> float:
@@ -93,7 +94,7 @@ class Score:
         """The geometric mean of guess over truth: above 1, the guesses are high."""
         if not self.factors:
             return math.nan
-        return math.exp(statistics.fmean(map(math.log, self.factors)))
+        return float(np.exp(np.mean(np.log(self.factors))))
 
     def __str__(self) -> str:
         count = len(self.factors)

@@ -12,25 +12,21 @@ The launch runs on the simulator: it writes into the arrays as any launch does.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .jit.faults import KernelFault
 from .native import ArgumentError
-from .pictures import access, heat, lanes, timeline
-from .pictures.player import Drawing
-from .pictures.scene import Scene, scene
 from .python_kernel import PythonKernel
 from .report import Report
-from .sim.record import Trace
 
-VIEWS: dict[str, Callable[[Scene], Drawing]] = {
-    "access": access.draw,
-    "heat": heat.draw,
-    "lanes": lanes.draw,
-    "timeline": timeline.draw,
-}
+if TYPE_CHECKING:
+    from .pictures.player import Drawing
+    from .sim.record import Trace
+
+VIEWS = ("access", "heat", "lanes", "timeline")  # modules of pictures, with a draw()
 
 
 class Picture:
@@ -136,10 +132,14 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
 
     wishes: as show() has them, in full: see pictures.scene.scene().
     """
+    # Here, as `import weft` should not wait for what draws.
+    from .pictures import access
+    from .pictures.scene import scene
+
     # Steps and heat are of the whole launch, unless one block is asked for.
     everywhere = view == "heat"
     made = scene(report.trace, report, all_blocks=everywhere, **wishes)
-    drawing = VIEWS[view](made)
+    drawing = importlib.import_module(f".pictures.{view}", __package__).draw(made)
     drawing.account = drawing.account or access.account(made)
     return Picture(drawing, report)
 

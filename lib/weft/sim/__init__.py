@@ -17,15 +17,16 @@ faults, stop, watchdog    what ends a launch
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..native import ArgumentError
 from ..python_kernel import PythonKernel
 from ..report import Report
 from . import memory
-from .launch import Launch, clock, say
-from .program import Program
 from .shape import bindings
+
+if TYPE_CHECKING:
+    from .program import Program
 
 ORDERS = ("forward", "reverse", "shuffled")
 TIMEOUT = 20.0  # seconds for one block
@@ -103,6 +104,9 @@ class Launcher:
         self.config = runner.kernel.config(key)
 
     def __call__(self, *args: Any, **named: Any) -> Report:
+        # Here, as `import weft` should not wait for it.
+        from .launch import Launch, clock
+
         runner = self.runner
         kernel = runner.kernel
         bound = kernel.given(args, named)
@@ -130,6 +134,8 @@ KEPT = 256  # programs; the oldest goes first
 
 def program_for(runner: Runner, values: list[Any]) -> Program:
     """The kernel rewritten for such arguments: kept from before, or made now."""
+    from .program import Program
+
     kinds, bound = bindings(runner.kernel, values)
     modes = runner.checks, runner.steps, runner.trace
     key = (runner.kernel.function, kinds, modes)
@@ -144,6 +150,8 @@ def program_for(runner: Runner, values: list[Any]) -> Program:
 
 def show(report: Report) -> None:
     """Show a report below the cell, or as text where there is no notebook."""
+    from .launch import say
+
     try:
         from IPython import get_ipython
     except ImportError:

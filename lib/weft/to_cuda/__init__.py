@@ -51,17 +51,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..jit import signature
 from ..native import ArgumentError
 from ..python_kernel import PythonKernel
-from .emit import Writer
 from .errors import TranslationError
-from .infer import infer
-from .output import Output
 from .types import Argument, of_argument, parse
-from .unit import Extent, Program, Unit
+
+if TYPE_CHECKING:
+    from .output import Output
+    from .unit import Extent, Program, Unit
 
 ROUNDS = 20
 
@@ -108,6 +108,12 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
 
 def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
     """The translation for types that are known already."""
+    # Here, as `import weft` should not wait for what most lessons never use.
+    from .emit import Writer
+    from .infer import infer
+    from .output import Output
+    from .unit import Program
+
     program = Program(kernel, arguments)
     infer(program)
     output = Output(program.units)
