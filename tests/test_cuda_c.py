@@ -1,5 +1,6 @@
 """cuda_c(kernel)[grid, block](*args): translated, compiled, launched."""
 
+import importlib
 import sys
 from collections import defaultdict
 
@@ -12,10 +13,12 @@ from weft import (
     ArgumentError,
     CompileError,
     KernelFault,
+    TranslationError,
     cuda,
     cuda_c,
     load_cuda,
     numba_jit,
+    to_cuda,
 )
 
 SCALE = 2
@@ -170,3 +173,55 @@ def test_bad_launches_are_one_line(key, args, words):
 
 def test_numbas_kernels_are_taken():
     assert cuda_c(numba_jit(scaled).kernel).kernel.name == "scaled"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "half",
+        "float4",
+        "fminf",
+        "power",
+        "floor_div",
+        "uint32_t",
+        "make_float2",
+        "cudaMalloc",
+        "fma",
+        "std",
+    ],
+)
+def test_a_helper_may_be_called_as_something_of_cuda(name, tmp_path, monkeypatch):
+    source = f"""\
+from weft import cuda
+
+def {name}(a, b):
+    return a + 2 * b
+
+def kernel(x):
+    i = cuda.threadIdx.x
+    x[i] = {name}(x[i], x[0]) ** 3 // x[1] if i > 1 else x[i]
+"""
+    module = f"helper_named_{name}"
+    (tmp_path / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    x = np.array([1, 2, 3, 4], np.float32)
+    cuda_c(importlib.import_module(module).kernel)[1, 4](x)
+    assert x.tolist() == [1, 2, 62, 108]
+
+
+def has_sides(x, n):
+    x[0] = n.shape[0]
+
+
+def has_size(x, n):
+    x[0] = n.size
+
+
+def has_length(x, n):
+    x[0] = len(n)
+
+
+@pytest.mark.parametrize("kernel", [has_sides, has_size, has_length])
+def test_a_number_where_an_array_was_due_is_told_as_such(kernel):
+    with pytest.raises(TranslationError, match="n is a number, not an array: it has"):
+        to_cuda(kernel, ("float32[:]", "int"))

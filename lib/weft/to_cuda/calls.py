@@ -189,6 +189,12 @@ def _function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
             return INT, (kind.shape[0],) * 2
         if unit.side(node):
             return INT, (0, None)
+        if not isinstance(kind, Array):
+            unit.fail(
+                f"{ast.unparse(args[0])} is a number, not an array: it has no length",
+                "look at the order of the arguments",
+                node,
+            )
         unit.fail(
             f"len({ast.unparse(args[0])}) is not known in C",
             "pass the size as an argument",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -174,6 +174,8 @@ class Walk:
         base = self.expr(node.value)
         if isinstance(base, Array) and node.attr in ("size", "ndim"):
             return INT, (0, None)
+        if isinstance(base, Scalar) and node.attr in ("shape", "size", "ndim"):
+            self._no_shape(node)
         hint = "arrays have shape, size and ndim here"
         if isinstance(base, Array) and node.attr == "shape":
             hint = f"write {ast.unparse(node)}[0], or unpack it: m, n = x.shape"
@@ -217,6 +219,8 @@ class Walk:
 
     def _static_side(self, node: ast.Subscript):
         kind = self.expr(node.value.value)
+        if not isinstance(kind, Array):
+            self._no_shape(node.value)
         index = getattr(node.slice, "value", None)
         shape = kind.shape if isinstance(kind, Array) else ()
         if isinstance(index, int) and -len(shape) <= index < len(shape):
@@ -224,6 +228,14 @@ class Walk:
         self.unit.fail(
             f"{ast.unparse(node)} is not known in C",
             "pass the size as an argument, or unpack the shape: m, n = x.shape",
+            node,
+        )
+
+    def _no_shape(self, node: ast.Attribute) -> NoReturn:
+        what = ast.unparse(node.value)
+        self.unit.fail(
+            f"{what} is a number, not an array: it has no {node.attr}",
+            "look at the order of the arguments",
             node,
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import meaning
 from .helpers import helper
-from .text import FUNCTIONS, PRIMARY, RESERVED, C, number, whole
+from .text import PRIMARY, RESERVED, C, is_cudas, number, whole
 from .types import F16, FLOAT, MOST, of_dtype
 from .unit import Unit
 
@@ -79,7 +79,9 @@ class Output:
     def unit_name(self, unit: Unit) -> str:
         """A function's name in C."""
         name = self.spelled(unit, unit.name)
-        return f"{name}_" if name in FUNCTIONS else name
+        if name.startswith("cuda"):  # all of which belongs to the host's side
+            return f"own_{name}" if is_cudas(name) else name
+        return f"{name}_" if is_cudas(name) else name
 
     def helper(self, name: str, type_: str = "") -> None:
         """Note that a helper is called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,10 +31,26 @@ _FUNCTIONS = """
     floor fmax fmin fmod free hypot index isfinite isinf isnan j0 j1 jn ldexp log
     log10 log1p log2 malloc max memcpy memset min modf norm pow printf remainder
     rint round rsqrt sin sincos sinh sqrt tan tanh time trunc y0 y1 yn signal exit
-    system read write
+    system read write acosh asinh atanh copysign cospi erfcinv erfcx erfinv exp10 fdim
+    fma ilogb lgamma llrint llround logb lrint lround nearbyint nextafter norm3d norm4d
+    normcdf normcdfinv rcbrt remquo rhypot rnorm scalbn signbit sincospi sinpi tgamma
+    clock clock64 labs llabs umin umax llmin llmax ullmin ullmax mul24 umul24 std
+    floor_div floor_mod power minimum maximum laneid
 """
+# What CUDA's headers define by the dozen: types of 1 to 4 numbers and the like.
+_HEADERS = re.compile(
+    r"(u?(char|short|int|long|longlong)|float|double)[1-4]|make_\w+|half2?|dim3|uint"
+    r"|(u?int(8|16|32|64|ptr)|ptrdiff|nullptr)_t|cuda[A-Z]\w*|atomic[A-Z_]\w*"
+    r"|nv_\w+|__\w+"
+)
 RESERVED = frozenset(_RESERVED.split())
 FUNCTIONS = frozenset(_FUNCTIONS.split())
+
+
+def is_cudas(name: str) -> bool:
+    """Whether a function of this name would meet something of CUDA's, or of ours."""
+    single = name[:-1] if name.endswith("f") else ""
+    return bool({name, single} & FUNCTIONS or _HEADERS.fullmatch(name))
 
 
 @dataclass(frozen=True)
