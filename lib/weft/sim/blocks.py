@@ -151,7 +151,9 @@ class Between:
 
     def _grow(self) -> None:
         old = self.shadows
-        self.shadows = {c: Shadow.of(self.layout.total) for c in (0, 1, 2)}
+        self.shadows = {
+            c: Shadow.of(self.layout.total) for c in (_READ, _WRITE, _ATOMIC)
+        }
         for code, before in old.items():
             for name, column in vars(before).items():
                 getattr(self.shadows[code], name)[: len(column)] = column

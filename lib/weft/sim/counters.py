@@ -21,10 +21,10 @@ import numpy as np
 from ..report import Counters, Place
 from .layout import CODES, SPACES, Batch, Layout, bits, heads
 from .record import FENCE, GLOBAL, SHARED, Interval
+from .warp import WARP
 
 _FENCE = CODES[FENCE]
 _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
-WARP = 32
 SECTOR = 32  # bytes
 BANKS = 32  # of 4 bytes
 PLANS = 4  # batches of which is kept how their rows make requests

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import names
-from .kinds import WHOLE
-from .nodes import add, at, const, either, load, mul, tuple_of, walrus
+from .kinds import POSITIVE, WHOLE
+from .nodes import add, at, both, compare, const, either, load, mul, tuple_of, walrus
 from .places import SITES, Entity, Place, Variant, position
 from .record import READ, WRITE
 from .syntax import refusal
@@ -117,7 +117,7 @@ class Elements(ast.NodeTransformer):
             if isinstance(part, ast.Name) and kind and part.id in self.local:
                 site.index.append(part.id)
                 first.append(load(part.id))
-            elif isinstance(part, ast.Constant) and kind == 2:
+            elif isinstance(part, ast.Constant) and kind == POSITIVE:
                 site.index.append(part.value)
                 first.append(const(part.value))
             else:
@@ -130,7 +130,7 @@ class Elements(ast.NodeTransformer):
             if number and kind <= WHOLE:
                 index = site.index[-1]
                 assert isinstance(index, str)
-                signed.append(ast.Compare(load(index), [ast.GtE()], [const(0)]))
+                signed.append(compare(load(index), ast.GtE(), const(0)))
         return first, signed
 
     def element(
@@ -150,16 +150,15 @@ class Elements(ast.NodeTransformer):
         for axis, part in enumerate(first[1:], 1):
             side = const(sides[axis]) if tile else self.own(f".d{entity.number}_{axis}")
             flat = add(mul(flat, side), part)
-        again = tuple_of([_again(i) for i in site.index])
+        again = tuple_of([again_at(i) for i in site.index])
         if tile:  # by one number, which NumPy finds sooner
             kind, key = "f", self.temporary()
             flat, again = walrus(key, flat), load(key)
             for i, limit in zip(site.index[1:], sides[1:]):
-                tests.append(ast.Compare(_again(i), [ast.Lt()], [const(limit)]))
+                tests.append(compare(again_at(i), ast.Lt(), const(limit)))
         packed = add(mul(flat, const(SITES)), const(site.number))
         if tests:
-            test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-            again = ast.IfExp(test, again, const("outside"))
+            again = ast.IfExp(both(*tests), again, const("outside"))
         logged = ast.Call(self.own(".log"), [packed], [])
         found = either(logged, note, again) if note else either(logged, again)
         raw = f".{kind}{entity.number}"
@@ -218,7 +217,7 @@ def _ends(node: ast.Slice) -> list[ast.expr | None]:
     return [node.lower, node.upper, node.step]
 
 
-def _again(part: str | int) -> ast.expr:
+def again_at(part: str | int) -> ast.expr:
     """An index that is known by now: a local's name, or a number."""
     return load(part) if isinstance(part, str) else const(part)
 

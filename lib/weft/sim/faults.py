@@ -13,13 +13,12 @@ import numpy as np
 
 from .. import spelling
 from ..report import Finding, Index, named, position
-from .memory import has
+from .memory import HALF, has
 from .places import Place, Variant
 from .stop import Stop
 from .watchdog import TooLong
 
 _HERE = str(Path(__file__).parent)
-WHOLE = ": n / 2 is a float, n // 2 a whole number"
 _SEVERAL = {
     "tuple": ": x, y = cuda.grid(2) gives two",
     "Dim3": ": cuda.threadIdx is three, .x .y .z",
@@ -163,7 +162,7 @@ def better(error: BaseException, end: End, scene: Scene) -> BaseException:
     place = variant.places.get(_where(chain[-1]))
     text = _of_an_index(str(error), place) or _of_a_number(error, chain[-1].tb_frame)
     if not text and "'float' object cannot be interpreted as an integer" in str(error):
-        text = f"a whole number is wanted, this is a float{WHOLE}"
+        text = f"a whole number is wanted, this is a float{HALF}"
     return type(error)(text) if text else error
 
 
@@ -173,7 +172,7 @@ def _of_an_index(text: str, place: Place | None) -> str:
         return ""
     name = place.entity.name if place.entity else place.text.partition("[")[0]
     value = text.partition("'")[2].partition("'")[0]
-    hint = WHOLE if "float" in value else _SEVERAL.get(value, "")
+    hint = HALF if "float" in value else _SEVERAL.get(value, "")
     return (
         f"an index of {name} is a whole number, in {place.text} there is one of type "
         f"{value}{hint}"

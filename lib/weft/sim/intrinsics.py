@@ -13,23 +13,18 @@ from .record import ATOMIC, FENCE
 if TYPE_CHECKING:
     from .rewrite import Rewriter
 
-_AXES = {f"threadIdx.{a}": f".t{a}" for a in "xyz"}
-_OUTER = {
-    f"{name}.{a}": f".{short}{a}"
-    for name, short in (("blockIdx", "b"), ("blockDim", "n"), ("gridDim", "g"))
-    for a in "xyz"
-}
-_VECTORS = {"blockIdx": "b", "blockDim": "n", "gridDim": "g", "threadIdx": "t"}
+_VECTORS = {"threadIdx": "t", "blockIdx": "b", "blockDim": "n", "gridDim": "g"}
+_AXES = {f"{name}.{a}": f".{v}{a}" for name, v in _VECTORS.items() for a in "xyz"}
 
 # Those that wait: for the block (with a value), or for lanes of the warp, whose mask
 # is the first argument. How many arguments they take.
 BARRIERS = {"syncthreads_count": 1, "syncthreads_and": 1, "syncthreads_or": 1}
-WARP = {
+EXCHANGES = {
     **{"shfl_sync": 3, "shfl_up_sync": 3, "shfl_down_sync": 3, "shfl_xor_sync": 3},
     **{"all_sync": 2, "any_sync": 2, "eq_sync": 2, "ballot_sync": 2},
     **{"match_any_sync": 2, "match_all_sync": 2},
 }
-WAITING = {"syncthreads", "syncwarp", "activemask", *BARRIERS, *WARP}
+WAITING = {"syncthreads", "syncwarp", "activemask", *BARRIERS, *EXCHANGES}
 FENCES = {"threadfence": True, "threadfence_system": True, "threadfence_block": False}
 NUMBERS = {"popc": 1, "clz": 1, "ffs": 1, "brev": 1, "fma": 3, "cbrt": 1, "selp": 3}
 ATOMICS = {
@@ -42,9 +37,8 @@ ATOMICS = {
 def attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
     """The value of threadIdx.x, laneid ...; None if the path has none."""
     if path in _AXES:
-        return load(_AXES[path])
-    if path in _OUTER:
-        return rewriter.own(_OUTER[path])
+        made = load if path.startswith("threadIdx") else rewriter.own
+        return made(_AXES[path])
     if path == "laneid":
         return ast.BinOp(load(".lin"), ast.BitAnd(), const(31))
     if path == "warpsize":
@@ -140,7 +134,7 @@ def _waits(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     elif path in BARRIERS:
         made = _arguments(rewriter, path, node, 1)
     else:
-        made = _arguments(rewriter, path, node, WARP[path])
+        made = _arguments(rewriter, path, node, EXCHANGES[path])
         made += [const(None)] * (3 - len(made))
     return ast.Yield(ast.Tuple([const(path), place, *made], ast.Load()))
 

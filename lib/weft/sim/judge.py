@@ -14,9 +14,10 @@ from ..report import Counters, Finding, Index, named, position
 from .blocks import MANY, Between, Meeting
 from .counters import Sums
 from .layout import CODES, Batch, Layout
-from .races import WARP, Offence, blank_reads, in_block
+from .races import Offence, blank_reads, in_block
 from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Site
 from .repeats import Repeats, Rest
+from .warp import WARP
 
 ROWS = 1 << 14  # accesses that are worth a look
 INTERVALS = 1 << 12

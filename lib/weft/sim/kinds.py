@@ -89,7 +89,8 @@ class Kinds:
         kinds = [self(arg) for arg in node.args]
         if len(kinds) == 1:
             return POSITIVE
-        return POSITIVE if kinds[0] == POSITIVE and kinds[2:] in ([], [2]) else WHOLE
+        rising = kinds[0] == POSITIVE and kinds[2:] in ([], [POSITIVE])
+        return POSITIVE if rising else WHOLE
 
     def _sizes(self, node: ast.expr) -> bool:
         """x.shape, cuda.grid(2), cuda.gridsize(2): tuples of whole numbers."""

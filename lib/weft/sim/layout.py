@@ -27,6 +27,7 @@ from .record import (
 )
 
 CODES = {READ: 0, WRITE: 1, ATOMIC: 2, STEP: 3, FENCE: 4}
+_CHANGES = CODES[WRITE], CODES[ATOMIC]
 SPACES = {GLOBAL: 0, SHARED: 1, LOCAL: 2, "": 3}
 STORED_NAN = float(np.finfo(np.float32).max)  # unlike NaN it is equal to itself
 
@@ -125,7 +126,7 @@ class Layout:
         self.room = np.array(room, np.int64)
         self.blankable = np.array([bool(m) and not m.written for m in owner], bool)
         changed = {
-            id(m) for m, k in zip(owner, self.kind) if m and k in (1, 2)
+            id(m) for m, k in zip(owner, self.kind) if m and k in _CHANGES
         }  # memories that something writes to
         contended = [m is not None and m.space != LOCAL for m in owner]
         self.contended = np.array([id(m) in changed for m in owner], bool)

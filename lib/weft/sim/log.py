@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import loops
-from .places import SITES, Place
+from .places import SHIFT, SITES, Place
 from .record import FENCE, STEP, WRITE, Interval, Site
 
 MANY = 1 << 15  # entries that are worth a look
@@ -25,7 +25,6 @@ MANY = 1 << 15  # entries that are worth a look
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
 PIECE = 512  # accesses of a piece for which it pays to look for one like it
 KEPT = 1 << 18  # accesses of an interval in which a launch is cut off
-_SHIFT = SITES.bit_length() - 1
 
 
 @dataclass
@@ -233,7 +232,7 @@ class Log:
             rows, packed = loops.Table(self.shapes).unrolled(packed)
             source, bounds = source[rows], np.searchsorted(rows, bounds)
         site = (packed & (SITES - 1)).astype(np.int32)
-        element = packed >> _SHIFT
+        element = packed >> SHIFT
         silent = np.array([s.kind in (STEP, FENCE) for s in self.sites] or [False])
         if silent.any():
             element[silent[site]] = -1

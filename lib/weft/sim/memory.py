@@ -14,6 +14,7 @@ from ..kernel_arguments import unfit
 from ..native import ArgumentError
 from .stop import Stop
 
+HALF = ": n / 2 is a float, n // 2 a whole number"  # for an index
 POISON = 0xA5  # each byte of what nobody has written, of whole numbers
 
 
@@ -152,9 +153,7 @@ def whole(value: Any, name: str) -> int:
 
 def not_whole(value: Any, name: str) -> str:
     """What to say about an index that is no whole number."""
-    hint = ""
-    if isinstance(value, (float, np.floating)):
-        hint = ": n / 2 is a float, n // 2 a whole number"
+    hint = HALF if isinstance(value, (float, np.floating)) else ""
     return (
         f"an index of {name} is a whole number, this is {value!r}, of type "
         f"{type(value).__name__}{hint}"

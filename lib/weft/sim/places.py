@@ -11,6 +11,7 @@ import numpy as np
 
 SITES = 1 << 12  # at most so many in a launch: an entry of the log is
 # element * SITES + site, an unsigned number of 64 bits
+SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 
 
 @dataclass(eq=False)

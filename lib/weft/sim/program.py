@@ -58,7 +58,7 @@ class Program:
         self._waits: dict[types.FunctionType, bool | None] = {}
         self._meanings: dict[tuple[types.FunctionType, str], Any] = {}
         self.general = False  # whether threads wait for more than syncthreads()
-        self._number(self.variant(kernel.function, bindings))
+        self._enlist(self.variant(kernel.function, bindings))
         built = 0
         while built < len(self.variants):  # rewriting one may call for another
             self._build(self.variants[built])
@@ -184,16 +184,15 @@ class Program:
     def callee(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
         """The variant that a call of a helper runs, to be built."""
         found = self._called(node, caller, kinds)
-        self._number(found)
+        self._enlist(found)
         return found
 
-    def _number(self, variant: Variant) -> None:
+    def _enlist(self, variant: Variant) -> None:
         if variant.number < 0:
             variant.number = len(self.variants)
             self.variants.append(variant)
 
     def _build(self, variant: Variant) -> None:
-        self._number(variant)
         rewriter = Rewriter(self, variant)
         body = rewriter.function()
         free = variant.function.__code__.co_freevars
@@ -364,7 +363,7 @@ class Program:
         self.entities.append(made)
         return made
 
-    def number(self, rewriter: Rewriter, value: np.number) -> ast.expr:
+    def scalar(self, rewriter: Rewriter, value: np.number) -> ast.expr:
         """float32(0) and the like, made once."""
         name = f".c{len(self.constants)}"
         for known, other in self.constants.items():

@@ -16,10 +16,10 @@ import numpy as np
 
 from .layout import CODES, SPACES, Batch, bits, heads
 from .record import ATOMIC, GLOBAL, READ, WRITE
+from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _GLOBAL = SPACES[GLOBAL]
-WARP = 32
 TABLE = 1 << 22  # entries of a table by address
 
 

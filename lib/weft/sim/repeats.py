@@ -18,14 +18,13 @@ from .counters import SECTOR, Sums
 from .layout import CODES, Batch, Layout
 from .log import Piece
 from .loops import HEADER
-from .places import SITES
+from .places import SHIFT, SITES
 from .races import in_block
 from .record import GLOBAL, READ, WRITE, Interval
 
 KINDS = 64  # kept of one launch
 ALIKE = 8  # kept with the same beginning
 LARGE = 1 << 16  # entries of a piece that is not kept
-_ELEMENT = SITES.bit_length() - 1
 
 
 @dataclass
@@ -69,7 +68,7 @@ class Kind:
         packed = piece.packed
         shift = np.zeros(len(self.begins) + 1, np.int64)
         shift[1:] = packed[self.begins] - self.packed[self.begins]
-        elements = shift >> _ELEMENT
+        elements = shift >> SHIFT
         if (shift % SITES).any() or ((elements[1:] * self.sizes) % SECTOR).any():
             return None
         if not np.array_equal(packed - shift[self.whose], self.packed):

@@ -182,7 +182,7 @@ class Rewriter(PlainLoops):
         whole = isinstance(value, type) and value in TYPES
         if names.is_number_type(value) and _is_number(node):
             made = converted(value) if whole else value
-            return at(self.program.number(self, made(node.args[0].value)), node)
+            return at(self.program.scalar(self, made(node.args[0].value)), node)
         if whole and len(node.args) == 1 and not node.keywords:
             node.func = at(self.own(f".to_{value.__name__}"), node.func)
             return self.generic_visit(node)

@@ -6,8 +6,8 @@ import ast
 import copy
 from typing import Any
 
-from .elements import Elements
-from .nodes import assign, at, call, const, load, tuple_of, walrus
+from .elements import Elements, again_at
+from .nodes import assign, at, const, load, tuple_of, walrus
 from .places import Entity, Place
 from .record import READ, WRITE
 
@@ -131,41 +131,46 @@ class Stores(Elements):
         if entity is None:
             return self.augmented(node)
         if not self.checks:
-            # The index is computed once.
-            self.place(READ, target)
-            named = [self.temporary() for _ in parts]
-            bound = [walrus(n, self.visit(p)) for n, p in zip(named, parts)]
-            raw = self.visit(base)
-            read = at(ast.Subscript(raw, tuple_of(bound), ast.Load()), target)
-            again = tuple_of([load(n) for n in named])
-            store = at(ast.Subscript(raw, again, ast.Store()), target)
-            value = at(ast.BinOp(read, node.op, self.visit(node.value)), node)
-            if entity.dtype.kind in "iu":
-                value = self.converted(value, entity)
-            return at(ast.Assign([store], value), node)
+            return self.augmented_plain(node, base, parts, entity)
         site = self.site(READ, target, entity)
         index = self.components(parts, site)
         read = self.element(target, site, index)
         value = at(ast.BinOp(read, node.op, self.visit(node.value)), node)
         write = self.site(WRITE, target, entity)
         write.index = site.index
-        again_index = [load(i) if isinstance(i, str) else const(i) for i in site.index]
-        return self.written(target, write, (again_index, index[1]), value, node)
+        again = [again_at(i) for i in site.index]
+        return self.written(target, write, (again, index[1]), value, node)
+
+    def augmented_plain(
+        self, node: ast.AugAssign, base: ast.expr, parts: list[ast.expr], entity: Entity
+    ) -> ast.stmt:
+        """The same where nothing is written down; the index is computed once."""
+        target = node.target
+        self.place(READ, target)
+        named = [self.temporary() for _ in parts]
+        bound = [walrus(n, self.visit(p)) for n, p in zip(named, parts)]
+        raw = self.visit(base)
+        read = at(ast.Subscript(raw, tuple_of(bound), ast.Load()), target)
+        again = tuple_of([load(n) for n in named])
+        store = at(ast.Subscript(raw, again, ast.Store()), target)
+        value = at(ast.BinOp(read, node.op, self.visit(node.value)), node)
+        if entity.dtype.kind in "iu":
+            value = self.converted(value, entity)
+        return at(ast.Assign([store], value), node)
 
     def augmented(self, node: ast.AugAssign) -> ast.stmt:
         """The same for an array that is known when it runs."""
         target = node.target
         assert isinstance(target, ast.Subscript)
         array, index = self.temporary(), self.temporary()
-        read = call(
-            ".get",
+        found = [
             walrus(array, self.visit(target.value)),
             walrus(index, self.index(target.slice)),
             self.number_of(self.place(READ, target)),
-        )
+        ]
+        read = ast.Call(self.own(".get"), found, [])
         value = at(ast.BinOp(at(read, target), node.op, self.visit(node.value)), node)
         number = self.number_of(self.place(WRITE, target))
-        self.own(".get")
         put = ast.Call(self.own(".put"), [value, load(array), load(index), number], [])
         return at(ast.Expr(put), node)
 
