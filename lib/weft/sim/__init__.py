@@ -6,8 +6,8 @@ rewrite, program          the kernel with its accesses noted and its waits as yi
 nodes, syntax, stores     ... its trees, what it may not have, its assignments
 names, kinds, intrinsics  ... what its names mean, and of what kind they are
 elements, accesses        ... its reads and writes of elements
-atomics                   ... its atomics
-loops, plain_loops        ... its loops whose accesses are noted all at once
+declared, atomics         ... its own arrays, its atomics
+loops, plain_loops, walks ... its loops whose accesses are noted all at once
 record, log, places       what is written down: Intervals of accesses, and where
 judge, layout, repeats    what they say, many at a time
 races, blocks, uneven     ... within a block, between blocks, at barriers
@@ -17,6 +17,8 @@ faults, stop, watchdog    what ends a launch
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from ..native import ArgumentError
@@ -105,7 +107,7 @@ class Launcher:
 
     def __call__(self, *args: Any, **named: Any) -> Report:
         # Here, as `import weft` should not wait for it.
-        from .launch import Launch, clock
+        from .launch import Launch
 
         runner = self.runner
         kernel = runner.kernel
@@ -114,15 +116,15 @@ class Launcher:
         values = [value for value, _ in taken]
         program = program_for(runner, values)
         launch = Launch(kernel, program, self.config, values, runner.timeout)
-        start = clock()
+        start = time.perf_counter()
         try:
             launch.run(runner.order)
         except Exception as error:
-            raise launch.fail(error, clock() - start) from None
+            raise launch.fail(error, time.perf_counter() - start) from None
         finally:
             for _, after in taken:
                 after()
-        report = launch.report(clock() - start)
+        report = launch.report(time.perf_counter() - start)
         if not report.ok and not runner.quiet:
             show(report)
         return report
@@ -150,15 +152,13 @@ def program_for(runner: Runner, values: list[Any]) -> Program:
 
 def show(report: Report) -> None:
     """Show a report below the cell, or as text where there is no notebook."""
-    from .launch import say
-
     try:
         from IPython import get_ipython
     except ImportError:
-        return say(str(report))
+        return print(report, file=sys.stderr)
     shell = get_ipython()
     if shell is None or not hasattr(shell, "kernel"):
-        return say(str(report))
+        return print(report, file=sys.stderr)
     from IPython.display import display
 
     display(report)

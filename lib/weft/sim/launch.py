@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import sys
-import time
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -352,13 +350,3 @@ def _scope(function: FunctionType, env: dict[str, Any]) -> Callable[[str], Any]:
         return cells[name].cell_contents if name in cells else env[name]
 
     return find
-
-
-def clock() -> float:
-    """Seconds, from some beginning."""
-    return time.perf_counter()
-
-
-def say(text: str) -> None:
-    """Tell the reader, beside what the program prints."""
-    print(text, file=sys.stderr)

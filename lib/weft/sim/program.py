@@ -10,14 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..native import ArgumentError
-from ..python_kernel import (
-    PythonKernel,
-    Source,
-    source_of,
-    value_of,
-    with_constants,
-)
+from ..python_kernel import PythonKernel, Source, source_of, value_of
 from . import names, syntax
+from .declared import declared
 from .intrinsics import BARRIERS, WAITING
 from .kinds import ANY, Kinds
 from .nodes import load
@@ -288,7 +283,7 @@ class Program:
         if key not in self._memory:
             function, local = variant.function, names.locals_of(variant.tree)
             path = names.path_of(function, node.func, local) or ""
-            shape, dtype = self._declared(function, node, path)
+            shape, dtype = declared(function, self.source(function), node, path)
             origin = path.partition(".")[0]
             entity = Entity(
                 len(self.entities), name or origin, origin, len(shape), dtype, shape
@@ -296,61 +291,6 @@ class Program:
             self.entities.append(entity)
             self._memory[key] = entity
         return self._memory[key]
-
-    def _declared(
-        self, function: types.FunctionType, node: ast.Call, path: str
-    ) -> tuple[tuple[int, ...], np.dtype]:
-        given = dict(zip(("shape", "dtype"), node.args))
-        given |= {k.arg: k.value for k in node.keywords if k.arg}
-        source, name = self.source(function), function.__name__
-        if set(given) != {"shape", "dtype"}:
-            raise syntax.refusal(
-                source, node, name, f"cuda.{path} takes a shape and a type"
-            )
-        shape = self._constant(function, given["shape"], path, "shape")
-        dtype = self._constant(function, given["dtype"], path, "type")
-        sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-        whole = all(isinstance(s, (int, np.integer)) and s >= 0 for s in sides)
-        if not whole or (0 in sides and (sides != (0,) or path == "local.array")):
-            raise syntax.refusal(
-                source, node, name, f"cuda.{path} has no shape {shape!r}"
-            )
-        try:
-            kind = np.dtype(getattr(dtype, "name", dtype))
-        except TypeError:
-            kind = None
-        if kind is None or kind.hasobject or kind.kind not in "biufcV":
-            raise syntax.refusal(
-                source, node, name, f"cuda.{path} has no elements of type {dtype!r}"
-            )
-        return tuple(int(s) for s in sides), kind
-
-    def _constant(
-        self, function: types.FunctionType, node: ast.expr, path: str, what: str
-    ) -> Any:
-        code = function.__code__
-        free = dict(zip(code.co_freevars, function.__closure__ or ()))
-        scope = {k: cell.cell_contents for k, cell in free.items()}
-        node = with_constants(node, self.source(function).tree)
-        expression = ast.Expression(node)
-        local = names.locals_of(self.source(function).tree)
-        used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        if used & local:
-            raise syntax.refusal(
-                self.source(function),
-                node,
-                function.__name__,
-                f"the {what} of cuda.{path} must be known before the launch, and "
-                f"{min(used & local)} is not: use a constant (or shape 0 and the "
-                f"launch's fourth number)",
-            )
-        compiled = compile(expression, "<constant>", "eval")
-        try:
-            return eval(compiled, function.__globals__, scope)
-        except Exception as error:
-            raise syntax.refusal(
-                self.source(function), node, function.__name__, str(error)
-            ) from None
 
     def constant(self, name: str, value: np.ndarray) -> Entity:
         """A global array that the kernel reads."""

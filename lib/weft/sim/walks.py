@@ -1,0 +1,260 @@
+"""Where the accesses of a plain loop begin, how far they go, and if they stay inside.
+
+Such a loop goes round so many times, and each of its accesses moves by equal steps. All
+of it is worked out as far as it is known before the launch; what is left is code.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import dataclass
+
+from .kinds import POSITIVE, WHOLE
+from .nodes import (
+    assign,
+    call,
+    compare,
+    const,
+    load,
+    plus,
+    times,
+    tuple_of,
+    value,
+    walrus,
+)
+from .places import Entity
+from .stores import Stores
+
+SHORT, LONG = 3, 1 << 16  # turns of a loop; up to this and beyond that, one by one
+
+
+class Odd(Exception):
+    """A loop is not so plain."""
+
+
+@dataclass
+class Walk:
+    """An access in such a loop: a[part, part + coefficient * i, part].
+
+    axis: the part that moves (-1: none). name: the local that holds the element.
+    """
+
+    node: ast.Subscript
+    entity: Entity
+    array: ast.expr
+    parts: list[ast.expr]
+    axis: int
+    coefficient: ast.expr
+    name: str
+
+
+@dataclass
+class Count:
+    """What a loop counts: how many turns, the first, by how many, and range(...)."""
+
+    turns: ast.expr
+    first: ast.expr
+    step: ast.expr
+    counted: ast.expr
+
+
+class Way:
+    """What is found out before a loop begins.
+
+    tests: whether it stays within the arrays. later: values of locals that are found
+    where they are tested. found: statements after the tests. values: the elements.
+    """
+
+    def __init__(self) -> None:
+        self.tests: list[ast.expr] = []
+        self.later: dict[str, ast.expr] = {}
+        self.found: list[ast.stmt] = []
+        self.values: list[ast.expr] = []
+
+    def use(self, node: ast.expr) -> ast.expr:
+        """A value, the first time found."""
+        if isinstance(node, ast.Name) and node.id in self.later:
+            return walrus(node.id, self.later.pop(node.id))
+        return node
+
+    def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
+        """Test a < b or the like, where it is not known by now."""
+        x, y = value(a), value(b)
+        if x is not None and y is not None:
+            if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:
+                raise Odd
+            return
+        self.tests.append(compare(self.use(a), how, b))
+
+
+class Walks(Stores):
+    """The accesses of plain loops."""
+
+    def walk(self, node: ast.Subscript, counter: str, bound: set[str]) -> Walk:
+        """An access of a plain loop; Odd if it is none."""
+        base, parts = self.chain(node)
+        entity = self.static(base, parts)
+        if entity is None or not isinstance(base, ast.Name) or base.id in bound:
+            raise Odd
+        if any(self.variant.kinds(part) < WHOLE for part in parts):
+            raise Odd
+        slopes = [self.slope(part, counter, bound) for part in parts]
+        moving = [i for i, slope in enumerate(slopes) if value(slope) != 0]
+        if len(moving) > 1:
+            raise Odd
+        axis = moving[0] if moving else -1
+        array: ast.expr = self.own(f".r{entity.number}")
+        if entity.origin == "local":
+            array = load(f".r{entity.number}" if self.checks else base.id)
+        elif entity.origin == "shared":
+            array = self.own(f".f{entity.number}")
+        name = self.temporary()
+        self.local.add(name)
+        slope = slopes[axis] if moving else const(0)
+        return Walk(node, entity, array, parts, axis, slope, name)
+
+    def slope(self, node: ast.expr, counter: str, bound: set[str]) -> ast.expr:
+        """By how much a whole number changes as the counter grows by 1."""
+        if isinstance(node, ast.Name):
+            if node.id == counter:
+                return const(1)
+            if node.id in bound:
+                raise Odd
+            return const(0)
+        if isinstance(node, ast.Constant) or self.path(node):
+            return const(0)
+        if isinstance(node, ast.UnaryOp):
+            inner = self.slope(node.operand, counter, bound)
+            if isinstance(node.op, ast.USub):
+                return times(const(-1), inner)
+            fixed = [inner]
+        elif isinstance(node, ast.BinOp):
+            left = self.slope(node.left, counter, bound)
+            right = self.slope(node.right, counter, bound)
+            if isinstance(node.op, ast.Add):
+                return plus(left, right)
+            if isinstance(node.op, ast.Sub):
+                return plus(left, times(const(-1), right))
+            if isinstance(node.op, ast.Mult) and value(left) == 0:
+                return times(self.known(node.left), right)
+            if isinstance(node.op, ast.Mult) and value(right) == 0:
+                return times(left, self.known(node.right))
+            fixed = [left, right]
+        else:
+            raise Odd
+        if any(value(one) != 0 for one in fixed):
+            raise Odd
+        return const(0)
+
+    def known(
+        self, node: ast.expr, counter: str = "", first: ast.expr | None = None
+    ) -> ast.expr:
+        """A whole number, rewritten: with its constants, and `first` as the counter."""
+        if isinstance(node, ast.Name):
+            if node.id == counter and first is not None:
+                return copy.deepcopy(first)
+            found = None if node.id in self.local else self.meaning(node)
+            return const(found) if type(found) is int else self.visit(copy.copy(node))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+            form = plus if isinstance(node.op, ast.Add) else times
+            sides = [self.known(n, counter, first) for n in (node.left, node.right)]
+            return form(*sides)
+        if isinstance(node, ast.BinOp):
+            left, right = (
+                self.known(n, counter, first) for n in (node.left, node.right)
+            )
+            return ast.BinOp(left, node.op, right)
+        if isinstance(node, ast.UnaryOp):
+            return ast.UnaryOp(node.op, self.known(node.operand, counter, first))
+        return self.visit(copy.deepcopy(node))
+
+    def counted(self, node: ast.expr) -> tuple[list[ast.stmt], Count]:
+        """What is to be done before a loop, and what it counts; Odd if unclear."""
+        kinds = self.variant.kinds
+        if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
+            raise Odd
+        if node.keywords or not all(kinds(arg) >= WHOLE for arg in node.args):
+            raise Odd
+        arguments = [self.known(arg) for arg in node.args]
+        if len(arguments) == 1:
+            before: list[ast.stmt] = []
+            turns = arguments[0]
+            if value(turns) is None and not isinstance(turns, ast.Name):
+                name = self.temporary()
+                before, turns = [assign(name, turns)], load(name)
+            known = value(turns)
+            if known is not None and not SHORT < known <= LONG:
+                raise Odd
+            return before, Count(turns, const(0), const(1), call("range", turns))
+        counted, turns = self.temporary(), self.temporary()
+        before = [
+            assign(counted, call("range", *arguments)),
+            assign(turns, ast.Call(self.own(".len"), [load(counted)], [])),
+        ]
+        first = ast.Subscript(load(counted), const(0), ast.Load())
+        step: ast.expr = const(1)
+        if len(arguments) == 3:
+            step = arguments[2]
+            if value(step) is None:
+                step = ast.Attribute(load(counted), "step", ast.Load())
+        return before, Count(load(turns), first, step, load(counted))
+
+    def side(self, entity: Entity, axis: int) -> ast.expr:
+        """How long an array is."""
+        if entity.origin in ("shared", "local") and not entity.dynamic:
+            return const(entity.shape[axis])
+        return self.own(f".d{entity.number}_{axis}")
+
+    def walked(
+        self, walk: Walk, count: Count, counter: str, way: Way
+    ) -> tuple[ast.expr, ast.expr]:
+        """(the first element, by how many it moves); adds its tests and its value."""
+        entity, last = walk.entity, const(0)
+        step = times(walk.coefficient, count.step)
+        turns = plus(count.turns, const(-1))
+        if (value(step) or 0) < 0:
+            raise Odd
+        parts: list[ast.expr] = []
+        for axis, part in enumerate(walk.parts):
+            first = self.named(self.known(part, counter, count.first), way)
+            if self.variant.kinds(part) < POSITIVE:
+                way.test(first, ast.GtE(), const(0))
+            end = first
+            if axis == walk.axis:
+                reached = plus(way.use(first), times(turns, step))
+                end = last = self.named(reached, way)
+                if value(step) is None:
+                    way.test(last, ast.Gt(), first)
+            way.test(end, ast.Lt(), self.side(entity, axis))
+            parts.append(first)
+        flat, room, far = const(0), const(1), const(0)
+        for axis in reversed(range(len(parts))):
+            flat = plus(times(parts[axis], room), flat)
+            if axis == walk.axis:
+                far = times(step, room)
+            room = times(self.side(entity, axis), room)
+        shared = entity.origin == "shared"
+        if (shared or self.checks) and not isinstance(flat, (ast.Name, ast.Constant)):
+            name = self.temporary()
+            way.found.append(assign(name, flat))
+            flat = load(name)
+        if walk.axis >= 0 and shared:
+            parts = [
+                ast.Slice(flat, plus(plus(flat, times(turns, far)), const(1)), far)
+            ]
+        elif walk.axis >= 0:
+            end = plus(last, const(1))
+            parts[walk.axis] = ast.Slice(parts[walk.axis], end, step)
+        elif shared:
+            parts = [flat]
+        way.values.append(ast.Subscript(walk.array, tuple_of(parts), ast.Load()))
+        return flat, far
+
+    def named(self, node: ast.expr, way: Way) -> ast.expr:
+        """A local or a number for a value, which is found where it is used first."""
+        if isinstance(node, (ast.Name, ast.Constant)):
+            return node
+        name = self.temporary()
+        way.later[name] = node
+        return load(name)
