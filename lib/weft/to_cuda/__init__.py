@@ -39,6 +39,7 @@ rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
     desugar, scope                  assignments one by one; where locals are declared
     comments                        what the reader wrote beside the code
     unit, meaning                   a function for its argument types, and its names
+    unbound                         locals that a branch may leave without a value
     infer, spans, statements        types, least and largest values of everything
     calls, arrays, intrinsics       ... of what is called
     emit, emit_*                    statements of C; its calls
@@ -112,10 +113,13 @@ def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
     from .emit import Writer
     from .infer import infer
     from .output import Output
+    from .unbound import warn
     from .unit import Program
 
     program = Program(kernel, arguments)
     infer(program)
+    for function in {unit.function: unit for unit in program.units}.values():
+        warn(function)
     output = Output(program.units)
     for _ in range(ROUNDS):
         output.begin()
