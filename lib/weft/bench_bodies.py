@@ -159,13 +159,7 @@ def _time(
     calls = max(1, int(0.002 / once))
     samples = int(min(20, max(1, patience / (once * calls))))
     timing = bench.time_call(one.call, device, samples, calls, warmup=0)
-    if one.scale == 1:
-        return timing, None
-    scaled = {
-        name: getattr(timing, name) * one.scale
-        for name in ("median", "low", "high", "mean")
-    }
-    return replace(timing, **scaled), None
+    return _scaled(timing, one.scale), None
 
 
 def _on_gpu(call: Call, device: torch.device) -> tuple[bench.Timing, float]:
@@ -182,12 +176,14 @@ def _on_gpu(call: Call, device: torch.device) -> tuple[bench.Timing, float]:
         for _ in range(LAUNCHES):
             call()
     timing = bench.time_call(graph.replay, device, samples=30)
-    each = {
-        name: getattr(timing, name) / LAUNCHES
-        for name in ("median", "low", "high", "mean")
-    }
-    timer = f"{timing.timer}, graph of {LAUNCHES}"
-    return replace(timing, timer=timer, **each), float(np.median(bursts))
+    timing = replace(timing, timer=f"{timing.timer}, graph of {LAUNCHES}")
+    return _scaled(timing, 1 / LAUNCHES), float(np.median(bursts))
+
+
+def _scaled(timing: bench.Timing, scale: float) -> bench.Timing:
+    """A timing of so many times the work."""
+    names = ("median", "low", "high", "mean")
+    return replace(timing, **{name: getattr(timing, name) * scale for name in names})
 
 
 def _seconds(call: Call) -> float:
