@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from numpy import float32
 
 from weft import ArgumentError, cuda, cuda_c, numba_jit, sim, spelling
@@ -314,3 +315,17 @@ def test_numba_says_of_a_misspelt_name_what_sim_says(kernel):
 def test_numba_says_where_a_bare_name_belongs():
     with pytest.raises(ArgumentError, match=r"a kernel writes cuda\.threadIdx"):
         numba_jit(bare)[1, 1](np.zeros(4, float32), np.zeros(4, float32))
+
+
+def test_a_notebook_shows_a_kernel_with_its_own_parameters(capsys):
+    shell = InteractiveShell.instance(colors="nocolor")
+    try:
+        shell.history_manager.enabled = False
+        shell.user_ns.update(sim=sim, cuda=cuda, np=np)
+        shell.run_cell("def k(x):\n    x[cuda.threadIdx.x + 9] = 1\n")
+        for mode, parameters in ("Context", "(x)"), ("Verbose", "(x=x: array"):
+            shell.run_line_magic("xmode", mode)
+            shell.run_cell("sim(k)[1, 4](np.zeros(4))")
+            assert f"in k{parameters}" in capsys.readouterr().out
+    finally:
+        InteractiveShell.clear_instance()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,13 @@ from .. import spelling
 from ..report import Finding, Index, named, position
 from .memory import HALF, has
 from .places import Place, Variant
+from .rewrite import THREAD
 from .stop import Stop
 from .watchdog import TooLong
 
 _HERE = str(Path(__file__).parent)
+_VALUES = ", ".join(f"{re.escape(name)}[^,)]*" for name in THREAD)
+_HIDDEN = re.compile(rf"(?<=\(){_VALUES}(, )?")
 _SEVERAL = {
     "tuple": ": x, y = cuda.grid(2) gives two",
     "Dim3": ": cuda.threadIdx is three, .x .y .z",
@@ -238,7 +242,10 @@ def _traceback(frames: list[TracebackType]) -> TracebackType | None:
 
 
 def shortened(error: BaseException) -> BaseException:
-    """The error, whose traceback in IPython leaves out the simulator's own frames."""
+    """The error, whose traceback in IPython leaves out what is the simulator's own.
+
+    Its frames, and the parameters that a rewritten function has before the reader's.
+    """
 
     def render() -> list[str]:
         from IPython import get_ipython
@@ -246,7 +253,8 @@ def shortened(error: BaseException) -> BaseException:
         frames = _chain(error.__traceback__)
         kept = [t for t in frames if not _code(t).co_filename.startswith(_HERE)]
         show = get_ipython().InteractiveTB.structured_traceback
-        return list(show(type(error), error, _traceback(kept)))
+        lines = show(type(error), error, _traceback(kept))
+        return [_HIDDEN.sub("", line) for line in lines]
 
     error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's name
     return error
