@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from weft import cuda, cuda_c, numba_jit, sim
+from weft import TranslationError, cuda, cuda_c, numba_jit, sim
 from weft.kernel_arguments import unfit, written
 from weft.native import ArgumentError
-from weft.python_kernel import PythonKernel
+from weft.python_kernel import LOOP_HINT, PythonKernel
 
 RUNNERS = [sim, numba_jit, cuda_c]
 
@@ -98,3 +98,36 @@ def adds(x, y, z):
 
 def test_what_a_kernel_writes_is_found_in_its_source():
     assert set(written(PythonKernel(adds).source.tree)) == {"x", "y"}
+
+
+def neighbours(x, n):
+    i = cuda.grid(1)
+    s = 0
+    for v in (-1, 0, 1):
+        if 0 <= i + v < n:
+            s += v
+    for v in (6, 3):
+        s += v * 10
+    for v in (2,):
+        s += v * 100
+    x[i] = s
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_loop_over_numbers_in_brackets_runs_on_all(runner):
+    x = np.zeros(4, np.float32)
+    runner(neighbours)[1, 4](x, 4)
+    assert x.tolist() == [291, 290, 290, 289]
+
+
+def uneven(x, n):
+    for v in (1, 2, 4):
+        x[v] = n
+
+
+@pytest.mark.parametrize("runner", [sim, cuda_c])
+def test_a_loop_over_other_values_is_told_what_to_write(runner):
+    said = "loop"
+    with pytest.raises((ArgumentError, TranslationError), match=said) as caught:
+        runner(uneven)[1, 1](FLOATS, 4)
+    assert LOOP_HINT in str(caught.value)

@@ -11,6 +11,7 @@ import builtins
 import copy
 import functools
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -203,6 +204,37 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
             return made
 
     return Settle().visit(copy.deepcopy(node))
+
+
+def as_range(node: ast.expr) -> ast.expr:
+    """What a loop runs over: range(-1, 2) for (-1, 0, 1), else as it was.
+
+    Only for whole numbers at equal distances, which every runner counts.
+    """
+    if not isinstance(node, ast.Tuple):
+        return node
+    try:
+        values = ast.literal_eval(node)
+    except ValueError:
+        return node
+    if not values or any(type(v) is not int for v in values):
+        return node
+    step = values[1] - values[0] if len(values) > 1 else 1
+    if not step or any(b - a != step for a, b in itertools.pairwise(values)):
+        return node
+    text = f"range({values[0]}, {values[-1] + step}" + f", {step}" * (step != 1) + ")"
+    made = ast.parse(text, mode="eval").body
+    for part in ast.walk(made):
+        if isinstance(part, ast.expr):
+            ast.copy_location(part, node)
+    return made
+
+
+# What to write instead of a loop over anything else.
+LOOP_HINT = (
+    "write for i in range(n), and index with i; values at no equal distances go into "
+    "a cuda.const.array_like(...)"
+)
 
 
 def _parameters(function: types.FunctionType) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import ast
 import copy
 
 from .. import spelling
+from ..python_kernel import LOOP_HINT, as_range
 from . import intrinsics, names
 from .nodes import assign, at, call, const, load
 from .numbers import TYPES, converted
@@ -97,8 +98,9 @@ class Rewriter(PlainLoops):
         return node
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
+        node.iter = as_range(node.iter)
         if not isinstance(node.iter, ast.Call):
-            self.refuse(node.iter, "a for loop counts over range(...)")
+            self.refuse(node.iter, f"a for loop counts over range(...); {LOOP_HINT}")
         plain = is_simple(node) and not self.steps
         looked = copy.deepcopy(node) if plain else node
         looked.iter = self.visit(looked.iter)

@@ -5,6 +5,7 @@
     a, b = b, a                  a_old = a; a = b; b = a_old
     a = b = x                    b = x; a = b
     q, r = divmod(x, y)          q = x // y; r = x % y
+    for v in (-1, 0, 1):         for v in range(-1, 2):
 
 Statements that come of one keep its place in the source; `together` marks them.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ast
 import copy
 
+from ..python_kernel import as_range
 from .errors import TranslationError
 
 
@@ -44,6 +46,10 @@ class Desugar(ast.NodeTransformer):
             if isinstance(block, list):
                 setattr(node, field, self._block(block))
         return node
+
+    def visit_For(self, node: ast.For):
+        node.iter = as_range(node.iter)
+        return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign):
         if node.value is None:

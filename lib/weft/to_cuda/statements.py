@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from .. import spelling
+from ..python_kernel import LOOP_HINT
 from . import arrays, calls, meaning
 from .types import INT, Array, Scalar, join
 from .unit import ANY, Span, merge
@@ -191,7 +192,7 @@ def _for(walk: Any, one: ast.For) -> None:
     if args is None:
         unit.fail(
             f"a loop over {ast.unparse(one.iter)} does not become CUDA C",
-            "write for i in range(...), and index with i",
+            LOOP_HINT,
             one.iter,
         )
     kinds = [walk.whole(arg, "a bound of range()") for arg in args]
@@ -208,6 +209,8 @@ def _for(walk: Any, one: ast.For) -> None:
         span = (None if stop[0] is None else stop[0] + 1, start[1])
     else:
         span = ANY
+    if None not in span and span[0] > span[1]:
+        span = span[0], span[0]  # it never runs: nothing in it is wrong
     wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
     if wide.kind == "u":
         unit.fail("range() of uint64", "write range(int64(...))", one.iter)
