@@ -325,6 +325,18 @@ def everything():
     return together([translate(kernel, types) for kernel, types in kernels])
 
 
+def test_a_loop_that_never_runs_is_no_index_from_the_end():
+    def triangle(y, x):
+        for row in range(1):
+            for col in range(row):
+                y[row] += x[row * 4 + col]
+        for row in range(0, 3, -1):
+            y[row] += x[row - 1]
+
+    text = to_cuda(triangle, (F, F))
+    assert "for (int col = 0; col < row; col++) y[row] += x[row * 4 + col];" in text
+
+
 def test_gcc_has_no_warning(everything):
     flags = "-Wall -Wextra -Werror -Wsign-compare -Wunused-function"
     assert load_cuda(everything, target="cpu", flags=flags).warnings == []
