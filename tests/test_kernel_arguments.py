@@ -91,6 +91,16 @@ def test_c_names_the_runners_that_take_what_it_does_not(value):
         cuda_c(put)[1, 4](value, 4)
 
 
+class Speaks:
+    __array_interface__ = FLOATS.__array_interface__
+
+
+def test_c_says_how_to_pass_what_speaks_numpys_protocol():
+    sim(put)[1, 4](Speaks(), 0)
+    with pytest.raises(ArgumentError, match=r"^put: x .*pass np\.asarray\(x\)"):
+        cuda_c(put)[1, 4](Speaks(), 0)
+
+
 def adds(x, y, z):
     cuda.atomic.add(x, 0, z[0])
     y[0][1] += z[1]

@@ -182,9 +182,12 @@ def of_argument(name: str, value: Any) -> Argument:
         return Argument(FLOAT)
     array = describe(value)
     if array is None:
+        way = "its numbers one by one"
+        if hasattr(value, "__array_interface__"):
+            way = f"np.asarray({name})"
         why = unfit(value, name) or (
             f"= {value!r:.60} is a {type(value).__name__}, which to_cuda does not know "
-            f"(sim and numba_jit do): pass its numbers one by one"
+            f"(sim and numba_jit do): pass {way}"
         )
         raise ArgumentError(f"{name} {why}")
     if isinstance(value, (np.ndarray, torch.Tensor)) and (why := unfit(value, name)):
