@@ -14,7 +14,8 @@ on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
     cpu_launch, arena, faults        ... launching on fenced copies, what went wrong
     nvrtc, gpu, launch, driver       the GPU
     module                           the callables
-    trial, isolated, output          --check and --time, --isolated, printf
+    trial, output                    --check and --time, printf
+    isolated, process                --isolated, and the process for it
     disassembler                     --sass
 """
 

@@ -8,11 +8,9 @@ only way there is on a GPU.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
@@ -31,6 +29,7 @@ from .arguments import Array, Binder
 from .cpu_launch import TIMEOUT
 from .diagnostics import CompileError
 from .faults import KernelFault
+from .process import Process
 from .signature import Param
 
 START = 60.0  # seconds that the process may take to start, PyTorch included
@@ -71,49 +70,6 @@ class Placed:
     nbytes: int
     dtype: str
     writable: bool
-
-
-class Process:
-    """The other process, and the pipe to it."""
-
-    def __init__(self) -> None:
-        self.owner = os.getpid()
-        ours, theirs = connection.Pipe()
-        code = "from weft.jit.isolated import serve; serve()"
-        paths = [p for p in sys.path if p]
-        with theirs:
-            self.child = subprocess.Popen(
-                [sys.executable, "-c", code, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is ours to handle
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            )
-        self.pipe = ours
-        try:
-            ready = self.pipe.poll(START) and self.pipe.recv() == "ready"
-        except EOFError:
-            ready = False
-        except KeyboardInterrupt:
-            self.end()
-            raise
-        if not ready:
-            self.end()
-            raise KernelError(
-                f"the process for --isolated does not start (exit status "
-                f"{self.child.returncode}): its words are above, or in the terminal"
-            )
-
-    def alive(self) -> bool:
-        return self.child.poll() is None
-
-    def end(self) -> None:
-        """End it, whatever it does, and wait until it is gone."""
-        if self.owner != os.getpid():
-            return  # this is a fork of the one whose process it is
-        self.pipe.close()
-        self.child.kill()
-        self.child.wait()
 
 
 _process: Process | None = None
@@ -219,10 +175,24 @@ def _do(process: Process, job: Job, kernel: str) -> None:
 
 def _running() -> Process:
     global _process
-    if _process is None or not _process.alive() or _process.pipe.closed:
-        _process = Process()
-        atexit.register(_process.end)
+    if _process is None or not _process.alive():
+        _process = _started()
     return _process
+
+
+def _started() -> Process:
+    process = Process("-c", "from weft.jit.isolated import serve; serve()")
+    try:
+        ready = process.first_word(START) == "ready"
+    except EOFError:
+        ready = False
+    if not ready:
+        process.end()
+        raise KernelError(
+            f"the process for --isolated does not start (exit status "
+            f"{process.child.returncode}): its words are above, or in the terminal"
+        )
+    return process
 
 
 # ---- shared memory ---------------------------------------------------------------

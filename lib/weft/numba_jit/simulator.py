@@ -8,16 +8,13 @@ launch that went well; after any other they are as they were.
 
 from __future__ import annotations
 
-import atexit
 import builtins
 import linecache
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ import numpy as np
 from ..jit import arena
 from ..jit.config import Config
 from ..jit.faults import KernelFault, Stopped
+from ..jit.process import Process
 from ..native import ArgumentError, KernelError
 from ..tracebacks import Short
 from .host import bounds, spans_of
@@ -99,54 +97,6 @@ def launch(
 # ---- the process ----------------------------------------------------------------
 
 
-class Process:
-    """The process that has the simulator, and the pipe to it."""
-
-    def __init__(self) -> None:
-        self.owner = os.getpid()
-        ours, theirs = connection.Pipe()
-        environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-        with theirs:
-            self.child = subprocess.Popen(
-                [sys.executable, "-P", str(CHILD), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is ours to handle
-                env=environment,
-            )
-        self.pipe = ours
-        why = "it says nothing"
-        try:
-            if self.pipe.poll(START):
-                answer = self.pipe.recv()
-                why = "" if answer[0] == "ready" else answer[1]
-        except EOFError:
-            why = "its words are above, or in the terminal"
-        except BaseException:
-            self.end()
-            raise
-        if why:
-            self.end()
-            raise KernelError(
-                f"Numba's simulator does not start: {why} (python -m weft doctor says "
-                f"what is missing)"
-            )
-        atexit.register(self.end)
-
-    def alive(self) -> bool:
-        return not self.pipe.closed and self.child.poll() is None
-
-    def end(self) -> None:
-        """End it, whatever it does, and wait until it is gone."""
-        if self.owner != os.getpid():
-            return  # this is a fork of the one whose process it is
-        atexit.unregister(self.end)
-        self.pipe.close()
-        self.child.kill()
-        self.child.wait()
-
-
 _process: Process | None = None
 _turn = threading.Lock()  # the process does one launch after the other
 
@@ -163,8 +113,25 @@ def running() -> Process:
     """The process, started if need be."""
     global _process
     if _process is None or not _process.alive():
-        _process = Process()
+        _process = _started()
     return _process
+
+
+def _started() -> Process:
+    process = Process("-P", str(CHILD), NUMBA_ENABLE_CUDASIM="1")
+    why = "it says nothing"
+    try:
+        if answer := process.first_word(START):
+            why = "" if answer[0] == "ready" else answer[1]
+    except EOFError:
+        why = "its words are above, or in the terminal"
+    if why:
+        process.end()
+        raise KernelError(
+            f"Numba's simulator does not start: {why} (python -m weft doctor says "
+            f"what is missing)"
+        )
+    return process
 
 
 def _ask(kernel: str, job: Any, timeout: float) -> Any:
