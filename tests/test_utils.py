@@ -29,7 +29,7 @@ def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
 
 
 def test_importing_weft_does_not_wait_for_what_draws_or_translates():
-    late = ["matplotlib", "numba", "statistics"]
+    late = ["matplotlib", "numba"]
     late += ["weft.pictures.access", "weft.sim.launch", "weft.to_cuda.emit"]
     program = f"import weft, sys; print([n for n in {late} if n in sys.modules])"
     run = [sys.executable, "-c", program]
