@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..sim.warp import WARP
 from ..style import READ, SHARED, THREAD, WIDTH, WRITTEN
 from . import svg
 from .counts import counts
@@ -15,7 +16,7 @@ from .panels import EDGE, cells, drawn_shape
 from .player import Drawing, Slider
 from .scene import Scene
 from .svg import label, num
-from .touches import WARP, Touches, block_name, plural, size_of
+from .touches import Touches, block_name, plural, size_of
 
 LEVELS = 6  # of strength that the eye can tell apart
 BLOCKS = 40  # that the slider stops at

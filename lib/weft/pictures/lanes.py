@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..sim.warp import WARP
 from ..style import THREAD, WIDTH
 from . import svg
 from .faults import findings_of, sentences
@@ -16,7 +17,7 @@ from .player import Drawing, Slider
 from .scene import Scene
 from .steps import Step, loops_of, steps_of
 from .svg import label, num
-from .touches import WARP, block_name, plural
+from .touches import block_name, plural
 
 MOST = 40  # steps that are drawn one by one; with more, a row is a source line
 WARPS = 16  # that the slider stops at

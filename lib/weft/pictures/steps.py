@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..sim.record import STEP, Interval, Site
-from .touches import WARP
+from ..sim.warp import WARP
 
 Place = tuple  # (interval, (line of a loop, turn), ..., (line, site))
 

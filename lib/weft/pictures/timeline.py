@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..sim.warp import WARP
 from ..style import READ, SHARED, WIDTH, WRITTEN
 from . import svg
 from .faults import findings_of, sentences
@@ -11,7 +12,7 @@ from .panels import EDGE, LEFT
 from .player import Drawing, Slider
 from .scene import Scene
 from .svg import box, label, num
-from .touches import WARP, Touches, block_name, plural
+from .touches import Touches, block_name, plural
 
 THREADS = 32  # with more, a row is a warp
 COLUMNS = 24  # intervals that are drawn

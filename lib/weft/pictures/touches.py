@@ -11,7 +11,6 @@ import numpy as np
 
 from ..sim.record import ATOMIC, READ, WRITE, Array, Trace
 
-WARP = 32
 Index3 = tuple[int, int, int]
 
 

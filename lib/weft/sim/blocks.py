@@ -18,6 +18,7 @@ import numpy as np
 from .layout import CODES, Batch, Layout, heads
 from .races import suspects
 from .record import ATOMIC, FENCE, READ, WRITE
+from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _FENCE = CODES[FENCE]
@@ -323,7 +324,7 @@ class Order:
         thread, phase = self.batch.thread, self.batch.phase
         if thread[acquired] == thread[row]:
             return acquired <= row
-        if phase is None or thread[acquired] // 32 != thread[row] // 32:
+        if phase is None or thread[acquired] // WARP != thread[row] // WARP:
             return False
         return bool(phase[acquired] < phase[row])
 

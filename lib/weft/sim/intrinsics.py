@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .. import spelling
 from .nodes import add, const, load, mul
 from .record import ATOMIC, FENCE
+from .warp import FULL, WARP
 
 if TYPE_CHECKING:
     from .rewrite import Rewriter
@@ -40,9 +41,9 @@ def attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
         made = load if path.startswith("threadIdx") else rewriter.own
         return made(_AXES[path])
     if path == "laneid":
-        return ast.BinOp(load(".lin"), ast.BitAnd(), const(31))
+        return ast.BinOp(load(".lin"), ast.BitAnd(), const(WARP - 1))
     if path == "warpsize":
-        return const(32)
+        return const(WARP)
     if path in _VECTORS:
         axes = [_value(rewriter, f"{path}.{a}") for a in "xyz"]
         return ast.Call(rewriter.own(".Dim3"), axes, [])
@@ -126,7 +127,7 @@ def _waits(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
         _arguments(rewriter, path, node, 0)
         return ast.Yield(place)
     if path == "syncwarp" and not node.args:
-        made = [const(0xFFFFFFFF), const(None), const(None)]
+        made = [const(FULL), const(None), const(None)]
     elif path == "syncwarp":
         made = [*_arguments(rewriter, path, node, 1), const(None), const(None)]
     elif path == "activemask":
