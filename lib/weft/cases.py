@@ -51,8 +51,11 @@ def cases(op: str, seed: int = 0) -> Iterator[Case]:
     yield from _MAKERS[op](generator)
 
 
-def sum_bound(terms: int, absolute_sum: torch.Tensor) -> torch.Tensor:
-    """The bound of a float32 sum of `terms` products; see the top of the file."""
+def sum_bound(terms: int, absolute_sum: Any) -> Any:
+    """The bound of a float32 sum of `terms` products; see the top of the file.
+
+    absolute_sum: the same sum over absolute values, a tensor or an array in float64.
+    """
     return 1.01 * (terms + 1) * U * absolute_sum + 1e-38
 
 

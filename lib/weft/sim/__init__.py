@@ -21,6 +21,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..guarded import ORDERS
 from ..native import ArgumentError
 from ..python_kernel import PythonKernel
 from ..report import Report
@@ -30,7 +31,6 @@ from .shape import bindings
 if TYPE_CHECKING:
     from .program import Program
 
-ORDERS = ("forward", "reverse", "shuffled")
 TIMEOUT = 20.0  # seconds for one block
 
 
