@@ -39,6 +39,8 @@ struct Warp {
     uint64_t in[WARP], out[WARP];
 };
 
+struct Checker; /* check/check.h */
+
 /* What the threads of the running block share; a worker has one. */
 struct Block {
     uint3 index;
@@ -59,6 +61,7 @@ struct Block {
     unsigned launch;      /* the launch's number, never 0 */
     void (*body)(void *);
     void *closure;
+    Checker *checker; /* of an instrumented launch, else NULL */
 };
 
 /* A __global__ function: one object of its own in each. */

@@ -1,0 +1,57 @@
+/* memory.h -- which bytes a kernel may touch, and what is known about each.
+ *
+ * While check builds are about, device memory lies in one reserved range of
+ * addresses, the arena. Its shadows (a byte of state for each byte here, and
+ * what races.h has) are as far apart: finding them takes one subtraction. */
+#ifndef SIMT_CHECK_MEMORY_H
+#define SIMT_CHECK_MEMORY_H
+#include "../runtime.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* Of a byte. LIVE ones may be touched. */
+enum State : uint8_t { NOWHERE = 0, LIVE = 1, WRITTEN = 2, FREED = 4 };
+
+enum Origin : uint8_t {
+    FROM_MALLOC,   /* cudaMalloc() and its kin */
+    FROM_MANAGED,  /* cudaMallocManaged() */
+    FROM_HOST,     /* cudaMallocHost(), cudaHostRegister() */
+    FROM_LAUNCHER, /* simt_check_alloc(): an array of the launch's caller */
+    FROM_KERNEL,   /* malloc() or new in a kernel */
+    FROM_VARIABLE, /* __device__, __constant__ or __managed__ */
+    FROM_SHARED    /* __shared__ */
+};
+
+/* A piece of memory that has a name. */
+struct Array {
+    uintptr_t address; /* where the program sees it */
+    uintptr_t offset;  /* the same in its space: see Access::offset */
+    size_t size;       /* bytes */
+    unsigned element;  /* bytes of one element; 0: not known */
+    Origin origin;
+    bool freed;
+    unsigned number; /* counted from 1 in the order of their births */
+    char name[48];   /* "" while nobody has named it */
+};
+
+/* The arena; bytes 0: there is none (no memory for it, or no check build). */
+struct Arena {
+    uintptr_t base;
+    size_t bytes;
+    uint8_t *states;
+};
+extern Arena arena;
+
+/* From now on device memory is checked: true if there is an arena. Called when
+ * the first instrumented library is loaded. */
+bool start_checking();
+bool checking();
+
+} // namespace
+} // namespace simt
+#endif

@@ -1,0 +1,53 @@
+/* simt_check.h -- the check build's own calls, as plain C.
+ *
+ * Programs and cells that are compiled with SIMT_CHECK are watched while their
+ * kernels run: what they do wrong and what they cost is gathered here until it
+ * is asked for. All functions may be called from any thread. */
+#ifndef SIMT_CHECK_H
+#define SIMT_CHECK_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* Forget all findings and counters: what comes next stands alone. */
+void simt_check_begin(void);
+
+/* All that was seen since then, as JSON text: the caller frees it with
+ * simt_check_free(). NULL: out of memory.
+ *
+ *     {"modules": ["/path/lib.so", ...],
+ *      "findings": [{"kind", "text", "site": [module, offset] | null,
+ *                    "file", "line", "column", "other_site", "kernel",
+ *                    "block": [x, y, z] | null, "thread", "other", "array",
+ *                    "index", "count"}],
+ *      "kernels": [{"name", "launches", "grid", "block", ..., "sites": [...],
+ *                   "steps": [...]}]}
+ *
+ * A site is a place in a module's code: the number of the module in "modules"
+ * and the offset of the instruction in the file's own addresses, as addr2line
+ * wants them. "file", "line" and "column" are there where the compiler told
+ * them. Kinds are those of weft.report.KINDS. */
+char *simt_check_report(void);
+void simt_check_free(char *report);
+void simt_check_clear(void);
+
+/* 0: kernels run without counters or races, and cost less; 1, the default. */
+void simt_check_counters(int on);
+void simt_check_races(int on);
+
+/* Device memory for an array of a launch's caller, which is called `name` where
+ * it is no parameter of the kernel. initialised: 1 if its bytes count as
+ * written. Filled with 0xff. NULL: out of memory. */
+void *simt_check_alloc(size_t size, size_t element, const char *name,
+                       int initialised);
+void simt_check_release(void *memory);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif
