@@ -16,7 +16,7 @@ A kernel in CUDA C
 Is it right, how fast is it, what does it do
     guarded, check/, mistakes/       the reader's kernels, and what their mistakes are
     check_ops, cases, gradients      the lab's own
-    bench*, plot_bodies              how long; each bench_* is one benchmark
+    bench*, plot_*                   how long; each bench_* is one benchmark
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     paint, canvas, predict           live pictures; a guess beside its answer
     style, highlight                 colours of charts, and of programs

@@ -41,6 +41,7 @@ BENCHMARKS = {
     "sim": "weft.bench_sim",
     "edit": "weft.bench_edit",
     "launch": "weft.bench_launch",
+    "transpose": "weft.bench_transpose",
 }
 
 

@@ -1,0 +1,83 @@
+"""`weft bench transpose`: every contender is checked before it is timed."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from weft import bench, bench_transpose, plot_transpose, style
+
+
+def test_rows_of_each_transpose_and_of_a_copy(target):
+    rows = bench_transpose.rows(target, [33], samples=1)
+    by_name = {(row["op"], row["impl"], row["rung"]): row for row in rows}
+    assert rows[0]["op"] == "copy" and rows[0]["vs_copy"] == 1
+    for name in bench_transpose.TRANSPOSES:
+        row = by_name["transpose", "weft", name]
+        assert row["us"] > 0 and row["rows"] == row["cols"] == 33
+        assert row["vs_copy"] == pytest.approx(rows[0]["us"] / row["us"])
+        assert row["gbs"] == pytest.approx(8 * 33 * 33 / row["us"] / 1e3)
+    assert by_name["strided", "weft", "stride 32"]["count"] == 35  # 0, 32, ... 1088
+    assert bench.table(rows, bench_transpose.SHOWN)
+    assert ("no signal" in bench_transpose.note(rows)) == (target == "cpu")
+    assert all(("graph" in row["timer"]) == (target == "cuda") for row in rows)
+
+
+def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path):
+    text = bench_transpose.SOURCE.read_text()
+    wrong = tmp_path / "wrong.cu"
+    wrong.write_text(text.replace("tile[tx][ty ^ tx]", "tile[tx][ty]"))
+    monkeypatch.setattr(bench_transpose, "SOURCE", wrong)
+    with pytest.raises(RuntimeError, match="transpose swizzled is wrong for 40 x 40"):
+        bench_transpose.rows("cpu", [40], samples=1)
+
+
+def test_a_side_below_one_is_refused():
+    with pytest.raises(ValueError, match="--sizes 0"):
+        bench_transpose.rows("cpu", [0])
+
+
+def row(op, impl, rung, us, gbs, **more):
+    band = {"us": us, "us_low": us, "us_high": us, "gbs": gbs}
+    return {"op": op, "impl": impl, "rung": rung} | band | more
+
+
+HERE = [
+    row("copy", "weft", "copy", 10.0, 3000.0, vs_copy=1.0),
+    row("transpose", "weft", "naive", 40.0, 750.0, vs_copy=0.25),
+    row("strided", "weft", "stride 1", 10.0, 3000.0),
+    row("strided", "weft", "stride 8", 12.0, 400.0),
+]
+THERE = {
+    "machine": {"device": "that GPU", "date": "2026-01-02"},
+    "rows": [
+        row("copy", "weft", "copy", 20.0, 1500.0, vs_copy=1.0),
+        row("transpose", "weft", "padded", 25.0, 1234.0, vs_copy=0.8),
+        row("strided", "weft", "stride 1", 20.0, 1500.0),
+    ],
+}
+
+
+def drawn(draw, rows, others):
+    with style.style():
+        made = Figure(figsize=(9, 4))
+        draw(made.subplots(), rows, others)
+        return style.svg(made)
+
+
+def test_this_machine_is_full_and_another_one_dashed():
+    text = drawn(plot_transpose.transposes, HERE, [THERE])
+    assert "750 GB/s, 25 %" in text and "1,234 GB/s, 80 %" in text
+    assert text.count("stroke-dasharray") > drawn(
+        plot_transpose.transposes, HERE, []
+    ).count("stroke-dasharray")
+    assert "that GPU, 2026-01-02" in plot_transpose.caption([THERE])
+
+
+def test_strides():
+    text = drawn(plot_transpose.strides, HERE, [THERE])
+    assert "that GPU" in text and "400" in text
+    assert "that GPU" not in drawn(plot_transpose.strides, HERE, [])
+
+
+def test_with_nothing_measured_anywhere_the_chart_says_so():
+    assert "weft bench transpose" in drawn(plot_transpose.transposes, [], [])
+    assert "weft bench transpose" in drawn(plot_transpose.strides, [], [])
