@@ -5,7 +5,10 @@ definitions of Nsight Compute (ncu), whose names stand beside each.
 
     counters     what a launch cost, by place in the source, by line and by array
     lines        a source with what each of its lines cost
+    cures        what usually cures a finding, in Python's words and in CUDA C's
     text, html   a report for a terminal, and for a page
+    program      the report of a whole program, which launches several kernels
+    shown        a report below the cell, or on stderr
 """
 
 from __future__ import annotations
@@ -36,20 +39,6 @@ KINDS = {
     "exception": "an error that a thread raised",
 }
 
-CURES = {
-    "bounds": "guard the access: if i < n:",
-    "race": "a barrier between them, reached by all: cuda.syncthreads()",
-    "conflict": "let one thread write it, or add up with cuda.atomic",
-    "uninitialised": "write it first, and wait at a barrier if another thread does",
-    "barrier": "take the barrier out of the branch, so that every thread reaches it",
-    "deadlock": "let every thread reach the same barriers in the same order",
-    "hang": "look for a loop whose condition no thread changes",
-    "misaligned": "an address has to be a multiple of the size that is accessed",
-    "use-after-free": "free it after the last kernel that uses it",
-    "host-pointer": "pass memory of the device: cudaMalloc, then cudaMemcpy",
-    "stack": "make local arrays smaller, or end the recursion",
-}
-
 
 class Source(Protocol):
     """A piece of source text: its file, the number of its first line, its lines."""
@@ -77,6 +66,8 @@ class Finding:
     block, thread: (x, y, z). other: the second thread of a race (the second block, if
     the race is between blocks), other_line: where it is. count: how often the same was
     seen. cure: what usually cures it, where more is known than its kind; or "".
+    kernel: in which it was; "" if that is clear. other_file: of other_line, if it is
+    not the same.
     """
 
     kind: str
@@ -92,11 +83,21 @@ class Finding:
     count: int = 1
     other_line: int = 0
     cure: str = ""
+    kernel: str = ""
+    other_file: str = ""
+
+    def json(self) -> dict[str, Any]:
+        """The finding as `python -m weft inspect --json` writes it."""
+        keys = ("kind", "file", "line", "column", "block", "thread", "other")
+        keys += ("array", "index", "count", "text")
+        return {key: getattr(self, key) for key in keys}
 
 
 @dataclass
 class Report:
     """What one launch did: faults, cost, and the trace where one was kept.
+
+    Or several launches of a kernel: their sum, and the shape of the last.
 
     seconds: of the launch. sources: the texts to show, the kernel's own first. What
     is shown of a file that is not among them comes from Python's linecache. cell: the
@@ -111,6 +112,7 @@ class Report:
     trace: Any = None
     seconds: float = 0.0
     sources: Sequence[Source] = ()
+    launches: int = 1
     cell: int | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,28 +140,24 @@ class Report:
 
     def json(self) -> dict[str, Any]:
         """The report as `python -m weft inspect --json` writes it."""
-        keys = ("kind", "file", "line", "column", "block", "thread", "other")
-        keys += ("array", "index", "count", "text")
         return {
-            "findings": [{k: getattr(f, k) for k in keys} for f in self.findings],
-            "kernels": [
-                {
-                    "name": self.kernel,
-                    "launches": 1,
-                    "grid": list(self.grid),
-                    "block": list(self.block),
-                    "counters": self.counters.json() if self.counters else None,
-                }
-            ],
+            "findings": [one.json() for one in self.findings],
+            "kernels": [self.kernel_json()],
+        }
+
+    def kernel_json(self) -> dict[str, Any]:
+        """What it says of its kernel."""
+        return {
+            "name": self.kernel,
+            "launches": self.launches,
+            "grid": list(self.grid),
+            "block": list(self.block),
+            "counters": self.counters.json() if self.counters else None,
         }
 
     def line(self, file: str, number: int) -> str:
         """A line of a source, without its newline; "" if that is not known."""
-        for source in self.sources:
-            lines = source.text.splitlines()
-            if source.file == file and 0 <= number - source.first < len(lines):
-                return lines[number - source.first]
-        return linecache.getline(file, number).rstrip("\n")
+        return line_of(self.sources, file, number)
 
     def __str__(self) -> str:
         return self.text()
@@ -176,6 +174,15 @@ class Report:
         shell = get_ipython()
         if shell is None or shell.execution_count != self.cell:
             raise NotImplementedError  # IPython asks for the HTML then
+
+
+def line_of(sources: Sequence[Source], file: str, number: int) -> str:
+    """A line of one of these sources, or of a file that is not among them."""
+    for source in sources:
+        lines = source.text.splitlines()
+        if source.file == file and 0 <= number - source.first < len(lines):
+            return lines[number - source.first]
+    return linecache.getline(file, number).rstrip("\n")
 
 
 def before(source: str, column: int) -> str:

@@ -7,11 +7,16 @@ mark. Nothing but elements and inline styles, so that every front end shows it.
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING
 
 from ..style import FAULT, SHARED, WRITTEN
 from . import Finding, Report
-from .lines import COLUMNS, Cell, Row, annotated, columns, remarks
-from .text import SHOWN, caret, costs, cure_of, head, short_file, verdict
+from .cures import in_python as cure_of
+from .lines import COLUMNS, HOT, Cell, Row, annotated, columns, remarks
+from .text import SHOWN, caret, costs, head, short_file, verdict
+
+if TYPE_CHECKING:
+    from .program import ProgramReport
 
 WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]  # r,g,b
 MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
@@ -26,19 +31,30 @@ FAINT = "opacity:.65;"
 
 def html(report: Report) -> str:
     """The report: its verdict, findings at their lines, costs, and the listing."""
-    parts = [_top(report)]
-    parts += [_finding(report, one) for one in report.findings[:SHOWN]]
-    if len(report.findings) > SHOWN:
-        more = len(report.findings) - SHOWN
-        parts.append(f'<div style="{FAINT}">... and {more} more findings</div>')
+    said = costs(report.counters) if report.counters else []
+    parts = [top(report, head(report), said), *findings(report)]
     if report.counters:
-        parts += [_remark(said) for said in remarks(report.counters)]
-        parts += _listings(report)
+        parts += [remark(said) for said in remarks(report.counters)]
+        parts += listings(report)
+    return page(parts)
+
+
+def page(parts: list[str]) -> str:
+    """The parts of a report as one piece of a page."""
     inside = "\n".join(parts)
     return (
         f'<div class="weft-report" style="color:inherit;font-size:13px;'
         f'line-height:1.5;max-width:920px">{inside}</div>'
     )
+
+
+def findings(report: Report | ProgramReport) -> list[str]:
+    """The first findings, and how many there are beyond them."""
+    parts = [_finding(report, one) for one in report.findings[:SHOWN]]
+    if len(report.findings) > SHOWN:
+        more = len(report.findings) - SHOWN
+        parts.append(f'<div style="{FAINT}">... and {more} more findings</div>')
+    return parts
 
 
 def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
@@ -64,19 +80,19 @@ def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str
     )
 
 
-def _top(report: Report) -> str:
+def top(report: Report | ProgramReport, name: str, said: list[str]) -> str:
+    """What it was, whether all is well, and what it cost."""
     colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
-    said = "; ".join(costs(report.counters)) if report.counters else ""
-    costly = f'<div style="{FAINT}">{escape(said)}</div>' if said else ""
+    costly = f'<div style="{FAINT}">{escape("; ".join(said))}</div>' if said else ""
     return (
         f'<div><code style="{MONO}color:inherit;background:none;font-weight:600">'
-        f"{escape(head(report))}</code> "
+        f"{escape(name)}</code> "
         f'<span style="color:{colour};font-weight:600">{mark} '
         f"{escape(verdict(report))}</span></div>{costly}"
     )
 
 
-def _finding(report: Report, one: Finding) -> str:
+def _finding(report: Report | ProgramReport, one: Finding) -> str:
     where = f"{short_file(one.file)}, line {one.line}" if one.line else ""
     times = f" ({one.count:,} times)" if one.count > 1 else ""
     cure = cure_of(one)
@@ -90,10 +106,10 @@ def _finding(report: Report, one: Finding) -> str:
     )
 
 
-def _excerpt(report: Report, one: Finding) -> str:
+def _excerpt(report: Report | ProgramReport, one: Finding) -> str:
     """The finding's line with its caret, and the other thread's line if another."""
     rows = {one.line: report.line(one.file, one.line)} if one.line else {}
-    if one.other_line:
+    if one.other_line and not one.other_file:
         rows[one.other_line] = report.line(one.file, one.other_line)
     rows = {n: text for n, text in rows.items() if text.strip()}
     if one.line not in rows:
@@ -114,14 +130,16 @@ def _numbered(number: int, text: str) -> str:
     return f'<span style="{FAINT}">{shown}</span>{text}'
 
 
-def _remark(said: str) -> str:
+def remark(said: str) -> str:
+    """A sentence on what costs more than it needs to."""
     return (
         f'<div style="border-left:3px solid rgb({WARM[0]});padding-left:10px;'
         f'margin:4px 0"><b>slow</b> {escape(said)}</div>'
     )
 
 
-def _listings(report: Report) -> list[str]:
+def listings(report: Report | ProgramReport) -> list[str]:
+    """Each source with what its lines cost, open if there is something to see."""
     assert report.counters
     shown = []
     for source in report.sources:
@@ -143,7 +161,7 @@ def _row(row: Row, shown: list[str]) -> str:
 
 def _cell(cell: Cell) -> str:
     ground, mark = "", ""
-    if cell.heat > 0.12:
+    if cell.heat > HOT:
         colour = WARM[1] if cell.heat > 0.6 else WARM[0]
         ground = f"background:rgba({colour},{0.15 + 0.4 * cell.heat:.2f});"
         mark = "font-weight:700;"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .counters import Counters, Line, Place, Sums
 
 WARP = 32
 SECTOR = 32  # bytes
+HOT = 0.12  # of a cell's heat, from where it is marked
 WASTED = 2.0  # times what was needed, from where it is worth a word
 COLUMNS = {
     "reads": "elements read, by all threads",
     "writes": "elements written, by all threads",
     "atomics": "atomic updates, by all threads",
+    "bytes": "moved to and from global memory: 32 for each sector",
     "sectors/req": "32-byte sectors of global memory for each request of a warp",
     "wavefronts/req": "turns in shared memory for each request of a warp; 1 is best",
     "lanes": "threads of 32 that take part when a warp comes here",
@@ -51,6 +54,13 @@ def annotated(text: str, first: int, lines: dict[int, Line]) -> list[Row]:
 def columns(rows: list[Row]) -> list[str]:
     """The columns in which some row says something."""
     return [c for c in COLUMNS if any(row.cells.get(c, Cell()).text for row in rows)]
+
+
+def near(rows: list[Row], wanted: Callable[[Row], bool], around: int = 1) -> list[Row]:
+    """The rows that are wanted, and so many before and after each."""
+    at = [i for i, row in enumerate(rows) if wanted(row)]
+    kept = {j for i in at for j in range(i - around, i + around + 1)}
+    return [row for i, row in enumerate(rows) if i in kept]
 
 
 def remarks(counters: Counters, most: int = 3) -> list[str]:
@@ -102,6 +112,7 @@ def _cells(line: Line) -> dict[str, Cell]:
             ("reads", line.reads),
             ("writes", line.writes),
             ("atomics", line.atomics),
+            ("bytes", SECTOR * line.sectors),
         )
     }
     cells["sectors/req"] = _memory(line, "global")

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from . import CURES, Counters, Finding, Report, before, named
-from .lines import annotated, columns, remarks, short
+from . import Counters, Finding, Report, before, named
+from .cures import in_python as cure_of
+from .lines import HOT, annotated, columns, near, remarks, short
+
+if TYPE_CHECKING:
+    from .program import ProgramReport
 
 SHOWN = 8  # findings; what follows is rarely news
 
 
 def text(report: Report) -> str:
     """The whole report for a terminal."""
-    parts = [summary(report)]
-    parts += [finding(report, one) for one in report.findings[:SHOWN]]
-    if len(report.findings) > SHOWN:
-        parts.append(f"... and {len(report.findings) - SHOWN} more findings")
+    parts = [summary(report), *findings(report)]
     if report.counters:
         parts += [f"slow: {said}" for said in remarks(report.counters)]
     return "\n".join(parts)
 
 
-def listing(text: str, first: int, lines: dict) -> str:
+def findings(report: Report | ProgramReport) -> list[str]:
+    """The first findings, and how many there are beyond them."""
+    parts = [finding(report, one) for one in report.findings[:SHOWN]]
+    if len(report.findings) > SHOWN:
+        parts.append(f"... and {len(report.findings) - SHOWN} more findings")
+    return parts
+
+
+def listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     """Any source text with its lines' counters beside it; hot ones have a mark.
 
-    lines: what each did, by number, as Counters.lines_of has it.
+    lines: what each did, by number, as Counters.lines_of has it. hot: only the hot
+    lines with their neighbours; "" if there are none.
     """
     rows = annotated(text, first, lines)
     shown = columns(rows)
-    width = max((len(row.text.expandtabs(4)) for row in rows), default=0)
+    if hot:
+        rows = near(rows, lambda row: any(c.heat > HOT for c in row.cells.values()))
+    if not rows:
+        return ""
+    width = max(len(row.text.expandtabs(4)) for row in rows)
     said = [" " * (width + 6) + "".join(f"{c:>16}" for c in shown)]
+    last = rows[0].number - 1
     for row in rows:
         cells = [row.cells.get(c) for c in shown]
-        marked = [f"{c.text}{' !' * (c.heat > 0.12)}" if c else "" for c in cells]
+        marked = [f"{c.text}{' !' * (c.heat > HOT)}" if c else "" for c in cells]
         numbers = "".join(f"{cell:>16}" for cell in marked)
+        if row.number != last + 1:
+            said.append("   ...")
+        last = row.number
         said.append(f"{row.number:>4}  {row.text.expandtabs(4):<{width}}{numbers}")
     return "\n".join(line.rstrip() for line in said)
 
@@ -49,10 +68,11 @@ def summary(report: Report) -> str:
 def head(report: Report) -> str:
     """The kernel and its launch, as `tiled[(4,4), (16,16)]`."""
     sides = [named(shape, shape) for shape in (report.grid, report.block)]
-    return f"{report.kernel}[{', '.join(sides)}]"
+    times = f" x{report.launches}" if report.launches > 1 else ""
+    return f"{report.kernel}[{', '.join(sides)}]{times}"
 
 
-def verdict(report: Report) -> str:
+def verdict(report: Report | ProgramReport) -> str:
     """How many findings, in words."""
     count = len(report.findings)
     return f"{count} finding{'s' * (count != 1)}" if count else "nothing wrong"
@@ -81,7 +101,7 @@ def _amounts(of: dict[str, float]) -> str:
     return ", ".join(f"{name} {short(number)}" for name, number in of.items())
 
 
-def finding(report: Report, one: Finding) -> str:
+def finding(report: Report | ProgramReport, one: Finding) -> str:
     """A finding: the sentence, its source line with a caret, what usually cures it."""
     where = f"{short_file(one.file)}:{one.line}: " if one.line else ""
     times = f" ({one.count} times)" if one.count > 1 else ""
@@ -89,27 +109,15 @@ def finding(report: Report, one: Finding) -> str:
     source = report.line(one.file, one.line) if one.line else ""
     if source.strip():
         rows += [f"    {source}", f"    {caret(source, one.column)}"]
-    if one.other_line and one.other_line != one.line:
-        other = report.line(one.file, one.other_line).strip()
+    if one.other_line and (one.other_line != one.line or one.other_file):
+        where = one.other_file or one.file
+        other = report.line(where, one.other_line).strip()
+        name = f"{short_file(where)}, " if where != one.file else ""
         if other:
-            rows.append(f"    line {one.other_line}: {other}")
+            rows.append(f"    {name}line {one.other_line}: {other}")
     if cure := cure_of(one):
         rows.append(f"    usually cured by: {cure}")
     return "\n".join(rows)
-
-
-def cure_of(one: Finding) -> str:
-    """What usually cures a finding; "" if there is no rule."""
-    if one.cure:
-        return one.cure
-    if one.kind == "race" and one.thread is None:
-        return (
-            "blocks that write apart, cuda.atomic, a second launch (a kernel's end is "
-            "a barrier for all blocks), or cuda.threadfence() and an atomic counter"
-        )
-    if one.kind == "race" and "in one warp" in one.text:
-        return "cuda.syncwarp() or cuda.syncthreads() between them, reached by all"
-    return CURES.get(one.kind, "")
 
 
 def caret(source: str, column: int) -> str:

@@ -17,7 +17,6 @@ faults, stop, watchdog    what ends a launch
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from ..guarded import ORDERS
 from ..native import ArgumentError
 from ..python_kernel import PythonKernel
 from ..report import Report
+from ..report.shown import show
 from . import memory
 from .shape import bindings
 
@@ -148,18 +148,3 @@ def program_for(runner: Runner, values: list[Any]) -> Program:
         while len(_programs) > KEPT:
             del _programs[next(iter(_programs))]
     return found
-
-
-def show(report: Report) -> None:
-    """Show a report below the cell, or as text where there is no notebook."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return print(report, file=sys.stderr)
-    shell = get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
-        return print(report, file=sys.stderr)
-    from IPython.display import display
-
-    display(report)
-    report.cell = shell.execution_count

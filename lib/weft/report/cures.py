@@ -1,0 +1,68 @@
+"""What usually cures a finding: in the words of weft.cuda, and in those of CUDA C."""
+
+from __future__ import annotations
+
+from . import Finding
+
+PYTHON = {
+    "bounds": "guard the access: if i < n:",
+    "race": "a barrier between them, reached by all: cuda.syncthreads()",
+    "conflict": "let one thread write it, or add up with cuda.atomic",
+    "uninitialised": "write it first, and wait at a barrier if another thread does",
+    "barrier": "take the barrier out of the branch, so that every thread reaches it",
+    "deadlock": "let every thread reach the same barriers in the same order",
+    "hang": "look for a loop whose condition no thread changes",
+    "misaligned": "an address has to be a multiple of the size that is accessed",
+    "use-after-free": "free it after the last kernel that uses it",
+    "host-pointer": "pass memory of the device: cudaMalloc, then cudaMemcpy",
+    "stack": "make local arrays smaller, or end the recursion",
+}
+
+C = {
+    **PYTHON,
+    "bounds": "guard the access: if (i < n)",
+    "race": "a barrier between them, reached by all threads: __syncthreads()",
+    "conflict": "let one thread write it, or add up with atomicAdd()",
+    "uninitialised": (
+        "write it first, and wait at __syncthreads() if another thread does"
+    ),
+    "barrier": (
+        "take __syncthreads() out of the branch, so that every thread reaches it"
+    ),
+}
+
+_BLOCKS = (
+    "blocks that write apart, {atomics}, a second launch (a kernel's end is a barrier "
+    "for all blocks), or {fence} and an atomic counter"
+)
+_WARP = "{warp} or {block} between them, reached by all"
+_UNWRITTEN = "copy or set it before the launch: cudaMemcpy(), cudaMemset()"
+_ONE_STEP = "atomicAdd() or its like: read, change and write as one step"
+
+
+def in_python(one: Finding) -> str:
+    """What usually cures a finding in a kernel in Python; "" if there is no rule."""
+    if one.cure:
+        return one.cure
+    if one.kind == "race" and one.thread is None:
+        return _BLOCKS.format(atomics="cuda.atomic", fence="cuda.threadfence()")
+    if one.kind == "race" and "in one warp" in one.text:
+        return _WARP.format(warp="cuda.syncwarp()", block="cuda.syncthreads()")
+    return PYTHON.get(one.kind, "")
+
+
+def in_c(one: Finding, space: str, same_place: bool) -> str:
+    """What usually cures a finding in a kernel in CUDA C; "" if there is no rule.
+
+    space: of its array, "global" or "shared"; same_place: whether both sides of a
+    race are at one place in the source.
+    """
+    if one.kind == "race" and same_place:
+        return _ONE_STEP
+    if one.kind == "race" and one.thread is None:
+        return _BLOCKS.format(atomics="atomicAdd()", fence="__threadfence()")
+    if one.kind == "race" and "in one warp" in one.text:
+        return _WARP.format(warp="__syncwarp()", block="__syncthreads()")
+    if one.kind == "uninitialised" and space == "global":
+        return _UNWRITTEN
+    return C.get(one.kind, "")

@@ -1,0 +1,249 @@
+"""From an offset in a library to the line and column of the source it came from.
+
+addr2line (it comes with g++) says file, line and the calls that were inlined, a few
+milliseconds for all offsets of a library; its answers have no columns. These are read
+from the library's line table here, which costs as much again. (pyelftools can do both;
+importing it takes ten times as long.)
+
+The format is that of the DWARF standard, versions 4 and 5, section 6.2.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import shutil
+import struct
+import subprocess
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A place in the source. line, column: from 1, 0: unknown; column in bytes.
+
+    function: its name as in C++ ("" if unknown). file: as the compiler had it.
+    """
+
+    function: str
+    file: str
+    line: int
+    column: int = 0
+
+
+@dataclass
+class _Library:
+    """What is known of a library so far."""
+
+    frames: dict[int, list[Frame]] = field(default_factory=dict)
+    rows: list[tuple[int, int, int]] | None = None  # address, line, column
+
+
+_libraries: dict[str, _Library] = {}
+_aliases: dict[str, str] = {}
+
+
+def alias(opened: str, path: str) -> None:
+    """Say that the library opened as `opened`, a file gone since, is `path`."""
+    _aliases[opened] = path
+
+
+def places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
+    """The frames of each offset, the innermost (inlined last) first.
+
+    module: the path of a library or executable. A call is told by the address of any
+    of its bytes, not by where it returns to. Offsets of which nothing is known have
+    no frames. Nothing is raised for a file that is no library or has no line table.
+    """
+    known = _libraries.setdefault(module, _Library())
+    offsets = list(offsets)
+    missing = sorted({at for at in offsets if at not in known.frames})
+    if missing:
+        path = _aliases.get(module, module)
+        known.frames.update({at: [] for at in missing})
+        known.frames.update(_frames(path, missing, known))
+    return {at: known.frames[at] for at in offsets}
+
+
+def _frames(path: str, offsets: list[int], known: _Library) -> dict[int, list[Frame]]:
+    tool = shutil.which("addr2line")
+    if tool is None or not os.path.isfile(path):
+        return {}
+    done = subprocess.run(
+        [tool, "-a", "-i", "-f", "-C", "-e", path],
+        input="".join(f"{at:#x}\n" for at in offsets),
+        text=True,
+        capture_output=True,
+    )
+    if done.returncode:
+        return {}
+    if known.rows is None:
+        known.rows = line_table(path)
+    return {
+        at: _with_column(at, frames, known.rows)
+        for at, frames in _parsed(done.stdout.splitlines())
+    }
+
+
+def _parsed(lines: list[str]) -> Iterator[tuple[int, list[Frame]]]:
+    """addr2line's answers: an address, then pairs of a function and a place."""
+    starts = [i for i, line in enumerate(lines) if _is_address(line)]
+    for start, end in zip(starts, [*starts[1:], len(lines)]):
+        pairs = zip(lines[start + 1 : end : 2], lines[start + 2 : end : 2])
+        frames = [_frame(function, place) for function, place in pairs]
+        yield int(lines[start], 16), [one for one in frames if one.line]
+
+
+def _is_address(line: str) -> bool:
+    return line.startswith("0x") and line[2:].isalnum()
+
+
+def _frame(function: str, place: str) -> Frame:
+    place = place.partition(" (discriminator")[0]
+    file, _, line = place.rpartition(":")
+    return Frame(
+        "" if function == "??" else function,
+        file,
+        int(line) if line.isdigit() else 0,
+    )
+
+
+def _with_column(
+    at: int, frames: list[Frame], rows: list[tuple[int, int, int]]
+) -> list[Frame]:
+    """The frames, the innermost with the column of the line table's row."""
+    i = bisect.bisect_right(rows, (at, 1 << 60, 0)) - 1
+    if not frames or i < 0 or rows[i][1] != frames[0].line:
+        return frames
+    first = frames[0]
+    return [Frame(first.function, first.file, first.line, rows[i][2]), *frames[1:]]
+
+
+# ---- the line table ----------------------------------------------------------------
+
+
+def line_table(path: str) -> list[tuple[int, int, int]]:
+    """(address, line, column) of an ELF file's rows, sorted; line 0 ends a sequence.
+
+    Empty for a file that is not ELF, has no line table, or one that is not understood.
+    """
+    try:
+        table = _section(Path(path).read_bytes(), b".debug_line")
+        rows = list(_rows(memoryview(table)))
+    except (OSError, ValueError, IndexError, struct.error, zlib.error):
+        return []
+    rows = sorted(rows, key=lambda row: row[0])  # stable: the last of an address counts
+    return rows
+
+
+def _section(data: bytes, name: bytes) -> bytes:
+    """The contents of a section of a little-endian 64-bit ELF file; b"" without."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        return b""
+    (start,) = struct.unpack_from("<Q", data, 40)
+    size, count, strings = struct.unpack_from("<HHH", data, 58)
+    heads = [
+        struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)
+    ]
+    names = heads[strings][4]
+    for head in heads:
+        at = names + head[0]
+        if data[at : data.index(b"\0", at)] == name:
+            found = data[head[4] : head[4] + head[5]]
+            if head[2] & 0x800:  # SHF_COMPRESSED, by zlib
+                return zlib.decompress(found[24:])
+            return found
+    return b""
+
+
+class _Reader:
+    """Takes numbers from the front of some bytes."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.at = data, 0
+
+    def number(self, size: int, signed: bool = False) -> int:
+        self.at += size
+        taken = self.data[self.at - size : self.at]
+        return int.from_bytes(taken, "little", signed=signed)
+
+    def uleb(self) -> int:
+        result = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            result |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return result
+
+    def sleb(self) -> int:
+        start = self.at
+        value = self.uleb()
+        bits = 7 * (self.at - start)
+        return value - (1 << bits) if value >> (bits - 1) & 1 else value
+
+
+def _rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
+    at = 0
+    while at + 4 <= len(table):
+        reader = _Reader(table[at:])
+        length, wide = reader.number(4), 4
+        if length == 0xFFFFFFFF:
+            length, wide = reader.number(8), 8
+        end = reader.at + length
+        yield from _unit(_Reader(table[at + reader.at : at + end]), wide)
+        at += end
+
+
+def _unit(reader: _Reader, wide: int) -> Iterator[tuple[int, int, int]]:
+    """The rows of one line number program. wide: bytes of its offsets."""
+    version = reader.number(2)
+    if not 2 <= version <= 5:
+        return
+    if version == 5:
+        reader.at += 2  # sizes of an address and of a segment's number
+    length = reader.number(wide)
+    program = reader.at + length
+    least = reader.number(1)
+    if version >= 4:
+        reader.at += 1  # operations of a VLIW instruction
+    reader.at += 1  # where statements begin, by default
+    base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
+    counts = [reader.number(1) for _ in range(first - 1)]
+    reader.at = program
+    address, line, column = 0, 1, 0
+    while reader.at < len(reader.data):
+        code = reader.number(1)
+        if code >= first:
+            address += (code - first) // span * least
+            line += base + (code - first) % span
+            yield address, line, column
+        elif code == 0:  # extended
+            size = reader.uleb()
+            after = reader.at + size
+            kind = reader.number(1)
+            if kind == 1:  # the sequence ends
+                yield address, 0, 0
+                address, line, column = 0, 1, 0
+            elif kind == 2:
+                address = reader.number(size - 1)
+            reader.at = after
+        elif code == 1:
+            yield address, line, column
+        elif code == 2:
+            address += reader.uleb() * least
+        elif code == 3:
+            line += reader.sleb()
+        elif code == 5:
+            column = reader.uleb()
+        elif code == 8:
+            address += (255 - first) // span * least
+        elif code == 9:
+            address += reader.number(2)
+        else:
+            for _ in range(counts[code - 1]):
+                reader.uleb()
