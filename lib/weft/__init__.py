@@ -18,6 +18,7 @@ Is it right, how fast is it, what does it do
     check_ops, cases, gradients      the lab's own
     bench*, plot_*                   how long; each bench_* is one benchmark
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
+    warp_view                        ... and of one request of a warp
     paint, canvas, predict           live pictures; a guess beside its answer
     style, highlight                 colours of charts, and of programs
 The project

@@ -1,0 +1,57 @@
+"""The pictures of one request of a warp count what the simulator counts."""
+
+import numpy as np
+import pytest
+from IPython import display
+
+from weft import cuda, sim, warp_view
+from weft.warp_view import sectors_of, turns_of
+
+T = np.arange(32)
+RANDOM = np.random.default_rng(0).integers(0, 400, 32)
+PATTERNS = {
+    **{f"{stride} * t": stride * T for stride in (1, 2, 3, 4, 8, 31, 32, 33)},
+    **{"t + 1": T + 1, "31 - t": 31 - T, "0": 0 * T, "t // 2": T // 2},
+    **{"random": RANDOM, "random pairs": np.repeat(RANDOM[:16], 2)},
+}
+
+
+def fetch(y, x, chosen):
+    y[cuda.threadIdx.x] = x[chosen[cuda.threadIdx.x]]
+
+
+def fetch_shared(y, chosen):
+    s = cuda.shared.array(1200, np.float32)
+    for i in range(cuda.threadIdx.x, 1200, 32):
+        s[i] = np.float32(i)
+    cuda.syncthreads()
+    y[cuda.threadIdx.x] = s[chosen[cuda.threadIdx.x]]
+
+
+@pytest.mark.parametrize("elements", PATTERNS.values(), ids=PATTERNS.keys())
+def test_counts_are_those_of_the_simulator(elements):
+    y, x = np.zeros(32, np.float32), np.zeros(1200, np.float32)
+    seen = sim(fetch)[1, 32](y, x, elements).counters
+    assert len(sectors_of(elements)) == seen.sectors["x"]
+    seen = sim(fetch_shared)[1, 32](y, elements).counters
+    (read,) = [p for p in seen.places if p.array == "s" and p.kind == "read"]
+    assert turns_of(elements).max() + 1 == read.wavefronts
+    assert np.array_equal(y, elements.astype(np.float32))
+
+
+def drawn(draw, requests, monkeypatch):
+    shown = []
+    monkeypatch.setattr(display, "display", lambda html: shown.append(html.data))
+    draw(requests)
+    (text,) = shown
+    return text
+
+
+def test_the_pictures_say_how_many_and_what_they_leave_out(monkeypatch):
+    text = drawn(warp_view.sectors, {"x[i]": T, "x[4 * i]": 4 * T}, monkeypatch)
+    assert "4 sectors, 128 bytes, 128 of them wanted<" in text and "x[4 * i]" in text
+    assert "16 sectors, 512 bytes, 128 of them wanted; 10 of the sectors" in text
+    text = drawn(warp_view.sectors, {"x[0]": 0 * T}, monkeypatch)
+    assert "1 sector, 32 bytes, 4 of them wanted<" in text
+    text = drawn(warp_view.banks, {"s[t]": T, "s[8 * t]": 8 * T}, monkeypatch)
+    assert "1 turn<" in text and "8 turns, 4 of them shown<" in text
