@@ -81,14 +81,15 @@ def _lines(text: str) -> dict[tuple[str, int], str]:
 
 
 def _shown(file: str, line: int, column: int, message: str, lines: dict) -> str:
-    from .jit.diagnostics import _clean, _column
+    from .columns import original_column
+    from .jit.diagnostics import _clean
 
     try:
         source = Path(file).read_text(errors="replace").split("\n")[line - 1]
     except (OSError, IndexError):
         return f"{file}:{line}: error: {_clean(message)}"
     if column:
-        column = _column(source, lines.get((file, line), source), column)
+        column = original_column(source, lines.get((file, line), source), column)
     text = f"{file}:{line}:{f'{column}:' if column else ''} error: {_clean(message)}"
     text += f"\n    {source.expandtabs(4)}"
     if column:

@@ -7,14 +7,13 @@ the line of the cell that led there.
 
 from __future__ import annotations
 
-import bisect
-import difflib
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ..build import BuildError
+from ..columns import original_column
 from . import hints
 
 CELL = "weft-cell"  # the cell's name as g++ gets it
@@ -168,7 +167,9 @@ def in_source(
     own = any(one.severity == "error" and not _foreign(one.file) for one in found)
     for one in found:
         if one.file == CELL and 1 <= one.line <= len(lines):
-            column = _column(lines[one.line - 1], theirs[one.line - 1], one.column)
+            column = original_column(
+                lines[one.line - 1], theirs[one.line - 1], one.column
+            )
             one = replace(one, file="", column=column)
         elif one.file == CELL or _foreign(one.file):
             if one.severity != "error" or own:
@@ -272,35 +273,6 @@ def _clean(message: str) -> str:
     message = re.sub(r"\b(?:const )?simt::(\w+)", r"\1", message)
     message = re.sub(r"'(\w+)'(.*); did you mean '\1'\?", r"'\1'\2", message)
     return re.sub(r"; did you mean 'simt_\w+'\?", "", message).strip()
-
-
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\w+|[^\w\s]')
-
-
-def _column(line: str, rewritten: str, column: int) -> int:
-    """The column of `line` that became this one of `rewritten` (both in bytes)."""
-    if line == rewritten or not column:
-        return column
-    old, new = list(_TOKEN.finditer(line)), list(_TOKEN.finditer(rewritten))
-    at = len(rewritten.encode()[: column - 1].decode(errors="replace"))
-    starts = [token.start() for token in new]
-    index = max(bisect.bisect_right(starts, at) - 1, 0)
-    matcher = difflib.SequenceMatcher(
-        None, [t.group() for t in old], [t.group() for t in new], autojunk=False
-    )
-    best = None
-    for tag, i1, _, j1, j2 in matcher.get_opcodes():
-        if not j1 <= index < j2 and not (j1 == j2 == index):
-            continue
-        best = i1 + (index - j1) if tag == "equal" else min(i1, len(old) - 1)
-    if best is None or not old:
-        return 0
-    token = old[min(best, len(old) - 1)]
-    within = at - new[index].start() if new else 0
-    same = new and token.group() == new[index].group()
-    # g++ points just behind what lacks its `;`.
-    offset = token.start() + (min(within, len(token.group())) if same else 0)
-    return len(line[:offset].encode()) + 1
 
 
 def _last(lines: list[str]) -> int:

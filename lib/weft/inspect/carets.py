@@ -1,0 +1,101 @@
+"""Where on a line of the reader's source an access stands.
+
+The compiler's columns are those of the rewritten line, and point at the `]` of x[i]
+or at the `=` of what is written; a reader looks for the x.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..columns import original_column
+
+_INDEX = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim)\s*\.\s*([xyz])\b")
+_OPENING = {"]": "[", ")": "("}
+
+
+def column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> int:
+    """The column (from 0, in bytes) at which an access begins.
+
+    compiled: the compiler's column (from 1, in bytes; 0: unknown). array: what is
+    accessed, as the reader calls it. callee: the function that was inlined here and
+    that makes the access; "" if the line does it itself.
+    """
+    at = _compiled(line, compiled)
+    found = None if at is None else _start(line, at)
+    if array and (found is None or not _names(line, found, array)):
+        places = [m.start() for m in re.finditer(rf"\b{re.escape(array)}\b", line)]
+        if places and not (callee and found is None):
+            near = len(line) if at is None else at
+            found = min(places, key=lambda one: (abs(one - near), one))
+    if found is None and callee:
+        called = re.search(rf"\b{re.escape(callee)}\b", line)
+        found = called.start() if called else None
+    if found is None:
+        found = len(line) - len(line.lstrip())
+    return len(line[:found].encode())
+
+
+def callee(function: str) -> str:
+    """The plain name of a function as C++ has it: atomicAdd of int atomicAdd(...)."""
+    head = re.sub(r"<.*", "", function.partition("(")[0])
+    name = re.search(r"(\w+)\s*$", head)
+    return name[1] if name and name[1] != "operator" else ""
+
+
+def _compiled(line: str, column: int) -> int | None:
+    """The offset in the reader's line of a column of the rewritten line."""
+    if not column:
+        return None
+    rewritten = _INDEX.sub(r"simt::\2(\1)", line)
+    column = original_column(line, rewritten, column)
+    at = len(line.encode()[: column - 1].decode(errors="ignore"))
+    return at if column and at < len(line) else None
+
+
+def _names(line: str, start: int, array: str) -> bool:
+    """Whether the array is named by what begins there: s, (s), &s, t.s"""
+    return bool(re.match(rf"[\w.&*(\s>-]*?\b{re.escape(array)}\b", line[start:]))
+
+
+def _start(line: str, at: int) -> int:
+    """Where the expression begins whose `]` or assignment operator is at `at`."""
+    if line[at] == "]":
+        return _lvalue(line, at + 1)
+    if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
+        before = len(line[:at].rstrip())
+        if before:
+            return _lvalue(line, before)
+    return at
+
+
+def _lvalue(line: str, end: int) -> int:
+    """Where the x[i], s[i][j], p->x, or *p begins that ends before `end`."""
+    at = end
+    while at > 0:
+        last = line[at - 1]
+        if last in _OPENING:
+            at = _opening(line, at - 1)
+        elif last.isalnum() or last == "_":
+            at = re.search(r"\w+$", line[:at]).start()  # type: ignore[union-attr]
+            joint = re.search(r"(?:\.|->|::)\s*$", line[:at])
+            if not joint:
+                break
+            at = joint.start()
+        else:
+            break
+    while at > 0 and line[at - 1] == "*":
+        if at > 1 and re.match(r"[\w)\]]\s*$", line[: at - 1][-1:]):
+            break  # a product
+        at -= 1
+    return at
+
+
+def _opening(line: str, at: int) -> int:
+    """The offset of the bracket that the one at `at` closes; 0: on a line before."""
+    depth = 0
+    for i in range(at, -1, -1):
+        depth += (line[i] == line[at]) - (line[i] == _OPENING[line[at]])
+        if not depth:
+            return i
+    return 0

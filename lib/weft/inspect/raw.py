@@ -1,0 +1,295 @@
+"""What the check build's runtime saw, JSON text, as reports on the reader's lines.
+
+kernels/simt/check/simt_check.h says what the text holds. Its places are offsets in
+libraries, which symbols.py turns into lines; that takes a few milliseconds, and is done
+when a report is looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from .. import symbols
+from ..report import Counters, Finding, Index, Listing, Place, Report, line_of
+from ..report.cures import in_c
+from ..report.program import ProgramReport
+from . import carets
+
+SIMT = Path(__file__).resolve().parents[3] / "kernels" / "simt"
+_SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
+
+
+class Readers(Protocol):
+    """Which files are the reader's own."""
+
+    def name(self, file: str) -> str:
+        """What a file is called, as the compiler names it; "" if it is not theirs."""
+        ...
+
+    def sources(self, names: Sequence[str]) -> list[Listing]:
+        """The texts of these files, as far as they are known."""
+        ...
+
+
+class Files:
+    """The files of a program: all but the system's and kernels/simt's.
+
+    They are called as they lie below the working folder.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = Path(folder or os.getcwd())
+        self._names: dict[str, str] = {}
+
+    def name(self, file: str) -> str:
+        if file not in self._names:
+            self._names[file] = self._name(file)
+        return self._names[file]
+
+    def _name(self, file: str) -> str:
+        path = os.path.normpath(self.folder / file)
+        if path.startswith(_SYSTEM) or not os.path.isfile(path):
+            return ""
+        if path.startswith(f"{self.folder}{os.sep}"):
+            return os.path.relpath(path, self.folder)
+        return path
+
+    def sources(self, names: Sequence[str]) -> list[Listing]:
+        found = []
+        for name in names:
+            try:
+                text = (self.folder / name).read_text(errors="replace")
+            except OSError:
+                continue
+            found.append(Listing(name, 1, text))
+        return found
+
+
+def launch_report(
+    text: str,
+    readers: Readers,
+    kernel: str,
+    shape: tuple[Index, Index],
+    seconds: float = 0.0,
+) -> Report:
+    """The report of one launch of a cell's kernel; shape: its grid and its block."""
+    whole = _Raw(text, readers)
+    counters = Counters()
+    for one in whole.raw["kernels"]:
+        counters = whole.counters(one)
+    findings = [dataclasses.replace(one, kernel="") for one in whole.findings()]
+    report = Report(kernel, *shape, findings, counters, seconds=seconds)
+    names = _files(findings, [counters])
+    report.sources = readers.sources(names)
+    if report.sources:
+        counters.file = report.sources[0].file
+    return report
+
+
+def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
+    """The report of a program, whose kernels are summed over their launches."""
+    whole = _Raw(text, readers)
+    findings = whole.findings()
+    kernels = []
+    for one in whole.raw["kernels"]:
+        counters = whole.counters(one)
+        grid, block = _index(one.get("grid")), _index(one.get("block"))
+        report = Report(one["name"], grid or (1, 1, 1), block or (1, 1, 1), [])
+        report.counters, report.launches = counters, one.get("launches", 1)
+        kernels.append(report)
+    made = ProgramReport(program, findings, kernels)
+    made.sources = readers.sources(_files(findings, [k.counters for k in kernels]))
+    for report in kernels:
+        own = [p.file for p in report.counters.places if p.file]  # type: ignore[union-attr]
+        if own:
+            report.counters.file = max(set(own), key=own.count)  # type: ignore[union-attr]
+        report.sources = made.sources
+    return made
+
+
+def found(text: str) -> list[dict[str, Any]]:
+    """The findings as they are in the text, whose places are not looked up."""
+    return json.loads(text)["findings"]
+
+
+# ---- details ------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Where:
+    """A place in a reader's file. compiled: the compiler's column; callee: the
+    function inlined there that made the access."""
+
+    file: str = ""
+    line: int = 0
+    compiled: int = 0
+    callee: str = ""
+
+
+class _Raw:
+    """The parsed text, its sites looked up."""
+
+    def __init__(self, text: str, readers: Readers) -> None:
+        self.raw = json.loads(text)
+        self.readers = readers
+        self._frames = self._looked_up()
+        self._texts: dict[str, list[Listing]] = {}
+
+    def _looked_up(self) -> dict[tuple[int, int], list[symbols.Frame]]:
+        wanted: dict[int, set[int]] = {}
+        for site in self._sites():
+            wanted.setdefault(site[0], set()).add(site[1])
+        return {
+            (module, offset): frames
+            for module, offsets in wanted.items()
+            for offset, frames in symbols.places(
+                self.raw["modules"][module], offsets
+            ).items()
+        }
+
+    def _sites(self) -> list[tuple[int, int]]:
+        every = [f.get(key) for f in self.raw["findings"] for key in _PLACES]
+        for kernel in self.raw["kernels"]:
+            for one in (*kernel.get("sites", ()), *kernel.get("steps", ())):
+                every.append(one["site"])
+        return [(site[0], site[1]) for site in every if site]
+
+    def where(self, site: Sequence[int] | None) -> _Where:
+        """The innermost place of a site that is in the reader's own source."""
+        frames = self._frames.get((site[0], site[1]), []) if site else []
+        inner = ""
+        for depth, frame in enumerate(frames):
+            if name := self.readers.name(frame.file):
+                compiled = 0 if depth else frame.column
+                return _Where(name, frame.line, compiled, inner)
+            inner = carets.callee(frame.function) or inner
+        return _Where()
+
+    def column(self, where: _Where, array: str = "") -> int:
+        if where.file not in self._texts:
+            self._texts[where.file] = self.readers.sources([where.file])
+        line = line_of(self._texts[where.file], where.file, where.line)
+        return carets.column(line, where.compiled, array, where.callee)
+
+    # ---- findings
+
+    def findings(self) -> list[Finding]:
+        """Those at one place told once: the compiler may have made it several."""
+        known: dict[Any, Finding] = {}
+        for raw in self.raw["findings"]:
+            one = self._finding(raw)
+            key = (one.kind, one.kernel, one.file, one.line, one.column)
+            key += (one.array, one.other_file, one.other_line, one.thread is None)
+            if not one.line:
+                key += (one.text,)
+            if key in known:
+                count = known[key].count + one.count
+                one = dataclasses.replace(known[key], count=count)
+            known[key] = one
+        return list(known.values())
+
+    def _finding(self, raw: Mapping[str, Any]) -> Finding:
+        where, array = self.where(raw.get("site")), raw.get("array") or ""
+        other = self.where(raw.get("other_site"))
+        file, line, column = where.file, where.line, 0
+        named = self.readers.name(raw.get("file") or "")
+        if raw.get("line") and named:  # the compiler's own word, for array bounds
+            where = _Where(named, raw["line"], raw.get("column") or 0)
+            file, line = where.file, where.line
+        if line:
+            column = self.column(where, array)
+        index = raw.get("index")
+        one = Finding(
+            kind=raw["kind"],
+            text=raw["text"],
+            file=file,
+            line=line,
+            column=column,
+            block=_index(raw.get("block")),
+            thread=_index(raw.get("thread")),
+            other=_index(raw.get("other")),
+            array=array or None,
+            index=None if index is None else (index,),
+            count=raw.get("count", 1),
+            other_line=other.line,
+            kernel=raw.get("kernel") or "",
+            other_file=other.file if other.file != file else "",
+        )
+        same = bool(line) and (line, file) == (other.line, other.file)
+        same = same and self.column(other, array) == column
+        return dataclasses.replace(one, cure=in_c(one, self._space(array), same))
+
+    def _space(self, array: str) -> str:
+        for kernel in self.raw["kernels"]:
+            for site in kernel.get("sites", ()):
+                if site.get("array") == array:
+                    return site["space"]
+        return ""
+
+    # ---- counters
+
+    def counters(self, kernel: Mapping[str, Any]) -> Counters:
+        """A kernel's counters, by place in the reader's source."""
+        places: dict[Any, Place] = {}
+        for raw in kernel.get("sites", ()):
+            _gather(places, self._place(raw))
+        for raw in kernel.get("steps", ()):
+            where = self.where(raw["site"])
+            if where.line:
+                step = Place(kind="step", file=where.file, line=where.line)
+                step.last = where.line
+                step.accesses, step.requests = raw["threads"], raw["executions"]
+                step.column = where.compiled
+                _gather(places, step)
+        own = ("blocks", "threads", "warps", "barriers")
+        sums = {name: kernel.get(name, 0) for name in own}
+        return Counters(**sums, places=list(places.values()))
+
+    def _place(self, raw: Mapping[str, Any]) -> Place:
+        where, array = self.where(raw["site"]), raw.get("array") or ""
+        wavefronts = raw.get("wavefronts") or 0
+        place = Place(
+            kind=raw["kind"],
+            space=raw["space"],
+            array=array,
+            file=where.file,
+            line=where.line,
+            column=self.column(where, array) if where.line else 0,
+            size=raw.get("size") or 0,
+        )
+        place.accesses, place.requests = raw["accesses"], raw["requests"]
+        if place.space == "global":
+            place.sectors = raw.get("sectors") or 0
+        if place.space == "shared":
+            place.wavefronts = wavefronts
+            place.conflicts = wavefronts - (raw.get("needed") or 0)
+        return place
+
+
+_PLACES = ("site", "other_site")
+
+
+def _gather(places: dict[Any, Place], one: Place) -> None:
+    """Add a place to those known: the compiler makes several of one in the source."""
+    key = one.kind, one.space, one.array, one.file, one.line, one.column, one.size
+    if key in places:
+        places[key].add(one)
+    else:
+        places[key] = one
+
+
+def _files(findings: Sequence[Finding], counters: Sequence[Counters | None]):
+    """The files that are spoken of, the most spoken of first."""
+    every = [one.file for one in findings]
+    every += [place.file for one in counters if one for place in one.places]
+    known = dict.fromkeys(file for file in every if file)
+    return sorted(known, key=lambda file: -every.count(file))
+
+
+def _index(value: Sequence[int] | None) -> Index | None:
+    return None if value is None else tuple(value)
