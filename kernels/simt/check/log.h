@@ -1,5 +1,13 @@
 /* log.h -- what each thread has accessed, in order, until its warp is counted.
- */
+ *
+ * A hook only appends eight bytes to the log of its thread: the site and the
+ * address, or a basic block's pc. When the threads of a block have met at a
+ * barrier or ended, or a log is full, the logs of each warp are put together
+ * (log.cpp): the k-th time that a thread came to a site since the barrier
+ * belongs to the k-th request of its warp there, as in
+ * lib/weft/sim/counters.py.
+ *
+ * None of the log's functions is called unless the checker's log_on is set. */
 #ifndef SIMT_CHECK_LOG_H
 #define SIMT_CHECK_LOG_H
 
@@ -11,18 +19,66 @@ inline namespace asm_fibers {
 #endif
 
 struct Checker;
+struct Tally;
 
-struct Log {};
+enum {
+    LOG_ENTRIES = 512, /* of one thread */
+    /* Not a power of two: the logs of a warp are written and read side by side
+     * and must not fight for the same sets of the cache. */
+    LOG_BYTES = LOG_ENTRIES * 8 + 64,
+    SITE_SHIFT = 48 /* of a site in an entry; below it the address or the pc */
+};
+
+/* What a worker keeps of the running block. */
+struct Log {
+    uint64_t *entries; /* thread i's at byte i * LOG_BYTES */
+    Tally *tally;      /* counters.h: what has been counted */
+    unsigned count[MAX_THREADS];
+    unsigned useless; /* by warp: waiting for its other lanes did not help */
+};
 
 inline void log_begin_launch(Job *) {}
-inline void log_begin_block(Checker *, Block *) {}
-inline void log_end_block(Checker *, Block *) {}
-inline void log_at_barrier(Checker *, Block *) {}
+void log_begin_block(Checker *checker, Block *block);
+void log_end_block(Checker *checker, Block *block);
+/* All threads of the block that have not ended are at a barrier. */
+void log_at_barrier(Checker *checker, Block *block);
 inline void log_at_meeting(Checker *, Warp *, unsigned) {}
-inline void log_access(Checker *, Fiber *, const Access &) {}
+/* All workers have ended: their sums become the kernel's. Called for every
+ * instrumented launch, with or without counters. */
+void counters_end_launch(Job *job);
+
+/* Thread `self` has no more room. Returns when it has; other threads may have
+ * run. */
+void log_full(Checker *checker, Fiber *self);
+/* An access of other than 1, 2, 4, 8 or 16 bytes. */
+void log_range(Checker *checker, Fiber *self, const Access &access);
+
+/* In what follows C is Checker, whose members are not known here yet. */
+template <class C>
+SIMT_INLINE void log_append(C *checker, Fiber *self, uint64_t entry) {
+    Log *log = &checker->log;
+    const unsigned thread = self->thread.linear, count = log->count[thread];
+    *(uint64_t *)((char *)log->entries + thread * LOG_BYTES + count * 8) =
+        entry;
+    log->count[thread] = count + 1;
+    if (SIMT_UNLIKELY(count + 1 == LOG_ENTRIES)) log_full(checker, self);
+}
+
+template <class C>
+SIMT_INLINE void log_access(C *checker, Fiber *self, const Access &access) {
+    const unsigned size = access.size;
+    if (SIMT_UNLIKELY(size > 16 || size & (size - 1)))
+        log_range(checker, self, access);
+    else
+        log_append(checker, self,
+                   (uint64_t)access.site << SITE_SHIFT | access.address);
+}
+
 /* A basic block begins, whose call of the hook returns to `pc`. */
-inline void log_step(Checker *, Fiber *, const void *) {}
-inline void counters_end_launch(Job *) {}
+template <class C>
+SIMT_INLINE void log_step(C *checker, Fiber *self, const void *pc) {
+    log_append(checker, self, (uint64_t)pc);
+}
 
 } // namespace
 } // namespace simt

@@ -1,0 +1,144 @@
+/* counters.h -- what requests cost, and their sums.
+ *
+ * A request is one execution of a site by a warp: up to 32 addresses. Most of
+ * them look like one before at the same site, moved by some bytes (the next
+ * trip of a loop, the next warp or block): so each site keeps the patterns of
+ * its last requests with their costs, and a request that fits one of them only
+ * counts as a hit. */
+#ifndef SIMT_CHECK_COUNTERS_H
+#define SIMT_CHECK_COUNTERS_H
+#include <string>
+
+#include "check.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum {
+    PATTERNS = 4, /* that a site remembers */
+    SECTOR = 32,  /* bytes of global memory that travel together */
+    BANKS = 32,   /* of shared memory, 4 bytes wide */
+    PIECE = 16    /* the most bytes that one access of a GPU's thread has */
+};
+
+/* See lib/weft/report/counters.py. needed: wavefronts that requests would take
+ * without bank conflicts. */
+struct Sums {
+    uint64_t accesses, requests, sectors, wavefronts, needed;
+
+    void add(const Sums &other) {
+        accesses += other.accesses;
+        requests += other.requests;
+        sectors += other.sectors;
+        wavefronts += other.wavefronts;
+        needed += other.needed;
+    }
+};
+
+struct Cost {
+    bool known;
+    uint8_t sectors, wavefronts, needed; /* 16 bytes * 32 lanes: 64 at most */
+};
+
+/* Addresses of a request relative to the first, and what such requests cost. A
+ * cost depends on where in a sector (a word) the first address lies as well:
+ * that is its phase. */
+struct Pattern {
+    unsigned mask;        /* the lanes */
+    unsigned lanes;       /* how many */
+    uint64_t delta[WARP]; /* of lane i's entry to the first lane's */
+    unsigned met;         /* phases that have hits */
+    uint64_t hits[SECTOR];
+    Cost cost[SECTOR];
+};
+
+/* What a site did to one array. */
+struct SiteArray {
+    unsigned site;
+    Space space;
+    uintptr_t low, size; /* addresses of the array, or of what it lies in */
+    char name[48];       /* of the array; "": unknown */
+    Sums sums;
+    SiteArray *next; /* of the same site */
+};
+
+/* A site as a worker counts it. */
+struct SiteTally {
+    unsigned site, size;
+    uint8_t phases;    /* the bits of an address that make its phase */
+    SiteArray *at;     /* where the last request went */
+    SiteArray *arrays; /* all of them */
+    Pattern *recent;   /* the one that fitted last */
+    Pattern *patterns; /* PATTERNS of them */
+    unsigned next;     /* which of them is replaced next */
+    /* While lanes that went different ways are matched: how often this lane
+     * and the busiest one has come here, and where the rows begin. */
+    unsigned seen, most, start;
+};
+
+/* A basic block. */
+struct StepTally {
+    const void *pc;
+    uint64_t threads, executions;
+    unsigned seen, most; /* as above */
+};
+
+/* What a worker has counted in the running launch. */
+struct Tally {
+    Checker *checker;
+    unsigned launch; /* its number */
+    uint64_t barriers;
+    uintptr_t shared;      /* the block's shared memory begins here */
+    SiteTally **sites;     /* by number */
+    uint8_t *pieces;       /* by number: see log_range() */
+    unsigned *known_sites; /* numbers */
+    unsigned sites_count;
+    StepTally **steps; /* a hash table by pc */
+    unsigned steps_count, steps_size;
+    struct Row *rows; /* log.cpp: the requests of lanes that part, */
+    struct Met *met;  /* and what they came by */
+};
+
+/* ---- tally.cpp ---------------------------------------------------------- */
+
+Tally *create_tally(Checker *checker);
+/* A launch begins on this worker: nothing is counted yet. */
+void begin_tally(Tally *tally, unsigned launch);
+SiteTally *make_site(Tally *tally, unsigned site);
+StepTally *find_step(Tally *tally, const void *pc);
+/* The array at an address (of the site's first lane) becomes t->at. */
+void change_array(Tally *tally, SiteTally *t, uintptr_t address);
+/* Move the hits of all patterns of a site to its sums. */
+void settle(SiteTally *t);
+/* Add one request: entries of the lanes in `mask`, by lane. */
+void count_request(Tally *tally, SiteTally *t, unsigned mask,
+                   const uint64_t *entries);
+
+SIMT_INLINE SiteTally *site_tally(Tally *tally, unsigned site) {
+    SiteTally *t = tally->sites[site];
+    return SIMT_UNLIKELY(!t) ? make_site(tally, site) : t;
+}
+
+SIMT_INLINE uintptr_t address_of(uint64_t entry) {
+    return entry & (((uint64_t)1 << SITE_SHIFT) - 1);
+}
+
+/* What a request costs. `at`: the lanes' addresses, those of `mask`. */
+Cost cost_of(Space space, unsigned size, unsigned mask, const uintptr_t *at);
+
+/* ---- counters.cpp ------------------------------------------------------- */
+
+void counters_clear();
+/* counters_end_launch() is declared in log.h.
+ * The value of "kernels": a list of objects. write_site appends what stands for
+ * a place in a program's code, [module, offset]. */
+void counters_write(std::string *text,
+                    void (*write_site)(std::string *text, const void *pc));
+
+} // namespace
+} // namespace simt
+#endif

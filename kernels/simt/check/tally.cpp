@@ -1,0 +1,290 @@
+/* tally.cpp -- what a worker has counted, and what one request costs. */
+#include "counters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <new>
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* ---- the cost of a request ---------------------------------------------- */
+
+/* The different ones among `keys`; at most 64 of them are looked at twice. */
+static unsigned distinct(uint64_t *keys, unsigned count) {
+    uint64_t low = keys[0], high = keys[0];
+    for (unsigned i = 1; i < count; i++) {
+        low = keys[i] < low ? keys[i] : low;
+        high = keys[i] > high ? keys[i] : high;
+    }
+    if (high - low < 64) {
+        uint64_t seen = 0;
+        for (unsigned i = 0; i < count; i++)
+            seen |= (uint64_t)1 << (keys[i] - low);
+        return (unsigned)__builtin_popcountll(seen);
+    }
+    enum { SLOTS = 256 };
+    uint8_t slots[SLOTS] = {}; // 1 + the number of the key that lies there
+    unsigned found = 0;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned slot = (unsigned)(keys[i] * 0x9e3779b97f4a7c15u >> 56);
+        while (slots[slot] && keys[slots[slot] - 1] != keys[i])
+            slot = (slot + 1) % SLOTS;
+        if (slots[slot]) continue;
+        slots[slot] = (uint8_t)(i + 1);
+        found++;
+    }
+    return found;
+}
+
+static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
+    uint64_t sectors[2 * WARP];
+    unsigned count = 0;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const uintptr_t address = at[__builtin_ctz(left)];
+        const uint64_t first = address / SECTOR;
+        const uint64_t last = (address + size - 1) / SECTOR;
+        sectors[count++] = first;
+        if (last != first) sectors[count++] = last;
+    }
+    return distinct(sectors, count);
+}
+
+/* The turns that some lanes of a warp need: for each bank the words that they
+ * want of it, one after another. Elements of 8 and 16 bytes are words, too: a
+ * half or a quarter of the warp wants them of 16 or 8 banks that wide. */
+static unsigned turns_of(unsigned word_size, unsigned mask,
+                         const uintptr_t *at) {
+    const unsigned banks = 4 * BANKS / word_size;
+    uint64_t words[WARP]; // lists of them by bank, in the order of the lanes
+    uint8_t before[WARP], last[BANKS] = {}, length[BANKS] = {};
+    unsigned turns = 0, count = 0;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const uint64_t word = at[__builtin_ctz(left)] / word_size;
+        const unsigned bank = word % banks;
+        unsigned i = last[bank];
+        while (i && words[i - 1] != word) i = before[i - 1];
+        if (i) continue;
+        before[count] = last[bank];
+        words[count++] = word;
+        last[bank] = (uint8_t)count;
+        if (++length[bank] > turns) turns = length[bank];
+    }
+    return turns;
+}
+
+Cost cost_of(Space space, unsigned size, unsigned mask, const uintptr_t *at) {
+    Cost cost = {true, 0, 0, 0};
+    if (space == GLOBAL) cost.sectors = (uint8_t)sectors_of(size, mask, at);
+    if (space != SHARED) return cost;
+    const unsigned word = size < 4 ? 4 : size;
+    const unsigned together = 4 * BANKS / word; // lanes
+    for (unsigned first = 0; first < WARP; first += together) {
+        unsigned part = mask >> first;
+        if (together < WARP) part &= (1u << together) - 1;
+        if (!part) continue;
+        cost.wavefronts += (uint8_t)turns_of(word, part << first, at);
+        cost.needed++;
+    }
+    return cost;
+}
+
+/* ---- patterns ----------------------------------------------------------- */
+
+static void settle_one(SiteTally *t, Pattern *p) {
+    Sums *sums = &t->at->sums;
+    for (unsigned left = p->met; left; left &= left - 1) {
+        const int phase = __builtin_ctz(left);
+        const uint64_t hits = p->hits[phase];
+        const Cost cost = p->cost[phase];
+        p->hits[phase] = 0;
+        sums->accesses += hits * p->lanes;
+        sums->requests += hits;
+        sums->sectors += hits * cost.sectors;
+        sums->wavefronts += hits * cost.wavefronts;
+        sums->needed += hits * cost.needed;
+    }
+    p->met = 0;
+}
+
+void settle(SiteTally *t) {
+    for (int i = 0; i < PATTERNS; i++) settle_one(t, &t->patterns[i]);
+}
+
+static bool same_pattern(const Pattern *p, unsigned mask, uint64_t first,
+                         const uint64_t *entries) {
+    if (p->mask != mask) return false;
+    uint64_t differ = 0;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const int lane = __builtin_ctz(left);
+        differ |= (entries[lane] - first) ^ p->delta[lane];
+    }
+    return !differ;
+}
+
+/* The pattern of these entries, a new one if need be. */
+static Pattern *pattern_of(SiteTally *t, unsigned mask, uint64_t first,
+                           const uint64_t *entries) {
+    for (int i = 0; i < PATTERNS; i++)
+        if (same_pattern(&t->patterns[i], mask, first, entries))
+            return &t->patterns[i];
+    Pattern *p = &t->patterns[t->next++ % PATTERNS];
+    settle_one(t, p);
+    p->mask = mask;
+    p->lanes = (unsigned)__builtin_popcount(mask);
+    for (unsigned left = mask; left; left &= left - 1) {
+        const int lane = __builtin_ctz(left);
+        p->delta[lane] = entries[lane] - first;
+    }
+    memset(p->cost, 0, sizeof p->cost);
+    return p;
+}
+
+void count_request(Tally *tally, SiteTally *t, unsigned mask,
+                   const uint64_t *entries) {
+    const uint64_t first = entries[__builtin_ctz(mask)];
+    const uintptr_t address = address_of(first);
+    if (address - t->at->low >= t->at->size) change_array(tally, t, address);
+    Pattern *p = pattern_of(t, mask, first, entries);
+    const unsigned phase = address & t->phases;
+    if (!p->cost[phase].known) {
+        uintptr_t at[WARP];
+        for (unsigned left = mask; left; left &= left - 1) {
+            const int lane = __builtin_ctz(left);
+            at[lane] = address_of(entries[lane]);
+        }
+        p->cost[phase] = cost_of(t->at->space, t->size, mask, at);
+    }
+    p->hits[phase]++;
+    p->met |= 1u << phase;
+    t->recent = p;
+}
+
+/* ---- sites and their arrays --------------------------------------------- */
+
+template <class T> static T *zeroed(size_t count) {
+    T *made = (T *)calloc(count, sizeof(T));
+    if (!made) throw std::bad_alloc();
+    return made;
+}
+
+/* Fill in where an address lies. */
+static void locate(Tally *tally, uintptr_t address, SiteArray *at) {
+    const Worker *worker = tally->checker->worker;
+    const uintptr_t slots = (uintptr_t)worker->slots;
+    if (address - tally->shared < SHADOWED) {
+        at->space = SHARED;
+        at->low = tally->shared;
+        at->size = SHADOWED;
+    } else if (address - slots < (size_t)MAX_THREADS * SIMT_STACK) {
+        at->space = LOCAL;
+        at->low = slots;
+        at->size = (size_t)MAX_THREADS * SIMT_STACK;
+    } else {
+        at->space = GLOBAL;
+        at->low = 0;
+        at->size = UINTPTR_MAX;
+    }
+}
+
+SiteTally *make_site(Tally *tally, unsigned site) {
+    SiteTally *t = zeroed<SiteTally>(1);
+    t->site = site;
+    t->size = site_at(site).size;
+    if (tally->pieces[site]) t->size = tally->pieces[site];
+    t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
+    t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it
+    tally->known_sites[tally->sites_count++] = site;
+    return tally->sites[site] = t;
+}
+
+void change_array(Tally *tally, SiteTally *t, uintptr_t address) {
+    settle(t);
+    SiteArray *found = t->arrays;
+    while (found && address - found->low >= found->size) found = found->next;
+    if (!found) {
+        found = zeroed<SiteArray>(1);
+        found->site = t->site;
+        locate(tally, address, found);
+        found->next = t->arrays;
+        t->arrays = found;
+    }
+    if (found->space != t->at->space || !t->at->size)
+        for (int i = 0; i < PATTERNS; i++) // they cost something else here
+            memset(t->patterns[i].cost, 0, sizeof t->patterns[i].cost);
+    t->at = found;
+    const unsigned word = t->size < 4 ? 4 : t->size;
+    t->phases = found->space == GLOBAL   ? SECTOR - 1
+                : found->space == SHARED ? (uint8_t)(word - 1)
+                                         : 0;
+}
+
+/* ---- basic blocks ------------------------------------------------------- */
+
+static StepTally **slot_of(const Tally *tally, const void *pc) {
+    const unsigned last = tally->steps_size - 1; // a power of two less one
+    const uint64_t hash = (uintptr_t)pc * 0x9e3779b97f4a7c15u;
+    unsigned slot = (unsigned)(hash >> 32) & last;
+    while (tally->steps[slot] && tally->steps[slot]->pc != pc)
+        slot = (slot + 1) & last;
+    return &tally->steps[slot];
+}
+
+static void grow_steps(Tally *tally) {
+    StepTally **old = tally->steps;
+    const unsigned size = tally->steps_size;
+    tally->steps = zeroed<StepTally *>(size * 2);
+    tally->steps_size = size * 2;
+    for (unsigned i = 0; i < size; i++)
+        if (old[i]) *slot_of(tally, old[i]->pc) = old[i];
+    free(old);
+}
+
+StepTally *find_step(Tally *tally, const void *pc) {
+    StepTally **slot = slot_of(tally, pc);
+    if (*slot) return *slot;
+    StepTally *made = zeroed<StepTally>(1);
+    made->pc = pc;
+    *slot = made;
+    if (++tally->steps_count > tally->steps_size / 2) grow_steps(tally);
+    return made;
+}
+
+/* ---- a worker's lot ----------------------------------------------------- */
+
+Tally *create_tally(Checker *checker) {
+    enum { STEPS = 1024 };
+    Tally *tally = zeroed<Tally>(1);
+    tally->checker = checker;
+    tally->sites = zeroed<SiteTally *>(MAX_SITES);
+    tally->known_sites = zeroed<unsigned>(MAX_SITES);
+    tally->pieces = zeroed<uint8_t>(MAX_SITES);
+    tally->steps = zeroed<StepTally *>(STEPS);
+    tally->steps_size = STEPS;
+    return tally;
+}
+
+void begin_tally(Tally *tally, unsigned launch) {
+    tally->launch = launch;
+    tally->barriers = 0;
+    for (unsigned i = 0; i < tally->sites_count; i++) {
+        SiteTally *t = tally->sites[tally->known_sites[i]];
+        memset(t->patterns, 0, PATTERNS * sizeof *t->patterns);
+        while (SiteArray *first = t->arrays) {
+            t->arrays = first->next;
+            free(first);
+        }
+        t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it
+    }
+    for (unsigned i = 0; i < tally->steps_size; i++)
+        if (StepTally *step = tally->steps[i])
+            step->threads = step->executions = 0;
+}
+
+} // namespace
+} // namespace simt
