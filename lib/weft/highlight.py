@@ -11,16 +11,23 @@ from . import style
 
 
 def highlighted(text: str, language: str = "cuda") -> str:
-    """The text in colour. language: "cuda", "python" or "diff"."""
+    """The text in colour. language: "cuda", "python", "ptx" or "diff"."""
+    inside = coloured(text.strip("\n") + "\n", language)
+    return f'<pre style="background:none;color:inherit">{inside}</pre>'
+
+
+def coloured(text: str, language: str = "cuda") -> str:
+    """The same without an element around it: a line stays a line."""
     from pygments.lexers import get_lexer_by_name
     from pygments.token import STANDARD_TYPES
 
     parts = []
-    for token, value in get_lexer_by_name(language).get_tokens(text):
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    for token, value in lexer.get_tokens(text):
         short = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is its kind
         colour = style.CODE.get(short) or style.CODE.get(short[:1])
         shown = html.escape(value)
         parts.append(
             f'<span style="color:{colour}">{shown}</span>' if colour else shown
         )
-    return f'<pre style="background:none;color:inherit">{"".join(parts)}</pre>'
+    return "".join(parts)

@@ -15,16 +15,23 @@ from typing import Any
 from ..build import BuildError
 
 TOOLS = ("nvdisasm", "cuobjdump")
+_CURE = "pip install nvidia-cuda-nvdisasm"
 
 
-def disassemble(cubin: bytes) -> str:
-    """The instructions of a cubin; BuildError if there is no tool to read it."""
+def disassemble(cubin: bytes, lines: bool = False) -> str:
+    """The instructions of a cubin; BuildError if there is no tool to read it.
+
+    lines: with labels and the source lines, of all functions that were inlined, in
+    comments, which only nvdisasm writes.
+    """
     found = tool()
+    if lines and "cuobjdump" in Path(found).name:
+        raise BuildError(f"{found} knows no source lines, nvdisasm does: {_CURE}")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         option = "-sass" if "cuobjdump" in Path(found).name else "-c"
-        command = [found, option, file.name]
+        command = [found, option, *["-gi"] * lines, file.name]
         done = subprocess.run(command, text=True, capture_output=True)
     if done.returncode:
         raise BuildError(f"{found}: {(done.stderr or done.stdout).strip()}")
@@ -51,7 +58,4 @@ def tool() -> str:
                 continue
             if found and os.access(found, os.X_OK):
                 return found
-    raise BuildError(
-        "no nvdisasm and no cuobjdump, which print machine code: "
-        "pip install nvidia-cuda-nvdisasm"
-    )
+    raise BuildError(f"no nvdisasm and no cuobjdump, which print machine code: {_CURE}")

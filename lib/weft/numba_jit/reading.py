@@ -16,15 +16,21 @@ from ..python_kernel import PythonKernel
 from . import arguments, errors, meaning
 
 
-def ptx(kernel: PythonKernel, args: Sequence[Any], cc: tuple[int, int]) -> str:
+def ptx(
+    kernel: PythonKernel,
+    args: Sequence[Any],
+    cc: tuple[int, int],
+    lines: bool = False,
+) -> str:
     """The PTX for arguments like `args`, for a compute capability.
 
+    lines: with the lines of the Python source, which change no instruction.
     Raises ArgumentError where Numba does not take the kernel, and KernelError where
     Numba, or NVVM, is missing.
     """
 
     def compiled(cuda: Any, function: Any, given: tuple[Any, ...]) -> str:
-        return cuda.compile_ptx(function, given, cc=cc)[0]
+        return cuda.compile_ptx(function, given, cc=cc, lineinfo=lines)[0]
 
     return _read(kernel, args, cc, compiled)
 

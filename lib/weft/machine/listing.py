@@ -1,0 +1,205 @@
+"""A kernel's machine code to look at: folded to its innermost loops, with the source.
+
+What is open is what runs most: the innermost loops. Everything else is one line that
+says how many instructions it hides. Memory has the pictures' colours: blue is read from
+global memory, orange written there, green is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+
+from ..highlight import coloured
+from ..jit.nvrtc import Usage
+from ..report.html import CODE, FAINT, MONO
+from ..style import CODE as COLOURS
+from ..style import FAULT, READ, SHARED, WRITTEN
+from .instructions import Code, Instruction, Loop, told
+from .sources import Source
+
+SHORT = 48  # instructions: a kernel without a loop is shown whole up to here
+NAMES = {"ptx": "PTX", "sass": "SASS"}
+_MEMORY = {
+    **{"global load": READ, "global store": WRITTEN, "global atomic": WRITTEN},
+    **{"shared load": SHARED, "shared store": SHARED, "shared atomic": SHARED},
+    **{"local load": FAULT, "local store": FAULT},
+}
+
+
+@dataclass
+class Part:
+    """Neighbouring instructions that are shown, or folded, together."""
+
+    indices: list[int]
+    loop: Loop | None
+    opened: bool
+
+
+class Kernel:
+    """One kernel of a view: its code, what it needs, its loops and their counts.
+
+    name: the reader's. usage: registers, shared and other memory; None if unknown.
+    """
+
+    def __init__(self, name: str, code: Code, usage: Usage | None, source: Source):
+        self.name, self.code, self.usage, self.source = name, code, usage, source
+        for one in code.instructions:
+            one.file, one.line = source.place(one.file, one.line)
+
+    @property
+    def loops(self) -> list[dict[str, int]]:
+        """For each innermost loop: how many instructions of each kind a pass has."""
+        return [self.code.counts(loop) for loop in self.code.hot]
+
+    def needs(self) -> str:
+        """32 registers · 2048 bytes shared · 0 bytes local · no spills"""
+        use = self.usage
+        if use is None:
+            return "registers unknown"
+        spills = f"spills {use.spill_stores} bytes out, {use.spill_loads} bytes in"
+        return " · ".join(
+            [
+                f"{use.registers} registers",
+                f"{use.shared} bytes shared",
+                f"{use.stack} bytes local",
+                spills if use.spill_stores or use.spill_loads else "no spills",
+            ]
+        )
+
+    def parts(self) -> list[Part]:
+        """The instructions in their order, cut where a loop begins or ends."""
+        inside: dict[int, Loop] = {}
+        for loop in self.code.hot:
+            inside |= dict.fromkeys(loop.body, loop)
+        short = not self.code.hot and len(self.code.instructions) <= SHORT
+        own = (i for i, _ in enumerate(self.code.instructions))
+        cut = groupby(own, lambda i: (inside.get(i), self._function(i)))
+        return [
+            Part(list(indices), loop, short or (loop is not None and not function))
+            for (loop, function), indices in cut
+        ]
+
+    def title(self, part: Part) -> str:
+        """loop, lines 8-13: 177 instructions a pass: 8 global loads, ..."""
+        count, function = len(part.indices), self._function(part.indices[0])
+        where = _lines(self.code.lines(part.indices))
+        what = f"{count} instruction{'s' * (count != 1)}"
+        in_a = f"{function}: " * bool(function)
+        if part.loop is None:
+            return f"{in_a}{what}{f', {where}' * bool(where)}"
+        at = f", {where}" if where else ""
+        # A part of a loop that lies apart, behind the kernel's end, is no pass of it.
+        a_pass = " a pass" if count == len(part.loop.body) else ""
+        counts = told(self.code.counts(part.loop)) if a_pass else ""
+        return f"{in_a}loop{at}: {what}{a_pass}{f': {counts}' * bool(counts)}"
+
+    def groups(self, part: Part) -> Iterator[tuple[tuple[str, int], list[Instruction]]]:
+        """The part's instructions by the source line that they are of."""
+        those = [self.code.instructions[i] for i in part.indices]
+        some: list[Instruction] = []
+        for one in those:
+            if some and (one.labels or one.place != some[0].place):
+                yield some[0].place, some
+                some = []
+            some.append(one)
+        yield some[0].place, some
+
+    def line(self, place: tuple[str, int]) -> str:
+        """A source line; "" where it is not known."""
+        return self.source.text(*place) if place[1] else ""
+
+    def _function(self, index: int) -> str:
+        return self.code.instructions[index].function
+
+
+class View:
+    """What ptx() and sass() give: a notebook shows it folded, print() as text.
+
+    kernels: one each. arch: "sm_90". text: all of the code, as NVIDIA's tools write it.
+    """
+
+    def __init__(self, language: str, arch: str, kernels: list[Kernel]) -> None:
+        self.language, self.arch, self.kernels = language, arch, kernels
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(kernel.code.text for kernel in self.kernels)
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(self._text, self.kernels))
+
+    def _head(self, kernel: Kernel) -> str:
+        return f"{kernel.name} · {NAMES[self.language]} · {self.arch}"
+
+    def _text(self, kernel: Kernel) -> str:
+        out = [f"{self._head(kernel)} · {kernel.needs()}"]
+        for part in kernel.parts():
+            title = kernel.title(part)
+            if not part.opened:
+                out.append(f"... {title}")
+                continue
+            out.append(f"--- {title}")
+            for place, those in kernel.groups(part):
+                out += [f"      {name}:" for name in those[0].labels]
+                if line := kernel.line(place).strip():
+                    out.append(f"{place[1]:>5}  {line}")
+                out += [f"         {one.text}" for one in those]
+        return "\n".join(out)
+
+    def _repr_html_(self) -> str:
+        inner = "".join(map(self._html, self.kernels))
+        return (
+            f'<div style="color:inherit;font-size:13px;line-height:1.5;'
+            f'max-width:920px">{inner}</div>'
+        )
+
+    def _html(self, kernel: Kernel) -> str:
+        parts = "".join(self._part(kernel, part) for part in kernel.parts())
+        return (
+            f'<div><code style="{MONO}color:inherit;background:none;font-weight:600">'
+            f"{escape(kernel.name)}</code> {NAMES[self.language]} for {self.arch}"
+            f'<span style="{FAINT}"> · {escape(kernel.needs())}</span></div>{parts}'
+        )
+
+    def _part(self, kernel: Kernel, part: Part) -> str:
+        rows = []
+        for place, those in kernel.groups(part):
+            rows += [
+                f'<span style="{FAINT}">       {escape(name)}:</span>'
+                for name in those[0].labels
+            ]
+            if line := kernel.line(place).strip():
+                source = coloured(line, kernel.source.language)
+                rows.append(f'<span style="{FAINT}">{place[1]:>5}  </span>{source}')
+            rows += [self._instruction(one) for one in those]
+        look = f"{CODE}margin:2px 0 6px;padding:0;background:none;color:inherit;"
+        bold = "font-weight:600;" * part.opened
+        return (
+            f'<details{" open" * part.opened} style="margin-top:4px">'
+            f'<summary style="cursor:pointer;{bold}">{escape(kernel.title(part))}'
+            f'</summary><pre style="{look}border:none;white-space:pre;'
+            f'overflow-x:auto">{chr(10).join(rows)}</pre></details>'
+        )
+
+    def _instruction(self, one: Instruction) -> str:
+        guard, _, rest = one.text.rpartition(one.opcode)
+        if one.opcode not in one.text:
+            guard, rest = "", one.text
+        colour = _MEMORY.get(one.kind) or (COLOURS["k"] if one.kind != "other" else "")
+        name = escape(one.opcode)
+        if colour:
+            weight = "font-weight:600;" * (one.kind in _MEMORY)
+            hint = f' title="{one.kind}"'
+            name = f'<span{hint} style="color:{colour};{weight}">{name}</span>'
+        return f"{' ' * 9}{escape(guard)}{name}{escape(rest)}"
+
+
+def _lines(numbers: list[int]) -> str:
+    """lines 8-13; line 9"""
+    if not numbers:
+        return ""
+    first, last = numbers[0], numbers[-1]
+    return f"line {first}" if first == last else f"lines {first}-{last}"

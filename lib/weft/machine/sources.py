@@ -1,0 +1,158 @@
+"""What of a kernel is compiled: its text, and where the reader's own lines are.
+
+a kernel of load_cuda() or %%cuda, or all of its module     the cell
+cuda_c(kernel), a Python kernel and arguments               the C that was made
+a path and the kernel's name                                the file, by nvcc
+numba_jit(kernel) and arguments                             Numba's PTX
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..build import ROOT
+from ..cuda_c import Runner
+from ..jit import stored
+from ..jit.module import Cell, Kernel, Module
+from ..native import ArgumentError
+from ..numba_jit import NumbaKernel
+from ..python_kernel import source_of
+from . import toolchain
+from .toolchain import Compiled
+
+
+@dataclass
+class Source:
+    """One text to compile and the kernels wanted from it.
+
+    name: what the reader calls it. compile(arch): with line information. wanted: the
+    C++ names of kernels, () for all there are. lines: what the compiler's place in
+    the text is to the reader, where that is another: (file, line).
+    """
+
+    name: str
+    compile: Callable[[str], Compiled]
+    wanted: tuple[str, ...] = ()
+    language: str = "cuda"
+    texts: Mapping[str, str] = field(default_factory=dict)
+    moved: Mapping[int, tuple[str, int]] | None = None
+
+    def place(self, file: str, line: int) -> tuple[str, int]:
+        """The reader's (file, line) for the compiler's; ("", 0) for neither."""
+        own = os.path.basename(file) == stored.CELL and stored.CELL in self.texts
+        if own and self.moved is not None:
+            return self.moved.get(line, ("", 0))
+        return (self.name, line) if own else (file, line)
+
+    def text(self, file: str, line: int) -> str:
+        """A line of what the reader wrote, as place() names it; "" if unknown."""
+        known = self.texts.get(stored.CELL) if file == self.name else None
+        known = known or self.texts.get(os.path.basename(file))
+        if known is None:
+            return linecache.getline(file, line).rstrip("\n")
+        lines = known.splitlines()
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
+    """The Source of whatever a reader calls a kernel.
+
+    args: of a Python kernel, such as a launch would have; of a path, the kernel's
+    name. Raises ArgumentError for what is no kernel.
+    """
+    if isinstance(kernel, (str, Path)):
+        return _file(kernel, args)
+    if isinstance(kernel, NumbaKernel):
+        return _numba(kernel, args)
+    if isinstance(kernel, Runner):
+        return _runner(kernel, args)
+    cell = getattr(kernel, "_cell", None) if isinstance(kernel, Module) else None
+    if isinstance(kernel, Kernel):
+        if kernel._needs_arguments:
+            name = kernel.__name__
+            raise ArgumentError(
+                f"{name} is a template: give its arguments, e.g. {name}['float', 16]"
+            )
+        return _cell(kernel.module, (kernel.expression,))
+    if isinstance(cell, Cell):
+        return _cell(cell, ())
+    return _runner(Runner(_python(kernel), "", None), args)
+
+
+def _python(kernel: Any) -> Any:
+    from ..python_kernel import PythonKernel
+
+    return PythonKernel(kernel)
+
+
+def _cell(cell: Cell, wanted: tuple[str, ...]) -> Source:
+    together = cell._together(wanted[0]) if wanted else cell.ordinary()
+
+    def compile(arch: str) -> Compiled:
+        return toolchain.by_nvrtc(
+            cell.source, cell.name, arch, cell.flags, together, cell.headers
+        )
+
+    texts = {**cell.headers, stored.CELL: cell.source}
+    return Source(cell.name, compile, wanted or together, texts=texts)
+
+
+def _runner(runner: Runner, args: tuple[Any, ...]) -> Source:
+    made = runner._of(args) if args or not runner.kernel.parameters else runner._last
+    if made is None:
+        names = ", ".join(runner.kernel.parameters)
+        raise ArgumentError(
+            f"{runner.__name__}: its types are those of its arguments: give them too, "
+            f"ptx({runner.__name__}, {names})"
+        )
+    translation, flags = made.translation, made.runner.flags
+
+    def compile(arch: str) -> Compiled:
+        from ..jit import flags as words
+
+        return toolchain.by_nvrtc(
+            *(translation.text, translation.name, arch, words.split(flags)),
+            *((translation.name,), {}),
+        )
+
+    files = {f.__name__: source_of(f).file for f in translation.functions}
+    moved = {
+        number: (files[name], line)
+        for number, (line, name) in enumerate(translation.lines, 1)
+        if line and name in files
+    }
+    texts = {stored.CELL: translation.text}
+    name = runner.__name__
+    return Source(name, compile, (translation.name,), "python", texts, moved)
+
+
+def _numba(kernel: NumbaKernel, args: tuple[Any, ...]) -> Source:
+    if not args and kernel.parameters:
+        raise ArgumentError(
+            f"{kernel.name}: Numba compiles it for the types of its arguments: give "
+            f"them too, ptx(numba_jit({kernel.name}), {', '.join(kernel.parameters)})"
+        )
+
+    def compile(arch: str) -> Compiled:
+        return toolchain.by_numba(kernel, args, arch)
+
+    return Source(kernel.name, compile, language="python")
+
+
+def _file(path: str | Path, args: tuple[Any, ...]) -> Source:
+    if any(not isinstance(name, str) for name in args):
+        raise ArgumentError(f"{path}: want the names of kernels behind it, not {args}")
+    found = [p for p in (Path(path), ROOT / path) if p.is_file()]
+    if not found:
+        raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
+    file = found[0].resolve()
+
+    def compile(arch: str) -> Compiled:
+        return toolchain.by_nvcc(file, arch)
+
+    return Source(str(path), compile, tuple(args))

@@ -1,0 +1,150 @@
+"""CUDA C, or PTX, as machine code with line information. No GPU is needed.
+
+NVRTC for what lies in a string; nvcc for a file that holds host code too; ptxas for
+PTX that others made. https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import build, cache
+from ..build import BuildError
+from ..jit import disassembler, nvrtc, stored
+from ..jit.nvrtc import Usage
+
+DEFAULT = "sm_90"  # where there is no GPU
+_NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
+
+
+@dataclass
+class Compiled:
+    """PTX, and what ptxas made of it.
+
+    lowered: the mangled name of each C++ name asked for, where that is known. usage:
+    by mangled name. why: why there is no machine code, if there is none.
+    """
+
+    ptx: str
+    cubin: bytes = b""
+    lowered: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    why: str = ""
+
+    @functools.cached_property
+    def sass(self) -> str:
+        """The disassembly with source lines; BuildError with the cure if none."""
+        if not self.cubin:
+            raise BuildError(self.why)
+        return disassembler.disassemble(self.cubin, lines=True)
+
+
+def default_arch() -> str:
+    """The GPU that is here; else sm_90, or the newest that NVRTC knows."""
+    import torch
+
+    if torch.cuda.is_available():
+        from ..jit import gpu
+
+        return gpu.arch(torch.cuda.current_device())
+    if nvrtc.available():
+        return DEFAULT
+    known = nvrtc.architectures()
+    return DEFAULT if DEFAULT in known else known[-1]
+
+
+def by_nvrtc(
+    source: str,
+    name: str,
+    arch: str,
+    flags: Sequence[str],
+    expressions: Sequence[str],
+    headers: Mapping[str, str],
+) -> Compiled:
+    """A cell's source; what a launch on that GPU runs. Raises CompileError."""
+    made, _ = stored.program(source, name, arch, flags, expressions, headers)
+    return Compiled(made.ptx, made.cubin, made.lowered, made.usage)
+
+
+def by_nvcc(file: Path, arch: str) -> Compiled:
+    """A file with kernels and host code, kept for as long as it does not change."""
+    nvcc = build.nvcc()
+    if not nvcc:
+        raise BuildError(
+            f"{file.name} holds host code too, and there is no nvcc: {_NVCC}"
+        )
+    return _by_nvcc(nvcc, file, arch, _stamp(file))
+
+
+def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
+    """A Python kernel as Numba compiles it for these arguments."""
+    from ..numba_jit import reading
+
+    digits = re.sub(r"\D", "", arch)
+    cc = int(digits[:-1]), int(digits[-1])
+    text = reading.ptx(kernel.kernel, args, cc, lines=True)
+    return _assembled(text, arch)
+
+
+@functools.lru_cache(16)
+def _by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
+    include = [f"-I{path}" for path in (file.parent, build.KERNELS)]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.ptx"
+        command = [nvcc, "-ptx", "-lineinfo", "-O3", "-std=c++17", f"-arch={arch}"]
+        _run([*command, *include, "-o", str(out), str(file)], file.name)
+        return _assembled(out.read_text(), arch)
+
+
+def _stamp(file: Path) -> tuple[float, ...]:
+    """What changes when the file or a header beside it does."""
+    headers = [*file.parent.glob("*.*h"), *build.KERNELS.glob("*.*h")]
+    return tuple(path.stat().st_mtime for path in (file, *headers))
+
+
+@functools.lru_cache(16)
+def _assembled(text: str, arch: str) -> Compiled:
+    """PTX with the machine code that ptxas makes of it, where there is a ptxas."""
+    tool = ptxas()
+    if not tool:
+        why = f"there is no ptxas, which makes machine code of PTX: {_NVCC}"
+        return Compiled(text, why=why)
+    with tempfile.TemporaryDirectory() as folder:
+        into, out = Path(folder) / "in.ptx", Path(folder) / "out.cubin"
+        into.write_text(text)
+        command = [tool, "-v", "-lineinfo", f"-arch={arch}", str(into), "-o", str(out)]
+        log = _run(command, "ptxas")
+        return Compiled(text, out.read_bytes(), usage=nvrtc.parse_usage(log))
+
+
+def ptxas() -> str | None:
+    """The path of ptxas: on PATH, beside nvcc, or in pip's wheels; or None."""
+    if found := shutil.which("ptxas"):
+        return found
+    if (nvcc := build.nvcc()) and (beside := Path(nvcc).with_name("ptxas")).exists():
+        return str(beside)
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+
+        return find_nvidia_binary_utility("ptxas")
+    except Exception:  # older ones do not know the name
+        return None
+
+
+def _run(command: list[str], what: str) -> str:
+    done = subprocess.run(
+        command, text=True, capture_output=True, cwd=cache.folder(), env=os.environ
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()
+        raise BuildError(f"{what}: {os.path.basename(command[0])} says\n{said}")
+    return done.stderr + done.stdout
