@@ -26,7 +26,18 @@ from numpy import (
 )
 
 import weft
-from weft import check, cuda, cuda_c, load_cuda, numba_jit, predict, show, sim, to_cuda
+from weft import (
+    check,
+    cuda,
+    cuda_c,
+    latency,
+    load_cuda,
+    numba_jit,
+    predict,
+    show,
+    sim,
+    to_cuda,
+)
 from weft.build import ROOT
 from weft.exercises import exercise
 from weft.highlight import highlighted
@@ -45,6 +56,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "latency",
     "listing",
     "load_cuda",
     "np",

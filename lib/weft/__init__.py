@@ -18,6 +18,7 @@ Is it right, how fast is it, what does it do
     check_ops, cases, gradients      the lab's own
     bench*, plot_*                   how long; each bench_* is one benchmark
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
+    latency                          ... of warps that take turns
     warp_view                        ... and of one request of a warp
     paint, canvas, predict           live pictures; a guess beside its answer
     style, highlight                 colours of charts, and of programs
@@ -38,6 +39,7 @@ if sys.argv[:1] != ["-m"]:
     from .check_ops import Mismatch, check_op
     from .cuda_c import cuda_c
     from .jit import CompileError, KernelFault, load_cuda
+    from .latency import latency
     from .native import (
         ArgumentError,
         DeviceLost,
@@ -78,6 +80,7 @@ __all__ = [
     "cross_entropy",
     "cuda",
     "cuda_c",
+    "latency",
     "linear",
     "load_cuda",
     "matmul",

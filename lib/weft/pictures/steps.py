@@ -55,10 +55,12 @@ def steps_of(
     sites: Sequence[Site],
     loops: Sequence[tuple[int, int]],
     warp: int,
+    every: bool = False,
 ) -> list[Step]:
     """The steps of one warp of one block, in order.
 
-    intervals: of that block. Without STEP sites among them, accesses count as steps.
+    intervals: of that block. Without STEP sites among them, accesses count as steps;
+    every: both do.
     """
     steps = [i for i, site in enumerate(sites) if site.kind == STEP]
     there = any(np.isin(part.site, steps).any() for part in intervals)
@@ -66,7 +68,9 @@ def steps_of(
     stacks: dict[int, list[_Loop]] = {}
     for part in intervals:
         keep = part.thread // WARP == warp
-        keep &= np.isin(part.site, steps) if there else part.element >= 0
+        entered = np.isin(part.site, steps)
+        touched = part.element >= 0
+        keep &= entered | touched if every else entered if there else touched
         order = np.argsort(part.thread[keep], kind="stable")
         rows = zip(part.thread[keep][order].tolist(), part.site[keep][order].tolist())
         for thread, site in rows:

@@ -1,0 +1,284 @@
+"""The warps of a multiprocessor taking turns: a row for each, time runs right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..style import READ, SHARED, THREAD, WIDTH
+from . import svg
+from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run
+from .panels import EDGE
+from .player import Drawing, Slider
+from .svg import box, label, num
+from .touches import plural
+
+LEFT, WIDE = 88.0, 560.0  # pixels: where time begins, and how much of it there is
+TOP, HIGH = 112.0, 320.0  # of the rows
+ROW = 40.0  # a row's height at most
+STRIP = 44.0  # height of what is issued by cycle
+BARS, BAR = 744.0, 106.0  # where the shares by number of warps begin; a full one
+STATES = (  # state, words, colour, opacity of its fill
+    (ISSUING, "issues an instruction", THREAD, 1.0),
+    (MEMORY, "waits for global memory", READ, 0.25),
+    (NEAR, "waits for shared memory or arithmetic", SHARED, 0.4),
+    (READY, "ready, but another warp issues", "currentColor", 0.3),
+)
+
+
+def draw(
+    name: str, runs: Sequence[Run], window: int, model: Model, notes: str
+) -> Drawing:
+    """The picture, with a slider for the number of resident warps.
+
+    runs: from few warps to many. window: cycles that are drawn. notes: on what runs.
+    """
+    scale = WIDE / window
+    base = [
+        label(
+            EDGE, 28, f"{name}: warps take turns on one multiprocessor", 17, bold=True
+        )
+    ]
+    base.append(_legend(76))
+    base.append(_axis(window, scale))
+    bottom = TOP + HIGH + 26 + STRIP
+    y = bottom + 34
+    for line in (_model(model), notes):
+        if line:
+            base.append(label(EDGE, y, line, 11, faint=True))
+            y += 17
+    frames = {
+        (i,): [_said(runs, i, model), _rows(run, window, scale), _bars(runs, i)]
+        for i, run in enumerate(runs)
+    }
+    names = tuple(_stop(run, model) for run in runs)
+    start = min(3, len(runs) - 1)
+    return Drawing(
+        f"{name}: how warps hide the time that loads take",
+        WIDTH,
+        y + 2,
+        "".join(base),
+        [Slider("resident warps", names)],
+        frames,
+        (start,),
+        account(name, runs, model),
+    )
+
+
+def account(name: str, runs: Sequence[Run], model: Model) -> str:
+    """The result in words."""
+    shares = ", ".join(f"{r.warps}: {percent(r.utilisation)}" for r in runs)
+    said = f"{name}: issue slots used by number of resident warps: {shares}"
+    return f"{said} ({_model(model)})"
+
+
+def percent(share: float) -> str:
+    """ "0.49 %", "12 %"."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 9.95 else f"{value:.2g} %"
+
+
+def needed(runs: Sequence[Run]) -> int:
+    """How many warps would use every slot, by Little's law, from the first run."""
+    alone = runs[0]
+    return round(alone.warps / alone.utilisation) if alone.issued else 0
+
+
+def _stop(run: Run, model: Model) -> str:
+    share = 100 * run.warps / model.resident
+    return f"{run.warps} ({share:.3g} % occupancy)"
+
+
+def _said(runs: Sequence[Run], at: int, model: Model) -> str:
+    run, full = runs[at], runs[-1]
+    said = f"With {plural(run.warps, 'warp')} the {model.schedulers} schedulers issue "
+    said += f"in {percent(run.utilisation)} of their cycles"
+    if run is not full:
+        said += f", with {full.warps} in {percent(full.utilisation)}"
+    enough = needed(runs)
+    if enough > full.warps:
+        said += f"; to issue in all of them would take about {enough}."
+    else:
+        said += f"; about {enough} are enough to issue in all of them."
+    return label(EDGE, 48, said, 13, faint=True)
+
+
+def _model(model: Model) -> str:
+    return (
+        f"The model: one instruction per scheduler and cycle, {model.schedulers} "
+        f"schedulers; a result comes {model.memory} cycles after a load from global "
+        f"memory, {model.shared} from shared, {model.arithmetic} after arithmetic"
+    )
+
+
+def _legend(y: float) -> str:
+    out, x = [], EDGE
+    for state, text, colour, fill in STATES:
+        stroke = 0 if state == ISSUING else 1
+        strength = 0.5 if state == READY else 1
+        out.append(
+            box(
+                x,
+                y - 10,
+                13,
+                13,
+                colour=colour,
+                fill=fill,
+                stroke=stroke,
+                strength=strength,
+            )
+        )
+        out.append(label(x + 18, y, text, 11, faint=True))
+        x += 36 + svg.width_of(text, 11)
+    out.append(box(x, y - 10, 13, 13, strength=0.6, dashed=True))
+    out.append(label(x + 18, y, "at a barrier", 11, faint=True))
+    return "".join(out)
+
+
+def _axis(window: int, scale: float) -> str:
+    step = next(
+        s
+        for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10**9)
+        if window <= 8 * s
+    )
+    out = [label(LEFT - 10, TOP - 8, "cycle", 11, anchor="end", faint=True)]
+    for cycle in range(0, window, step):
+        x = LEFT + cycle * scale
+        out.append(label(x, TOP - 8, str(cycle), 11, faint=True))
+        out.append(
+            f'<path d="M{num(x)} {num(TOP - 4)}v4" stroke="currentColor" '
+            'stroke-opacity=".5"/>'
+        )
+    out.append(label(BARS - 12, TOP - 8, "warps", 11, anchor="end", faint=True))
+    out.append(label(BARS, TOP - 8, "issue slots used", 11, faint=True))
+    return "".join(out)
+
+
+def _rows(run: Run, window: int, scale: float) -> str:
+    pitch = min(ROW, HIGH / run.warps)
+    gap = 1.0 if pitch < 9 else 3.0
+    named = max(1, -(-14 // int(max(1, pitch))))
+    while named > 1 and run.warps % named and named < run.warps:
+        named += 1
+    out = []
+    for place in range(0, run.warps, named):
+        y = TOP + (place + 0.5) * pitch + 4
+        out.append(label(LEFT - 10, y, f"warp {place}", 11, anchor="end", faint=True))
+    for state, _, colour, fill in reversed(STATES):
+        edge = "" if state in (ISSUING, READY) else f' stroke="{colour}"'
+        out.append(_marks(run, state, (pitch, gap, scale), colour, fill, edge))
+    edge = ' stroke="currentColor" stroke-opacity=".6" stroke-dasharray="3 2"'
+    out.append(_marks(run, OTHERS, (pitch, gap, scale), "none", 1, edge))
+    return "".join(out) + _strip(run, window, scale, TOP + run.warps * pitch + 12)
+
+
+def _marks(
+    run: Run,
+    state: str,
+    form: tuple[float, float, float],
+    colour: str,
+    fill: float,
+    edge: str,
+) -> str:
+    """The spans of one state; in low rows as strokes, which are shorter to write.
+
+    form: from row to row, between rows, and from cycle to cycle, in pixels.
+    """
+    pitch, gap, scale = form
+    thin = pitch < 9 and colour != "none"
+    high = pitch - gap
+    path = []
+    for place in range(len(run.spans)):
+        y = TOP + place * pitch + gap / 2
+        for start, wide in _merged(run, place, state, scale):
+            if thin:
+                path.append(f"M{num(start)} {num(y + high / 2)}h{num(wide)}")
+            else:
+                across = f"h{num(wide)}v{num(high)}h{num(-wide)}z"
+                path.append(f"M{num(start)} {num(y)}{across}")
+    if not path:
+        return ""
+    look = f'fill="{colour}" fill-opacity="{fill}"{edge} stroke-width=".7"'
+    if thin:
+        look = f'stroke="{colour}" stroke-opacity="{fill}" stroke-width="{num(high)}"'
+    return f'<path data-state="{state}" d="{"".join(path)}" {look}/>'
+
+
+def _merged(
+    run: Run, place: int, state: str, scale: float
+) -> Sequence[tuple[float, float]]:
+    """Where a row has this state, (x, width); issues that would touch are one."""
+    least = 1.2 if state == ISSUING else 0.0
+    found: list[list[float]] = []
+    for kind, start, end in run.spans[place]:
+        if kind != state:
+            continue
+        x0 = LEFT + start * scale
+        x1 = max(LEFT + end * scale, x0 + least)
+        if found and x0 - found[-1][1] < 0.5:
+            found[-1][1] = max(found[-1][1], x1)
+        else:
+            found.append([x0, x1])
+    return [(x0, x1 - x0) for x0, x1 in found if x1 - x0 >= 0.1]
+
+
+def _strip(run: Run, window: int, scale: float, top: float) -> str:
+    """Which share of the slots was used, a column for every few pixels."""
+    cycles = max(1, round(4 / scale))
+    path = []
+    for start in range(0, window, cycles):
+        part = run.slots[start : start + cycles]
+        share = sum(part) / (len(part) * run.schedulers) if part else 0.0
+        if share:
+            x, high = LEFT + start * scale, STRIP * share
+            wide = len(part) * scale
+            path.append(
+                f"M{num(x)} {num(top + STRIP)}v{-high:.1f}h{wide:.1f}v{high:.1f}z"
+            )
+    out = [
+        f'<path data-strip="1" d="{"".join(path)}" fill="{THREAD}" fill-opacity=".6"/>'
+    ]
+    out.append(
+        f'<path d="M{num(LEFT)} {num(top)}h{num(WIDE)}M{num(LEFT)} {num(top + STRIP)}'
+        f'h{num(WIDE)}" stroke="currentColor" stroke-opacity=".4" fill="none"/>'
+    )
+    out.append(label(LEFT - 10, top + 10, "100 %", 11, anchor="end", faint=True))
+    out.append(
+        label(LEFT - 10, top + STRIP, "issue slots", 11, anchor="end", faint=True)
+    )
+    return "".join(out)
+
+
+def _bars(runs: Sequence[Run], at: int) -> str:
+    out = []
+    for i, run in enumerate(runs):
+        y = TOP + 6 + 24 * i
+        now = i == at
+        wide = max(1.0, BAR * run.utilisation)
+        out.append(
+            label(
+                BARS - 12,
+                y + 11,
+                str(run.warps),
+                11,
+                anchor="end",
+                bold=now,
+                faint=not now,
+            )
+        )
+        out.append(
+            box(BARS, y, wide, 14, colour=THREAD, fill=0.6 if now else 0.0, radius=1)
+        )
+        out.append(
+            label(
+                BARS + wide + 6,
+                y + 11,
+                percent(run.utilisation),
+                11,
+                bold=now,
+                faint=not now,
+            )
+        )
+    y = TOP + 24 * len(runs) + 26
+    cycles = f"{runs[at].cycles:,}".replace(",", "\u202f")
+    out.append(label(BARS - 50, y, f"all of the work: {cycles} cycles", 11, faint=True))
+    return "".join(out)
