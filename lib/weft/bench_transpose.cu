@@ -1,14 +1,12 @@
-/* bench_transpose.cu -- four transposes of a matrix, and a copy to hold against
- * them.
+/* bench_transpose.cu -- five transposes, and a copy to hold against them.
  *
- * A transpose moves each number once and computes nothing, so the best that it
- * can be is as fast as a copy. Each kernel changes one thing in the one above
- * it.
- *
- * Tiles are 32 x 32, and so are the blocks of all transposes but the last.
+ * A transpose moves each number once and computes nothing, so at best it is as
+ * fast as a copy. Each kernel changes one thing in the one above it. Tiles are
+ * 32 x 32, and so are the blocks of all transposes but the last.
  *
  * Lesson:  notebooks/07a_memory.ipynb, "Transpose".
  */
+
 /* y (n) = x (n). */
 __global__ void copy(float *y, const float *x, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -28,7 +26,7 @@ __global__ void transpose_naive(float *y, const float *x, int rows, int cols) {
     if (row < rows && col < cols) y[col * rows + row] = x[row * cols + col];
 }
 
-/* The same. Its block turns a tile in shared memory. */
+/* The same. A block turns a tile in shared memory. */
 __global__ void transpose_tiled(float *y, const float *x, int rows, int cols) {
     __shared__ float tile[32][32];
     int tx = threadIdx.x, ty = threadIdx.y;
@@ -50,8 +48,7 @@ __global__ void transpose_padded(float *y, const float *x, int rows, int cols) {
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
 }
 
-/* The same. Each row of the tile is stored in an order of its own: nothing is
- * wasted. */
+/* The same. Each row of the tile has an order of its own: nothing is wasted. */
 __global__ void transpose_swizzled(float *y, const float *x, int rows,
                                    int cols) {
     __shared__ float tile[32][32];
