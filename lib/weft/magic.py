@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import native
+from . import build, native
 from .build import ROOT, BuildError
 from .jit import ArgumentError, load_cuda
 from .jit import diagnostics as diagnostics_module
@@ -46,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _options() -> str:
     return (
-        "options: --gpu --cpu --time --check --ptx --sass --save kernels/x.cu "
+        "options: --gpu --cpu --fast --time --check --ptx --sass --save kernels/x.cu "
         '--flags "-DN=1" --timeout S --inplace --isolated'
     )
 
@@ -56,7 +56,8 @@ def _parser() -> _Parser:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--gpu", dest="target", action="store_const", const="cuda")
     where.add_argument("--cpu", dest="target", action="store_const", const="cpu")
-    for name in ("time", "check", "ptx", "sass", "inplace", "isolated", "help"):
+    flags = ("fast", "time", "check", "ptx", "sass", "inplace", "isolated", "help")
+    for name in flags:
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--save", metavar="PATH")
     parser.add_argument("--flags", default="")
@@ -97,19 +98,25 @@ def cuda(line: str, cell: str) -> None:
     None. Options, before which no line may stand in the cell:
 
     --gpu, --cpu     where to compile for; without them the arrays of a launch decide
+    --fast           on the CPU, do not watch what launches do. Without it they run
+                     under the check build, about 20 times slower: accesses out of
+                     bounds, races, reads of what nobody wrote and the like are told
+                     below the cell, and kernel.report has what each line cost
     --time           after each launch, time it on copies of its arrays
-    --check          before each launch, run it on the CPU in three orders of its
-                     threads and refuse it if the result depends on the order. What a
-                     launch leaves unwritten is not found: it may rely on what was there
+    --check          before each launch, run it under the check build in three orders
+                     of its threads, say what was found, and refuse it if the result
+                     depends on the order
     --ptx, --sass    show the cell as PTX, as the GPU's instructions (without a GPU too)
     --save PATH      write the cell to kernels/x.cu of the checkout, once it compiles;
                      over a file that no cell wrote it refuses to
     --flags "..."    for the compiler: -DTILE=16, -I folder, --use_fast_math
-    --timeout S      seconds that a launch may take on the CPU (20; 0: no limit)
+    --timeout S      seconds that a launch may take on the CPU (60, with --fast 20;
+                     0: no limit)
     --inplace        on the CPU, work on the arrays themselves and not on fenced
-                     copies: faster for large ones, and an overrun goes unnoticed
+                     copies: faster for large ones, and nothing is watched
     --isolated       launch in a process of its own, which can be ended: on a GPU the
-                     only cure for an endless loop. Not together with --inplace
+                     only cure for an endless loop. Nothing is watched on the CPU. Not
+                     together with --inplace
     --help           show this
 
     A cell runs native code with your rights. Headers that cells share:
@@ -131,6 +138,8 @@ def cuda(line: str, cell: str) -> None:
         isolated=options.isolated,
         check=options.check,
         time=options.time,
+        checked=hasattr(build, "CHECK_FLAGS")
+        and not (options.fast or options.inplace or options.isolated),
         name=name,
     )
     module = loaded._cell  # whatever names its kernels have

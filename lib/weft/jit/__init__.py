@@ -12,6 +12,7 @@ on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
     prelude, stored                  what a cell finds without a file; what is kept
     cpu, launcher                    the CPU: compiling
     cpu_launch, arena, faults        ... launching on fenced copies, what went wrong
+    checked, shown                   ... and watched by the check build
     nvrtc, gpu, launch, driver       the GPU
     module                           the callables
     trial, output                    --check and --time, printf
@@ -41,6 +42,7 @@ def load_cuda(
     isolated: bool = False,
     check: bool = False,
     time: bool = False,
+    checked: bool = False,
     name: str = "cell",
 ) -> Module:
     """Compile CUDA C; its kernels are the attributes of what is returned.
@@ -49,8 +51,11 @@ def load_cuda(
     the GPU first if there is one). flags: "-DTILE=16 -I folder", never seen by a
     shell. timeout: seconds that a launch may take on the CPU (20; 0: no limit).
     inplace: on the CPU, work on the arrays themselves and not on fenced copies.
-    isolated: launch in a process of its own. check: before each launch, run it on the
-    CPU in three orders of its threads, and refuse one whose result depends on it.
+    isolated: launch in a process of its own. checked: on the CPU, launch under the
+    check build, which finds accesses out of bounds, races, reads of what nobody wrote
+    and more, and costs about 20 times as much; what it finds is shown below the cell,
+    and kernel.report has it with what each line cost. check: before each launch, run it
+    so in three orders of its threads, and refuse one whose result depends on it.
     time: after each launch, time it on copies. name: what messages call the source.
 
     Raises CompileError with the source's own lines in its message.
@@ -61,6 +66,9 @@ def load_cuda(
         raise ArgumentError("the source holds a NUL or half a character: no text")
     if target not in (None, "cpu", "cuda"):
         raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
+    if checked and (inplace or isolated):
+        other = "inplace" if inplace else "isolated"
+        raise ArgumentError(f"checked and {other} exclude each other: choose one")
     if inplace and isolated:
         raise ArgumentError("inplace and isolated exclude each other: choose one")
     number = isinstance(timeout, (int, float))
@@ -76,6 +84,7 @@ def load_cuda(
         isolated=isolated,
         check=check,
         time=time,
+        checked=checked,
     )
     return Module(cell)
 

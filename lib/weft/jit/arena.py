@@ -168,6 +168,11 @@ def alignments(source: str, types: Sequence[Scalar | None]) -> list[int]:
     return [16 if kind is None else kind.align for kind in types]
 
 
+def move(to: int, start: int, nbytes: int) -> None:
+    """Copy memory, both sides given by their addresses."""
+    _libc.memmove(to, start, nbytes)
+
+
 # ---- memory ------------------------------------------------------------------
 
 _free: dict[int, list[Region]] = {}

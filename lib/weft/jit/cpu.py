@@ -22,9 +22,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .. import build, cache
+from .. import build, cache, symbols
 from .. import rewrite as rewriter
+from ..inspect.cells import CellSource
 from . import diagnostics, flags, prelude, signature
+from .checked import CheckedLauncher
 from .cpu_launch import Launcher, ffi, runtime, runtime_path
 from .diagnostics import CompileError, Diagnostic
 from .launcher import launcher
@@ -58,12 +60,12 @@ class Compiled:
 
         timeout: seconds, None: the default. inplace: no fenced copies.
         """
-        number = self.expressions.index(expression)
-        return Launcher(
-            *(self.C, number, expression, params, self.made.everything()),
-            timeout=timeout,
-            inplace=inplace,
-        )
+        number, made = self.expressions.index(expression), self.made
+        what = self.C, number, expression, params, made.everything()
+        if made.checked:
+            readers = CellSource(made.name, made.source, dict(made.headers))
+            return CheckedLauncher(*what, timeout=timeout, readers=readers)
+        return Launcher(*what, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> Compiled:
         """The same with global variables of its own, as they were at the start."""
@@ -76,15 +78,19 @@ def compile(
     flags_: Sequence[str] = (),
     expressions: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
+    *,
+    checked: bool = False,
 ) -> Compiled:
     """The cell as a library for this CPU, from the cache if it is there.
 
     name: what messages call the source. expressions: the C++ names of the kernels
     to launch ("add", "fill<float, 16>"). headers: text by the name under which the
-    source may include it. Raises CompileError, or BuildError without a compiler.
+    source may include it. checked: with the check build's flags, so that launches are
+    watched. Raises CompileError, or BuildError without a compiler.
     """
     begin = time.perf_counter()
     made = _made(source, name, tuple(flags_), tuple(expressions), headers or {})
+    made = replace(made, checked=checked)
     digest = made.digest()
     path = cache.folder("cells") / f"{digest}.so"
     cached = path.exists()
@@ -123,11 +129,12 @@ class _Made:
     expressions: tuple[str, ...]
     counts: tuple[int, ...]  # of their parameters
     headers: tuple[tuple[str, str], ...]
+    checked: bool = False
 
     def digest(self) -> str:
         parts = [self.source, self.name, *self.flags, *self.expressions]
         parts += [f"{name}\1{text}" for name, text in self.headers]
-        return build._hash(_toolchain(), *parts)
+        return build._hash(_toolchain(self.checked), *parts)
 
     def everything(self) -> str:
         """The source and its headers."""
@@ -142,7 +149,8 @@ class _Made:
             os.close(handle)
             try:
                 more, macros = flags.apart(self.flags)
-                done = _gxx([*more, *include], macros + text, Path(beside))
+                given = macros + text
+                done = _gxx([*more, *include], given, Path(beside), self.checked)
                 found = diagnostics.parse_gcc(done.stderr)
                 found = diagnostics.in_source(found, self.source, text)
                 if done.returncode:
@@ -192,17 +200,19 @@ def _made(
     )
 
 
-def _gxx(more: list[str], text: str, output: Path) -> subprocess.CompletedProcess:
+def _gxx(
+    more: list[str], text: str, output: Path, checked: bool
+) -> subprocess.CompletedProcess:
     """Compile and link `text`; g++ reads it from a pipe, no shell is involved."""
     runtime = str(runtime_path())
-    header = _precompiled()
+    header = _precompiled(checked)
     # With another language or optimisation g++ would misread the precompiled form.
     other = any(
         flag.startswith(("-O", "-f", "-g", "-m", "-std", "-p")) for flag in more
     )
     name = header.with_name("plain.h") if other else header
     head = ["-include", str(name), f"-I{header.parent / 'c'}"]
-    command = [build._tool("g++"), *head, *_FLAGS, *_fibers(), *more, "-x", "c++", "-"]
+    command = [build._tool("g++"), *head, *_flags(checked), *more, "-x", "c++", "-"]
     # Without the start files and the C++ library, which the runtime brings, the
     # linker has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
@@ -258,8 +268,14 @@ def _fibers() -> list[str]:
     return ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
 
 
+def _flags(checked: bool) -> list[str]:
+    """How every cell is compiled."""
+    more = build.CHECK_FLAGS if checked else []
+    return [*_FLAGS, *more, *_fibers()]
+
+
 @functools.cache
-def _toolchain() -> str:
+def _toolchain(checked: bool) -> str:
     """What a library depends on besides its cell, as a hash."""
     heads = [p.read_text() for p in build.headers(build.KERNELS / "simt")]
     here = Path(__file__).parent
@@ -267,16 +283,16 @@ def _toolchain() -> str:
     ours.append(rewriter.fingerprint())
     version = build._compiler_version(build._tool("g++"))
     return build._hash(
-        version, _HEADER, *_FLAGS, *_fibers(), str(runtime_path()), *heads, *ours
+        version, _HEADER, *_flags(checked), str(runtime_path()), *heads, *ours
     )
 
 
-def _precompiled() -> Path:
+def _precompiled(checked: bool) -> Path:
     """A header that includes simt's; beside it, if g++ can, its precompiled form.
 
     g++ takes that where it fits and reads the header itself where it does not.
     """
-    folder = cache.folder("cells", f"simt_{_toolchain()}")
+    folder = cache.folder("cells", f"simt_{_toolchain(checked)}")
     header = folder / "cell.h"
     if not header.exists() or not Path(f"{header}.gch").exists():
         header.write_text(_HEADER)
@@ -285,7 +301,7 @@ def _precompiled() -> Path:
         for name in _EMPTY:
             (folder / "c" / name).write_text("")
         beside = folder / f"part_{os.getpid()}.gch"
-        command = [build._tool("g++"), *_FLAGS, *_fibers(), "-x", "c++-header"]
+        command = [build._tool("g++"), *_flags(checked), "-x", "c++-header"]
         done = subprocess.run(
             [*command, str(header), "-o", str(beside)], capture_output=True
         )
@@ -324,6 +340,7 @@ def _open(path: Path, made: _Made) -> Any:
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()
+            symbols.alias(copy.name, str(path))
             return _dlopen(Path(copy.name), made)
     if path not in _opened:
         _opened[path] = _dlopen(path, made)

@@ -50,7 +50,7 @@ def runtime() -> Any:
 
 
 @dataclass
-class _Launch:
+class Prepared:
     """One launch under way: its arguments where the kernel will find them."""
 
     scene: faults.Scene
@@ -137,14 +137,14 @@ class Launcher:
         block: Sequence[int],
         shared: int,
         args: Sequence[Any],
-    ) -> Iterator[_Launch]:
+    ) -> Iterator[Prepared]:
         bound = self.binder.bind(args)
         self._check_structs(bound)
         arrays = [v for p, v in zip(self.params, bound) if p.pointer]
         where = common_device(self.name, arrays)
         if where and where[0] != "cpu":
             raise ArgumentError(f"{self.name}: its arrays lie on {where[0]}, not here")
-        arena = None if self.inplace else Arena(arrays, self.align)
+        arena = None if self.inplace else self._fenced(arrays)
         try:
             addresses = place(arena, arrays)
             packed, offsets = self.binder.pack(bound, addresses)
@@ -152,12 +152,15 @@ class Launcher:
                 *(self.name, self.params, self.binder.types, bound, addresses, arena),
                 self.timeout,
             )
-            yield _Launch(scene, arrays, packed, offsets, [*grid, *block], shared)
+            yield Prepared(scene, arrays, packed, offsets, [*grid, *block], shared)
         finally:
             if arena is not None:
                 arena.release()
 
-    def _run(self, launch: _Launch) -> None:
+    def _fenced(self, arrays: Sequence[Array | None]) -> Arena:
+        return Arena(arrays, self.align)
+
+    def _run(self, launch: Prepared) -> None:
         simt = runtime()
         simt.simt_set_timeout(int(self.timeout * 1000))
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..native import KernelError
 from ..tracebacks import Short
@@ -14,10 +15,14 @@ from .diagnostics import CELL
 from .scalars import Scalar
 from .signature import Param
 
+if TYPE_CHECKING:
+    from ..report import Report
+
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
 NOBODY = 2**32 - 1  # an index, where it is not one thread's fault
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
+AS_BEFORE = ". Its arrays are as they were."
 
 
 class Stopped(Short, KeyboardInterrupt):
@@ -28,7 +33,8 @@ class KernelFault(KernelError):
     """A kernel did what it must not, or did not end; its launch was ended.
 
     Its arrays are as they were before the launch, unless it ran in place.
-    kernel: its name; block, thread: which of them, (x, y, z), or None.
+    kernel: its name; block, thread: which of them, (x, y, z), or None. report: what
+    was seen until then, where launches are watched. kind: the runtime's number.
     """
 
     def __init__(
@@ -40,6 +46,8 @@ class KernelFault(KernelError):
     ) -> None:
         super().__init__(message)
         self.kernel, self.block, self.thread = kernel, block, thread
+        self.report: Report | None = None
+        self.kind = 0
 
 
 @dataclass(frozen=True)
@@ -104,12 +112,14 @@ def explain(fault: Fault, scene: Scene) -> KernelFault:
         DEADLOCK: lambda: fault.text,
     }.get(fault.kind, lambda: fault.text)()
     what = re.sub(rf"^{re.escape(scene.kernel)}: ", "", what)
-    return KernelFault(
+    made = KernelFault(
         f"{scene.kernel}: {what}{_state(scene)}",
         scene.kernel,
         _known(fault.block),
         _known(fault.thread),
     )
+    made.kind = fault.kind
+    return made
 
 
 def strayed(address: int, scene: Scene) -> KernelFault:
@@ -128,7 +138,7 @@ def _known(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
 def _state(scene: Scene) -> str:
     if scene.arena is None:
         return ". It worked in place: its arrays may be half written."
-    return ". Its arrays are as they were."
+    return AS_BEFORE
 
 
 def _guard() -> str:

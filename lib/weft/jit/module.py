@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..native import ArgumentError, KernelError
-from . import checks, config, cpu, headers, isolated, signature, trial
+from . import checks, config, cpu, headers, isolated, shown, signature, trial
 from .arguments import describe
 from .diagnostics import CompileError, Diagnostic
 from .faults import Stopped
@@ -72,13 +72,16 @@ class Cell:
         isolated: bool = False,
         check: bool = False,
         time: bool = False,
+        checked: bool = False,
     ) -> None:
         self.source, self.name, self.flags = source, name, tuple(flags)
         self.timeout, self.inplace, self.isolated = timeout, inplace, isolated
-        self.check, self.time = check, time
+        self.check, self.time, self.checked = check, time, checked
         self.target = target
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._compiled: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
+        self.told: set[Any] = set()  # findings that were shown
+        self.found = 0  # by the last --check
         self._load()
 
     def _load(self) -> None:
@@ -91,7 +94,7 @@ class Cell:
         self.signatures = {s.name: s for s in found + self._in_headers()}
         self._compiled.clear()
         begin = time.perf_counter()
-        compiled = self.compiled(self.default, self.ordinary())
+        compiled = self.compiled(self.default, self.ordinary(), self.checked)
         self.milliseconds = (time.perf_counter() - begin) * 1e3
         self.report = self._report(compiled)
         self.warnings: list[Diagnostic] = [
@@ -111,32 +114,45 @@ class Cell:
             if all(p.default for p in s.template)
         )
 
-    def compiled(self, target: str, expressions: tuple[str, ...]) -> Any:
-        """The source compiled for a target: cpu.Compiled or gpu.Compiled."""
-        key = target, expressions
+    def compiled(
+        self, target: str, expressions: tuple[str, ...], checked: bool = False
+    ) -> Any:
+        """The source compiled for a target: cpu.Compiled or gpu.Compiled.
+
+        checked: with the check build's flags, where the target is the CPU.
+        """
+        checked = checked and target == "cpu"
+        key = target, expressions, checked
         if key not in self._compiled:
             where: Any = cpu
+            more: dict[str, Any] = {"checked": checked}
             if target == "cuda":
                 from . import gpu as where
+
+                more = {}
             self._compiled[key] = where.compile(
-                self.source, self.name, self.flags, expressions, self.headers
+                *(self.source, self.name, self.flags, expressions, self.headers), **more
             )
         return self._compiled[key]
 
-    def compiled_for(self, target: str, expression: str) -> Any:
+    def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
         """The compiled source that holds the kernel `expression`."""
-        return self.compiled(target, self._together(expression))
+        return self.compiled(target, self._together(expression), checked)
 
     def _together(self, expression: str) -> tuple[str, ...]:
         ordinary = self.ordinary()
         return ordinary if expression in ordinary else (expression,)
 
     def launcher(
-        self, target: str, expression: str, params: tuple[Param, ...]
+        self,
+        target: str,
+        expression: str,
+        params: tuple[Param, ...],
+        checked: bool = False,
     ) -> Callable[..., None]:
         """The launcher of one kernel on one target, compiled if need be."""
-        compiled = self.compiled_for(target, expression)
-        if self.isolated:
+        compiled = self.compiled_for(target, expression, checked)
+        if self.isolated and not checked:
             together = self._together(expression)
             return isolated.launcher(
                 self, target, together, expression, params, self.timeout
@@ -179,7 +195,8 @@ class Kernel:
         self._pointers = pointers
         self._configs: dict[Any, Launch] = {}
         self._instances: dict[Any, Kernel] = {}
-        self._launchers: dict[str, Callable[..., None]] = {}
+        self._launchers: dict[tuple[str, bool], Callable[..., None]] = {}
+        self._seen: Any = None  # of the last watched launch
 
     def __getitem__(self, key: Any) -> Any:
         __tracebackhide__ = True
@@ -232,13 +249,30 @@ class Kernel:
             self._instances[instance[0]] = made
         return self._instances[instance[0]]
 
-    def launcher(self, target: str) -> Callable[..., None]:
-        """The launcher on a target, compiled on first use."""
-        found = self._launchers.get(target)
+    def launcher(self, target: str, checked: bool | None = None) -> Callable[..., None]:
+        """The launcher on a target, compiled on first use.
+
+        checked: of the check build, on the CPU; None: as the module says.
+        """
+        if checked is None:
+            checked = self.module.checked
+        checked = checked and target == "cpu"
+        found = self._launchers.get((target, checked))
         if found is None:
-            found = self.module.launcher(target, self.expression, self.params)
-            self._launchers[target] = found
+            found = self.module.launcher(target, self.expression, self.params, checked)
+            if checked:
+                found.watch = self._watch  # type: ignore[attr-defined]
+            self._launchers[target, checked] = found
         return found
+
+    def _watch(self, seen: Any) -> None:
+        self._seen = seen
+        shown.remember(seen)
+
+    @property
+    def report(self) -> Any:
+        """The Report of the last launch that was watched; None without one."""
+        return self._seen.report if self._seen is not None else None
 
     def target_of(self, args: Sequence[Any]) -> str:
         """Where the arrays among the arguments lie: "cpu" or "cuda"."""
@@ -307,20 +341,23 @@ class Launch:
         """The launch with --check before it and --time after it."""
         kernel, module = self.kernel, self.kernel.module
         wanted = trial.check(kernel, self, args) if module.check else None
-        self.run(args)
+        self.run(args, told=module.check)
         if wanted is not None and kernel.target_of(args) == "cuda":
             trial.compare(kernel, args, wanted)
         if module.check:
-            print(
-                f"{kernel.__name__}: checked in {len(trial.ORDERS)} orders of threads"
-            )
+            print(f"{kernel.__name__}: {trial.said(kernel)}")
         if module.time:
             print(trial.timed(kernel, self, args))
 
-    def run(self, args: Sequence[Any], rooms: Any = None) -> None:
-        """The launch itself, without --check and --time."""
-        kernel = self.kernel
+    def run(self, args: Sequence[Any], rooms: Any = None, told: bool = False) -> None:
+        """The launch itself, without --check and --time.
+
+        told: what is wrong with it has been said.
+        """
+        kernel, module = self.kernel, self.kernel.module
         target = kernel.target_of(args)
         more = (rooms,) if target == "cuda" and rooms is not None else ()
         launcher = kernel.launcher(target)
         launcher(self.grid, self.block, self.shared, self.stream, args, *more)
+        if target == "cpu" and module.checked and not told:
+            shown.tell(module, kernel._seen)

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from .. import bench
+from ..inspect import raw
 from ..native import KernelError
-from . import output, signature
+from . import output, shown, signature
 from .arguments import Array, Binder
 from .faults import KernelFault
 
@@ -33,28 +34,36 @@ class OrderDependence(KernelError):
 
 
 def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
-    """Run the launch on the CPU in three orders of its threads and compare.
+    """Run the launch under the check build in three orders of its threads, and compare.
 
     On the CPU, in all but the first, shared memory is poisoned before every block.
-    The arrays stay as they are. Returns what the written arrays should hold, one
-    NumPy array (flat) or None per pointer parameter. Raises KernelFault, or
-    OrderDependence that names the array, the element and both values. Without
-    atomics every bit must agree; with them, floats within 1e-5 of the largest.
+    What was found is shown. The arrays stay as they are. Returns what the written
+    arrays should hold, one NumPy array (flat) or None per pointer parameter. Raises
+    KernelFault, or OrderDependence that names the array, the element and both values.
+    Without atomics every bit must agree; with them, floats within 1e-5 of the largest.
     """
     binder = Binder(kernel.__name__, kernel.params)
     bound = binder.bind(args)
     hosts = _to_host(args, bound)
-    compiled = kernel.module.compiled_for("cpu", kernel.expression)
+    from .. import build
+
+    checked = hasattr(build, "CHECK_FLAGS")
+    compiled = kernel.module.compiled_for("cpu", kernel.expression, checked)
     rounding = 0.0
     if re.search(r"\batomic\w+\s*\(", signature.blank(kernel.module.source)):
         rounding = ATOMIC_ROUNDING
-    results = {}
+    results, counts = {}, []
     for name, order in ORDERS.items():
         launcher = compiled.afresh().launcher(
             kernel.expression, kernel.params, timeout=kernel.module.timeout
         )
         shape = launch.grid, launch.block, launch.shared
+        launcher.watch = kernel._watch
         results[name] = launcher.results(*shape, hosts, order)
+        if checked:
+            counts.append(len(raw.found(kernel._seen.text)))
+            shown.tell(kernel.module, kernel._seen)
+    kernel.module.found = max(counts, default=0)
     pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
     for name in list(ORDERS)[1:]:
         both = zip(pointers, results["forward"], results[name])
@@ -75,6 +84,13 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         None if data is None else _numbers(data, array)
         for (_, array), data in zip(pointers, results["forward"])
     ]
+
+
+def said(kernel: Kernel) -> str:
+    """What check() came to, in a few words."""
+    count = kernel.module.found
+    what = f"{count} finding{'s' * (count != 1)}" if count else "nothing wrong"
+    return f"checked in {len(ORDERS)} orders of threads: {what}"
 
 
 def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:

@@ -1,0 +1,195 @@
+"""Launching a kernel under the check build: watched, and what was seen kept.
+
+Its arrays lie in memory of the runtime's, which knows where each begins and ends and
+which bytes have been written. What was seen comes as JSON text (simt_check.h), and is
+made a report of where somebody looks at it: a launch in which all is well pays only
+for the text.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..inspect import raw
+from ..inspect.cells import CellSource
+from ..report import Finding, Report
+from ..report.text import finding as told
+from . import arena, faults
+from .arguments import Array
+from .cpu_launch import Launcher, Prepared, ffi, runtime
+from .faults import KernelFault
+
+TIMEOUT = 60.0  # seconds that a checked launch may take, by default
+SLOWDOWN = "about 20 times slower than the plain build"
+ENDING = {
+    *("bounds", "use-after-free", "misaligned", "host-pointer", "deadlock", "hang"),
+    "stack",
+}
+
+ffi.cdef("""
+void simt_check_begin(void);
+char *simt_check_report(void);
+void simt_check_free(char *report);
+void *simt_check_alloc(size_t size, size_t element, const char *name, int initialised);
+void simt_check_release(void *memory);
+""")
+_turn = threading.Lock()  # the runtime gathers what all launches do
+
+
+class Seen:
+    """What the runtime saw of one launch."""
+
+    def __init__(
+        self,
+        text: str,
+        readers: CellSource,
+        kernel: str,
+        shape: tuple[tuple[int, int, int], tuple[int, int, int]],
+        seconds: float,
+    ) -> None:
+        self.text, self.readers, self.kernel = text, readers, kernel
+        self.shape, self.seconds = shape, seconds
+
+    @functools.cached_property
+    def ok(self) -> bool:
+        """Whether nothing was found wrong; quick."""
+        return not raw.found(self.text)
+
+    @functools.cached_property
+    def report(self) -> Report:
+        """Findings and counters on the lines of the source."""
+        return raw.launch_report(
+            self.text, self.readers, self.kernel, self.shape, self.seconds
+        )
+
+
+class CheckedLauncher(Launcher):
+    """A Launcher of a library that was compiled with the check build's flags.
+
+    last: what the last launch showed. watch: called with each launch's Seen.
+    """
+
+    def __init__(self, *args: Any, readers: CellSource, **options: Any) -> None:
+        options["timeout"] = (
+            TIMEOUT if options.get("timeout") is None else options["timeout"]
+        )
+        super().__init__(*args, **options)
+        self.readers = readers
+        self.last: Seen | None = None
+        self.watch: Callable[[Seen], None] = lambda seen: None
+
+    def _fenced(self, arrays: Sequence[Array | None]) -> CheckedArena:
+        kinds = [t for p, t in zip(self.params, self.binder.types) if p.pointer]
+        sizes = [
+            kind.size if kind else array.itemsize if array else 1
+            for kind, array in zip(kinds, arrays)
+        ]
+        return CheckedArena(arrays, self.align, sizes)
+
+    def _run(self, launch: Prepared) -> None:
+        simt = runtime()
+        failure = None
+        with _turn:
+            simt.simt_check_begin()
+            begin = time.perf_counter()
+            try:
+                super()._run(launch)
+            except KernelFault as fault:
+                failure = fault
+            seconds = time.perf_counter() - begin
+            text = _report()
+        config = launch.config
+        shape = tuple(config[:3]), tuple(config[3:])
+        self.last = Seen(text, self.readers, self.name, shape, seconds)
+        self.watch(self.last)
+        if failure is not None:
+            raise _explained(failure, self.last, self.timeout)
+
+
+class CheckedArena(arena.Arena):
+    """The copies of a launch's arrays in memory that the runtime knows.
+
+    sizes: of an array's elements, in bytes.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[Array | None],
+        align: Sequence[int],
+        sizes: Sequence[int],
+    ) -> None:
+        self.arrays, self.regions = arrays, []
+        parts = arena.spans(arrays, align)
+        self._ends = [end for _, end, _ in parts]
+        starts = {a.address: size for a, size in zip(arrays, sizes) if a}
+        for start, end, _ in parts:
+            nbytes = end - start
+            memory = runtime().simt_check_alloc(
+                nbytes, starts.get(start, 1), ffi.NULL, 1
+            )
+            if memory == ffi.NULL:
+                self.release()
+                raise MemoryError(
+                    f"no memory for a checked copy of {nbytes} bytes; --fast takes "
+                    f"the plain build"
+                )
+            at = int(ffi.cast("uintptr_t", memory))
+            self.regions.append(arena.Region(at, nbytes, 0, at, start, nbytes))
+            if nbytes:
+                arena.move(at, start, nbytes)
+
+    def strayed(self) -> int | None:
+        """None: what strays is found at once."""
+        return None
+
+    def release(self) -> None:
+        """Give the memory back to the runtime."""
+        for region in self.regions:
+            runtime().simt_check_release(ffi.cast("void *", region.base))
+        self.regions = []
+
+
+def _report() -> str:
+    """What the runtime saw since simt_check_begin()."""
+    made = runtime().simt_check_report()
+    if made == ffi.NULL:
+        raise MemoryError("no memory for the report of a checked launch")
+    try:
+        return ffi.string(made).decode(errors="replace")
+    finally:
+        runtime().simt_check_free(made)
+
+
+def _explained(fault: KernelFault, seen: Seen, timeout: float) -> KernelFault:
+    """The fault with what was found, at its line, and the report."""
+    report = seen.report
+    ending = [one for one in report.findings if one.kind in ENDING]
+    state = faults.AS_BEFORE
+    if ending:
+        said = _with_line(report, ending[0], seen.kernel, state)
+        block, thread = ending[0].block, ending[0].thread
+    else:
+        said, block, thread = str(fault), fault.block, fault.thread
+        if fault.kind == faults.TIMEOUT:
+            said = (
+                f"{seen.kernel}: it ran longer than {timeout:g} s under the check "
+                f"build, {SLOWDOWN}, and was ended: look for a loop that does not end, "
+                f"allow it more with timeout= (--timeout), or run it unchecked "
+                f"(--fast){state}"
+            )
+    others = [one for one in report.findings if one not in ending[:1]]
+    parts = [said, *(told(report, one) for one in others[:3])]
+    made = KernelFault("\n".join(parts), seen.kernel, block, thread)
+    made.report, made.kind = report, fault.kind
+    return made
+
+
+def _with_line(report: Report, one: Finding, kernel: str, state: str) -> str:
+    """The finding's sentence, and below it its line with a caret, and its cure."""
+    rows = told(report, one).splitlines()
+    where = f" ({one.file}, line {one.line})" if one.line else ""
+    return "\n".join([f"{kernel}: {one.text}{where}{state}", *rows[1:]])
