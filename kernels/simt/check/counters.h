@@ -66,6 +66,15 @@ struct SiteArray {
     SiteArray *next; /* of the same site */
 };
 
+/* While lanes are matched that went different ways: how often they come by. */
+struct Times {
+    unsigned seen;        /* this lane, so far */
+    unsigned most, least; /* the busiest lane; the laziest that comes and is not
+                           * at its end, */
+    int live;             /* and how many such there are */
+    unsigned take;        /* so many are counted now */
+};
+
 /* A site as a worker counts it. */
 struct SiteTally {
     unsigned site, size;
@@ -75,16 +84,15 @@ struct SiteTally {
     Pattern *recent;   /* the one that fitted last */
     Pattern *patterns; /* PATTERNS of them */
     unsigned next;     /* which of them is replaced next */
-    /* While lanes that went different ways are matched: how often this lane
-     * and the busiest one has come here, and where the rows begin. */
-    unsigned seen, most, start;
+    Times times;
+    unsigned start; /* of its rows, see match.cpp */
 };
 
 /* A basic block. */
 struct StepTally {
     const void *pc;
     uint64_t threads, executions;
-    unsigned seen, most; /* as above */
+    Times times;
 };
 
 /* What a worker has counted in the running launch. */
@@ -99,9 +107,16 @@ struct Tally {
     unsigned sites_count;
     StepTally **steps; /* a hash table by pc */
     unsigned steps_count, steps_size;
-    struct Row *rows; /* log.cpp: the requests of lanes that part, */
+    struct Row *rows; /* match.cpp: the requests of lanes that part, */
     struct Met *met;  /* and what they came by */
 };
+
+/* ---- match.cpp ---------------------------------------------------------- */
+
+bool prepare_match(Tally *tally); /* false: out of memory */
+/* Count what is in the logs of a warp. Without `live` lanes this empties them;
+ * what those may yet belong to stays there. */
+void count_warp(Log *log, unsigned warp, unsigned live);
 
 /* ---- tally.cpp ---------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * A hook only appends eight bytes to the log of its thread: the site and the
  * address, or a basic block's pc. When the threads of a block have met at a
  * barrier or ended, or a log is full, the logs of each warp are put together
- * (log.cpp): the k-th time that a thread came to a site since the barrier
+ * (match.cpp): the k-th time that a thread came to a site since the barrier
  * belongs to the k-th request of its warp there, as in
  * lib/weft/sim/counters.py.
  *
@@ -38,6 +38,10 @@ struct Log {
 };
 
 inline void log_begin_launch(Job *) {}
+SIMT_INLINE uint64_t *log_of(const Log *log, unsigned thread) {
+    return (uint64_t *)((char *)log->entries + thread * LOG_BYTES);
+}
+
 void log_begin_block(Checker *checker, Block *block);
 void log_end_block(Checker *checker, Block *block);
 /* All threads of the block that have not ended are at a barrier. */
@@ -58,8 +62,7 @@ template <class C>
 SIMT_INLINE void log_append(C *checker, Fiber *self, uint64_t entry) {
     Log *log = &checker->log;
     const unsigned thread = self->thread.linear, count = log->count[thread];
-    *(uint64_t *)((char *)log->entries + thread * LOG_BYTES + count * 8) =
-        entry;
+    log_of(log, thread)[count] = entry;
     log->count[thread] = count + 1;
     if (SIMT_UNLIKELY(count + 1 == LOG_ENTRIES)) log_full(checker, self);
 }

@@ -119,11 +119,17 @@ void settle(SiteTally *t) {
 static bool same_pattern(const Pattern *p, unsigned mask, uint64_t first,
                          const uint64_t *entries) {
     if (p->mask != mask) return false;
+    const int last = WARP - 1 - __builtin_clz(mask);
+    if (entries[last] - first != p->delta[last]) return false; // most differ
     uint64_t differ = 0;
-    for (unsigned left = mask; left; left &= left - 1) {
-        const int lane = __builtin_ctz(left);
-        differ |= (entries[lane] - first) ^ p->delta[lane];
-    }
+    if (mask == ~0u)
+        for (int lane = 0; lane < WARP; lane++)
+            differ |= (entries[lane] - first) ^ p->delta[lane];
+    else
+        for (unsigned left = mask; left; left &= left - 1) {
+            const int lane = __builtin_ctz(left);
+            differ |= (entries[lane] - first) ^ p->delta[lane];
+        }
     return !differ;
 }
 
