@@ -18,6 +18,7 @@ from typing import Any
 from ..native import ArgumentError
 from . import read_ptx, read_sass, toolchain
 from .listing import Kernel, View
+from .residency import Occupancy, occupancy
 from .sources import Source, source_for
 from .toolchain import Compiled
 
@@ -43,7 +44,7 @@ def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
 
 
 def _view(language: str, kernel: Any, args: tuple[Any, ...], arch: str | None) -> View:
-    arch = _arch(arch)
+    arch = toolchain.checked_arch(arch)
     source = source_for(kernel, args)
     made = source.compile(arch)
     reader = read_ptx if language == "ptx" else read_sass
@@ -121,16 +122,4 @@ def _plain(asked: str, mangled: str) -> str:
     return name or mangled
 
 
-def _arch(arch: str | None) -> str:
-    if arch is None:
-        return toolchain.default_arch()
-    if (
-        not isinstance(arch, str)
-        or not arch.startswith("sm_")
-        or not arch[3:4].isdigit()
-    ):
-        raise ArgumentError(f'arch={arch!r}: want an architecture such as "sm_90"')
-    return arch
-
-
-__all__ = ["ptx", "sass", "usage_of"]
+__all__ = ["Occupancy", "View", "occupancy", "ptx", "sass", "usage_of"]

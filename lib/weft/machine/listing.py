@@ -181,7 +181,7 @@ class View:
             f'<details{" open" * part.opened} style="margin-top:4px">'
             f'<summary style="cursor:pointer;{bold}">{escape(kernel.title(part))}'
             f'</summary><pre style="{look}border:none;white-space:pre;'
-            f'overflow-x:auto">{chr(10).join(rows)}</pre></details>'
+            f'max-height:480px;overflow:auto">{chr(10).join(rows)}</pre></details>'
         )
 
     def _instruction(self, one: Instruction) -> str:

@@ -21,6 +21,7 @@ from .. import build, cache
 from ..build import BuildError
 from ..jit import disassembler, nvrtc, stored
 from ..jit.nvrtc import Usage
+from ..native import ArgumentError
 
 DEFAULT = "sm_90"  # where there is no GPU
 _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
@@ -60,6 +61,15 @@ def default_arch() -> str:
         return DEFAULT
     known = nvrtc.architectures()
     return DEFAULT if DEFAULT in known else known[-1]
+
+
+def checked_arch(arch: str | None) -> str:
+    """An architecture as the caller gave it, or the default one."""
+    if arch is None:
+        return default_arch()
+    if not isinstance(arch, str) or not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
+        raise ArgumentError(f'arch={arch!r}: want an architecture such as "sm_90"')
+    return arch
 
 
 def by_nvrtc(

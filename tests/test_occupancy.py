@@ -1,0 +1,156 @@
+"""How many blocks fit on a multiprocessor: against NVIDIA's own calculator."""
+
+import ctypes
+import itertools
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from weft import load_cuda
+from weft.build import gxx
+from weft.jit import nvrtc
+from weft.machine import occupancy
+from weft.machine.limits import LIMITS
+from weft.native import ArgumentError
+
+# cuda_occupancy.h needs no GPU: it is told what the GPU has.
+CALCULATOR = """
+#include <cstddef>
+#include "cuda_occupancy.h"
+extern "C" int resident(int major, int minor, int per_sm, size_t shared_sm,
+                        size_t shared_block, size_t reserved, int registers,
+                        size_t shared, int threads) {
+    cudaOccDeviceProp gpu = cudaOccDeviceProp();
+    gpu.computeMajor = major, gpu.computeMinor = minor;
+    gpu.maxThreadsPerBlock = 1024, gpu.maxThreadsPerMultiprocessor = per_sm;
+    gpu.regsPerBlock = gpu.regsPerMultiprocessor = 65536, gpu.warpSize = 32;
+    gpu.sharedMemPerBlock = 48 << 10, gpu.sharedMemPerMultiprocessor = shared_sm;
+    gpu.sharedMemPerBlockOptin = shared_block, gpu.numSms = 1;
+    gpu.reservedSharedMemPerBlock = reserved;
+    cudaOccFuncAttributes kernel = cudaOccFuncAttributes();
+    kernel.maxThreadsPerBlock = 1024, kernel.numRegs = registers;
+    kernel.maxDynamicSharedSizeBytes = shared_block;
+    kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
+    kernel.partitionedGCConfig = PARTITIONED_GC_OFF;
+    cudaOccDeviceState state = cudaOccDeviceState();
+    state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
+    cudaOccResult result;
+    int status = cudaOccMaxActiveBlocksPerMultiprocessor(&result, &gpu, &kernel,
+                                                         &state, threads, shared);
+    return status ? -status : result.activeBlocksPerMultiprocessor;
+}
+"""
+TWICE = (
+    "__global__ void twice(float *y) { __shared__ float s[256]; int i = threadIdx.x;"
+)
+TWICE += " s[i] = y[i]; __syncthreads(); y[i] = s[255 - i]; }"
+
+
+def _calculator_header() -> Path | None:
+    folders = map(Path, nvrtc.include_folders())
+    found = [f / "cuda_occupancy.h" for f in folders]
+    return next((path for path in found if path.is_file()), None)
+
+
+@pytest.mark.skipif(_calculator_header() is None, reason="no cuda_occupancy.h")
+def test_as_many_blocks_fit_as_nvidias_calculator_says(tmp_path):
+    (tmp_path / "calculator.cpp").write_text(CALCULATOR)
+    command = [gxx(), "-shared", "-fPIC", "-w", f"-I{_calculator_header().parent}"]
+    command += ["-o", str(tmp_path / "calculator.so"), str(tmp_path / "calculator.cpp")]
+    subprocess.run(command, check=True)
+    resident = ctypes.CDLL(str(tmp_path / "calculator.so")).resident
+    resident.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t] * 3
+    resident.argtypes += [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
+    registers = (0, 1, 24, 32, 33, 40, 64, 65, 96, 128, 129, 168, 255)
+    shared = (
+        0,
+        1,
+        1000,
+        1024,
+        8192,
+        33 << 10,
+        48 << 10,
+        99 << 10,
+        100 << 10,
+        227 << 10,
+    )
+    threads = (1, 32, 33, 64, 96, 160, 256, 384, 512, 672, 768, 1000, 1024)
+    for name, limits in LIMITS.items():
+        arch = f"sm_{name.replace('.', '')}"
+        own = limits.threads, limits.shared, limits.shared_block, limits.reserved
+        capability = map(int, name.split("."))
+        told = (*capability, *own)
+        for r, s, t in itertools.product(registers, shared, threads):
+            want = resident(*told, r, s, t)
+            found = occupancy(registers=r, shared=s, threads=t, arch=arch).blocks
+            assert found == want, (name, r, s, t)
+
+
+def test_the_limit_that_binds_is_named_with_what_would_help():
+    few = occupancy(registers=80, threads=128, arch="sm_90")
+    assert (few.blocks, few.binding, few.occupancy) == (6, ["registers"], 24 / 64)
+    assert "72 registers a thread, 8 fewer" in few.next()
+    assert occupancy(registers=72, threads=128, arch="sm_90").blocks == 7
+    assert occupancy(registers=73, threads=128, arch="sm_90").blocks == 6
+    big = occupancy(registers=32, shared=40 << 10, threads=128, arch="sm_80")
+    assert big.binding == ["shared memory"] and big.blocks == 4
+    room = int(re.search(r"at (\d+) bytes", big.next()).group(1))
+    for shared, blocks in ((room, 5), (room + 1, 4)):
+        one = occupancy(registers=32, shared=shared, threads=128, arch="sm_80")
+        assert one.blocks == blocks
+
+
+def test_a_block_that_does_not_fit_at_all_says_so():
+    text = repr(occupancy(registers=168, threads=512, arch="sm_90"))
+    assert "cannot be launched" in text and "168 registers" in text
+    text = repr(occupancy(registers=8, shared=100 << 10, threads=32, arch="sm_86"))
+    assert f"can have {99 << 10}" in text
+
+
+@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+def test_a_kernel_brings_its_registers_and_shared_memory():
+    kernel = load_cuda(TWICE).twice
+    one = occupancy(kernel, threads=256, shared=512, arch="sm_80")
+    assert one.shared == 1024 + 512 and 0 < one.registers <= 32
+    assert one.name == "twice" and one.blocks == 8
+    assert occupancy(kernel, arch="sm_80").occupancy == 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({}, "wants a kernel"),
+        ({"registers": 300}, "registers=300: want 0 to 255"),
+        ({"registers": 8, "threads": 1025}, "threads=1025"),
+        ({"registers": 8, "threads": 1.5}, "threads=1.5: want a whole number"),
+        ({"registers": 8, "arch": "sm_50"}, "limits known are those of sm_75"),
+        ({"registers": 8, "arch": "hopper"}, "such as"),
+    ],
+)
+def test_wrong_numbers_are_refused_with_what_is_right(wrong, says):
+    with pytest.raises(ArgumentError, match=says):
+        occupancy(**wrong)
+
+
+def test_the_picture_marks_what_binds_and_every_block_size():
+    one = occupancy(registers=80, threads=128, arch="sm_90")
+    svg = one.svg()
+    assert "6 blocks: binds" in svg and svg.count(": binds<") == 1
+    assert svg.count("<g><title>") == 32  # whole warps, up to 1024 threads
+    assert one._repr_mimebundle_()["text/plain"] == repr(one)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+@pytest.mark.parametrize("shared", [0, 3000, 40000])
+def test_the_gpu_says_the_same(shared):
+    """cudaOccupancyMaxActiveBlocksPerMultiprocessor, by way of the driver."""
+    kernel = load_cuda(TWICE, target="cuda").twice
+    compiled = kernel.module.compiled_for("cuda", "twice")
+    for threads in (32, 96, 256, 1000):
+        one = occupancy(kernel, threads=threads, shared=shared)
+        # The driver has threads of threads where we have warps of warps.
+        driver = compiled.occupancy("twice", threads, shared)
+        assert driver * one.limits.threads / threads == pytest.approx(one.blocks)
