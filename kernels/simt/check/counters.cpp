@@ -39,8 +39,9 @@ struct KernelTotals {
     std::map<const void *, Step> steps;
 };
 
-std::mutex busy;
-std::vector<KernelTotals> totals;
+// Never destroyed: a launch may outlive main().
+std::mutex &busy = *new std::mutex;
+std::vector<KernelTotals> &totals = *new std::vector<KernelTotals>;
 
 KernelTotals &totals_of(const Kernel *kernel) {
     for (KernelTotals &known : totals)
@@ -156,10 +157,8 @@ void counters_end_launch(Job *job) {
     to.blocks += job->blocks;
     to.threads += job->blocks * threads;
     to.warps += job->blocks * ((threads + WARP - 1) / WARP);
-    for (int i = 0; Worker *worker = worker_number(i); i++) {
-        Checker *checker = worker->checker;
-        Tally *tally = checker ? checker->log.tally : 0;
-        if (!tally || tally->launch != job->number) continue;
+    for (Tally *tally = first_tally(); tally; tally = tally->next) {
+        if (tally->launch != job->number) continue;
         add_tally(&to, tally);
         begin_tally(tally, 0);
     }

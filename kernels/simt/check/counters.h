@@ -97,6 +97,7 @@ struct StepTally {
 
 /* What a worker has counted in the running launch. */
 struct Tally {
+    Tally *next; /* another worker's */
     Checker *checker;
     unsigned launch; /* its number */
     uint64_t barriers;
@@ -121,6 +122,7 @@ void count_warp(Log *log, unsigned warp, unsigned live);
 /* ---- tally.cpp ---------------------------------------------------------- */
 
 Tally *create_tally(Checker *checker);
+Tally *first_tally(); /* of all that were created */
 /* A launch begins on this worker: nothing is counted yet. */
 void begin_tally(Tally *tally, unsigned launch);
 SiteTally *make_site(Tally *tally, unsigned site);
@@ -139,7 +141,7 @@ SIMT_INLINE SiteTally *site_tally(Tally *tally, unsigned site) {
 }
 
 SIMT_INLINE uintptr_t address_of(uint64_t entry) {
-    return entry & (((uint64_t)1 << SITE_SHIFT) - 1);
+    return entry & (((uint64_t)1 << SITE_FROM) - 1);
 }
 
 /* What a request costs. `at`: the lanes' addresses, those of `mask`. */

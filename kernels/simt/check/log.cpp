@@ -104,7 +104,7 @@ void log_range(Checker *checker, Fiber *self, const Access &access) {
     if (!*known) *known = (uint8_t)piece_of(access.size);
     for (unsigned done = 0; done < access.size; done += *known)
         log_append(checker, self,
-                   (uint64_t)access.site << SITE_SHIFT |
+                   (uint64_t)access.site << SITE_FROM |
                        (access.address + done));
 }
 

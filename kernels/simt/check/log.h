@@ -26,7 +26,7 @@ enum {
     /* Not a power of two: the logs of a warp are written and read side by side
      * and must not fight for the same sets of the cache. */
     LOG_BYTES = LOG_ENTRIES * 8 + 64,
-    SITE_SHIFT = 48 /* of a site in an entry; below it the address or the pc */
+    SITE_FROM = 48 /* of a site in an entry; below it the address or the pc */
 };
 
 /* What a worker keeps of the running block. */
@@ -74,7 +74,7 @@ SIMT_INLINE void log_access(C *checker, Fiber *self, const Access &access) {
         log_range(checker, self, access);
     else
         log_append(checker, self,
-                   (uint64_t)access.site << SITE_SHIFT | access.address);
+                   (uint64_t)access.site << SITE_FROM | access.address);
 }
 
 /* A basic block begins, whose call of the hook returns to `pc`. */

@@ -60,7 +60,7 @@ static bool count_odd_one(Tally *tally, SiteTally *t, const Lanes *lanes,
         entries[lane] = lanes->log[lane][k];
         differ |= entries[lane] ^ entries[lanes->lane[0]];
     }
-    if (differ >> SITE_SHIFT) return false;
+    if (differ >> SITE_FROM) return false;
     count_request(tally, t, lanes->mask, entries);
     return true;
 }
@@ -72,7 +72,7 @@ static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
     const unsigned mask = lanes->mask;
     for (unsigned k = 0; k < end; k++) {
         const uint64_t entry = first[k];
-        const unsigned site = entry >> SITE_SHIFT;
+        const unsigned site = entry >> SITE_FROM;
         if (!site) {
             if (!fits(lanes, k, entry, no_delta)) return k;
             StepTally *step = find_step(tally, (const void *)entry);
@@ -119,7 +119,7 @@ static bool same_way(const uint64_t *one, const uint64_t *other, unsigned start,
                      unsigned end) {
     for (unsigned k = start; k < end; k++) {
         const uint64_t apart = one[k] ^ other[k];
-        if (one[k] >> SITE_SHIFT ? apart >> SITE_SHIFT : apart) return false;
+        if (one[k] >> SITE_FROM ? apart >> SITE_FROM : apart) return false;
     }
     return true;
 }
@@ -165,7 +165,7 @@ static void survey(Tally *tally, Met *met, unsigned start) {
         const Group *group = &met->groups[i];
         for (unsigned k = start; k < group->end; k++) {
             const uint64_t entry = group->log[k];
-            const unsigned site = entry >> SITE_SHIFT;
+            const unsigned site = entry >> SITE_FROM;
             if (site) {
                 SiteTally *t = site_tally(tally, site);
                 if (!t->times.most && !t->times.seen)
@@ -221,7 +221,7 @@ static void fill_rows(Tally *tally, Lanes *lanes, const Group *group,
     unsigned kept = 0;
     for (unsigned k = start; k < group->end; k++) {
         const uint64_t entry = group->log[k];
-        const unsigned site = entry >> SITE_SHIFT;
+        const unsigned site = entry >> SITE_FROM;
         Row *row = 0;
         if (!site) {
             StepTally *step = find_step(tally, (const void *)entry);

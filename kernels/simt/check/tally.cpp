@@ -1,6 +1,7 @@
 /* tally.cpp -- what a worker has counted, and what one request costs. */
 #include "counters.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,30 +180,46 @@ template <class T> static T *zeroed(size_t count) {
     return made;
 }
 
+/* What is called how, and where in memory: of a place in no array only that. */
+static void describe(SiteArray *at, Space space, uintptr_t address,
+                     const Array *array, uintptr_t base) {
+    at->space = space;
+    at->low = address;
+    at->size = 1;
+    if (!array) return;
+    snprintf(at->name, sizeof at->name, "%s", array->name);
+    if (address - base >= array->size) return; // it is only the nearest one
+    at->low = base;
+    at->size = array->size;
+}
+
 /* Fill in where an address lies. */
 static void locate(Tally *tally, uintptr_t address, SiteArray *at) {
-    const Worker *worker = tally->checker->worker;
-    const uintptr_t slots = (uintptr_t)worker->slots;
+    const Job *job = tally->checker->job;
+    Array array = {};
+    bool known;
     if (address - tally->shared < SHADOWED) {
-        at->space = SHARED;
-        at->low = tally->shared;
-        at->size = SHADOWED;
-    } else if (address - slots < (size_t)MAX_THREADS * SIMT_STACK) {
-        at->space = LOCAL;
-        at->low = slots;
-        at->size = (size_t)MAX_THREADS * SIMT_STACK;
+        const uintptr_t offset = address - tally->shared;
+        const bool found = array_at(job, SHARED, offset, &array);
+        describe(at, SHARED, address, found ? &array : 0,
+                 tally->shared + array.offset);
+    } else if (address - arena.base < arena.bytes) {
+        const uintptr_t offset = address - arena.base;
+        const bool found = array_at(job, GLOBAL, offset, &array);
+        describe(at, GLOBAL, address, found ? &array : 0,
+                 arena.base + array.offset);
+    } else if (find_variable(address, &array, &known)) {
+        describe(at, GLOBAL, address, &array, array.address);
     } else {
-        at->space = GLOBAL;
-        at->low = 0;
-        at->size = UINTPTR_MAX;
+        describe(at, GLOBAL, address, 0, 0);
     }
 }
 
 SiteTally *make_site(Tally *tally, unsigned site) {
     SiteTally *t = zeroed<SiteTally>(1);
     t->site = site;
-    t->size = site_at(site).size;
-    if (tally->pieces[site]) t->size = tally->pieces[site];
+    t->size = tally->pieces[site] ? tally->pieces[site] : site_at(site).size;
+    if (!t->size) t->size = 4; // sizes differ there
     t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
     t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it
     tally->known_sites[tally->sites_count++] = site;
@@ -263,6 +280,8 @@ StepTally *find_step(Tally *tally, const void *pc) {
 
 /* ---- a worker's lot ----------------------------------------------------- */
 
+static std::atomic<Tally *> tallies; // of all workers that there ever were
+
 Tally *create_tally(Checker *checker) {
     enum { STEPS = 1024 };
     Tally *tally = zeroed<Tally>(1);
@@ -272,8 +291,13 @@ Tally *create_tally(Checker *checker) {
     tally->pieces = zeroed<uint8_t>(MAX_SITES);
     tally->steps = zeroed<StepTally *>(STEPS);
     tally->steps_size = STEPS;
+    tally->next = tallies.load();
+    while (!tallies.compare_exchange_weak(tally->next, tally))
+        continue; // the other one comes behind this one
     return tally;
 }
+
+Tally *first_tally() { return tallies.load(); }
 
 void begin_tally(Tally *tally, unsigned launch) {
     tally->launch = launch;
