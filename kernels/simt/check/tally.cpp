@@ -1,7 +1,6 @@
 /* tally.cpp -- what a worker has counted, and what one request costs. */
 #include "counters.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,7 +186,8 @@ static void describe(SiteArray *at, Space space, uintptr_t address,
     at->low = address;
     at->size = 1;
     if (!array) return;
-    snprintf(at->name, sizeof at->name, "%s", array->name);
+    static_assert(sizeof at->name == sizeof array->name, "a name is copied");
+    memcpy(at->name, array->name, sizeof at->name);
     if (address - base >= array->size) return; // it is only the nearest one
     at->low = base;
     at->size = array->size;
