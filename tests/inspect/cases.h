@@ -1,0 +1,107 @@
+/* cases.h -- a program made of cases, each with kernels of its own.
+ *
+ *     prog             runs every case, in the order of the source
+ *     prog NAME...     runs these
+ *
+ * A case launches its kernels and returns whether their results are right; the
+ * program prints that, and its exit status is the number of cases that went
+ * wrong. In faulty/ the line of a fault ends in `// FAULT: kind`, followed by
+ * what is known of it whichever order the threads run in:
+ *
+ *     x[i] = 1; // FAULT: bounds, block 3, thread 4, x[100]
+ *
+ * and the line of a race's other access in `// OTHER`. They belong to the first
+ * CASE below them. */
+#pragma once
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Case {
+    const char *name;
+    bool (*run)();
+};
+
+enum { MAX_CASES = 64 };
+static Case all_cases[MAX_CASES];
+static int case_count;
+
+struct AddCase {
+    AddCase(const char *name, bool (*run)()) {
+        all_cases[case_count++] = {name, run};
+    }
+};
+
+#define CASE(name)                                 \
+    static bool case_##name();                     \
+    static AddCase add_##name(#name, case_##name); \
+    static bool case_##name()
+
+/* n elements of the device that nobody has written. */
+template <class T> static T *unwritten(size_t n) {
+    T *p = 0;
+    cudaMalloc(&p, n * sizeof(T));
+    return p;
+}
+
+/* n elements of the device, all bytes 0. */
+template <class T> static T *zeros(size_t n) {
+    T *p = unwritten<T>(n);
+    cudaMemset(p, 0, n * sizeof(T));
+    return p;
+}
+
+/* The value that element i of a test array has: small, unlike its neighbours.
+ */
+static inline int value_at(size_t i) { return (int)(i * 7 % 31) + 1; }
+
+/* n elements of the device with those values. */
+template <class T> static T *values(size_t n) {
+    T *p = unwritten<T>(n), *host = (T *)malloc(n * sizeof(T));
+    for (size_t i = 0; i < n; i++) host[i] = (T)value_at(i);
+    cudaMemcpy(p, host, n * sizeof(T), cudaMemcpyHostToDevice);
+    free(host);
+    return p;
+}
+
+/* A copy of n elements of the device; the last one lives until the next call
+ * with this type. */
+template <class T> static T *fetch(const T *p, size_t n) {
+    static T *host;
+    host = (T *)realloc((void *)host, n * sizeof(T));
+    if (cudaMemcpy(host, p, n * sizeof(T), cudaMemcpyDeviceToHost) !=
+        cudaSuccess)
+        memset((void *)host, 0xff, n * sizeof(T));
+    return host;
+}
+
+/* Whether n elements of the device are want(i). */
+template <class T, class F> static bool equal(const T *p, size_t n, F want) {
+    const T *host = fetch(p, n);
+    for (size_t i = 0; i < n; i++)
+        if (!(host[i] == (T)want(i))) {
+            printf("element %d is %g, want %g\n", (int)i, (double)host[i],
+                   (double)want(i));
+            return false;
+        }
+    return true;
+}
+
+/* What a faulty case returns: there is no right result. */
+static inline bool launched() { return cudaDeviceSynchronize() == cudaSuccess; }
+
+int main(int argc, char **argv) {
+    int wrong = 0;
+    for (int i = 0; i < case_count; i++) {
+        const Case *it = &all_cases[i];
+        bool wanted = argc == 1;
+        for (int k = 1; k < argc; k++) wanted |= !strcmp(argv[k], it->name);
+        if (!wanted) continue;
+        const bool right = it->run() && cudaDeviceSynchronize() == cudaSuccess;
+        printf("%s %s\n", it->name, right ? "right" : "wrong");
+        fflush(stdout);
+        wrong += !right;
+    }
+    return wrong;
+}
