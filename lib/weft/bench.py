@@ -41,6 +41,7 @@ BENCHMARKS = {
     "sim": "weft.bench_sim",
     "edit": "weft.bench_edit",
     "launch": "weft.bench_launch",
+    "torch-kernels": "weft.bench_torch_kernels",
     "transpose": "weft.bench_transpose",
 }
 
