@@ -30,6 +30,8 @@ from weft import (
     check,
     cuda,
     cuda_c,
+    inspect,
+    last_report,
     latency,
     load_cuda,
     numba_jit,
@@ -37,6 +39,7 @@ from weft import (
     show,
     sim,
     to_cuda,
+    torch_kernels,
 )
 from weft.build import ROOT
 from weft.exercises import exercise
@@ -52,10 +55,12 @@ __all__ = [
     "exercise",
     "float32",
     "float64",
+    "inspect",
     "int8",
     "int16",
     "int32",
     "int64",
+    "last_report",
     "latency",
     "listing",
     "load_cuda",
@@ -68,6 +73,7 @@ __all__ = [
     "source",
     "to_cuda",
     "torch",
+    "torch_kernels",
     "uint8",
     "uint16",
     "uint32",

@@ -13,12 +13,14 @@ A kernel in CUDA C
     rewrite*, cuda_text              CUDA C -> C++ for the CPU
     run, program, preprocess         whole programs there
     messages, unsupported            ... and what is said of them
+    inspect/, symbols, columns       under the check build, on the reader's lines
 Is it right, how fast is it, what does it do
     guarded, check/, mistakes/       the reader's kernels, and what their mistakes are
     check_ops, cases, gradients      the lab's own
     bench*, plot_*                   how long; each bench_* is one benchmark
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     latency                          ... of warps that take turns
+    torch_kernels, kernel_names      what PyTorch runs
     warp_view                        ... and of one request of a warp
     paint, canvas, predict           live pictures; a guess beside its answer
     style, highlight                 colours of charts, and of programs
@@ -38,7 +40,8 @@ if sys.argv[:1] != ["-m"]:
     from .check import check
     from .check_ops import Mismatch, check_op
     from .cuda_c import cuda_c
-    from .jit import CompileError, KernelFault, load_cuda
+    from .inspect import inspect
+    from .jit import CompileError, KernelFault, last_report, load_cuda
     from .latency import latency
     from .native import (
         ArgumentError,
@@ -63,6 +66,7 @@ if sys.argv[:1] != ["-m"]:
     from .show import show
     from .sim import sim
     from .to_cuda import TranslationError, to_cuda
+    from .torch_kernels import torch_kernels
 
 __all__ = [
     "ArgumentError",
@@ -80,6 +84,8 @@ __all__ = [
     "cross_entropy",
     "cuda",
     "cuda_c",
+    "inspect",
+    "last_report",
     "latency",
     "linear",
     "load_cuda",
@@ -94,6 +100,7 @@ __all__ = [
     "show",
     "sim",
     "to_cuda",
+    "torch_kernels",
 ]
 
 

@@ -15,6 +15,10 @@ COMMANDS = {
     "check": ("weft.check_ops", "every rung against float64, with poisoned outputs"),
     "doctor": ("weft.doctor", "what this machine has and runs, and what is missing"),
     "run": ("weft.run", "a whole CUDA program on the CPU, as if nvcc had built it"),
+    "inspect": (
+        "weft.inspect.command",
+        "the same, watched: what is wrong, what it costs",
+    ),
     "build": ("weft.build", "compile every kernel for what is here"),
     "cache": ("weft.cache", "what is cached, and --clear"),
 }

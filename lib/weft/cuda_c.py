@@ -195,6 +195,18 @@ class Launch:
         except CompileError as error:  # for arrays on the host, where there is a GPU
             raise _on_python_lines(error, made) from None
 
+    def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """load_cuda()'s Launch for these arguments, and what it takes."""
+        made, shape = self.runner._of(args), self.shape
+        where = shape.grid, shape.block, shape.shared, shape.stream
+        try:
+            launch = made.compiled.at(where)
+            launch.kernel.launcher("cpu", True)
+        except CompileError as error:
+            raise _on_python_lines(error, made) from None
+        given = dict(zip(self.runner.kernel.parameters, args))
+        return launch, (*args, *made.extents(given))
+
 
 # ---- keys ----------------------------------------------------------------------
 

@@ -138,24 +138,34 @@ def parse(words: Sequence[str]) -> Options:
 
 def main(options: Options) -> int:
     """Build the program if that is needed, and become it."""
-    names = " ".join(Path(s).name for s in options.program.sources)
-    late = threading.Timer(1.0, _say, [f"building {names} for the CPU"])
-    late.daemon = True
-    late.start()
-    try:
-        path = programs.executable(options.program)
-    finally:
-        late.cancel()
+    path = executable(options)
     if options.build:
         shutil.copy(path, options.build)
         return 0
-    name = options.name or f"./{Path(options.program.sources[0]).stem}"
-    argv = [name if "/" in name else f"./{name}", *options.arguments]
     environment = {**os.environ, **options.environment}
     sys.stdout.flush()
     if options.timeout:
-        return _run_for(path, argv, environment, options.timeout)
-    os.execve(path, argv, environment)
+        status = run_child(path, words(options), environment, options.timeout)
+        return end_like(status)
+    os.execve(path, words(options), environment)
+
+
+def executable(options: Options) -> Path:
+    """Build the program if that is needed; what takes long is said."""
+    names = " ".join(Path(s).name for s in options.program.sources)
+    late = threading.Timer(1.0, say, [f"building {names} for the CPU"])
+    late.daemon = True
+    late.start()
+    try:
+        return programs.executable(options.program)
+    finally:
+        late.cancel()
+
+
+def words(options: Options) -> list[str]:
+    """The program's own command line."""
+    name = options.name or f"./{Path(options.program.sources[0]).stem}"
+    return [name if "/" in name else f"./{name}", *options.arguments]
 
 
 # ---- the command line ----------------------------------------------------------
@@ -276,8 +286,11 @@ def _host_flags(text: str, program: programs.Program) -> None:
 # ---- running -------------------------------------------------------------------
 
 
-def _run_for(path: Path, argv: list[str], environment: dict, seconds: float) -> int:
-    """Run it as a child, which is ended after so many seconds."""
+def run_child(path: Path, argv: list[str], environment: dict, seconds: float) -> int:
+    """Run it as a child, which is ended after so many seconds (0: never).
+
+    Returns its exit status, -n if signal n ended it, TIMED_OUT if we did.
+    """
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child's affair
     try:
         child = subprocess.Popen(
@@ -286,19 +299,24 @@ def _run_for(path: Path, argv: list[str], environment: dict, seconds: float) -> 
             env=environment,
             preexec_fn=lambda: signal.signal(signal.SIGINT, before),
         )
-        status = child.wait(seconds)
+        return child.wait(seconds or None)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-        _say(f"ended after {seconds:g} seconds (--timeout)")
+        say(f"ended after {seconds:g} seconds (--timeout)")
         return TIMED_OUT
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def end_like(status: int) -> int:
+    """The exit status to return; a child that a signal ended is followed."""
     if status < 0:  # die as it died, so that our caller sees the same
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Tell the user something about the run, on stderr."""
     print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -29,6 +29,7 @@ from . import flags as flags_module
 from .diagnostics import CompileError, Diagnostic
 from .faults import KernelFault
 from .module import Cell, Kernel, Launch, Module
+from .shown import last_report
 from .trial import OrderDependence
 
 
@@ -97,5 +98,6 @@ __all__ = [
     "Launch",
     "Module",
     "OrderDependence",
+    "last_report",
     "load_cuda",
 ]

@@ -222,6 +222,14 @@ class Kernel:
             pass
         return launch
 
+    def at(self, key: Any) -> Launch | Kernel:
+        """[grid, block] as a Launch, whatever the target; of a template an instance."""
+        if self.module.version != headers.version:
+            self._refresh()
+        if self._needs_arguments:
+            return self._instantiate(key)
+        return Launch(self, config.parse(self.expression, key))
+
     def _launch(self, shape: config.Config) -> Callable[..., None]:
         """What [grid, block] gives. On a GPU it first tries the quick way."""
         launch, module = Launch(self, shape), self.module

@@ -29,15 +29,18 @@ def last_report() -> Report | None:
     return _last.report if _last is not None else None
 
 
-def tell(module: Cell, seen: Seen) -> None:
-    """Show the findings of a launch that went on, each once in a run of a cell."""
+def tell(module: Cell, seen: Seen, always: bool = False) -> None:
+    """Show the findings of a launch that went on, each once in a run of a cell.
+
+    always: also those that have been shown.
+    """
     if seen.ok:
         return
     run = _cell()
     fresh = []
     for one in seen.report.findings:
         key = run, one.kind, one.file, one.line, one.column, one.array
-        if key not in module.told:
+        if always or key not in module.told:
             module.told.add(key)
             fresh.append(one)
     if fresh:

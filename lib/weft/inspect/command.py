@@ -1,0 +1,141 @@
+"""python -m weft inspect: a whole CUDA program on the CPU, watched.
+
+The program runs as `weft run` would run it; what its kernels did wrong and what they
+cost is told on stderr when it has ended, however it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import run
+from ..report.colours import coloured
+from ..report.program import LISTINGS, ProgramReport
+from .raw import Files, program_report
+
+USAGE = """\
+usage: weft inspect PROG.cu [MORE.cu MORE.cpp MORE.c] [options] [-- ARGUMENTS]
+
+Run a CUDA program on the CPU, about 20 times slower than `weft run`, and tell what
+its kernels do wrong (accesses out of bounds, races, reads of what nobody has
+written, deadlocks, ...) and what each line of them costs. Sources, arguments and
+options are those of `weft run`, and besides:
+
+  --json PATH     write findings and counters there; -: on stdout, after the
+                  program's own output
+  --listing WHICH lines shown with their costs: all, hot (the default) or none
+  --order WHICH   the order of threads and blocks: forward, reverse, shuffled, or
+                  a seed > 1
+
+The exit status is 1 if anything was found, else the program's own.
+"""
+FOUND = 1  # the exit status if there are findings
+
+
+@dataclass
+class Options:
+    """The command line. json: "" for none."""
+
+    run: run.Options
+    json: str = ""
+    listing: str = "hot"
+
+
+def parse(words: Sequence[str]) -> Options:
+    """What the command line asks for; ValueError if it makes no sense."""
+    words = list(words)
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE, end="", file=sys.stdout if words else sys.stderr)
+        raise SystemExit(0 if words else 2)
+    split = words.index("--") if "--" in words else len(words)
+    own, rest = words[:split], words[split:]
+    target = _take(own, "--json")
+    listing = _take(own, "--listing") or "hot"
+    if listing not in LISTINGS:
+        raise ValueError(f"--listing {listing}: want {', '.join(LISTINGS)}")
+    order = _take(own, "--order")
+    if order:
+        own += ["--order", "2" if order == "shuffled" else order]
+    if not own:
+        raise ValueError("no program: want a .cu file")
+    options = run.parse([*own, *rest])
+    if options.build:
+        raise ValueError("--build makes a program that nobody watches: use weft run")
+    options.program.check = True
+    return Options(options, target, listing)
+
+
+def main(options: Options) -> int:
+    """Build the program, run it, and tell what was seen; returns the exit status."""
+    path = run.executable(options.run)
+    with tempfile.TemporaryDirectory(prefix="weft_inspect_") as folder:
+        file = Path(folder) / "report.json"
+        environment = {
+            **os.environ,
+            **options.run.environment,
+            "WEFT_CHECK_REPORT": str(file),
+        }
+        sys.stdout.flush()
+        status = run.run_child(
+            path, run.words(options.run), environment, options.run.timeout
+        )
+        report = _report(file, options)
+    told = report.text() if report.kernels or report.findings else _nothing(report)
+    print(coloured(told) if sys.stderr.isatty() else told, file=sys.stderr)
+    if options.json:
+        _write(options.json, report, status)
+    return FOUND if not report.ok else run.end_like(status)
+
+
+def _take(words: list[str], option: str) -> str:
+    """The value of an option, which is removed; "" if it is not there."""
+    value = ""
+    i = 0
+    while i < len(words):
+        name, equals, given = words[i].partition("=")
+        if name != option:
+            i += 1
+            continue
+        if not equals:
+            if i + 1 == len(words):
+                raise ValueError(f"{option} needs a value")
+            given = words.pop(i + 1)
+        words.pop(i)
+        value = given
+    return value
+
+
+def _report(file: Path, options: Options) -> ProgramReport:
+    name = options.run.program.sources[0]
+    report = ProgramReport(name)
+    with contextlib.suppress(OSError, ValueError):  # none, or half of one
+        report = program_report(file.read_text(errors="replace"), Files(), name)
+    report.listing = options.listing
+    return report
+
+
+def _nothing(report: ProgramReport) -> str:
+    return f"{report.program}: no kernel was seen: none ran, or it ended too early"
+
+
+def _write(target: str, report: ProgramReport, status: int) -> None:
+    from .. import bench
+
+    whole = {
+        "machine": bench.machine(),
+        "program": report.program,
+        "status": status,
+        **report.json(),
+    }
+    text = json.dumps(whole, indent=1)
+    if target == "-":
+        print(text)
+    else:
+        Path(target).write_text(text + "\n")
