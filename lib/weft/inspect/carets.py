@@ -1,7 +1,7 @@
 """Where on a line of the reader's source an access stands.
 
-The compiler's columns are those of the rewritten line, and point at the `]` of x[i]
-or at the `=` of what is written; a reader looks for the x.
+The compiler's columns are those of the rewritten line, and point at a bracket of x[i] or
+at the `=` of what is written; a reader looks for the x.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ def _names(line: str, start: int, array: str) -> bool:
 
 
 def _start(line: str, at: int) -> int:
-    """Where the expression begins whose `]` or assignment operator is at `at`."""
+    """Where the expression begins whose bracket or assignment operator is at `at`."""
     if line[at] == "]":
         return _lvalue(line, at + 1)
+    if line[at] == "[":  # in a template
+        return _lvalue(line, at)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
         before = len(line[:at].rstrip())
         if before:
