@@ -18,6 +18,7 @@ from typing import Any
 from ..native import ArgumentError
 from . import read_ptx, read_sass, toolchain
 from .listing import Kernel, View
+from .profile import Profile, profile
 from .residency import Occupancy, occupancy
 from .sources import Source, source_for
 from .toolchain import Compiled
@@ -122,4 +123,4 @@ def _plain(asked: str, mangled: str) -> str:
     return name or mangled
 
 
-__all__ = ["Occupancy", "View", "occupancy", "ptx", "sass", "usage_of"]
+__all__ = ["Occupancy", "Profile", "View", "occupancy", "profile", "ptx", "sass"]

@@ -21,7 +21,7 @@ from ..jit import stored
 from ..jit.module import Cell, Kernel, Module
 from ..native import ArgumentError
 from ..numba_jit import NumbaKernel
-from ..python_kernel import source_of
+from ..python_kernel import PythonKernel, source_of
 from . import toolchain
 from .toolchain import Compiled
 
@@ -73,21 +73,33 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
         return _runner(kernel, args)
     cell = getattr(kernel, "_cell", None) if isinstance(kernel, Module) else None
     if isinstance(kernel, Kernel):
-        if kernel._needs_arguments:
-            name = kernel.__name__
-            raise ArgumentError(
-                f"{name} is a template: give its arguments, e.g. {name}['float', 16]"
-            )
+        complete(kernel)
         return _cell(kernel.module, (kernel.expression,))
     if isinstance(cell, Cell):
         return _cell(cell, ())
-    return _runner(Runner(_python(kernel), "", None), args)
+    return _runner(Runner(PythonKernel(kernel), "", None), args)
 
 
-def _python(kernel: Any) -> Any:
-    from ..python_kernel import PythonKernel
+def only(kernel: Any) -> Any:
+    """The kernel itself, or the only one of a module; ArgumentError for several."""
+    if not isinstance(kernel, Module):
+        return kernel
+    kernels = kernel._cell.kernels
+    if len(kernels) != 1:
+        names = ", ".join(kernels) or "none"
+        raise ArgumentError(
+            f"this source has {len(kernels)} kernels ({names}): say which"
+        )
+    return next(iter(kernels.values()))
 
-    return PythonKernel(kernel)
+
+def complete(kernel: Kernel) -> None:
+    """ArgumentError for a template without its arguments."""
+    if kernel._needs_arguments:
+        name = kernel.__name__
+        raise ArgumentError(
+            f"{name} is a template: give its arguments, e.g. {name}['float', 16]"
+        )
 
 
 def _cell(cell: Cell, wanted: tuple[str, ...]) -> Source:

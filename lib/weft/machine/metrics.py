@@ -1,0 +1,123 @@
+"""What is compared with Nsight Compute (ncu): its names, and where ours come from.
+
+The names: docs.nvidia.com/nsight-compute/NsightComputeCli, "Nvprof Metric Comparison".
+Ours are sums over the places of report.Counters; ncu's over all that ran on the GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..report import Counters
+
+_L1 = "l1tex__{}_pipe_lsu_mem_{}_op_{}.sum"
+_OPS = {"load": ("ld",), "store": ("st",), "atomic": ("red", "atom")}
+_KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number. ncu: the metrics whose sum it is. what, space, kind: ours, of Place.
+
+    exact: a count that must be the same, and not a ratio or a time. tight: a ratio
+    that must agree within 2 %. unit: of what is shown; "": a count.
+    """
+
+    name: str
+    ncu: tuple[str, ...]
+    what: str = ""
+    space: str = ""
+    kind: str = ""
+    exact: bool = False
+    tight: bool = False
+    unit: str = ""
+
+    def ours(self, counters: Counters) -> float | None:
+        """The CPU's number; None where only a GPU has one."""
+        if self.name == "active threads per instruction":
+            return counters.active_lanes
+        if not self.what:
+            return None
+        return sum(
+            getattr(place, self.what)
+            for place in counters.places
+            if place.space == self.space and place.kind == self.kind
+        )
+
+    def theirs(self, found: dict[str, float]) -> float | None:
+        """ncu's number; None where it has none of it."""
+        values = [found[name] for name in self.ncu if name in found]
+        return sum(values) if values else None
+
+
+def _global(kind: str) -> list[Metric]:
+    made = []
+    for what in ("requests", "sectors"):
+        names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
+        own = what, "global", _KINDS[kind]
+        made.append(Metric(f"global {kind} {what}", names, *own, exact=True))
+    return made
+
+
+def _shared(kind: str) -> list[Metric]:
+    op = _OPS[kind][-1]
+    names = {
+        "requests": f"smsp__inst_executed_op_shared_{op}.sum",
+        "wavefronts": f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum",
+        "conflicts": f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum",
+    }
+    return [
+        Metric(f"shared {kind} {what}", (name,), what, "shared", _KINDS[kind], True)
+        for what, name in names.items()
+    ]
+
+
+COUNTS = [one for kind in _OPS for one in _global(kind)]
+COUNTS += [one for kind in _OPS for one in _shared(kind)]
+
+_ACTIVE = "smsp__thread_inst_executed_per_inst_executed.ratio"
+_UNMASKED = "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio"
+LANES = [
+    Metric("active threads per instruction", (_ACTIVE,), tight=True),
+    Metric("... that no predicate masks", (_UNMASKED,)),
+]
+
+# What no CPU has: how long it took, and where its bytes came from.
+MEASURED = [
+    Metric("time", ("gpu__time_duration.sum",), unit="ns"),
+    Metric("bytes read from DRAM", ("dram__bytes_read.sum",), unit="bytes"),
+    Metric("bytes written to DRAM", ("dram__bytes_write.sum",), unit="bytes"),
+    Metric("bytes through the L2 cache", ("lts__t_bytes.sum",), unit="bytes"),
+    Metric("instructions of warps", ("smsp__inst_executed.sum",)),
+    Metric(
+        "warps active",
+        ("sm__warps_active.avg.pct_of_peak_sustained_active",),
+        unit="% of a multiprocessor's",
+    ),
+    Metric(
+        "memory throughput",
+        ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",),
+        unit="% of the peak",
+    ),
+    Metric(
+        "arithmetic throughput",
+        ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
+        unit="% of the peak",
+    ),
+    Metric("registers a thread", ("launch__registers_per_thread",)),
+]
+ALL = [*COUNTS, *LANES, *MEASURED]
+
+
+def ncu_names(metrics: list[Metric]) -> list[str]:
+    """The names to ask ncu for, each once."""
+    return list(dict.fromkeys(name for one in metrics for name in one.ncu))
+
+
+def difference(ours: float | None, theirs: float | None) -> float | None:
+    """How far ours is from theirs, as a part of theirs; None where one is missing."""
+    if ours is None or theirs is None:
+        return None
+    if ours == theirs:
+        return 0.0
+    return (ours - theirs) / theirs if theirs else float("inf")

@@ -1,0 +1,172 @@
+"""profile(kernel)[grid, block](*args): Nsight Compute's counters beside the CPU's.
+
+The launch runs here, under the check build or the simulator, which count; then ncu
+launches the same kernel with the same arguments in another process, and counts too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ..native import ArgumentError
+from ..report import Counters
+from ..report.html import CELL, CODE, FAINT, MONO
+from ..style import WRITTEN
+from . import metrics, ncu, replay
+from .metrics import Metric
+from .sources import only
+
+HEAD = ("", "CPU", "ncu", "difference")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric: the CPU's number and ncu's, None where one has none."""
+
+    metric: Metric
+    ours: float | None
+    theirs: float | None
+
+    @property
+    def difference(self) -> float | None:
+        return metrics.difference(self.ours, self.theirs)
+
+    @property
+    def said(self) -> bool:
+        """Whether there is something to say: nobody wants a table of zeros."""
+        return bool(self.ours or self.theirs)
+
+    def cells(self) -> list[str]:
+        """Name, CPU, ncu, difference, as text."""
+        off = self.difference
+        apart = "" if off is None else "same" if off == 0 else f"{off:+.1%}"
+        unit = f" {self.metric.unit}" * bool(self.metric.unit)
+        theirs = number(self.theirs)
+        return [
+            *(self.metric.name, number(self.ours)),
+            *(theirs + unit * bool(theirs), apart),
+        ]
+
+
+class Profile:
+    """What a launch cost, by the CPU's count and by ncu's.
+
+    rows: the metrics. report: of the launch on the CPU. why: why ncu says nothing, with
+    the cure; "" if it does.
+    """
+
+    def __init__(
+        self, name: str, report: Any, theirs: dict[str, float] | None, why: str
+    ) -> None:
+        self.name, self.report, self.why = name, report, why
+        counters = report.counters or Counters()
+        self.rows = [
+            Row(one, one.ours(counters), one.theirs(theirs or {}))
+            for one in metrics.ALL
+        ]
+
+    def shown(self) -> list[list[str]]:
+        """The rows that say something, as text."""
+        return [row.cells() for row in self.rows if row.said]
+
+    def __getitem__(self, name: str) -> Row:
+        """The row of a metric, by its name here."""
+        for row in self.rows:
+            if row.metric.name == name:
+                return row
+        names = ", ".join(row.metric.name for row in self.rows if row.said)
+        raise KeyError(f"{name!r}: there are {names}")
+
+    def __repr__(self) -> str:
+        table = [list(HEAD), *self.shown()]
+        widths = [max(len(row[i]) for row in table) for i in range(4)]
+        lines = [
+            "  ".join(
+                [row[0].ljust(widths[0])]
+                + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+            ).rstrip()
+            for row in table
+        ]
+        head = [self.name, *[f"without ncu: {self.why}"] * bool(self.why)]
+        return "\n".join([*head, *lines])
+
+    def _repr_html_(self) -> str:
+        top = "".join(
+            f'<th style="{CELL}text-align:right">{name}</th>' for name in HEAD
+        )
+        body = "".join(self._row(row) for row in self.rows if row.said)
+        why = f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;margin:'
+        why += f'4px 0"><b>without ncu</b> {escape(self.why)}</div>'
+        return (
+            f'<div style="color:inherit;font-size:13px;line-height:1.5;'
+            f'max-width:920px"><code style="{MONO}color:inherit;background:none;'
+            f'font-weight:600">{escape(self.name)}</code>{why * bool(self.why)}'
+            f'<table style="{CODE}border-collapse:collapse;border:none;margin:4px 0;'
+            f'color:inherit"><tr style="background:none">{top}</tr>{body}</table></div>'
+        )
+
+    def _row(self, row: Row) -> str:
+        name, *numbers = row.cells()
+        title = escape(" + ".join(row.metric.ncu))
+        left = f'<td title="{title}" style="{CELL}text-align:left">{escape(name)}</td>'
+        cells = [f'<td style="{CELL}text-align:right">{n}</td>' for n in numbers]
+        if numbers[-1] == "same":
+            cells[-1] = cells[-1].replace(CELL, CELL + FAINT)
+        return f'<tr style="background:none">{left}{"".join(cells)}</tr>'
+
+
+def profile(kernel: Any) -> Profiled:
+    """Count what a launch does: profile(kernel)[grid, block](*args) -> Profile.
+
+    kernel: of load_cuda() or %%cuda, cuda_c(k), or a Python kernel, which ncu gets as
+    CUDA C. The launch writes into its arrays, once, as any launch does. Where ncu is
+    missing or not permitted the Profile has the CPU's counters alone, and says why.
+    Raises what the launch raises on the CPU.
+    """
+    if not callable(kernel) and not hasattr(kernel, "__getitem__"):
+        raise ArgumentError(f"profile wants a kernel, not {kernel!r:.60}")
+    return Profiled(only(kernel))
+
+
+class Profiled:
+    """A kernel to be profiled: [grid, block](*args) does it."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+
+    def __getitem__(self, key: Any) -> Callable[..., Profile]:
+        def run(*args: Any) -> Profile:
+            shape = key if isinstance(key, tuple) else (key,)
+            # Before the launch: it may well write what it reads.
+            name, launch = replay.record(self.kernel, shape, args)
+            report = counted(self.kernel, key, args)
+            theirs, why = None, ""
+            try:
+                ncu.require()
+                names = metrics.ncu_names(metrics.ALL)
+                theirs = ncu.measure([launch], [name], names)[0]
+            except ncu.NoCounters as error:
+                why = str(error)
+            return Profile(name, report, theirs, why)
+
+        return run
+
+    def __repr__(self) -> str:
+        return "profile(kernel)[grid, block](*args) counts what a launch does"
+
+
+def counted(kernel: Any, key: Any, args: tuple[Any, ...]) -> Any:
+    """The launch on the CPU, with counters: a report.Report."""
+    from ..inspect import inspect
+
+    return inspect(kernel, quiet=True)[key](*args)
+
+
+def number(value: float | None) -> str:
+    """A count as it is, anything else with four digits."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value == int(value) else f"{value:.4g}"

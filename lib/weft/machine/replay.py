@@ -1,0 +1,118 @@
+"""Launches kernels once more, in a process that ncu looks at.
+
+    ncu ... python -m weft.machine.replay launches.pt
+
+The file is a list that record() made, by torch.save().
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def record(
+    kernel: Any, key: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[str, dict[str, Any]]:
+    """(the kernel's plain name, its launch with all that it needs), to be replayed.
+
+    kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they
+    are now. Raises ArgumentError for what is none of these.
+    """
+    from ..cuda_c import Runner
+    from ..jit import config
+    from ..jit.module import Kernel
+    from ..native import ArgumentError
+    from ..numba_jit import NumbaKernel
+    from ..python_kernel import PythonKernel
+    from .sources import complete
+
+    if isinstance(kernel, NumbaKernel):
+        name = kernel.name
+        raise ArgumentError(f"profile takes {name} as CUDA C: profile({name})")
+    if isinstance(kernel, Kernel):
+        complete(kernel)
+        cell, shape = kernel.module, config.parse(kernel.expression, key)
+        about = dict(source=cell.source, name=cell.name, flags=cell.flags)
+        about |= dict(headers=cell.headers, expression=kernel.expression)
+        params, name = kernel.params, kernel.__name__
+    else:
+        runner = kernel if isinstance(kernel, Runner) else None
+        runner = runner or Runner(PythonKernel(kernel), "", None)
+        shape = runner.kernel.config(key)
+        about, params, args = _translated(runner, args)
+        name = about["expression"]
+    launch = {
+        **about,
+        **dict(params=params, grid=shape.grid, block=shape.block, shared=shape.shared),
+        "args": copied(params, args),
+    }
+    return name.rpartition("::")[2], launch
+
+
+def copied(params: Any, args: tuple[Any, ...]) -> list[Any]:
+    """The arguments for another process: arrays as tensors on the host, one for each.
+
+    The same array twice is one tensor twice.
+    """
+    import torch
+
+    known: dict[int, Any] = {}
+    out = []
+    for number, value in enumerate(args):
+        pointer = number < len(params) and params[number].pointer
+        if not pointer or value is None:
+            out.append(value)
+            continue
+        if id(value) not in known:
+            if isinstance(value, np.ndarray):
+                made = torch.from_numpy(value.copy())
+            elif isinstance(value, torch.Tensor):
+                made = value.detach().cpu().clone()
+            else:
+                made = torch.from_dlpack(value).cpu().clone()
+            known[id(value)] = made
+        out.append(known[id(value)])
+    return out
+
+
+def main(path: str) -> None:
+    """Launch everything in the file, and wait."""
+    import torch
+
+    from ..jit import gpu
+
+    for one in torch.load(path, weights_only=False):
+        source = one["source"], one["name"], one["flags"]
+        compiled = gpu.compile(*source, [one["expression"]], one["headers"])
+        there: dict[int, Any] = {}
+        args = []
+        for value in one["args"]:
+            if isinstance(value, torch.Tensor):
+                value = there.setdefault(id(value), value.cuda())
+            args.append(value)
+        launcher = compiled.launcher(one["expression"], one["params"])
+        launcher(one["grid"], one["block"], one["shared"], None, tuple(args))
+        torch.cuda.synchronize()
+
+
+def _translated(
+    runner: Any, args: tuple[Any, ...]
+) -> tuple[dict[str, Any], Any, tuple[Any, ...]]:
+    from ..jit import flags, signature
+
+    made = runner._of(args)
+    name = made.translation.name
+    found = {s.name: s for s in signature.parse(made.translation.text)}
+    if made.translation.extents:
+        given = dict(zip(runner.kernel.parameters, args))
+        args = (*args, *made.extents(given))
+    about = dict(source=made.translation.text, name=name, headers={}, expression=name)
+    about["flags"] = tuple(flags.split(runner.flags))
+    return about, found[name].params, args
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
