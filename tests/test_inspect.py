@@ -54,7 +54,7 @@ def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(libr
     found = symbols.places(path, [at for at, _ in calls])
     seen = {(kind, found[at][0].line, found[at][0].column) for at, kind in calls}
     assert ("write", 8, 16) in seen  # the = of out[i] = ...
-    assert ("read", 2, 23) in seen  # the ] of x[i + 1]
+    assert ("read", 2, 17) in seen  # the [ of x[i + 1]
     (inlined,) = [found[at] for at, _ in calls if found[at][0].line == 2]
     assert carets.callee(inlined[0].function) == "twice"
     assert [frame.line for frame in inlined] == [2, 8]
@@ -98,7 +98,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         ("    *p = *q;", 10, "", "", "*q"),
         ("    t->x[i].y = 3;", 15, "", "", "t->x"),
         ("\tatomicAdd(&out[0], a[i]);", 0, "out", "atomicAdd", "atomicAdd"),
-        ('    s["größe"] = 1; out[i] = 2;', 31, "", "", "out[i]"),
+        ('    s["größe"] = 1; out[i] = 2;', 30, "", "", "out[i]"),
     ],
 )
 def test_a_caret_stands_where_the_access_begins(line, compiled, array, callee, begins):

@@ -1,7 +1,7 @@
 """Where on a line of the reader's source an access stands.
 
-The compiler's columns are those of the rewritten line, and point at a bracket of x[i] or
-at the `=` of what is written; a reader looks for the x.
+The compiler's columns are those of the rewritten line, and point at a bracket of x[i]
+or at the `=` of what is written; a reader looks for the x.
 """
 
 from __future__ import annotations
