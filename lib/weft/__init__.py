@@ -22,6 +22,7 @@ Is it right, how fast is it, what does it do
     latency                          ... of warps that take turns
     torch_kernels, kernel_names      what PyTorch runs
     warp_view                        ... and of one request of a warp
+    machine/                         PTX, SASS, occupancy, ncu
     paint, canvas, predict           live pictures; a guess beside its answer
     style, highlight                 colours of charts, and of programs
 The project
@@ -43,6 +44,7 @@ if sys.argv[:1] != ["-m"]:
     from .inspect import inspect
     from .jit import CompileError, KernelFault, last_report, load_cuda
     from .latency import latency
+    from .machine import occupancy, profile, ptx, sass
     from .native import (
         ArgumentError,
         DeviceLost,
@@ -92,10 +94,14 @@ __all__ = [
     "matmul",
     "maxpool2d",
     "numba_jit",
+    "occupancy",
     "predict",
+    "profile",
+    "ptx",
     "reload",
     "relu",
     "rungs",
+    "sass",
     "set_threads",
     "show",
     "sim",
