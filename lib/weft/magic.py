@@ -151,7 +151,7 @@ def cuda(line: str, cell: str) -> None:
         print(f"saved as {save(options.save, cell)}")
     for listing in ("ptx", "sass"):
         if getattr(options, listing):
-            _show(listing, module)
+            _show(listing, loaded)
 
 
 @_short_errors()
@@ -188,17 +188,13 @@ def save(where: str, cell: str) -> Path:
     return path
 
 
-def _show(listing: str, module: Any) -> None:
+def _show(listing: str, loaded: Any) -> None:
     """The cell as PTX or as the GPU's own instructions; needs NVRTC, but no GPU."""
-    from IPython.display import Code, display
+    from IPython.display import display
 
-    from .jit import gpu
+    from . import machine
 
-    text = getattr(gpu, listing)(
-        *(module.source, module.name, module.flags),
-        *(module.ordinary(), module.headers),
-    )
-    display(Code(text, language="gas" if listing == "ptx" else "text"))
+    display(getattr(machine, listing)(loaded))
 
 
 def register(shell: Any = None) -> None:
