@@ -5,6 +5,7 @@
 #define WEFT_INTERNAL_CUH
 #include <cuda_runtime.h> // under g++ that of simt/include
 
+#include "nvtx.cuh"
 #include "weft.h"
 #ifndef __CUDACC__
 #include "simt/simt_runtime.h"
@@ -79,9 +80,10 @@ struct weft_watch {
 };
 #endif
 
-/* The first line of a launcher: refuse a rung that cannot run here, and listen
- * for Ctrl-C until the launcher returns. */
+/* The first line of a launcher: refuse a rung that cannot run here, and until
+ * the launcher returns listen for Ctrl-C and stand on a profiler's timeline. */
 #define WEFT_CHECK_RUNG(rung) \
+    WEFT_RANGE(__func__);     \
     struct weft_watch watch_; \
     (void)watch_;             \
     WEFT_TRY(weft_check_rung(rungs, COUNT_OF(rungs), rung))

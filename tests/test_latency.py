@@ -1,7 +1,6 @@
 """latency(): the model obeys Little's law, and what is drawn is what it did."""
 
 import re
-import time
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -206,12 +205,9 @@ def test_it_says_what_runs_again_and_what_is_left_out(picture):
     assert all(run.issued == 64 * most for run in long.runs.values())
 
 
-def test_it_is_drawn_in_a_moment_and_stays_small():
-    start = time.perf_counter()
+def test_it_stays_small():
     large = latency(staged)[16, 64](zeros(64), zeros(64), zeros(64))
-    text = large.drawing.html()
-    assert time.perf_counter() - start < 10  # 0.2 s on an idle machine
-    assert len(text) < 1_500_000
+    assert len(large.drawing.html()) < 1_500_000
 
 
 def test_what_does_not_fit_is_said():

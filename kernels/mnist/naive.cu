@@ -224,6 +224,7 @@ static int load(struct naive *n, const uint8_t *images, const uint8_t *labels,
 /* Queue a layer and, once it is queued, note the end of its section. */
 #define LAYER(section, call)              \
     do {                                  \
+        WEFT_RANGE(section);              \
         WEFT_TRY(call);                   \
         cnn_mark(marks, section, stream); \
     } while (0)

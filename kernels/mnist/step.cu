@@ -39,6 +39,7 @@ static int interrupted(void) {
 /* One step on the images at `first` of the order that was sent. */
 static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
                 struct cnn_marks *marks, weft_stream stream) {
+    WEFT_RANGE("step");
     const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
     float *loss = cnn->losses + cnn->steps % LOSSES;
     if (interrupted())

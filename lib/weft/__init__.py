@@ -21,6 +21,7 @@ Is it right, how fast is it, what does it do
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     latency                          ... of warps that take turns
     torch_kernels, kernel_names      what PyTorch runs
+    nvtx                             names for profilers
     warp_view                        ... and of one request of a warp
     machine/                         PTX, SASS, occupancy, ncu
     paint, canvas, predict           live pictures; a guess beside its answer
@@ -55,6 +56,7 @@ if sys.argv[:1] != ["-m"]:
         set_threads,
     )
     from .numba_jit import numba_jit
+    from .nvtx import nvtx_range
     from .ops import (
         batchnorm2d,
         conv2d,
@@ -94,6 +96,7 @@ __all__ = [
     "matmul",
     "maxpool2d",
     "numba_jit",
+    "nvtx_range",
     "occupancy",
     "predict",
     "profile",

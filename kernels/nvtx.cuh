@@ -1,0 +1,27 @@
+/* nvtx.cuh -- names on a profiler's timeline: WEFT_RANGE("step") marks the time
+ * from there to the end of the scope. Nsight Systems draws it above the kernels
+ * that were launched meanwhile, and `ncu --nvtx --nvtx-include "step/"`
+ * profiles only these. While no tool listens a range costs a few nanoseconds;
+ * where the toolkit has no NVTX, and on the CPU, it is nothing at all. */
+#ifndef WEFT_NVTX_CUH
+#define WEFT_NVTX_CUH
+
+#if defined(__CUDACC__) && __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+
+struct weft_range {
+    explicit weft_range(const char *name) { nvtxRangePushA(name); }
+    ~weft_range() { nvtxRangePop(); }
+    weft_range(const weft_range &) = delete;
+};
+#else
+struct weft_range {
+    explicit weft_range(const char *) {}
+};
+#endif
+
+#define WEFT_RANGE(name)            \
+    struct weft_range range_(name); \
+    (void)range_
+
+#endif

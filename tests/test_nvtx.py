@@ -1,0 +1,84 @@
+"""Ranges for profilers: named, closed, heard by a tool, and nothing without one."""
+
+import os
+import subprocess
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from weft import ArgumentError, build, nvtx_range
+
+nvtx = __import__("weft.nvtx", fromlist=["_calls"])
+HERE = Path(__file__).parent
+INCLUDES = [f"-I{build.KERNELS}"]
+PROGRAM = """
+#include "nvtx.cuh"
+static int inner() { WEFT_RANGE("inner"); return 1; }
+int main() {
+    WEFT_RANGE("outer");
+    return !inner();
+}
+"""
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What torch.cuda.nvtx is told, on a PyTorch that has CUDA."""
+    seen = []
+    fake = types.SimpleNamespace(
+        range_push=seen.append, range_pop=lambda: seen.append(".")
+    )
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "nvtx", fake)
+    nvtx._calls.cache_clear()
+    yield seen
+    nvtx._calls.cache_clear()
+
+
+def test_ranges_nest_and_end_also_when_something_raises(calls):
+    with pytest.raises(KeyError), nvtx_range("outer"):
+        with nvtx_range("inner"):
+            pass
+        raise KeyError
+    assert calls == ["outer", "inner", ".", "."]
+
+
+def test_without_cuda_a_range_is_nothing(monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setitem(__import__("sys").modules, "nvtx", None)
+    nvtx._calls.cache_clear()
+    with nvtx_range("step"):
+        value = 3
+    nvtx._calls.cache_clear()
+    assert value == 3
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_a_range_has_a_name(name):
+    with pytest.raises(ArgumentError, match="want a name"), nvtx_range(name):
+        pass
+
+
+def run(command, **more):
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, **more
+    ).stderr
+
+
+@pytest.mark.skipif(build.nvcc() is None, reason="no nvcc")
+def test_a_tool_hears_the_ranges_of_the_library(tmp_path):
+    tool, program = tmp_path / "listener.so", tmp_path / "program"
+    flags = ["-shared", "-Xcompiler", "-fPIC"]
+    try:
+        run([build.nvcc(), *flags, HERE / "nvtx_listener.c", "-o", tool])
+    except subprocess.CalledProcessError as error:
+        if "nvToolsExt.h: No such file" not in error.stderr:
+            raise
+        pytest.skip("this toolkit has no NVTX")
+    (tmp_path / "program.cu").write_text(PROGRAM)
+    run([build.nvcc(), "-o", program, *INCLUDES, tmp_path / "program.cu"])
+    environment = {**os.environ, "NVTX_INJECTION64_PATH": str(tool)}
+    assert run([program], env=environment) == "outer inner . . "
+    assert run([program]) == ""
