@@ -56,7 +56,6 @@ def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(libr
     assert ("write", 8, 16) in seen  # the = of out[i] = ...
     assert ("read", 2, 17) in seen  # the [ of x[i + 1]
     (inlined,) = [found[at] for at, _ in calls if found[at][0].line == 2]
-    assert carets.callee(inlined[0].function) == "twice"
     assert [frame.line for frame in inlined] == [2, 8]
     assert all(frame.file.endswith("k.cpp") for frame in inlined)
 
@@ -97,6 +96,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         ("    *p = *q;", 8, "out", "", "*p"),
         ("    *p = *q;", 10, "", "", "*q"),
         ("    t->x[i].y = 3;", 15, "", "", "t->x"),
+        ("    b[0] = __ldg(a + i);", 0, "a", "k", "a + i"),
         ("\tatomicAdd(&out[0], a[i]);", 0, "out", "atomicAdd", "atomicAdd"),
         ('    s["größe"] = 1; out[i] = 2;', 30, "", "", "out[i]"),
     ],

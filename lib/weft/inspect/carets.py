@@ -22,15 +22,14 @@ def column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> i
     that makes the access; "" if the line does it itself.
     """
     at = _compiled(line, compiled)
+    called = re.search(rf"\b{re.escape(callee)}\b", line) if callee else None
+    if at is None and called:
+        return len(line[: called.start()].encode())
     found = None if at is None else _start(line, at)
     if array and (found is None or not _names(line, found, array)):
         places = [m.start() for m in re.finditer(rf"\b{re.escape(array)}\b", line)]
-        if places and not (callee and found is None):
-            near = len(line) if at is None else at
-            found = min(places, key=lambda one: (abs(one - near), one))
-    if found is None and callee:
-        called = re.search(rf"\b{re.escape(callee)}\b", line)
-        found = called.start() if called else None
+        near = len(line) if at is None else at
+        found = min(places, key=lambda one: (abs(one - near), one), default=found)
     if found is None:
         found = len(line) - len(line.lstrip())
     return len(line[:found].encode())
