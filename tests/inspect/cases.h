@@ -10,8 +10,8 @@
  *
  *     x[i] = 1; // FAULT: bounds, block 3, thread 4, x[100]
  *
- * and the line of a race's other access in `// OTHER`. They belong to the first
- * CASE below them. */
+ * A line that may be told with it, such as that of a race's other access, ends
+ * in `// OTHER`. They belong to the first CASE below them. */
 #pragma once
 #include <cuda_runtime.h>
 #include <stdio.h>

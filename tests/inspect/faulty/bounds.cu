@@ -31,9 +31,8 @@ CASE(stencil_off_by_one) {
 }
 
 __global__ void far_away(int *x) {
-    const int t = threadIdx.x;
-    x[t == 5 ? 123456789 : t] =
-        t; // FAULT: bounds, block 0, thread 5, x[123456789]
+    const int t = threadIdx.x, i = t == 5 ? 123456789 : t;
+    x[i] = t; // FAULT: bounds, thread 5, x[123456789]
 }
 CASE(far_away) {
     far_away<<<1, 32>>>(unwritten<int>(32));
@@ -41,9 +40,9 @@ CASE(far_away) {
 }
 
 __global__ void overflow(const int *x, int *out, int pitch) {
-    const int row = threadIdx.x == 3 ? 50000 : 0;
-    out[threadIdx.x] =
-        x[(int)((unsigned)row * pitch)]; // FAULT: bounds, thread 3
+    const int t = threadIdx.x, row = t == 3 ? 50000 : 0;
+    const int i = (int)((unsigned)row * pitch); // what row * pitch becomes
+    out[t] = x[i];                              // FAULT: bounds, thread 3
 }
 CASE(an_index_that_overflows) {
     overflow<<<1, 8>>>(values<int>(8), unwritten<int>(8), 50000);
@@ -147,8 +146,7 @@ __global__ void convolve(float *out, const float *x, int radius) {
     const int i = threadIdx.x + radius;
     float sum = 0;
     for (int k = 0; k <= 2 * radius + (threadIdx.x == 7); k++)
-        sum += weights[k] *
-               x[i - radius + k]; // FAULT: bounds, thread 7, weights[5]
+        sum += x[i - radius + k] * weights[k]; // FAULT: bounds, weights[5]
     out[threadIdx.x] = sum;
 }
 CASE(beyond_a_constant_array) {

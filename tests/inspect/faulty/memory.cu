@@ -158,8 +158,8 @@ CASE(a_total_not_cleared) {
 }
 
 __global__ void square(float *out, const float *x) {
-    out[threadIdx.x] =
-        x[threadIdx.x] * x[threadIdx.x]; // FAULT: uninitialised, x
+    const float v = x[threadIdx.x]; // FAULT: uninitialised, x
+    out[threadIdx.x] = v * v;
 }
 CASE(too_few_bytes_copied) {
     float h[N] = {1, 2, 3}, *x = unwritten<float>(N);

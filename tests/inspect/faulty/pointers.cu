@@ -70,8 +70,8 @@ CASE(a_null_pointer) {
 }
 
 __global__ void follow(int **rows, int *out) {
-    out[threadIdx.x] =
-        rows[threadIdx.x][0]; // FAULT: bounds|host-pointer, thread 5
+    const int t = threadIdx.x;
+    out[t] = rows[t][0]; // FAULT: bounds|host-pointer, thread 5
 }
 CASE(a_row_that_is_null) {
     int *h[8], **rows = unwritten<int *>(8);
@@ -101,9 +101,9 @@ CASE(float4_at_an_odd_element) {
 
 __global__ void store2(float *x, int cols) {
     const int row = threadIdx.x;
-    if (row == 1)
-        *(float2 *)(x + row * cols) =
-            make_float2(1, 2); // FAULT: misaligned, thread 1
+    const float2 zero = {0, 0};
+    float2 *pair = (float2 *)(x + row * cols);
+    if (row == 1) *pair = zero; // FAULT: misaligned, thread 1
 }
 CASE(float2_in_rows_of_odd_length) {
     store2<<<1, 4>>>(unwritten<float>(20), 5);
@@ -163,8 +163,8 @@ CASE(dynamic_shared_memory_carved_badly) {
 
 __device__ __noinline__ int factorial(int n, int *trace) {
     trace[n & 7] = n;
-    return n == 1 ? 1
-                  : n * factorial(n - 1, trace) + trace[n & 7]; // FAULT: stack
+    if (n == 1) return 1;
+    return n * factorial(n - 1, trace) + trace[n & 7]; // FAULT: stack
 }
 __global__ void recursion(int *out, int *trace, int n) {
     *out = factorial(n, trace); // OTHER
@@ -174,9 +174,8 @@ CASE(recursion_without_an_end) {
     return launched();
 }
 
-__device__ __noinline__ int visit(const int *next, int node,
-                                  int depth) {       // FAULT: stack
-    int path[64];                                    // OTHER
+__device__ __noinline__ int visit(const int *next, int node, int depth) {
+    int path[64];                                    // FAULT: stack
     for (int i = 0; i < 64; i++) path[i] = node + i; // OTHER
     if (depth == 0) return node;
     return visit(next, next[node], depth - 1) + path[depth % 64]; // OTHER

@@ -44,8 +44,12 @@ CASE(a_counter_of_all_blocks) {
     counts<<<8, 1>>>(zeros<int>(1));
     return launched();
 }
+
+__global__ void counts_threads(int *counter) {
+    *counter += 2; // FAULT: race, block 0, counter[0]
+}
 CASE(a_counter_of_a_block) {
-    counts<<<1, N>>>(zeros<int>(1));
+    counts_threads<<<1, N>>>(zeros<int>(1));
     return launched();
 }
 
