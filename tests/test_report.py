@@ -127,9 +127,9 @@ def test_html_has_no_ground_and_no_ink_of_its_own():
 
 def test_a_listing_shows_numbers_beside_the_lines_and_marks_the_hot_ones():
     rows = listing(SOURCE, 11, report().counters.lines).splitlines()
-    heads = "reads writes bytes sectors/req wavefronts/req lanes"
+    heads = "reads writes sectors/req wavefronts/req lanes bytes"
     assert rows[0].split() == heads.split()
-    assert rows[3].split()[-8:] == ["128", "128", "4", "096", "32", "!", "1", "32"]
+    assert rows[3].split()[-8:] == ["128", "128", "32", "!", "1", "32", "4", "096"]
     assert rows[1].strip() == "11  def k(c, x):"
 
 

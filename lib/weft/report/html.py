@@ -83,12 +83,18 @@ def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str
 def top(report: Report | ProgramReport, name: str, said: list[str]) -> str:
     """What it was, whether all is well, and what it cost."""
     colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
+    told = f"{mark} {escape(verdict(report))}"
+    return title(
+        name, said, f'<span style="color:{colour};font-weight:600">{told}</span>'
+    )
+
+
+def title(name: str, said: list[str], more: str = "") -> str:
+    """A launch or a program, more HTML behind it, and what it cost below."""
     costly = f'<div style="{FAINT}">{escape("; ".join(said))}</div>' if said else ""
     return (
         f'<div><code style="{MONO}color:inherit;background:none;font-weight:600">'
-        f"{escape(name)}</code> "
-        f'<span style="color:{colour};font-weight:600">{mark} '
-        f"{escape(verdict(report))}</span></div>{costly}"
+        f"{escape(name)}</code> {more}</div>{costly}"
     )
 
 

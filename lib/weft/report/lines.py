@@ -15,10 +15,10 @@ COLUMNS = {
     "reads": "elements read, by all threads",
     "writes": "elements written, by all threads",
     "atomics": "atomic updates, by all threads",
-    "bytes": "moved to and from global memory: 32 for each sector",
     "sectors/req": "32-byte sectors of global memory for each request of a warp",
     "wavefronts/req": "turns in shared memory for each request of a warp; 1 is best",
     "lanes": "threads of 32 that take part when a warp comes here",
+    "bytes": "moved to and from global memory: 32 for each sector",
 }
 
 

@@ -89,7 +89,7 @@ class ProgramReport:
         parts = [html.top(self, self.program, [])]
         parts += html.findings(self)
         for one in self.kernels:
-            parts.append(html.top(one, html.head(one), costs(one)))
+            parts.append(html.title(html.head(one), costs(one)))
         parts += [html.remark(said) for said in html.remarks(self.counters)]
         parts += html.listings(self)
         return html.page(parts)
