@@ -68,7 +68,7 @@ template <class T> static T *values(size_t n) {
 /* A copy of n elements of the device; the last one lives until the next call
  * with this type. */
 template <class T> static T *fetch(const T *p, size_t n) {
-    static T *host;
+    static thread_local T *host;
     host = (T *)realloc((void *)host, n * sizeof(T));
     if (cudaMemcpy(host, p, n * sizeof(T), cudaMemcpyDeviceToHost) !=
         cudaSuccess)

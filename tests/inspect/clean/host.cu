@@ -1,5 +1,10 @@
 /* host.cu -- what a host does with memory, streams, graphs and several kernels.
  */
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "../cases.h"
 
 enum { N = 64 };
@@ -136,6 +141,46 @@ CASE(part_of_an_array_is_copied_and_used) {
     cudaMemcpy(x + 500, h, sizeof h, cudaMemcpyHostToDevice);
     add_to<<<1, 32>>>(out, x + 500, 10);
     return equal(out, 10, [](int i) { return 9 - i; });
+}
+
+CASE(a_copy_of_a_partly_written_array) {
+    int *x = unwritten<int>(N), *y = unwritten<int>(N),
+        *out = zeros<int>(N / 2);
+    iota<<<1, N>>>(x, N / 2, 3);
+    cudaMemcpy(y, x, N * sizeof(int), cudaMemcpyDeviceToDevice);
+    add_to<<<1, N>>>(out, y, N / 2);
+    return equal(out, N / 2, [](int i) { return 3 + N / 2 - 1 - i; });
+}
+
+CASE(registered_memory_of_the_host) {
+    std::vector<int> h(N, 4);
+    int *alias, *out = zeros<int>(N);
+    cudaHostRegister(h.data(), N * sizeof(int), cudaHostRegisterMapped);
+    cudaHostGetDevicePointer((void **)&alias, h.data(), 0);
+    add_to<<<1, N>>>(out, alias, N);
+    iota<<<1, N>>>(alias, N, 0);
+    cudaDeviceSynchronize();
+    cudaHostUnregister(h.data());
+    return h[N - 1] == N - 1 && equal(out, N, [](int) { return 4; });
+}
+
+static std::atomic<int> launches_done;
+static const std::string &name_of_program() {
+    static const std::string name = "a static with a guard";
+    return name;
+}
+CASE(a_host_with_threads_and_atomics) {
+    std::vector<std::thread> threads;
+    for (int k = 0; k < 3; k++)
+        threads.emplace_back([k] {
+            int *x = unwritten<int>(N);
+            iota<<<1, N, 0, cudaStreamPerThread>>>(x, N, k);
+            cudaStreamSynchronize(cudaStreamPerThread);
+            if (equal(x, 1, [k](int) { return k; })) launches_done++;
+            cudaFree(x);
+        });
+    for (std::thread &thread : threads) thread.join();
+    return name_of_program().size() == 21 && launches_done == 3;
 }
 
 // ---- algorithms of several passes ----

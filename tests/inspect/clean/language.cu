@@ -322,6 +322,75 @@ CASE(structs_with_pointers_by_value) {
                value_at(9) + value_at(14) + value_at(15) + value_at(16);
 }
 
+struct Shape {
+    float side;
+    __device__ Shape(float s) : side(s) {}
+    __device__ virtual float area() const { return side * side; }
+    __device__ virtual ~Shape() {}
+};
+struct Circle : Shape {
+    __device__ Circle(float r) : Shape(r) {}
+    __device__ float area() const override { return 3 * side * side; }
+};
+__global__ void areas(float *out, Shape **shapes) {
+    const int t = threadIdx.x;
+    shapes[t] = t % 2 ? new Circle(t) : new Shape(t);
+    __syncthreads();
+    out[t] = shapes[31 - t]->area();
+    __syncthreads();
+    delete shapes[t];
+}
+CASE(virtual_functions) {
+    float *out = unwritten<float>(32);
+    areas<<<1, 32>>>(out, unwritten<Shape *>(32));
+    return equal(out, 32, [](int i) {
+        const int side = 31 - i;
+        return (side % 2 ? 3 : 1) * side * side;
+    });
+}
+
+typedef float (*Function)(float);
+__device__ float twice(float x) { return 2 * x; }
+__device__ float negative(float x) { return -x; }
+__device__ Function functions[2] = {twice, negative};
+__device__ __noinline__ float last_of(const float *p, int n) {
+    return p[n - 1];
+}
+__global__ void apply(float *out, const float *x) {
+    __shared__ float s[N];
+    float own[3] = {1, 2, x[threadIdx.x]};
+    const int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    const float *from = t % 3 == 0 ? s : t % 3 == 1 ? x : own; // any memory
+    out[t] = functions[t % 2](last_of(from, t % 3 == 2 ? 3 : t + 1));
+}
+CASE(pointers_to_functions_and_to_any_memory) {
+    float *out = unwritten<float>(N);
+    apply<<<1, N>>>(out, values<float>(N));
+    return equal(out, N, [](int i) { return (i % 2 ? -1 : 2) * value_at(i); });
+}
+
+struct Tile {
+    float values[2][4][8];
+    int count;
+};
+__global__ void in_a_struct(float *out, const float *x) {
+    __shared__ Tile tile;
+    const int t = threadIdx.x;
+    tile.values[t / 32][t / 8 % 4][t % 8] = x[t];
+    if (t == 5) tile.count = 3;
+    __syncthreads();
+    out[t] = tile.values[1 - t / 32][t / 8 % 4][7 - t % 8] * tile.count;
+}
+CASE(a_struct_in_shared_memory) {
+    float *out = unwritten<float>(N);
+    in_a_struct<<<1, N>>>(out, values<float>(N));
+    return equal(out, N, [](int i) {
+        return 3 * value_at((i ^ 32) / 8 * 8 + 7 - i % 8);
+    });
+}
+
 __global__ void read_only(float *out, const float *__restrict__ x, int n) {
     const int i = threadIdx.x;
     if (i < n) out[i] = __ldg(&x[i]) + __ldg(&x[n - 1 - i]);

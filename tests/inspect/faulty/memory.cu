@@ -262,6 +262,17 @@ CASE(the_end_of_a_vector) {
     return launched();
 }
 
+__global__ void halve(float *x) {
+    x[threadIdx.x] /= 2; // FAULT: uninitialised, x
+}
+CASE(a_copy_of_what_nobody_wrote) {
+    float *x = values<float>(N);
+    cudaMemcpy(x, unwritten<float>(N), N * sizeof(float),
+               cudaMemcpyDeviceToDevice);
+    halve<<<1, N>>>(x);
+    return launched();
+}
+
 __global__ void next_step(float *x, const float *velocity) {
     x[threadIdx.x] += velocity[threadIdx.x]; // FAULT: uninitialised, velocity
 }
