@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 
+#include "check/launch.h"
 #include "signals.h"
 
 namespace simt {
@@ -31,6 +32,8 @@ enum {
 static std::atomic<Worker *> workers[MAX_KNOWN];
 static std::atomic<int> workers_known;
 
+Stacks fibers;
+
 static Worker *worker_of(Block *block) { return static_cast<Worker *>(block); }
 
 /* ---- a worker's memory -------------------------------------------------- */
@@ -42,18 +45,37 @@ static char *map(size_t bytes) {
     return memory == MAP_FAILED ? 0 : (char *)memory;
 }
 
+static char *aligned_slots(char *memory) {
+    const uintptr_t mask = SIMT_STACK - 1;
+    return memory ? (char *)(((uintptr_t)memory + mask) & ~mask) : 0;
+}
+
+/* Where the slots of worker number `i` lie: side by side, so that the check
+ * build's hooks know a thread's stack from the host's by one comparison. Where
+ * addresses are limited (ulimit -v), some lie elsewhere and are not checked. */
+static char *slots_of(int i) {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        size_t bytes = (size_t)MAX_KNOWN * SLOTS_BYTES;
+        for (; bytes > 8 * (size_t)SLOTS_BYTES && !fibers.bytes; bytes /= 4)
+            if (char *memory = map(bytes + SIMT_STACK))
+                fibers = {(uintptr_t)aligned_slots(memory), bytes};
+    });
+    if ((size_t)i < fibers.bytes / SLOTS_BYTES)
+        return (char *)fibers.base + (size_t)i * SLOTS_BYTES;
+    return aligned_slots(map((size_t)SLOTS_BYTES + SIMT_STACK));
+}
+
 Worker *create_worker() {
     void *memory = 0;
     if (posix_memalign(&memory, alignof(Worker), sizeof(Worker))) return 0;
     Worker *worker = new (memory) Worker();
-    char *slots = map((size_t)SLOTS_BYTES + SIMT_STACK);
-    worker->shared = map(SHARED_BYTES);
-    if (!slots || !worker->shared) return 0; // no launch: what leaks is virtual
-    const uintptr_t mask = SIMT_STACK - 1;
-    worker->slots = (char *)(((uintptr_t)slots + mask) & ~mask);
-    worker->identity_order = -1; // not filled yet
-    create_contexts(worker);
     const int known = workers_known.fetch_add(1);
+    worker->slots = slots_of(known);
+    worker->shared = map(SHARED_BYTES);
+    if (!worker->slots || !worker->shared) return 0; // what leaks is virtual
+    worker->identity_order = -1;                     // not filled yet
+    create_contexts(worker);
     if (known < MAX_KNOWN) workers[known] = worker;
     return worker;
 }
@@ -113,8 +135,10 @@ static void finish(Worker *worker, Fiber *self) {
     worker->live--;
     self->next->prev = self->prev;
     self->prev->next = self->next;
-    if (worker->arrived && worker->arrived == worker->live)
+    if (worker->arrived && worker->arrived == worker->live) {
+        if (worker->checker) check_at_barrier(worker);
         open_barrier(worker);
+    }
     // It may have been the one that others of its warp were waiting for.
     for (unsigned left = warp->waiting; left; left &= left - 1) {
         const int lane = __builtin_ctz(left);
@@ -202,7 +226,9 @@ void complete(Warp *warp, unsigned group, Meeting meeting) {
             meeting == BALLOT ? ballot : warp->in[there ? from : lane];
     }
     warp->waiting &= ~group;
-    worker_of(here()->block)->meetings++;
+    Worker *worker = worker_of(here()->block);
+    worker->meetings++;
+    if (worker->checker) check_at_meeting(worker, warp, group);
 }
 
 /* A number that changes whenever a thread of the block can go on. */
@@ -279,17 +305,23 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
     while (busy.test_and_set(std::memory_order_acquire)) sched_yield();
     if (site->launch != job->number) { // nobody was faster
         align = align < 16 ? 16 : align;
+        if (worker->checker) { // as far apart as banks of memory repeat
+            align = align < 128 ? 128 : align;
+            job->shared_used += 128;
+            job->shared_gaps += 128 + 127;
+        }
         unsigned offset = (job->shared_used + align - 1) / align * align;
         site->offset = offset;
         job->shared_used = offset + (unsigned)size;
         const size_t before = (job->dynamic_shared + 127) / 128 * 128;
-        const int placed = (int)(job->shared_used - before);
+        const int placed = (int)(job->shared_used - before - job->shared_gaps);
         if (job->kernel->static_shared < placed)
             job->kernel->static_shared = placed;
         __atomic_store_n(&site->launch, job->number, __ATOMIC_RELEASE);
     }
     busy.clear(std::memory_order_release);
-    const size_t used = job->shared_used - job->dynamic_shared;
+    const size_t used =
+        job->shared_used - job->dynamic_shared - job->shared_gaps;
     if (used > STATIC_SHARED + 128) {
         note_fault(worker, 0, SIMT_FAULT_LAUNCH, cudaErrorLaunchOutOfResources,
                    "%zu bytes of static __shared__ arrays, at most %d", used,
@@ -359,6 +391,7 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
         shuffle(worker, at * 1000003 + (uint64_t)job->order);
         worker->order = worker->turns;
     }
+    if (worker->checker) check_begin_block(worker);
     worker->promoted = false;
     worker->inside = true;
     worker->running = 0;
@@ -367,6 +400,7 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
     first->block = worker;
     start(first);
     switch_fiber(&worker->main, first);
+    if (worker->checker) check_end_block(worker);
 }
 
 static void begin_job(Worker *worker, Job *job) {
@@ -380,6 +414,7 @@ static void begin_job(Worker *worker, Job *job) {
     worker->body = job->body;
     worker->closure = job->closure;
     worker->cooperative = job->cooperative;
+    worker->checker = job->kernel->checked ? check_begin_worker(worker) : 0;
     worker->modes = processor_modes();
     if (!worker->guarded) guard(worker, 1);
     if (job->order != SIMT_FORWARD) // where the static arrays will lie

@@ -14,19 +14,44 @@
                          "the CPU")))
 #define SIMT_BODY SIMT_BODY_TAKING([=])
 /* The same with captures of its own: references stay references. */
-#define SIMT_BODY_TAKING(...)                           \
-    static simt::Kernel simt_kernel = {__func__, 0, 0}; \
-    if (simt::asked(&simt_kernel)) return;              \
-    simt::launch(&simt_kernel,                             \
+#ifdef SIMT_CHECK
+#define SIMT_BODY_TAKING(...) SIMT_LAUNCH(__VA_ARGS__)
+/* Stands before SIMT_BODY: "a, b", a, b for the parameters that have names. */
+#define SIMT_PARAMETERS(...)     \
+    SIMT_KERNEL(__func__, true); \
+    simt::parameters(&simt_kernel, __VA_ARGS__);
+#else
+#define SIMT_BODY_TAKING(...)     \
+    SIMT_KERNEL(__func__, false); \
+    SIMT_LAUNCH(__VA_ARGS__)
+#define SIMT_PARAMETERS(...)
+#endif
+#define SIMT_KERNEL(name, checked)                                    \
+    static simt::Kernel simt_kernel = {name, 0, 0, checked, 0, 0, 0}; \
+    if (simt::asked(&simt_kernel)) return
+#define SIMT_LAUNCH(...)       \
+    simt::launch(&simt_kernel, \
                  __VA_ARGS__() mutable __attribute__((always_inline)) {
 #define SIMT_END \
     });
 
 /* The members of the struct that stands before `site` are the arrays of one
- * __shared__ declaration. */
-#define SIMT_SHARED(site, type)   \
-    static simt::SharedSite site; \
+ * __shared__ declaration, each in SIMT_NAMED. */
+#ifdef SIMT_CHECK
+#define SIMT_SHARED(site, type, ...)                                  \
+    static simt::SharedSite site;                                     \
+    static const simt::SharedMember site##_members[] = {__VA_ARGS__}; \
+    type &site##_arrays = simt::shared<type>(&site, site##_members)
+#define SIMT_NAMED(Arrays, name)                                           \
+    {#name, __builtin_offsetof(Arrays, name), sizeof(((Arrays *)0)->name), \
+     sizeof(simt::ElementOf<decltype(Arrays::name)>::type)},
+#define SIMT_CALLED(name) = {#name}
+#else
+#define SIMT_SHARED(site, type, ...) \
+    static simt::SharedSite site;    \
     type &site##_arrays = simt::shared<type>(&site)
+#define SIMT_CALLED(name)
+#endif
 
 #define __device__
 #define __host__
@@ -47,27 +72,29 @@ namespace simt {
  * variables and fields of these names. Where the compiler sees one of them,
  * `threadIdx.x` reads as an unsigned; and since rewrite.py has turned it into
  * simt::x(threadIdx), an unsigned where that matters (min(), printf()). */
-#define SIMT_BUILTIN(Name, Vector, value)                      \
-    struct Name {                                              \
-        struct X {                                             \
-            operator unsigned() const { return (value).x; }    \
-        } x;                                                   \
-        struct Y {                                             \
-            operator unsigned() const { return (value).y; }    \
-        } y;                                                   \
-        struct Z {                                             \
-            operator unsigned() const { return (value).z; }    \
-        } z;                                                   \
-        operator Vector() const { return value; }              \
-    };                                                         \
-    SIMT_INLINE unsigned x(const Name &) { return (value).x; } \
-    SIMT_INLINE unsigned y(const Name &) { return (value).y; } \
-    SIMT_INLINE unsigned z(const Name &) { return (value).z; }
+#define SIMT_BUILTIN(Name, Vector, value)                               \
+    struct Name {                                                       \
+        struct X {                                                      \
+            operator unsigned() const { return peek((value).x); }       \
+        } x;                                                            \
+        struct Y {                                                      \
+            operator unsigned() const { return peek((value).y); }       \
+        } y;                                                            \
+        struct Z {                                                      \
+            operator unsigned() const { return peek((value).z); }       \
+        } z;                                                            \
+        operator Vector() const {                                       \
+            return {peek((value).x), peek((value).y), peek((value).z)}; \
+        }                                                               \
+    };                                                                  \
+    SIMT_INLINE unsigned x(const Name &) { return peek((value).x); }    \
+    SIMT_INLINE unsigned y(const Name &) { return peek((value).y); }    \
+    SIMT_INLINE unsigned z(const Name &) { return peek((value).z); }
 
 SIMT_BUILTIN(ThreadIdx, uint3, here()->thread.index)
-SIMT_BUILTIN(BlockIdx, uint3, here()->block->index)
-SIMT_BUILTIN(BlockDim, dim3, here()->block->block_dim)
-SIMT_BUILTIN(GridDim, dim3, here()->block->grid_dim)
+SIMT_BUILTIN(BlockIdx, uint3, peek(here()->block)->index)
+SIMT_BUILTIN(BlockDim, dim3, peek(here()->block)->block_dim)
+SIMT_BUILTIN(GridDim, dim3, peek(here()->block)->grid_dim)
 #undef SIMT_BUILTIN
 
 /* The same for a program's own variables of these names. */
@@ -83,23 +110,40 @@ inline constexpr simt::BlockDim blockDim{};
 inline constexpr simt::GridDim gridDim{};
 inline constexpr int warpSize = simt::WARP;
 
-SIMT_INLINE void __syncthreads() { simt::barrier(); }
+/* Where a barrier stands, for the check build: two of a branch are two. */
+#ifdef SIMT_CHECK
+#define SIMT_WHERE \
+    const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
+#define SIMT_AND_WHERE , SIMT_WHERE
+#define SIMT_THERE , file, line
+#else
+#define SIMT_WHERE
+#define SIMT_AND_WHERE
+#define SIMT_THERE
+#endif
+
+SIMT_INLINE void __syncthreads(SIMT_WHERE) { simt::barrier(0 SIMT_THERE); }
 
 /* As __syncthreads(); the number of threads whose predicate is not 0 ... */
-SIMT_INLINE int __syncthreads_count(int predicate) {
-    return simt::barrier(predicate != 0);
+SIMT_INLINE int __syncthreads_count(int predicate SIMT_AND_WHERE) {
+    return simt::barrier(predicate != 0 SIMT_THERE);
 }
 
 /* ... whether there is one, and whether all are. */
-SIMT_INLINE int __syncthreads_or(int predicate) {
-    return simt::barrier(predicate != 0) != 0;
+SIMT_INLINE int __syncthreads_or(int predicate SIMT_AND_WHERE) {
+    return simt::barrier(predicate != 0 SIMT_THERE) != 0;
 }
-SIMT_INLINE int __syncthreads_and(int predicate) {
-    return simt::barrier(predicate == 0) == 0;
+SIMT_INLINE int __syncthreads_and(int predicate SIMT_AND_WHERE) {
+    return simt::barrier(predicate == 0 SIMT_THERE) == 0;
 }
 
+#ifdef SIMT_CHECK
+SIMT_INLINE void __threadfence() { simt::checked_fence(true); }
+SIMT_INLINE void __threadfence_block() { simt::checked_fence(false); }
+#else
 SIMT_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 SIMT_INLINE void __threadfence_block() { __threadfence(); }
+#endif
 SIMT_INLINE void __threadfence_system() { __threadfence(); }
 
 /* End the launch with an error; the second wakes a debugger on a GPU. */

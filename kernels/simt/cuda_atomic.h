@@ -78,6 +78,13 @@ template <class T, class Self> struct simt_atomic {
         return value;
     }
 
+#ifdef SIMT_CHECK
+#define SIMT_FETCH(name, expression, op)                                       \
+    T fetch_##name(T value, memory_order order = memory_order_seq_cst) const { \
+        return simt::update(                                                   \
+            at(), [=](T old) { return (T)(expression); }, (int)order);         \
+    }
+#else
 #define SIMT_FETCH(name, expression, op)                                 \
     T fetch_##name(T value, memory_order = memory_order_seq_cst) const { \
         T old = load(memory_order_relaxed);                              \
@@ -85,6 +92,7 @@ template <class T, class Self> struct simt_atomic {
         }                                                                \
         return old;                                                      \
     }
+#endif
     SIMT_FETCH(add, old + value, +=)
     SIMT_FETCH(sub, old - value, -=)
     SIMT_FETCH(and, old &value, &=)

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "check/memory.h"
 #include "cuda_graph_private.h"
 #include "cuda_heap.h"
 
@@ -93,10 +94,13 @@ cudaError_t copy_now(const cudaMemcpy3DParms &c) {
     char *to = start_of(c.dstPtr, c.dstPos);
     const char *from = start_of(c.srcPtr, c.srcPos);
     for (size_t z = 0; z < c.extent.depth; z++)
-        for (size_t y = 0; y < c.extent.height; y++)
-            memmove(to + z * slice_of(c.dstPtr) + y * c.dstPtr.pitch,
-                    from + z * slice_of(c.srcPtr) + y * c.srcPtr.pitch,
-                    c.extent.width);
+        for (size_t y = 0; y < c.extent.height; y++) {
+            char *row = to + z * slice_of(c.dstPtr) + y * c.dstPtr.pitch;
+            const char *source =
+                from + z * slice_of(c.srcPtr) + y * c.srcPtr.pitch;
+            memmove(row, source, c.extent.width);
+            if (checking()) mark_copied(row, source, c.extent.width);
+        }
     return cudaSuccess;
 }
 
@@ -120,6 +124,7 @@ cudaError_t set_now(const cudaMemsetParams &s) {
         else // little-endian: the low bytes come first
             for (size_t x = 0; x < s.width; x++)
                 memcpy(row + x * s.elementSize, &s.value, s.elementSize);
+        if (checking()) mark_written(row, s.width * s.elementSize);
     }
     return cudaSuccess;
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "check/memory.h"
 #include "cuda_heap.h"
 
 namespace simt {
@@ -162,6 +163,10 @@ static void retire(const Allocation &a, const char *when) {
     Heap &h = heap();
     if (!a.reported) damaged(a, when);
     if (is_device(a)) h.used -= a.size;
+    if (a.checked) {
+        free_array(a.base); // which does not give it out again soon
+        return;
+    }
     poison_freed(a);
     if (a.mapped) {
         h.late_mapped.push_back(a);

@@ -19,6 +19,26 @@ template <> struct Bits<double> {
     typedef uint64_t type;
 };
 
+#ifdef SIMT_CHECK
+/* Replace *address by next(old): one access, in the reader's line. */
+template <class T, class Next>
+SIMT_INLINE T update(T *address, Next next, int order = __ATOMIC_RELAXED) {
+    static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
+    checked_atomic(address, sizeof(T), order);
+    uint64_t seen = checked_load(address, sizeof(T)), wanted;
+    T old, now;
+    do {
+        __builtin_memcpy(&old, &seen, sizeof old);
+        now = next(old);
+        wanted = 0;
+        __builtin_memcpy(&wanted, &now, sizeof now);
+    } while (!checked_swap(address, &seen, wanted, sizeof(T)));
+    return old;
+}
+template <class T> SIMT_INLINE T add_float(T *address, T value) {
+    return update(address, [=](T old) { return old + value; });
+}
+#else
 template <class T> SIMT_INLINE T add_float(T *address, T value) {
     typedef typename Bits<T>::type U;
     U *bits = (U *)address, seen = __atomic_load_n(bits, __ATOMIC_RELAXED),
@@ -41,6 +61,7 @@ template <class T, class Next> SIMT_INLINE T update(T *address, Next next) {
     }
     return old;
 }
+#endif
 
 /* Adding 0 and the like is how one reads a flag that others set. */
 template <class T> SIMT_INLINE T added(T old, bool nothing) {

@@ -9,7 +9,7 @@
 
 namespace simt {
 
-SIMT_INLINE unsigned lane() { return here()->thread.linear % WARP; }
+SIMT_INLINE unsigned lane() { return peek(here()->thread.linear) % WARP; }
 
 template <class T>
 SIMT_INLINE T shuffle(unsigned mask, T value, unsigned source) {

@@ -64,11 +64,39 @@ struct Block {
     Checker *checker; /* of an instrumented launch, else NULL */
 };
 
+/* For the check build: a parameter of a kernel, with its value if that is a
+ * pointer, and the size of what it points to; 0: not known. */
+struct Parameter {
+    const void *value;
+    unsigned element;
+    const char *name; /* `length` characters of it */
+    int length;
+};
+
+/* An array in shared memory, as a launch has placed it. */
+struct SharedName {
+    const char *name;
+    unsigned launch, offset, element;
+    size_t size;
+    SharedName *next;
+};
+
+/* One of a __shared__ declaration; `offset` is from the declaration's own. */
+struct SharedMember {
+    const char *name;
+    size_t offset, size;
+    unsigned element;
+};
+
 /* A __global__ function: one object of its own in each. */
 struct Kernel {
     const char *name;
     int max_dynamic_shared; /* cudaFuncSetAttribute()'s; 0: the default */
     int static_shared;      /* bytes of __shared__ arrays that it placed */
+    bool checked;           /* its code calls the hooks of kernels/simt/check */
+    Parameter *parameters;  /* of the latest launch, of a checked kernel */
+    int parameters_count;
+    SharedName *shared_names;
 };
 
 /* What can be done with a closure: the kernel's code with its arguments. */
@@ -83,6 +111,23 @@ struct Closure {
 struct SharedSite {
     unsigned launch, offset;
 };
+
+/* Reading what belongs to the engine: code that is compiled with SIMT_CHECK
+ * calls a hook for each access but those of an asm statement's operands. */
+#if defined(SIMT_CHECK) && defined(__x86_64__)
+SIMT_INLINE unsigned peek(const unsigned &at) {
+    unsigned value;
+    asm("movl %1, %0" : "=r"(value) : "m"(at));
+    return value;
+}
+SIMT_INLINE Block *peek(Block *const &at) {
+    Block *value;
+    asm("movq %1, %0" : "=r"(value) : "m"(at));
+    return value;
+}
+#else
+template <class T> SIMT_INLINE T peek(const T &at) { return at; }
+#endif
 
 /* What stood between <<< and >>>. It lies on a stack of its thread's until the
  * kernel that is called next takes it, so that the call itself is an ordinary
@@ -124,6 +169,28 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
 void grid_barrier();
 /* __trap(): end the launch. */
 [[noreturn]] void trap();
+
+/* What is inlined into kernels, for those that are compiled with SIMT_CHECK:
+ * out of line, so that no hook sees it (check/engine.cpp). */
+void checked_begin_thread(void *copy, const void *closure, size_t size);
+bool checked_next_thread(); /* false: this was the last one */
+Fiber *checked_promoted();
+int checked_barrier(int vote, const char *file, unsigned line);
+uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
+                      unsigned source);
+void *checked_shared(SharedSite *site, size_t size, size_t align,
+                     const SharedMember *members, int count);
+void *checked_dynamic_shared(const char *name, unsigned element);
+void checked_parameters(Kernel *kernel, const char *names,
+                        const Parameter *values, int count);
+void checked_fence(bool device);
+/* Note that a thread updates `size` bytes atomically: once, however often the
+ * code that does it tries. */
+void checked_atomic(const void *address, unsigned size, int order);
+/* The update itself, without a hook. */
+uint64_t checked_load(const void *address, unsigned size);
+bool checked_swap(void *address, uint64_t *expected, uint64_t value,
+                  unsigned size);
 #pragma GCC visibility pop
 
 inline Launch::Launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
@@ -166,6 +233,18 @@ template <class Body> struct OwnCopy<Body, false> {
     inline ~OwnCopy() {}
 };
 
+#ifdef SIMT_CHECK
+/* The same, from a copy on the thread's own stack: hooks look at each address,
+ * and the closure lies with the host. */
+template <class Body> void run_threads(void *closure) {
+    alignas(Body) char bytes[sizeof(Body)];
+    do {
+        checked_begin_thread(bytes, closure, sizeof bytes);
+        OwnCopy<Body> mine(*(const Body *)bytes);
+        mine.body();
+    } while (checked_next_thread());
+}
+#else
 /* Run one thread on a fiber of its own, or all of them in a loop. */
 template <class Body> void run_threads(void *closure) {
     const Body &body = *(const Body *)closure;
@@ -188,6 +267,7 @@ template <class Body> void run_threads(void *closure) {
         self->thread = block->order[running];
     }
 }
+#endif
 
 struct Place {}; // <new> is spared
 
@@ -227,6 +307,17 @@ SIMT_INLINE void pass(Fiber *self) {
     switch_fiber(self, next);
 }
 
+#ifdef SIMT_CHECK
+SIMT_INLINE Fiber *promoted() { return checked_promoted(); }
+SIMT_INLINE int barrier(int vote = 0, const char *file = __builtin_FILE(),
+                        unsigned line = __builtin_LINE()) {
+    return checked_barrier(vote, file, line);
+}
+SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
+                          unsigned source) {
+    return checked_meet(mask, meeting, value, source);
+}
+#else
 /* The running thread, with its block promoted so that it may wait. */
 SIMT_INLINE Fiber *promoted() {
     Fiber *self = here();
@@ -292,9 +383,43 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
     go_outside(block);
     return result;
 }
+#endif
 
 /* ---- shared memory ------------------------------------------------------ */
 
+#ifdef SIMT_CHECK
+template <class T> struct ElementOf {
+    typedef T type;
+};
+template <class T, size_t n> struct ElementOf<T[n]> : ElementOf<T> {};
+template <class T> struct ElementOf<T[]> : ElementOf<T> {};
+
+template <class T, size_t count>
+SIMT_INLINE T &shared(SharedSite *site, const SharedMember (&members)[count]) {
+    static_assert(sizeof(T) <= 48 << 10,
+                  "more than 48 KB of static __shared__ memory: use extern "
+                  "__shared__ and cudaFuncSetAttribute()");
+    return *(T *)checked_shared(site, sizeof(T), alignof(T), members, count);
+}
+SIMT_INLINE void *dynamic_shared(const char *name, size_t element) {
+    return checked_dynamic_shared(name, (unsigned)element);
+}
+
+template <class T> SIMT_INLINE auto size_of(T *) -> decltype(sizeof(T)) {
+    return sizeof(T);
+}
+SIMT_INLINE size_t size_of(...) { return 0; }
+template <class T> SIMT_INLINE Parameter parameter(T *const &value) {
+    return {(const void *)value, (unsigned)size_of(value), 0, 0};
+}
+template <class T> SIMT_INLINE Parameter parameter(const T &) { return {}; }
+/* Kernel parameters by name: "a, b", and their values. */
+template <class... T>
+void parameters(Kernel *kernel, const char *names, const T &...values) {
+    const Parameter list[] = {parameter(values)..., {}};
+    checked_parameters(kernel, names, list, sizeof...(T));
+}
+#else
 /* The arrays of one __shared__ declaration, as members of T. As under nvcc no
  * constructor runs. */
 template <class T> SIMT_INLINE T &shared(SharedSite *site) {
@@ -310,11 +435,19 @@ template <class T> SIMT_INLINE T &shared(SharedSite *site) {
     return *(T *)(block->shared + offset);
 }
 
-SIMT_INLINE void *dynamic_shared() { return here()->block->shared; }
+SIMT_INLINE void *dynamic_shared(const char *, size_t) {
+    return here()->block->shared;
+}
+#endif
 
 /* `extern __shared__ T name[]` outside a function. */
 template <class T> struct DynamicShared {
-    operator T *() const { return (T *)dynamic_shared(); }
+#ifdef SIMT_CHECK
+    const char *name;
+    operator T *() const { return (T *)dynamic_shared(name, sizeof(T)); }
+#else
+    operator T *() const { return (T *)dynamic_shared("", 0); }
+#endif
 };
 
 } // namespace

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check/launch.h"
 #include "runtime.h"
 
 namespace simt {
@@ -28,6 +29,7 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...) {
     Job *job = worker->job;
     if (job->failed.exchange(true)) return 0;
+    if (worker->checker) job->fault_pc = check_step(worker);
     simt_fault *fault = &job->fault;
     *fault = {};
     fault->kind = kind;

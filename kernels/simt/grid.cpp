@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 
+#include "check/launch.h"
 #include "runtime.h"
 
 namespace simt {
@@ -67,7 +68,10 @@ void grid_barrier() {
                    "a grid barrier needs cudaLaunchCooperativeKernel()");
         abandon(worker);
     }
-    const int here = barrier(1);
+    const int here =
+        worker->checker
+            ? check_barrier_from(1, __builtin_return_address(0), 0, 0)
+            : barrier(1);
     if (here != worker->threads) {
         note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
                    "deadlock: of the %d threads of block (%u,%u,%u), %d came "
@@ -76,9 +80,16 @@ void grid_barrier() {
                    worker->index.z, here);
         abandon(worker);
     }
-    if (self->thread.linear == 0) wait_for_blocks(worker);
+    if (self->thread.linear == 0) {
+        if (worker->checker) check_before_grid_barrier(worker, grid->epoch);
+        wait_for_blocks(worker);
+        if (worker->checker) check_after_grid_barrier(worker, grid->epoch - 1);
+    }
     leave_if_stopped(worker);
-    barrier();
+    if (worker->checker)
+        check_barrier_from(0, __builtin_return_address(0), 0, 0);
+    else
+        barrier();
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <new>
 #include <thread>
 
+#include "check/launch.h"
 #include "runtime.h"
 
 namespace simt {
@@ -129,6 +130,9 @@ static void fill(Job *job, Kernel *kernel, const Launch *launch) {
     job->blocks = (uint64_t)job->grid.x * job->grid.y * job->grid.z;
     job->number = ++launches ? launches : ++launches; // 0 is no launch
     job->shared_used = (unsigned)(launch->shared + 127) / 128 * 128;
+    job->shared_gaps = 0;
+    job->fault_found = false;
+    job->fault_pc = 0;
 }
 
 static void run_now(Kernel *kernel, const Closure *calls, void *closure,
@@ -150,9 +154,11 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     simt_watch_begin();
     catch_faults();
     watch_launch(&job);
+    if (kernel->checked) check_begin_launch(&job);
     run_job(&job, workers);
     unwatch_launch(); // which also lets faults go, sooner or later
     simt_watch_end();
+    if (kernel->checked) check_end_launch(&job);
     if (job.failed) report_fault(&job.fault);
 }
 

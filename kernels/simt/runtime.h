@@ -36,8 +36,11 @@ struct Job {
     uint64_t blocks, chunk;
     std::atomic<uint64_t> next;        /* the first block nobody has taken */
     std::atomic<unsigned> shared_used; /* bytes of shared memory given out */
+    unsigned shared_gaps;              /* of them between checked arrays */
     std::atomic<bool> failed;
     simt_fault fault; /* the first one; whoever set `failed` writes it */
+    bool fault_found; /* there is a finding of the check build for it */
+    const void *fault_pc; /* where in a checked kernel; NULL: not known */
 };
 
 /* A launch that was captured instead of run, with its own copy of what it needs
@@ -90,12 +93,19 @@ struct Worker : Block {
     int turns_given, hot;        /* the same */
     volatile bool waiting;       /* at a grid barrier */
     Signal got;
+    Checker *own_checker; /* made for its first checked launch */
     unsigned modes; /* the processor's, of rounding and the like */
 
     Fiber *fiber(int i) {
         return fiber_at((uintptr_t)slots + (uintptr_t)i * SIMT_STACK);
     }
 };
+
+/* The addresses of the fibers' stacks; bytes 0: they are anywhere. */
+struct Stacks {
+    uintptr_t base, bytes;
+};
+extern Stacks fibers;
 
 /* The worker of this thread while it runs blocks, else NULL. */
 extern thread_local Worker *this_worker;

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import cache
@@ -35,6 +35,14 @@ KERNELS = ROOT / "kernels"
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
 FIBERS = ("asm", "ucontext")
+# What makes code call the hooks of kernels/simt/check: after the other flags of g++,
+# in one call that does not link. libtsan, whose functions these are, is not wanted.
+CHECK_FLAGS = (
+    *("-O1", "-g1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
+    *("--param", "tsan-distinguish-volatile=1"),
+    *("--param", "tsan-instrument-func-entry-exit=0"),
+    *("-fsanitize=bounds", "-fsanitize-coverage=trace-pc"),
+)
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 
@@ -48,11 +56,13 @@ class Flavour:
 
     march:  what -march gets for the plain C rungs: native, x86-64-v3, ...
     fibers: how the SIMT runtime switches threads: asm or ucontext
+    check:  whether kernels call the hooks of the check build
     """
 
     target: str  # "cpu" or "cuda"
     march: str = "native"
     fibers: str = "asm"
+    check: bool = False
     sm: str = ""  # cuda: the compute capability, as nvcc spells it
 
     @staticmethod
@@ -110,12 +120,17 @@ def library(op: str, flavour: Flavour) -> Path:
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
     """The path of a library made of these source files; common.cu among them."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
+    name = f"{name}_check" if flavour.check else name
     return _link(name, files, flavour, runtime)
 
 
 def simt_runtime(flavour: Flavour) -> Path:
-    """The path of the SIMT runtime that every CPU library is linked with."""
-    return _link("simt", sorted((KERNELS / "simt").glob("*.cpp")), flavour, [])
+    """The path of the SIMT runtime that every CPU library is linked with.
+
+    It is one and the same for plain and for checked code.
+    """
+    files = sorted([*SIMT[1].glob("*.cpp"), *(SIMT[1] / "check").glob("*.cpp")])
+    return _link("simt", files, replace(flavour, check=False), [])
 
 
 def build_all(target: str) -> list[Path]:
@@ -216,6 +231,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
     # The rewritten text comes through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
+    common += CHECK_FLAGS if flavour.check else []
     return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
 
 
@@ -235,7 +251,7 @@ def _object(source: Path, flavour: Flavour, more: Sequence[str] = ()) -> Path:
 
 def _object_path(source: Path, command: list[str]) -> Path:
     """Where the object lies: its name holds the hash of all that makes it."""
-    parts = [source.read_text(), _heads(), rewriter.fingerprint()]
+    parts = [source.read_text(), _heads(source), rewriter.fingerprint()]
     digest = _hash(_compiler_version(command[0]), *command, *parts)
     return cache.folder("objects") / f"{source.stem}-{digest}.o"
 
@@ -345,8 +361,13 @@ def _live_sm() -> str:
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
-def _heads() -> str:
-    return "".join(path.read_text() for path in headers(KERNELS))
+def _heads(source: Path) -> str:
+    """The text of the headers that a source may include."""
+    check = SIMT[1] / "check"
+    # Those are the runtime's own business, and of few of its files.
+    inside = check in source.parents or '"check/' in source.read_text()
+    found = [p for p in headers(KERNELS) if inside or check not in p.parents]
+    return "".join(path.read_text() for path in found)
 
 
 def _hash(*parts: str) -> str:

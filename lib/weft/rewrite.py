@@ -3,7 +3,8 @@ r"""CUDA C -> C++ that g++ takes on top of kernels/simt, line for line.
 Only what is not C++ is changed, and only within its line:
 
     k<<<grid, block>>>(a, b)     (simt::Launch(grid, block), k(a, b))
-    __global__ void k(...) {     void k(...) {SIMT_BODY; ... SIMT_END}
+    __global__ void k(int n) {   void k(int n) {SIMT_PARAMETERS("n", n) SIMT_BODY;
+                                 ... SIMT_END}
     __shared__ float s[2], t;    a struct with these members, placed by the
                                  runtime, and references to its members
     extern __shared__ T s[];     a reference to where the launch put it
@@ -233,7 +234,10 @@ def _kernels(text: Text) -> str:
         close = text.close(brace, "{", "}")
         taking = "".join(f", &{n}" for n in _references(text, match.end(), brace))
         body = f"SIMT_BODY_TAKING([={taking}])" if taking else "SIMT_BODY"
-        edits.append((brace, brace + 1, f"{{{body}; "))
+        names = ", ".join(_parameters(text, match.end(), brace))
+        named = f'"{names}", {names}' if names else '""'
+        begin = f"{{SIMT_PARAMETERS({named}) {body}; "
+        edits.append((brace, brace + 1, begin))
         edits.append((close, close + 1, " SIMT_END}"))
     return edit(text, edits)
 
@@ -244,14 +248,45 @@ def _references(text: Text, start: int, brace: int) -> list[str]:
     A copy, which is what [=] takes, would keep from the caller what the kernel
     writes.
     """
-    close = text.skip_back(text.code.rindex(")", start, brace) + 1) - 1
-    opening = text.open(close, "(", ")")
     names = []
-    for first, last in declarators(text, opening + 1, close):
-        declared = text.code[first:last].replace(BLANK, " ").split("=")[0]
+    for declared in _declared(text, start, brace):
         if found := re.search(r"&\s*(?:\.\.\.\s*)?(\w+)\s*$", declared):
             names.append(found[1] + ("..." if "..." in declared else ""))
     return names
+
+
+# What stands before a parameter's name: a type, or the end of one.
+_PARAMETER = re.compile(
+    r"(?:[*&>]|[\w>]\s)(?:\s|\b(?:const|volatile|__restrict__|__restrict)\b)*"
+    r"\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$"
+)
+_TYPE_WORDS = set(
+    "bool char const double float int long short signed struct typename unsigned "
+    "void volatile __restrict __restrict__".split()
+)
+_ONLY_WORDS = re.compile(
+    r"^\s*(?:(?:const|volatile|struct|typename|unsigned|signed)\s+)*$"
+)
+
+
+def _parameters(text: Text, start: int, brace: int) -> list[str]:
+    """The names of a kernel's parameters, of those that have one; no packs."""
+    names = []
+    for declared in _declared(text, start, brace):
+        found = _PARAMETER.search(declared)
+        if not found or "..." in declared or found["name"] in _TYPE_WORDS:
+            continue
+        if not _ONLY_WORDS.match(declared[: found.start("name")]):
+            names.append(found["name"])
+    return names
+
+
+def _declared(text: Text, start: int, brace: int) -> list[str]:
+    """The declarations of a kernel's parameters, without what they default to."""
+    close = text.skip_back(text.code.rindex(")", start, brace) + 1) - 1
+    opening = text.open(close, "(", ")")
+    parts = declarators(text, opening + 1, close)
+    return [text.code[a:b].replace(BLANK, " ").split("=")[0] for a, b in parts]
 
 
 def _directive_end(text: Text, offset: int) -> int | None:

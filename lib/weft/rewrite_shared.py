@@ -52,7 +52,9 @@ def shared(text: Text) -> str:
             f"[[maybe_unused]] auto &{n} = simt_{number}_arrays.{n};" for n in names
         )
         edits.append((start, after, f"struct simt_shared_{number} {{{kind}"))
-        tail = f"; }}; SIMT_SHARED(simt_{number}, simt_shared_{number}); {refs}"
+        kind = f"simt_shared_{number}"
+        named = " ".join(f"SIMT_NAMED({kind}, {name})" for name in names)
+        tail = f"; }}; SIMT_SHARED(simt_{number}, {kind}, {named}); {refs}"
         edits.append((end, end + 1, tail))
     return edit(text, edits)
 
@@ -81,10 +83,11 @@ def _dynamic(
         raise text.error(start, "write it as: extern __shared__ T name[];")
     kind, name, dims = found["type"].strip(), found["name"], found["dims"]
     if not inside:
-        return f"static const simt::DynamicShared<{kind}> {name};{breaks}"
+        called = f"{name} SIMT_CALLED({name})"
+        return f"static const simt::DynamicShared<{kind}> {called};{breaks}"
     return (
         f"[[maybe_unused]] {kind} (&{name}){dims} = "
-        f"*({kind} (*){dims})simt::dynamic_shared();{breaks}"
+        f'*({kind} (*){dims})simt::dynamic_shared("{name}", sizeof({kind}));{breaks}'
     )
 
 

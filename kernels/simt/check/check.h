@@ -30,6 +30,9 @@ inline namespace asm_fibers {
 enum Kind : uint8_t { READ, WRITE, ATOMIC };
 enum Space : uint8_t { GLOBAL, SHARED, LOCAL, OTHER };
 
+/* What an access does to its bytes: an atomic may only read, or only write. */
+enum Effect : uint8_t { EFFECT_READS = 1, EFFECT_WRITES, EFFECT_UPDATES };
+
 /* A place in a program's code that accesses memory. */
 struct Site {
     const void *pc; /* what its call of the hook returns to */
@@ -50,6 +53,7 @@ struct Access {
     Kind kind;
     bool is_volatile;
     Space space;
+    Effect effect;
     uint8_t order; /* of an atomic: __ATOMIC_RELAXED, ... */
 };
 
@@ -68,6 +72,13 @@ inline namespace asm_fibers {
 
 enum { SITE_CACHE = 1024, SHADOWED = 512 << 10 /* bytes of shared memory */ };
 
+/* Where a thread waits at a barrier. */
+struct Arrival {
+    const void *pc;
+    const char *file; /* NULL: not known */
+    unsigned line, epoch;
+};
+
 /* What one worker knows while it runs the blocks of an instrumented launch. */
 struct Checker {
     Worker *worker;
@@ -80,14 +91,23 @@ struct Checker {
     const void *cached[SITE_CACHE]; /* the site at [hash(pc)] ... */
     uint16_t numbers[SITE_CACHE];   /* ... and its number */
     uint64_t accesses;              /* a sign of life for the watchdog */
-    const Array *last;              /* outside of the arena: found last */
-    bool any_volatile;
+    const void *step;               /* where the last basic block began */
+    Array last;                     /* outside of the arena: found last */
+    Arrival arrivals[MAX_THREADS];  /* of this epoch, or an earlier one */
+    const char *dynamic; /* the name of dynamic memory that was used last */
+    unsigned dynamic_launch;
+    uint16_t first_arrival;
+    bool arrivals_differ;
     Races races;
     Log log;
 };
 
-/* The checker of a block; NULL if its launch is not instrumented. */
-SIMT_INLINE Checker *checker_of(const Block *block) { return block->checker; }
+/* That of the calling thread; NULL if it is the host's, or not checked. */
+SIMT_INLINE Checker *running_checker() {
+    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    if (stack - fibers.base >= fibers.bytes) return 0;
+    return fiber_at(stack)->block->checker;
+}
 
 /* ---- sites.cpp ---------------------------------------------------------- */
 
@@ -96,11 +116,14 @@ unsigned sites_known();
 unsigned intern_site(Checker *checker, const void *pc, unsigned size, Kind kind,
                      bool is_volatile);
 
+SIMT_INLINE unsigned site_slot(const void *pc) {
+    return (unsigned)((uintptr_t)pc ^ (uintptr_t)pc >> 10) % SITE_CACHE;
+}
+
 /* The number of the site whose hook returns to `pc`. */
 SIMT_INLINE unsigned site_number(Checker *checker, const void *pc,
                                  unsigned size, Kind kind, bool is_volatile) {
-    const uintptr_t hash = (uintptr_t)pc ^ (uintptr_t)pc >> 10;
-    const unsigned slot = hash % SITE_CACHE;
+    const unsigned slot = site_slot(pc);
     if (SIMT_UNLIKELY(checker->cached[slot] != pc))
         return intern_site(checker, pc, size, kind, is_volatile);
     return checker->numbers[slot];
@@ -124,7 +147,67 @@ void found_race(Checker *checker, const Fiber *self, const Access &now,
                 const Earlier &earlier, bool conflict,
                 const char *const *values = 0, const char *hint = 0);
 
-/* ---- lives of launches (check.cpp calls these of RACES and COUNTERS) ----- */
+/* What is told of a finding besides its kind and its sentence. */
+struct Found {
+    const char *kind;          /* one of weft.report.KINDS */
+    unsigned site, other_site; /* 0: none, or not known */
+    const void *pc;            /* where there is no site; else NULL */
+    const void *other_pc;      /* the same */
+    const char *file;          /* where the compiler told it; else NULL */
+    unsigned line, column;
+    const uint3 *block, *thread, *other; /* NULL: none */
+    const char *array;                   /* NULL: none */
+    bool indexed;
+    long long index;
+    const char *text;
+};
+
+/* Keep it, or count it with those of the same kind, places and array; of them
+ * that of the first block and thread is told. */
+void add_finding(const Job *job, const Found &found);
+/* The same before its text is made: whether add_finding() would only count.
+ * Then it has been counted. */
+bool count_known(const Job *job, const Found &found);
+bool any_findings();
+void clear_findings();
+
+/* ---- names.cpp ---------------------------------------------------------- */
+
+/* "4", "(1,2)" or "(0,1,2)": sides of 1 at the end are left out. */
+struct Named {
+    char text[40];
+    Named(uint3 index, dim3 shape);
+};
+/* "thread 4 of block 2", without the block where there is only one. */
+struct Who {
+    char text[96];
+    Who(const Job *job, uint3 block, uint3 thread);
+};
+/* What is at an offset: the array around it, or else the nearest one. For
+ * SHARED ones `block` says whose. False: there is none. */
+bool array_at(const Job *job, Space space, uintptr_t offset, Array *found);
+/* Its name, for a sentence: "x", or "an array of 64 bytes (cudaMalloc)". */
+struct Called {
+    char text[96];
+    explicit Called(const Array &array);
+};
+void name_parameters(Job *job);
+/* A shared array of the launch lies at that offset. */
+void name_shared(const Job *job, const char *name, unsigned offset, size_t size,
+                 unsigned element);
+
+/* ---- variables.cpp ------------------------------------------------------ */
+
+/* The variable of a library or program that lies at `address`, which has a
+ * stand-in in the arena from now on. *known: whether any module's image holds
+ * the address at all. */
+bool find_variable(uintptr_t address, Array *found, bool *known);
+/* The same for pinned or registered memory of the host, and for device memory
+ * that is older than the arena. */
+bool find_host_memory(uintptr_t address, Array *found);
+/* The module that holds `pc`: its file; *offset: pc in its own addresses.
+ * NULL: none does. */
+const char *module_of(const void *pc, uintptr_t *offset);
 
 } // namespace
 } // namespace simt

@@ -15,7 +15,7 @@ inline namespace asm_fibers {
 #endif
 
 /* Of a byte. LIVE ones may be touched. */
-enum State : uint8_t { NOWHERE = 0, LIVE = 1, WRITTEN = 2, FREED = 4 };
+enum State : uint8_t { NOWHERE = 0, LIVE = 1, WRITTEN = 2, BOTH = 3 };
 
 enum Origin : uint8_t {
     FROM_MALLOC,   /* cudaMalloc() and its kin */
@@ -51,6 +51,24 @@ extern Arena arena;
  * the first instrumented library is loaded. */
 bool start_checking();
 bool checking();
+
+/* Make room for `array.size` bytes, with red zones, in which every byte has
+ * `state`. Returns where; NULL: no room. If the array has an address already,
+ * the room is only its stand-in. */
+void *take_array(Array array, State state);
+bool free_array(const void *pointer); /* false: there is none */
+
+/* The live array around an offset of the arena; false: there is none ... */
+bool find_array(uintptr_t offset, Array *found);
+/* ... or else the freed one, or else the live one that is nearest. */
+bool nearest_array(uintptr_t offset, Array *found);
+/* Call the array at an offset this from now on; name NULL: as before. */
+void name_array(uintptr_t offset, const char *name, size_t length,
+                unsigned element);
+
+/* The host has written, or copied: bytes outside of the arena are no matter. */
+void mark_written(const void *at, size_t size);
+void mark_copied(const void *to, const void *from, size_t size);
 
 } // namespace
 } // namespace simt

@@ -12,20 +12,20 @@
 
 namespace simt {
 
-SIMT_INLINE unsigned block_rank() { return here()->thread.linear; }
+SIMT_INLINE unsigned block_rank() { return peek(here()->thread.linear); }
 SIMT_INLINE unsigned block_size() {
-    const dim3 d = here()->block->block_dim;
+    const dim3 d = blockDim;
     return d.x * d.y * d.z;
 }
 
 /* Which block of the grid runs, counted in one dimension; how many there are */
 SIMT_INLINE unsigned long long grid_block() {
-    const dim3 d = here()->block->grid_dim;
-    const uint3 b = here()->block->index;
+    const dim3 d = gridDim;
+    const uint3 b = blockIdx;
     return ((unsigned long long)b.z * d.y + b.y) * d.x + b.x;
 }
 SIMT_INLINE unsigned long long grid_blocks() {
-    const dim3 d = here()->block->grid_dim;
+    const dim3 d = gridDim;
     return (unsigned long long)d.x * d.y * d.z;
 }
 

@@ -1,0 +1,127 @@
+/* engine.cpp -- what engine.h inlines into kernels, for instrumented ones. */
+#include "check.h"
+#include "launch.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* ---- running threads ---------------------------------------------------- */
+
+void checked_begin_thread(void *copy, const void *closure, size_t size) {
+    memcpy(copy, closure, size);
+    here()->block->inside = false;
+}
+
+bool checked_next_thread() {
+    Fiber *self = here();
+    Block *block = self->block;
+    block->inside = true;
+    if (block->promoted) return false;
+    const int running = ++block->running;
+    if (running == block->threads) return false;
+    self->thread = block->order[running];
+    return true;
+}
+
+Fiber *checked_promoted() { return promoted(); }
+
+/* ---- waiting ------------------------------------------------------------ */
+
+static void arrive(Checker *checker, const Fiber *self, const void *pc,
+                   const char *file, unsigned line) {
+    Arrival &mine = checker->arrivals[self->thread.linear];
+    mine = {pc, file, line, checker->worker->epoch};
+    const Arrival &first = checker->arrivals[checker->first_arrival];
+    if (checker->worker->arrived == 0)
+        checker->first_arrival = (uint16_t)self->thread.linear;
+    else if (first.line != line || (!line && first.pc != pc))
+        checker->arrivals_differ = true;
+}
+
+int check_barrier_from(int vote, const void *pc, const char *file,
+                       unsigned line) {
+    Block *block = here()->block;
+    go_inside(block);
+    Fiber *self = promoted();
+    Checker *checker = block->checker;
+    if (checker) arrive(checker, self, pc, file, line);
+    const unsigned epoch = block->epoch;
+    block->votes[epoch & 1] += vote;
+    if (++block->arrived == block->live) {
+        if (checker) check_at_barrier(checker->worker);
+        open_barrier(block);
+    } else {
+        for (;;) {
+            pass(self);
+            if (block->epoch != epoch) break;
+            in_vain(self);
+        }
+    }
+    const int votes = block->votes[epoch & 1];
+    go_outside(block);
+    return votes;
+}
+
+int checked_barrier(int vote, const char *file, unsigned line) {
+    return check_barrier_from(vote, __builtin_return_address(0), file, line);
+}
+
+uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
+                      unsigned source) {
+    return meet(mask, meeting, value, source);
+}
+
+/* ---- shared memory ------------------------------------------------------ */
+
+/* An array's first use in a block: its bytes are there, and not yet written. */
+static void begin_shared(Checker *checker, unsigned offset, size_t size,
+                         const SharedMember *members, int count) {
+    memset(checker->shared_states + offset, LIVE, size);
+    const unsigned end = offset + (unsigned)size;
+    if (checker->shared_end < end) checker->shared_end = end;
+    for (int i = 0; i < count; i++)
+        name_shared(checker->job, members[i].name, offset + members[i].offset,
+                    members[i].size, members[i].element);
+}
+
+void *checked_shared(SharedSite *site, size_t size, size_t align,
+                     const SharedMember *members, int count) {
+    Block *block = here()->block;
+    unsigned offset;
+    if (__atomic_load_n(&site->launch, __ATOMIC_ACQUIRE) == block->launch)
+        offset = site->offset;
+    else
+        offset = place_shared(block, site, size, align);
+    Checker *checker = block->checker;
+    if (checker && checker->shared_states[offset] == NOWHERE)
+        begin_shared(checker, offset, size, members, count);
+    return block->shared + offset;
+}
+
+void *checked_dynamic_shared(const char *name, unsigned element) {
+    Block *block = here()->block;
+    Checker *checker = block->checker;
+    if (checker && (checker->dynamic != name ||
+                    checker->dynamic_launch != block->launch)) {
+        checker->dynamic = name;
+        checker->dynamic_launch = block->launch;
+        name_shared(checker->job, name, 0, checker->job->dynamic_shared,
+                    element);
+    }
+    return block->shared;
+}
+
+/* ---- fences ------------------------------------------------------------- */
+
+void checked_fence(bool device) {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (Checker *checker = running_checker())
+        races_at_fence(checker, here(), device ? FENCE_DEVICE : FENCE_BLOCK);
+}
+
+} // namespace
+} // namespace simt

@@ -1,0 +1,182 @@
+/* findings.cpp -- what was found wrong, each fault once. */
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "report.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum { MOST = 1000 }; // findings: past that only known ones are counted
+
+struct Kept {
+    Found found; // its pointers point into what follows
+    uint3 block, thread, other;
+    std::string kernel, array, file, text;
+    unsigned long long count;
+};
+
+/* Of a finding: what it has in common with those that it stands for. */
+typedef std::tuple<std::string, unsigned, unsigned, const void *, const void *,
+                   std::string, unsigned, unsigned, bool>
+    Key;
+
+struct Findings {
+    std::mutex lock;
+    std::map<Key, size_t> known;
+    std::vector<Kept *> list;
+};
+static Findings &findings() {
+    static Findings *the = new Findings; // never destroyed
+    return *the;
+}
+
+static Key key_of(const Found &f) {
+    return {std::string(f.kind) + (f.array ? f.array : ""),
+            f.site,
+            f.other_site,
+            f.pc,
+            f.other_pc,
+            f.file ? f.file : "",
+            f.line,
+            f.column,
+            f.thread != 0};
+}
+
+/* Blocks and threads in the order of their numbers. */
+static std::tuple<unsigned, unsigned, unsigned> rank(uint3 i) {
+    return {i.z, i.y, i.x};
+}
+
+/* Whether `f` was found by an earlier thread than the one that is told. */
+static bool is_earlier(const Found &f, const Kept &kept) {
+    const Found &told = kept.found;
+    if (!f.block || !told.block) return false;
+    if (rank(*f.block) != rank(*told.block))
+        return rank(*f.block) < rank(*told.block);
+    return f.thread && told.thread && rank(*f.thread) < rank(*told.thread);
+}
+
+static void keep(const Job *job, const Found &f, Kept *kept) {
+    kept->found = f;
+    kept->kernel = job ? job->kernel->name : "";
+    const uint3 none = {0, 0, 0};
+    kept->block = f.block ? *f.block : none;
+    kept->thread = f.thread ? *f.thread : none;
+    kept->other = f.other ? *f.other : none;
+    kept->array = f.array ? f.array : "";
+    kept->file = f.file ? f.file : "";
+    kept->text = f.text;
+    if (f.block) kept->found.block = &kept->block;
+    if (f.thread) kept->found.thread = &kept->thread;
+    if (f.other) kept->found.other = &kept->other;
+}
+
+static bool count(const Job *job, const Found &f, bool known_only) {
+    Findings &all = findings();
+    std::lock_guard<std::mutex> guard(all.lock);
+    const Key key = key_of(f);
+    auto known = all.known.find(key);
+    if (known != all.known.end()) {
+        Kept *kept = all.list[known->second];
+        const bool better = is_earlier(f, *kept);
+        if (known_only && better) return false; // it is worth its text
+        if (better) keep(job, f, kept);
+        kept->count++;
+        return true;
+    }
+    if (known_only) return all.list.size() >= MOST;
+    if (all.list.size() >= MOST) return true;
+    all.known[key] = all.list.size();
+    Kept *kept = new Kept{};
+    keep(job, f, kept);
+    kept->count = 1;
+    all.list.push_back(kept);
+    return true;
+}
+
+void add_finding(const Job *job, const Found &found) {
+    count(job, found, false);
+}
+
+bool count_known(const Job *job, const Found &found) {
+    return count(job, found, true);
+}
+
+bool any_findings() {
+    std::lock_guard<std::mutex> guard(findings().lock);
+    return !findings().list.empty();
+}
+
+size_t findings_known() {
+    std::lock_guard<std::mutex> guard(findings().lock);
+    return findings().list.size();
+}
+
+void clear_findings() {
+    Findings &all = findings();
+    std::lock_guard<std::mutex> guard(all.lock);
+    for (Kept *kept : all.list) delete kept;
+    all.list.clear();
+    all.known.clear();
+}
+
+/* ---- as text ------------------------------------------------------------ */
+
+static void write_index(Sink *sink, const char *name, const uint3 *index) {
+    if (index)
+        sink->print(", \"%s\": [%u, %u, %u]", name, index->x, index->y,
+                    index->z);
+    else
+        sink->print(", \"%s\": null", name);
+}
+
+static void write_finding(Sink *sink, const Kept &kept) {
+    const Found &f = kept.found;
+    sink->print("{\"kind\": \"%s\", \"text\": ", f.kind);
+    sink->quote(kept.text.c_str());
+    sink->print(", \"site\": ");
+    sink->place(f.site ? site_at(f.site).pc : f.pc);
+    sink->print(", \"other_site\": ");
+    sink->place(f.other_site ? site_at(f.other_site).pc : f.other_pc);
+    sink->print(", \"file\": ");
+    sink->quote(kept.file.c_str());
+    sink->print(", \"line\": %u, \"column\": %u, \"kernel\": ", f.line,
+                f.column);
+    sink->quote(kept.kernel.c_str());
+    write_index(sink, "block", f.block);
+    write_index(sink, "thread", f.thread);
+    write_index(sink, "other", f.other);
+    sink->print(", \"array\": ");
+    if (f.array)
+        sink->quote(kept.array.c_str());
+    else
+        sink->print("null");
+    if (f.indexed)
+        sink->print(", \"index\": %lld", f.index);
+    else
+        sink->print(", \"index\": null");
+    sink->print(", \"count\": %llu}", kept.count);
+}
+
+void write_findings(Sink *sink) {
+    std::lock_guard<std::mutex> guard(findings().lock);
+    sink->print("[");
+    const char *between = "\n  ";
+    for (const Kept *kept : findings().list) {
+        sink->print("%s", between);
+        write_finding(sink, *kept);
+        between = ",\n  ";
+    }
+    sink->print("]");
+}
+
+} // namespace
+} // namespace simt

@@ -1,0 +1,97 @@
+/* hooks.cpp -- what instrumented code calls before its loads and stores. */
+#include "hooks.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+void hook_range(const void *start, size_t size, const void *pc, Mark mark) {
+    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    if (stack - fibers.base >= fibers.bytes) return;
+    Fiber *self = fiber_at(stack);
+    Checker *checker = self->block->checker;
+    uintptr_t at = (uintptr_t)start;
+    if (!checker || at - fibers.base < fibers.bytes) return;
+    mark.aligned = false; // the type is not known
+    const uintptr_t both = at | size;
+    const unsigned piece = both % 16 == 0  ? 16
+                           : both % 8 == 0 ? 8
+                           : both % 4 == 0 ? 4
+                           : both % 2 == 0 ? 2
+                                           : 1;
+    for (size_t i = 0; i < size; i += piece, at += piece) switch (piece) {
+        case 16: access<16>(checker, self, at, pc, mark); break;
+        case 8: access<8>(checker, self, at, pc, mark); break;
+        case 4: access<4>(checker, self, at, pc, mark); break;
+        case 2: access<2>(checker, self, at, pc, mark); break;
+        default: access<1>(checker, self, at, pc, mark);
+        }
+}
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+static constexpr Mark READING = {READ, EFFECT_READS, false, true};
+static constexpr Mark WRITING = {WRITE, EFFECT_WRITES, false, true};
+static constexpr Mark LOOSE_READ = {READ, EFFECT_READS, false, false};
+static constexpr Mark LOOSE_WRITE = {WRITE, EFFECT_WRITES, false, false};
+static constexpr Mark VOLATILE_READ = {READ, EFFECT_READS, true, true};
+static constexpr Mark VOLATILE_WRITE = {WRITE, EFFECT_WRITES, true, true};
+
+#define SIMT_HOOK(name, size, mark)                             \
+    void __tsan_##name(void *address) {                         \
+        hook<size>(address, __builtin_return_address(0), mark); \
+    }
+#define SIMT_HOOKS(size)                                          \
+    SIMT_HOOK(read##size, size, READING)                          \
+    SIMT_HOOK(write##size, size, WRITING)                         \
+    SIMT_HOOK(unaligned_read##size, size, LOOSE_READ)             \
+    SIMT_HOOK(unaligned_write##size, size, LOOSE_WRITE)           \
+    SIMT_HOOK(volatile_read##size, size, VOLATILE_READ)           \
+    SIMT_HOOK(volatile_write##size, size, VOLATILE_WRITE)         \
+    SIMT_HOOK(unaligned_volatile_read##size, size, VOLATILE_READ) \
+    SIMT_HOOK(unaligned_volatile_write##size, size, VOLATILE_WRITE)
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+SIMT_HOOKS(1)
+SIMT_HOOKS(2)
+SIMT_HOOKS(4)
+SIMT_HOOKS(8)
+SIMT_HOOKS(16)
+
+void __tsan_read_range(void *address, size_t size) {
+    hook_range(address, size, __builtin_return_address(0), LOOSE_READ);
+}
+void __tsan_write_range(void *address, size_t size) {
+    hook_range(address, size, __builtin_return_address(0), LOOSE_WRITE);
+}
+
+/* Runs when an instrumented library is loaded, before any of its code. */
+void __tsan_init() { start_checking(); }
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+/* The pointer to an object's virtual functions is the constructor's business.
+ */
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
+
+/* At the start of each basic block. */
+void __sanitizer_cov_trace_pc() {
+    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    if (stack - fibers.base >= fibers.bytes) return;
+    Fiber *self = fiber_at(stack);
+    Checker *checker = self->block->checker;
+    if (!checker) return;
+    checker->step = __builtin_return_address(0);
+    if (checker->log_on) log_step(checker, self, checker->step);
+}
+
+} // extern "C"
+#pragma GCC visibility pop

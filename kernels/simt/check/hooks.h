@@ -1,0 +1,108 @@
+/* hooks.h -- what every hook does with an access. */
+#ifndef SIMT_CHECK_HOOKS_H
+#define SIMT_CHECK_HOOKS_H
+#include "check.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+struct Mark { /* how an access is spelled, as constants of its hook */
+    Kind kind;
+    Effect effect;
+    bool is_volatile, aligned;
+};
+
+/* ---- judge.cpp ---------------------------------------------------------- */
+
+/* The states of an access's bytes are not what they mostly are: mark them, and
+ * say what is wrong. Does not return if that ends the launch. */
+void judge_states(Checker *checker, Fiber *self, const Access &access,
+                  Mark mark, uint8_t *states);
+/* An address of neither the arena nor the block's shared memory. False: it is
+ * no matter. Does not return if that ends the launch. */
+bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark);
+[[noreturn]] void judge_misaligned(Checker *checker, Fiber *self,
+                                   const Access &access);
+
+/* ---- the common way ----------------------------------------------------- */
+
+/* Whether all bytes may be touched and, if they are read, were written. */
+template <unsigned size> SIMT_INLINE bool are_written(const uint8_t *states) {
+    if constexpr (size == 16) {
+        uint64_t word[2];
+        memcpy(word, states, sizeof word);
+        return (word[0] & word[1]) == 0x0303030303030303u;
+    } else if constexpr (size == 8) {
+        uint64_t word;
+        memcpy(&word, states, sizeof word);
+        return word == 0x0303030303030303u;
+    } else if constexpr (size == 4) {
+        uint32_t word;
+        memcpy(&word, states, sizeof word);
+        return word == 0x03030303u;
+    } else if constexpr (size == 2) {
+        uint16_t word;
+        memcpy(&word, states, sizeof word);
+        return word == 0x0303u;
+    } else {
+        return *states == BOTH;
+    }
+}
+
+/* `size` bytes at `address` are about to be accessed by code that goes on at
+ * `pc`, and that is a place in a kernel. */
+template <unsigned size>
+SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
+                        const void *pc, Mark mark, uint8_t order = 0) {
+    Access it;
+    it.address = address;
+    it.size = size;
+    it.kind = mark.kind;
+    it.is_volatile = mark.is_volatile;
+    it.effect = mark.effect;
+    it.order = order;
+    it.offset = address - arena.base;
+    it.space = GLOBAL;
+    it.site = site_number(checker, pc, size, mark.kind, mark.is_volatile);
+    const bool skewed = mark.aligned && address % size;
+    if (SIMT_UNLIKELY(it.offset >= arena.bytes)) {
+        it.offset = address - checker->shared;
+        it.space = SHARED;
+        if (it.offset >= SHADOWED &&
+            (address - fibers.base < fibers.bytes ||
+             !judge_elsewhere(checker, self, &it, mark)))
+            return;
+    }
+    checker->accesses++;
+    // First of all: other threads may run before this comes back.
+    if (checker->log_on) log_access(checker, self, it);
+    uint8_t *states =
+        (it.space == SHARED ? checker->shared_states : arena.states) +
+        it.offset;
+    if (SIMT_UNLIKELY(!are_written<size>(states)))
+        judge_states(checker, self, it, mark, states);
+    if (SIMT_UNLIKELY(skewed)) judge_misaligned(checker, self, it);
+    if (checker->races_on) races_access(checker, self, it);
+}
+
+/* The same for code that may be the host's. */
+template <unsigned size>
+SIMT_INLINE void hook(const volatile void *address, const void *pc, Mark mark,
+                      uint8_t order = 0) {
+    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    if (stack - fibers.base >= fibers.bytes) return;
+    Fiber *self = fiber_at(stack);
+    if (Checker *checker = self->block->checker)
+        access<size>(checker, self, (uintptr_t)address, pc, mark, order);
+}
+
+/* Any number of bytes, in pieces as large as their alignment allows. */
+void hook_range(const void *address, size_t size, const void *pc, Mark mark);
+
+} // namespace
+} // namespace simt
+#endif

@@ -1,0 +1,224 @@
+/* judge.cpp -- what is wrong with an access, and the sentence that says so. */
+#include <stdio.h>
+
+#include "hooks.h"
+#include "report.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+static const char *verb(Kind kind) {
+    return kind == READ ? "reads" : kind == WRITE ? "writes" : "updates";
+}
+
+/* One offence under way: who, and what is known of the array. */
+struct Case {
+    Checker *checker;
+    const Fiber *self;
+    const Access &access;
+    bool has_array;
+    Array array;
+    unsigned element;
+    long long index;
+    char text[400];
+    Found found;
+
+    Case(Checker *checker, const Fiber *self, const Access &access,
+         const char *kind)
+        : checker(checker), self(self), access(access), has_array(false),
+          array(), element(0), index(0), text(), found() {
+        found.kind = kind;
+        found.site = access.site;
+        found.block = &checker->worker->index;
+        found.thread = &self->thread.index;
+    }
+
+    /* Find the array, and the element of it. */
+    void look_up() {
+        has_array = array_at(checker->job, access.space, access.offset, &array);
+        if (!has_array) return;
+        element = array.element && array.element <= 1 << 16 ? array.element
+                                                            : access.size;
+        const long long bytes = (long long)(access.offset - array.offset);
+        index = bytes / element - (bytes % element < 0);
+        found.array = array.name[0] ? array.name : 0;
+        found.indexed = found.array != 0;
+        found.index = index;
+    }
+
+    /* "thread 5 reads x[12]", and more. */
+    void say(const char *rest) {
+        const Who who(checker->job, checker->worker->index, self->thread.index);
+        const Called called(array);
+        char what[160];
+        if (!has_array)
+            snprintf(what, sizeof what, "memory at %p",
+                     (const void *)access.address);
+        else if (found.indexed)
+            snprintf(what, sizeof what, "%s[%lld]", called.text, index);
+        else
+            snprintf(what, sizeof what, "element %lld of %s", index,
+                     called.text);
+        snprintf(text, sizeof text, "%s %s %s%s", who.text, verb(access.kind),
+                 what, rest);
+        found.text = text;
+    }
+
+    void add() { add_finding(checker->job, found); }
+
+    /* Keep it, and end the launch. */
+    [[noreturn]] void end(cudaError_t error) {
+        add();
+        checker->job->fault_found = true;
+        Worker *worker = checker->worker;
+        simt_fault *fault =
+            note_fault(worker, self, SIMT_FAULT_ADDRESS, error, "%s", text);
+        if (fault) {
+            fault->address = access.address;
+            fault->write = access.kind != READ;
+        }
+        abandon(worker);
+    }
+};
+
+/* ---- outside of all arrays ---------------------------------------------- */
+
+static const char *plural(unsigned long long n) { return n == 1 ? "" : "s"; }
+
+/* "x has 12 elements", and how far off that is where it is not clear. */
+static void say_bounds(const Case &c, char *out, size_t size) {
+    const Called called(c.array);
+    const unsigned long long count = c.array.size / c.element;
+    if (!c.found.indexed) {
+        const uintptr_t end = c.array.offset + c.array.size;
+        const bool before = c.access.offset < c.array.offset;
+        const unsigned long long far = before ? c.array.offset - c.access.offset
+                                              : c.access.offset - end + 1;
+        snprintf(out, size, ": %llu byte%s %s it", far, plural(far),
+                 before ? "before" : "past");
+    } else if (c.array.size % c.element) {
+        snprintf(out, size, ": %s has %zu bytes, elements of %u", called.text,
+                 c.array.size, c.element);
+    } else {
+        snprintf(out, size, ": %s has %llu element%s", called.text, count,
+                 plural(count));
+    }
+}
+
+[[noreturn]] static void out_of_bounds(Checker *checker, Fiber *self,
+                                       Access access, const uint8_t *states) {
+    // Told from the first byte that is outside.
+    unsigned inside = 0;
+    while (inside < access.size && states[inside] & LIVE) inside++;
+    Access told = access;
+    if (inside) told.offset += inside;
+    Case c(checker, self, told, "bounds");
+    c.look_up();
+    char rest[200] = "";
+    if (c.has_array && c.array.freed && told.offset >= c.array.offset &&
+        told.offset - c.array.offset < c.array.size) {
+        c.found.kind = "use-after-free";
+        const Called called(c.array);
+        snprintf(rest, sizeof rest, ": %s was freed before", called.text);
+    } else if (c.has_array) {
+        say_bounds(c, rest, sizeof rest);
+        if (access.space == SHARED &&
+            told.offset >= checker->job->dynamic_shared &&
+            c.array.offset == 0) {
+            const size_t at = strlen(rest);
+            snprintf(rest + at, sizeof rest - at,
+                     ", since the launch gave %zu bytes of shared memory",
+                     checker->job->dynamic_shared);
+        }
+    }
+    c.say(rest);
+    c.end(cudaErrorIllegalAddress);
+}
+
+/* ---- inside ------------------------------------------------------------- */
+
+static void not_written(Checker *checker, Fiber *self, const Access &access) {
+    Case c(checker, self, access, "uninitialised");
+    c.look_up();
+    if (count_known(checker->job, c.found)) return;
+    c.say(access.space == SHARED
+              ? ", which no thread of its block has written before"
+              : ", which nobody has written before");
+    c.add();
+}
+
+void judge_states(Checker *checker, Fiber *self, const Access &access,
+                  Mark mark, uint8_t *states) {
+    bool live = true, written = false;
+    for (unsigned i = 0; i < access.size; i++) {
+        live &= (states[i] & LIVE) != 0;
+        written |= (states[i] & WRITTEN) != 0;
+    }
+    if (!live) out_of_bounds(checker, self, access, states);
+    // A struct is copied with its padding: one byte that was written is enough.
+    if (mark.effect & EFFECT_READS && !written)
+        not_written(checker, self, access);
+    if (mark.effect & EFFECT_WRITES) memset(states, BOTH, access.size);
+}
+
+void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {
+    Case c(checker, self, access, "misaligned");
+    c.look_up();
+    char rest[120];
+    snprintf(rest, sizeof rest,
+             " with an access of %u bytes: its address is %llu bytes past a "
+             "multiple of %u",
+             access.size, (unsigned long long)(access.address % access.size),
+             access.size);
+    c.say(rest);
+    c.end(cudaErrorMisalignedAddress);
+}
+
+/* ---- elsewhere ---------------------------------------------------------- */
+
+enum { NULL_PAGES = 64 << 10 }; // an address below this: from a null pointer
+
+[[noreturn]] static void not_the_devices(Checker *checker, Fiber *self,
+                                         const Access &access) {
+    const bool null = access.address < NULL_PAGES;
+    // No process has anything there; nor does it lie in the host's memory.
+    const bool wild = access.address >> 47 != 0;
+    Case c(checker, self, access, null || wild ? "bounds" : "host-pointer");
+    c.say(null   ? ": a null pointer"
+          : wild ? ": no memory is there"
+                 : ": that is the host's memory");
+    c.end(cudaErrorIllegalAddress);
+}
+
+/* Whether an address belongs to the engine, or to what a launch handed over. */
+static bool is_engine(const Checker *checker, uintptr_t address) {
+    const Worker *worker = checker->worker;
+    return address - (uintptr_t)worker < sizeof *worker;
+}
+
+bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark) {
+    const uintptr_t address = access->address;
+    if (is_engine(checker, address)) return false;
+    access->space = GLOBAL;
+    Array *last = &checker->last;
+    if (address - last->address >= last->size) {
+        bool known = false;
+        Array found;
+        if (!find_variable(address, &found, &known) &&
+            !find_host_memory(address, &found)) {
+            // Tables and literals have no name, and are nobody's fault.
+            if (known && !(mark.effect & EFFECT_WRITES)) return false;
+            not_the_devices(checker, self, *access);
+        }
+        *last = found;
+    }
+    access->offset = last->offset + (address - last->address);
+    return true;
+}
+
+} // namespace
+} // namespace simt

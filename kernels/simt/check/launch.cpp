@@ -1,0 +1,119 @@
+/* launch.cpp -- the life of a launch of instrumented code. */
+#include "launch.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "check.h"
+#include "report.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+static std::atomic<bool> counters_wanted{true}, races_wanted{true};
+
+/* ---- the launch --------------------------------------------------------- */
+
+void check_begin_launch(Job *job) {
+    name_parameters(job);
+    races_begin_launch(job);
+    log_begin_launch(job);
+}
+
+void check_end_launch(Job *job) {
+    races_end_launch(job);
+    counters_end_launch(job);
+    if (job->failed) found_fault(job);
+    write_report_if_asked();
+}
+
+/* ---- a worker ----------------------------------------------------------- */
+
+static Checker *create_checker(Worker *worker) {
+    static std::atomic<unsigned> number;
+    void *memory = mmap(0, sizeof(Checker), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *states = mmap(0, SHADOWED + 64, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || states == MAP_FAILED) return 0;
+    Checker *checker = new (memory) Checker();
+    checker->worker = worker;
+    checker->number = number++;
+    checker->shared = (uintptr_t)worker->shared;
+    checker->shared_states = (uint8_t *)states;
+    return checker;
+}
+
+Checker *check_begin_worker(Worker *worker) {
+    // One whose stacks lie elsewhere: its hooks take it for the host.
+    const uintptr_t slots = (uintptr_t)worker->slots;
+    if (!checking() || slots - fibers.base >= fibers.bytes) return 0;
+    if (!worker->own_checker) worker->own_checker = create_checker(worker);
+    Checker *checker = worker->own_checker;
+    if (!checker) return 0;
+    checker->job = worker->job;
+    checker->races_on = races_wanted;
+    checker->log_on = counters_wanted;
+    checker->last = {};
+    return checker;
+}
+
+/* ---- a block ------------------------------------------------------------ */
+
+void check_begin_block(Worker *worker) {
+    Checker *checker = worker->checker;
+    const unsigned dynamic = (unsigned)worker->job->dynamic_shared;
+    memset(checker->shared_states, NOWHERE, checker->shared_end);
+    memset(checker->shared_states, LIVE, dynamic);
+    checker->shared_end = dynamic;
+    checker->arrivals_differ = false;
+    for (int i = 0; i < worker->threads; i++)
+        checker->arrivals[i].epoch = worker->epoch - 1;
+    if (checker->races_on) races_begin_block(checker, worker);
+    if (checker->log_on) log_begin_block(checker, worker);
+}
+
+void check_end_block(Worker *worker) {
+    Checker *checker = worker->checker;
+    if (checker->log_on) log_end_block(checker, worker);
+    if (checker->races_on) races_end_block(checker, worker);
+}
+
+void check_at_barrier(Worker *worker) {
+    Checker *checker = worker->checker;
+    if (checker->arrivals_differ || worker->arrived != worker->threads)
+        found_uneven(checker);
+    checker->arrivals_differ = false;
+    if (checker->log_on) log_at_barrier(checker, worker);
+    if (checker->races_on) races_at_barrier(checker, worker);
+}
+
+void check_at_meeting(Worker *worker, Warp *warp, unsigned group) {
+    Checker *checker = worker->checker;
+    if (checker->log_on) log_at_meeting(checker, warp, group);
+    if (checker->races_on) races_at_meeting(checker, warp, group);
+}
+
+const void *check_step(const Worker *worker) { return worker->checker->step; }
+
+void check_before_grid_barrier(Worker *worker, unsigned epoch) {
+    Checker *checker = worker->checker;
+    if (checker->races_on) races_before_grid_barrier(checker, worker, epoch);
+}
+
+void check_after_grid_barrier(Worker *worker, unsigned epoch) {
+    Checker *checker = worker->checker;
+    if (checker->races_on) races_after_grid_barrier(checker, worker, epoch);
+}
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+extern "C" void simt_check_counters(int on) { counters_wanted = on != 0; }
+extern "C" void simt_check_races(int on) { races_wanted = on != 0; }

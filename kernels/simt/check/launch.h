@@ -1,0 +1,36 @@
+/* launch.h -- what the engine tells the check build about a launch. */
+#ifndef SIMT_CHECK_LAUNCH_H
+#define SIMT_CHECK_LAUNCH_H
+#include "../runtime.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* ---- launch.cpp: only for launches of instrumented kernels -------------- */
+
+void check_begin_launch(Job *job);
+void check_end_launch(Job *job);             /* all workers have left */
+Checker *check_begin_worker(Worker *worker); /* NULL: cannot be checked */
+void check_begin_block(Worker *worker);
+void check_end_block(Worker *worker);  /* or somebody has abandoned it */
+void check_at_barrier(Worker *worker); /* before it opens */
+void check_at_meeting(Worker *worker, Warp *warp, unsigned group);
+void check_before_grid_barrier(Worker *worker, unsigned epoch);
+void check_after_grid_barrier(Worker *worker, unsigned epoch);
+
+/* Where the last basic block began that the worker was in. */
+const void *check_step(const Worker *worker);
+
+/* ---- engine.cpp --------------------------------------------------------- */
+
+/* A barrier that stands where `pc` and, if known, file and line say. */
+int check_barrier_from(int vote, const void *pc, const char *file,
+                       unsigned line);
+
+} // namespace
+} // namespace simt
+#endif

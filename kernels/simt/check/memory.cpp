@@ -1,0 +1,286 @@
+/* memory.cpp -- the arena: device memory while check builds are about. */
+#include <string.h>
+#include <sys/mman.h>
+
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "check.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum : size_t {
+    LARGEST = (size_t)64 << 30,   // addresses, not memory
+    SMALLEST = (size_t)256 << 20, // where addresses are limited (ulimit -v)
+    ALIGN = 256,                  // cudaMalloc()'s promise
+    LEAST_ZONE = 4096,            // no array lies nearer to another one than
+    MOST_ZONE = 1 << 20,          // this, or its size if that is in between
+    NEAR_ZONE = 64,               // the same for what kernels allocate
+    LATE_PART = 8,                // of the arena: freed and not yet reused
+    PAGES_FROM = 64 << 10         // worth giving back to the system
+};
+
+Arena arena;
+static std::atomic<bool> started;
+
+/* A piece of the arena with its red zones. */
+struct Extent {
+    size_t start, size;
+};
+
+struct Owner {
+    std::mutex lock;
+    std::map<uintptr_t, Array> live; // by offset
+    std::deque<std::pair<Array, Extent>> late;
+    std::map<uintptr_t, Extent> extents; // of those that are live
+    std::map<size_t, size_t> room;       // given back: start -> size
+    size_t top = ALIGN, late_bytes = 0;
+    unsigned births = 0;
+};
+static Owner &owner() {
+    static Owner *the = new Owner; // never destroyed
+    return *the;
+}
+
+static void *reserve(size_t bytes) {
+    void *at = mmap(0, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? 0 : at;
+}
+
+bool start_checking() {
+    std::lock_guard<std::mutex> guard(owner().lock);
+    if (started) return true;
+    for (size_t bytes = LARGEST; bytes >= SMALLEST && !arena.bytes;
+         bytes /= 2) {
+        void *base = reserve(bytes), *states = base ? reserve(bytes) : 0;
+        if (base && !states) munmap(base, bytes);
+        if (!states) continue;
+        madvise(base, bytes, MADV_DONTDUMP);
+        madvise(states, bytes, MADV_DONTDUMP);
+        arena = {(uintptr_t)base, bytes, (uint8_t *)states};
+    }
+    started = arena.bytes != 0;
+    return started;
+}
+
+bool checking() { return started.load(std::memory_order_relaxed); }
+
+/* ---- room --------------------------------------------------------------- */
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+static void add_room(Owner &o, Extent e) {
+    auto after = o.room.lower_bound(e.start);
+    if (after != o.room.end() && after->first == e.start + e.size) {
+        e.size += after->second;
+        after = o.room.erase(after);
+    }
+    if (after != o.room.begin()) {
+        auto before = std::prev(after);
+        if (before->first + before->second == e.start) {
+            before->second += e.size;
+            return;
+        }
+    }
+    o.room[e.start] = e.size;
+}
+
+static bool take_room(Owner &o, size_t size, Extent *out) {
+    for (auto at = o.room.begin(); at != o.room.end(); ++at) {
+        if (at->second < size) continue;
+        const Extent rest = {at->first + size, at->second - size};
+        *out = {at->first, size};
+        o.room.erase(at);
+        if (rest.size) o.room[rest.start] = rest.size;
+        return true;
+    }
+    return false;
+}
+
+/* Reuse what was freed first, as far as there is more than `keep` of it. */
+static void reuse(Owner &o, size_t keep) {
+    while (!o.late.empty() && o.late_bytes > keep) {
+        o.late_bytes -= o.late.front().second.size;
+        add_room(o, o.late.front().second);
+        o.late.pop_front();
+    }
+}
+
+static bool take(Owner &o, size_t size, Extent *out) {
+    if (size > arena.bytes) return false;
+    reuse(o, arena.bytes / LATE_PART);
+    if (take_room(o, size, out)) return true;
+    if (size <= arena.bytes - o.top) {
+        *out = {o.top, size};
+        o.top += size;
+        return true;
+    }
+    reuse(o, 0);
+    return take_room(o, size, out);
+}
+
+/* ---- arrays ------------------------------------------------------------- */
+
+void *take_array(Array array, State state) {
+    if (!checking() || array.size > arena.bytes) return 0;
+    const bool near = array.origin == FROM_KERNEL;
+    const size_t zone = near                      ? (size_t)NEAR_ZONE
+                        : array.size < LEAST_ZONE ? (size_t)LEAST_ZONE
+                        : array.size > MOST_ZONE  ? (size_t)MOST_ZONE
+                                                  : round_up(array.size, ALIGN);
+    const size_t align = near ? 16 : (size_t)ALIGN;
+    Owner &o = owner();
+    std::lock_guard<std::mutex> guard(o.lock);
+    Extent extent;
+    const size_t size = round_up(array.size, align);
+    if (!take(o, size + 2 * zone, &extent)) return 0;
+    array.offset = extent.start + zone;
+    // What lies elsewhere has only its shadows here.
+    if (!array.address) array.address = arena.base + array.offset;
+    array.number = ++o.births;
+    array.freed = false;
+    o.live[array.offset] = array;
+    o.extents[array.offset] = extent;
+    memset(arena.states + array.offset, state, array.size);
+    races_forget(array.offset, array.size);
+    return (void *)(arena.base + array.offset);
+}
+
+/* Give whole pages of [from, from + size) back to the system: zeros again. */
+static void clear(void *from, size_t size, bool pages_only) {
+    const uintptr_t start = round_up((uintptr_t)from, 4096);
+    const uintptr_t end = ((uintptr_t)from + size) / 4096 * 4096;
+    const bool pages = size >= PAGES_FROM && end > start;
+    if (pages) madvise((void *)start, end - start, MADV_DONTNEED);
+    if (pages_only) return;
+    if (!pages) {
+        memset(from, 0, size);
+        return;
+    }
+    memset(from, 0, start - (uintptr_t)from);
+    memset((void *)end, 0, (uintptr_t)from + size - end);
+}
+
+bool free_array(const void *pointer) {
+    const uintptr_t offset = (uintptr_t)pointer - arena.base;
+    Owner &o = owner();
+    std::lock_guard<std::mutex> guard(o.lock);
+    auto found = o.live.find(offset);
+    if (found == o.live.end()) return false;
+    Array array = found->second;
+    const Extent extent = o.extents[offset];
+    o.live.erase(found);
+    o.extents.erase(offset);
+    array.freed = true;
+    clear(arena.states + offset, array.size, false);
+    clear((void *)(arena.base + offset), array.size, true);
+    races_forget(offset, array.size);
+    o.late.push_back({array, extent});
+    o.late_bytes += extent.size;
+    return true;
+}
+
+bool find_array(uintptr_t offset, Array *found) {
+    Owner &o = owner();
+    std::lock_guard<std::mutex> guard(o.lock);
+    auto after = o.live.upper_bound(offset);
+    if (after == o.live.begin()) return false;
+    const Array &a = std::prev(after)->second;
+    if (offset - a.offset >= a.size) return false;
+    *found = a;
+    return true;
+}
+
+/* How far `offset` is from the array's nearest byte. */
+static size_t distance(const Array &a, uintptr_t offset) {
+    if (offset < a.offset) return a.offset - offset;
+    return offset < a.offset + a.size ? 0 : offset - (a.offset + a.size - 1);
+}
+
+bool nearest_array(uintptr_t offset, Array *found) {
+    Owner &o = owner();
+    std::lock_guard<std::mutex> guard(o.lock);
+    // Inside of freed memory: that one, and the latest if it was reused.
+    for (auto it = o.late.rbegin(); it != o.late.rend(); ++it)
+        if (distance(it->first, offset) == 0) {
+            *found = it->first;
+            return true;
+        }
+    auto after = o.live.upper_bound(offset);
+    const Array *best = 0;
+    if (after != o.live.end()) best = &after->second;
+    if (after != o.live.begin()) {
+        const Array *below = &std::prev(after)->second;
+        if (!best || distance(*below, offset) <= distance(*best, offset))
+            best = below;
+    }
+    if (best) *found = *best;
+    return best;
+}
+
+void name_array(uintptr_t offset, const char *name, size_t length,
+                unsigned element) {
+    Owner &o = owner();
+    std::lock_guard<std::mutex> guard(o.lock);
+    auto after = o.live.upper_bound(offset);
+    if (after == o.live.begin()) return;
+    Array &a = std::prev(after)->second;
+    if (offset - a.offset > a.size) return; // one past the end may be meant
+    if (element) a.element = element;
+    if (!name) return;
+    if (length >= sizeof a.name) length = sizeof a.name - 1;
+    memcpy(a.name, name, length);
+    a.name[length] = 0;
+}
+
+/* ---- bytes -------------------------------------------------------------- */
+
+static bool within(const void *at, size_t size) {
+    const uintptr_t offset = (uintptr_t)at - arena.base;
+    return arena.bytes && offset < arena.bytes && size <= arena.bytes - offset;
+}
+
+void mark_written(const void *at, size_t size) {
+    if (!within(at, size)) return;
+    uint8_t *states = arena.states + ((uintptr_t)at - arena.base);
+    for (size_t i = 0; i < size; i++) // outside of an array they stay 0
+        states[i] = states[i] & LIVE ? (uint8_t)(LIVE | WRITTEN) : states[i];
+}
+
+void mark_copied(const void *to, const void *from, size_t size) {
+    if (!within(to, size)) return;
+    if (!within(from, size)) return mark_written(to, size);
+    uint8_t *there = arena.states + ((uintptr_t)to - arena.base);
+    const uint8_t *here = arena.states + ((uintptr_t)from - arena.base);
+    for (size_t i = 0; i < size; i++)
+        if (there[i] & LIVE) there[i] = here[i] & LIVE ? here[i] : there[i];
+}
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+extern "C" void *simt_check_alloc(size_t size, size_t element, const char *name,
+                                  int initialised) {
+    if (!start_checking()) return 0;
+    Array array = {};
+    array.size = size ? size : 1;
+    array.element = (unsigned)element;
+    array.origin = FROM_LAUNCHER;
+    strncpy(array.name, name ? name : "", sizeof array.name - 1);
+    void *at = take_array(array, initialised ? BOTH : LIVE);
+    if (at) memset(at, 0xff, size);
+    return at;
+}
+
+extern "C" void simt_check_release(void *memory) {
+    if (memory) free_array(memory);
+}

@@ -1,0 +1,57 @@
+/* sites.cpp -- small numbers for the places of a program that access memory. */
+#include <mutex>
+#include <unordered_map>
+
+#include "check.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+static Site sites[MAX_SITES];
+static std::atomic<unsigned> known{1}; // 0 is no place
+
+struct Table {
+    std::mutex lock;
+    std::unordered_map<const void *, unsigned> numbers;
+};
+static Table &table() {
+    static Table *the = new Table; // never destroyed: kernels may still run
+    return *the;
+}
+
+Site site_at(unsigned number) {
+    return number < known.load(std::memory_order_acquire) ? sites[number]
+                                                          : Site{};
+}
+
+unsigned sites_known() { return known.load(std::memory_order_acquire); }
+
+static unsigned number_of(const Site &site) {
+    std::lock_guard<std::mutex> guard(table().lock);
+    auto found = table().numbers.find(site.pc);
+    if (found != table().numbers.end()) return found->second;
+    const unsigned number = known.load(std::memory_order_relaxed);
+    if (number == MAX_SITES) return 0; // the rest goes without a place
+    sites[number] = site;
+    known.store(number + 1, std::memory_order_release);
+    return table().numbers[site.pc] = number;
+}
+
+unsigned intern_site(Checker *checker, const void *pc, unsigned size, Kind kind,
+                     bool is_volatile) {
+    const unsigned number =
+        number_of({pc, (uint8_t)(size > 16 ? 0 : size), kind, is_volatile});
+    if (checker) {
+        const unsigned slot = site_slot(pc);
+        checker->cached[slot] = pc;
+        checker->numbers[slot] = (uint16_t)number;
+    }
+    return number;
+}
+
+} // namespace
+} // namespace simt

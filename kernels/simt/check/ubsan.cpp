@@ -1,0 +1,85 @@
+/* ubsan.cpp -- what code calls, compiled with -fsanitize=bounds, whose index is
+ * not one of an array whose size the compiler knows: a local one, a __shared__
+ * one, an inner dimension. */
+#include <stdio.h>
+
+#include "report.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* As g++ lays them out. */
+struct Type {
+    uint16_t kind,
+        info;     /* kind 0: an integer; info: log2 of bits << 1 | sign */
+    char name[1]; /* "'float [12]'" */
+};
+struct OutOfBounds {
+    const char *file;
+    uint32_t line, column;
+    const Type *array, *index;
+};
+
+/* An index as it is passed: small ones by value. */
+static long long value_of(const Type &type, uintptr_t handle) {
+    const unsigned bits = 1u << (type.info >> 1);
+    if (bits > 64) return 0; // nobody counts that far
+    if (!(type.info & 1) || bits == 64) return (long long)handle;
+    return (long long)(handle << (64 - bits)) >> (64 - bits);
+}
+
+/* N of "'float [N]'" or "'float [N][M]'"; 0: not to be found. */
+static unsigned long long count_of(const Type &type) {
+    const char *bracket = strchr(type.name, '[');
+    return bracket ? strtoull(bracket + 1, 0, 10) : 0;
+}
+
+static void out_of_bounds(const OutOfBounds *data, uintptr_t handle,
+                          const void *pc) {
+    Checker *checker = running_checker();
+    if (!checker) return; // host code: not our business
+    Fiber *self = here();
+    Worker *worker = checker->worker;
+    const long long index = value_of(*data->index, handle);
+    const unsigned long long count = count_of(*data->array);
+    char text[300];
+    snprintf(text, sizeof text,
+             "%s uses the index %lld of an array that has %llu element%s",
+             Who(checker->job, worker->index, self->thread.index).text, index,
+             count, count == 1 ? "" : "s");
+    Found found = {};
+    found.kind = "bounds";
+    found.pc = pc;
+    found.file = data->file;
+    found.line = data->line;
+    found.column = data->column;
+    found.block = &worker->index;
+    found.thread = &self->thread.index;
+    found.indexed = true;
+    found.index = index;
+    found.text = text;
+    add_finding(checker->job, found);
+    checker->job->fault_found = true;
+    note_fault(worker, self, SIMT_FAULT_ADDRESS, cudaErrorIllegalAddress, "%s",
+               text);
+    abandon(worker);
+}
+
+} // namespace
+} // namespace simt
+
+#pragma GCC visibility push(default)
+extern "C" {
+void __ubsan_handle_out_of_bounds(void *data, void *index) {
+    simt::out_of_bounds((const simt::OutOfBounds *)data, (uintptr_t)index,
+                        __builtin_return_address(0));
+}
+void __ubsan_handle_out_of_bounds_abort(void *data, void *index) {
+    __ubsan_handle_out_of_bounds(data, index);
+}
+}
+#pragma GCC visibility pop
