@@ -1,0 +1,347 @@
+"""Are the CPU's counters right? `python -m weft bench counters`, beside ncu's.
+
+The kernels of bench_counters.cu run under the check build, which counts, and on the GPU
+under Nsight Compute, which counts too. Counts must be the same, ratios agree within
+2 %; where the compiler has changed an access (merged loads), the row says so, with the
+instruction that shows it. Without ncu, or a GPU, the CPU's side is printed alone.
+The exit status is 1 if a row differs without a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import bench
+from .build import ROOT, BuildError
+from .inspect import inspect
+from .jit import load_cuda
+from .machine import metrics, ncu, replay, sass
+from .machine.instructions import Instruction
+from .machine.metrics import Metric
+from .machine.profile import number
+from .report import Counters
+from .report.html import CELL, CODE, FAINT
+from .style import FAULT, WRITTEN
+
+SOURCE = Path(__file__).with_suffix(".cu")
+RATIO = 0.02  # by which a ratio may differ
+N = 8192  # elements of most arrays
+SIDE = 128  # of a matrix
+THREADS = 256
+ROUNDS = 400
+SHOWN = ["rung", "metric", "cpu", "ncu", "difference", "verdict"]
+WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the source"
+# Instructions by which one lane does the atomic operation of its warp.
+_TOGETHER = {"REDUX", "CREDUX", "POPC", "UPOPC", "MATCH"}
+
+Shape = tuple[Any, Any]
+
+
+@dataclass
+class Case:
+    """A launch: its name here, the kernel's, the shape and the arguments.
+
+    lanes: it is about active threads, which must agree with ncu's. template: the
+    kernel's arguments, where it is one.
+    """
+
+    name: str
+    kernel: str
+    shape: Shape
+    args: tuple[Any, ...]
+    lanes: bool = False
+    template: tuple[int, ...] = ()
+
+
+def cases() -> list[Case]:
+    """Every launch that is compared."""
+    rng = np.random.default_rng(0)
+    line, square = (N // THREADS, THREADS), ((SIDE // 32,) * 2, (32, 32))
+
+    def floats(count: int, kind: type = np.float32) -> np.ndarray:
+        return rng.random(count).astype(kind)
+
+    def matmul(tile: int, unroll: int) -> Case:
+        shape, name = ((SIDE // tile,) * 2, (tile, tile)), f"matmul, tiles of {tile}"
+        args = (*(floats(SIDE**2) for _ in "cab"), SIDE)
+        name += ", unrolled" * (unroll > 1)
+        return Case(name, "matmul", shape, args, template=(tile, unroll))
+
+    def transpose(kernel: str) -> Case:
+        return Case(kernel, kernel, square, (floats(SIDE**2), floats(SIDE**2), SIDE))
+
+    def branches(kernel: str, rounds: int = ROUNDS) -> Case:
+        return Case(kernel, kernel, line, (floats(N), floats(N), rounds), lanes=True)
+
+    x, bins = rng.integers(1, 9, N, np.int32), rng.integers(0, 1024, N, np.int32)
+    order = rng.permutation(N).astype(np.int32)
+    bytes_ = rng.integers(0, 255, N, np.uint8)
+    made = [Case("coalesced", "coalesced", line, (floats(N), floats(N)))]
+    for s in (2, 4, 8):
+        made.append(Case(f"stride {s}", "strided", line, (floats(N), floats(s * N), s)))
+    made.append(Case("stores 4", "scattered", line, (floats(4 * N), floats(N), 4)))
+    made += [
+        Case("random gather", "gather", line, (floats(N), floats(N), order)),
+        Case("misaligned", "misaligned", line, (floats(N), floats(N), N)),
+        Case("copy of float4", "copy_float4", line, (floats(4 * N), floats(4 * N))),
+        Case(
+            "copy of double", "copy_double", line, (floats(N, float), floats(N, float))
+        ),
+        Case("copy of bytes", "copy_bytes", line, (bytes_.copy(), bytes_)),
+        *map(transpose, ("transpose_naive", "transpose_tile", "transpose_padded")),
+    ]
+    for s in (1, 2, 32):
+        arrays = floats(N), floats(N)
+        made.append(Case(f"shared, stride {s}", "shared_stride", line, (*arrays, s)))
+    made.append(
+        Case("shared float4", "shared_float4", line, (floats(4 * N), floats(4 * N)))
+    )
+    for kernel in ("sum_interleaved", "sum_strided", "sum_halves", "sum_shuffles"):
+        made.append(Case(kernel, kernel, line, (floats(N // THREADS), floats(N))))
+    made += [matmul(tile, unroll) for tile in (16, 32) for unroll in (1, tile)]
+    made += [branches("odd_and_even"), branches("by_warp"), branches("by_lane", 16)]
+    sums = np.zeros(N, np.int32)
+    made += [
+        Case("atomic, one address", "atomic_one", line, (sums[:1].copy(), x)),
+        Case("atomic, one float", "atomic_one_float", line, (floats(1), floats(N))),
+        Case("atomic, spread", "atomic_spread", line, (sums.copy(), x)),
+        Case("atomic, histogram", "atomic_histogram", line, (sums.copy(), x, bins)),
+        Case(
+            "atomic, old value", "atomic_old", line, (sums.copy(), sums.copy(), x, bins)
+        ),
+        Case("atomic, shared", "atomic_shared", line, (sums.copy(), x, bins)),
+    ]
+    return made
+
+
+def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Count every case on both sides. --rungs: the names of some."""
+    wanted = {name.strip() for name in args.rungs.split(",") if name}
+    chosen = [c for c in cases() if not wanted or {c.name, c.kernel} & wanted]
+    if not chosen:
+        names = ", ".join(dict.fromkeys(c.kernel for c in cases()))
+        raise ValueError(f"--rungs {args.rungs}: there are {names}")
+    try:
+        ncu.require()
+        theirs: Sequence[dict[str, float]] | None = _by_ncu(chosen)
+    except ncu.NoCounters as error:
+        print(f"weft: the CPU's counters alone: {error}", file=sys.stderr)
+        theirs = None
+    rows = []
+    for at, case in enumerate(chosen):
+        rows += _rows(case, theirs[at] if theirs else None)
+    return rows
+
+
+def status(rows: list[dict[str, Any]]) -> int:
+    """1 if a row differs without a reason."""
+    return int(any(row["agrees"] is False for row in rows))
+
+
+def _by_ncu(chosen: Sequence[Case]) -> list[dict[str, float]]:
+    kernels = [_kernel(case.kernel, case.template) for case in chosen]
+    launches = [
+        replay.record(kernel, case.shape, case.args)[1]
+        for kernel, case in zip(kernels, chosen)
+    ]
+    names = metrics.ncu_names([*metrics.COUNTS, *metrics.LANES, *metrics.MEASURED])
+    return ncu.measure(launches, [case.kernel for case in chosen], names)
+
+
+def _rows(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
+    """A case's rows: one for each metric that is not 0 on both sides."""
+    kernel = _kernel(case.kernel, case.template)
+    report = inspect(kernel, quiet=True)[case.shape](*case.args)
+    if not report.ok:
+        raise RuntimeError(f"{case.name}: {report.text()}")
+    code = _instructions(case.kernel, case.template)
+    grid, block = (list(np.atleast_1d(side).tolist()) for side in case.shape)
+    known = {
+        **{"op": "counters", "impl": "weft", "rung": case.name},
+        **{"kernel": case.kernel, "grid": grid, "block": block},
+        **{"target": "cuda" if theirs else "cpu", "sass": _accesses(code)},
+        "device": bench.device_name("cuda" if theirs else "cpu"),
+    }
+    rows = []
+    for metric in (*metrics.COUNTS, *metrics.LANES):
+        ours, found = metric.ours(report.counters), metric.theirs(theirs or {})
+        if not (ours or found):
+            continue
+        because = reason(metric, report.counters, code) or (
+            WEIGHED if metric.tight and not case.lanes else ""
+        )
+        agrees, verdict = judged(metric, ours, found, because)
+        rows.append(
+            {
+                **known,
+                **{"metric": metric.name, "ncu_metric": " + ".join(metric.ncu)},
+                **{"cpu": ours, "ncu": found},
+                "difference": metrics.difference(ours, found),
+                **{"agrees": agrees, "verdict": verdict},
+            }
+        )
+    return rows
+
+
+def judged(
+    metric: Metric, ours: float | None, theirs: float | None, because: str
+) -> tuple[bool | None, str]:
+    """(whether they agree, in words); None: there is nothing to compare.
+
+    because: why they may differ here, or "".
+    """
+    if ours is None or theirs is None or not (metric.exact or metric.tight):
+        return None, ""
+    off = metrics.difference(ours, theirs)
+    if off == 0:
+        return True, "same"
+    if metric.tight and off is not None and abs(off) <= RATIO:
+        return True, f"within {RATIO:.0%}"
+    return (True, because) if because else (False, "DIFFERS")
+
+
+def reason(metric: Metric, counters: Counters, code: Sequence[Instruction]) -> str:
+    """Why the machine's accesses are not the source's, by its instructions; or ""."""
+    operation = {"read": "load", "write": "store"}.get(metric.kind, metric.kind)
+    wide = Counter(
+        one.opcode.split(".")[0] + f".{one.bits}" * (one.bits > 32)
+        for one in code
+        if one.kind == f"{metric.space} {operation}"
+    )
+    source = [
+        8 * place.size
+        for place in counters.places
+        if (place.space, place.kind) == (metric.space, metric.kind)
+    ]
+    merged = [
+        (name, count)
+        for name, count in wide.items()
+        if source and int(name.partition(".")[2] or 32) > max(32, *source)
+    ]
+    if merged:
+        which = ", ".join(f"{count} {name}" for name, count in merged)
+        return f"the compiler merged accesses of {max(source)} bits: {which}"
+    together = sorted({one.opcode.split(".")[0] for one in code} & _TOGETHER)
+    if metric.kind == "atomic" and together:
+        return f"one lane acts for its warp: {', '.join(together)} before the atomic"
+    return ""
+
+
+def _accesses(code: Sequence[Instruction]) -> str:
+    """LDG.E 1, LDS.128 4: what touches memory in the machine code; "" if unknown."""
+    counts = Counter(
+        one.opcode for one in code if one.kind.startswith(("global", "shared", "local"))
+    )
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+@cache
+def _kernel(name: str, template: tuple[int, ...]) -> Any:
+    kernel = getattr(_module(), name)
+    return kernel[template] if template else kernel
+
+
+@cache
+def _module() -> Any:
+    return load_cuda(SOURCE.read_text(), name=SOURCE.name)
+
+
+@cache
+def _instructions(name: str, template: tuple[int, ...]) -> list[Instruction]:
+    try:
+        return sass(_kernel(name, template)).kernels[0].code.instructions
+    except BuildError as error:
+        print(f"weft: no machine code to look at: {error}", file=sys.stderr)
+        return []
+
+
+# ---- what was measured ------------------------------------------------------------
+
+
+class Comparison:
+    """The table of a comparison: one line for each kernel, and its differences.
+
+    results: as `bench counters --json` wrote them.
+    """
+
+    def __init__(self, results: dict[str, Any]) -> None:
+        self.machine, self.rows = results["machine"], results["rows"]
+
+    @classmethod
+    def committed(cls) -> Comparison:
+        """What lies in notebooks/results; ValueError if there is none."""
+        found = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
+        if not found:
+            raise ValueError("notebooks/results has no counters_*.json")
+        return cls(bench.read_json(found[-1]))
+
+    def lines(self) -> list[tuple[str, str, str, str, str]]:
+        """(kernel, counter, CPU, ncu, verdict) of all that was compared."""
+        return [
+            (
+                *(row["rung"], row["metric"], number(row["cpu"]), number(row["ncu"])),
+                row["verdict"] or "not compared",
+            )
+            for row in self.rows
+            if row["agrees"] is not None
+        ]
+
+    def sentence(self) -> str:
+        """How many agree, where and when."""
+        compared = [row for row in self.rows if row["agrees"] is not None]
+        same = sum(row["difference"] == 0 for row in compared)
+        kernels = len({row["rung"] for row in compared})
+        wrong = sum(row["agrees"] is False for row in compared)
+        where = f"{self.machine['device']}, {self.machine['date']}"
+        return (
+            f"{len(compared)} counters of {kernels} kernels, the CPU's and ncu's: "
+            f"{same} the same, {wrong} apart without a reason ({where})"
+        )
+
+    def __repr__(self) -> str:
+        rows = [
+            dict(zip(("kernel", "counter", "CPU", "ncu", "verdict"), line))
+            for line in self.lines()
+        ]
+        table = bench.table(rows, list(rows[0])) if rows else "nothing was compared"
+        return f"{self.sentence()}\n{table}"
+
+    def _repr_html_(self) -> str:
+        body, before = [], ""
+        for kernel, metric, ours, theirs, verdict in self.lines():
+            colour = FAULT if verdict == "DIFFERS" else WRITTEN
+            plain = verdict == "same" or verdict.startswith("within")
+            look = FAINT if plain else f"color:{colour};white-space:normal;"
+            name = f"<b>{escape(kernel)}</b>" * (kernel != before)
+            before = kernel
+            left, right = f"{CELL}text-align:left", f"{CELL}text-align:right"
+            body.append(
+                f'<tr style="background:none"><td style="{left}">{name}</td>'
+                f'<td style="{left}">{escape(metric)}</td>'
+                f'<td style="{right}">{ours}</td><td style="{right}">{theirs}</td>'
+                f'<td style="{left};{look}">{escape(verdict)}</td></tr>'
+            )
+        head = "".join(
+            f'<th style="{CELL}text-align:{side}">{name}</th>'
+            for name, side in zip(
+                ("kernel", "counter", "CPU", "ncu", ""),
+                ("left", "left", "right", "right", "left"),
+            )
+        )
+        return (
+            f'<div style="color:inherit;font-size:13px;max-width:920px">'
+            f'{escape(self.sentence())}<div style="max-height:480px;overflow:auto">'
+            f'<table style="{CODE}border-collapse:collapse;border:none;color:inherit">'
+            f'<tr style="background:none">{head}</tr>{"".join(body)}</table>'
+            f"</div></div>"
+        )
