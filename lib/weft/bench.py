@@ -34,7 +34,7 @@ STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
 # What `python -m weft bench WHAT` knows besides the ops (bench_ops.py): a module
 # with rows() -> list of rows, or rows_of(arguments); SHOWN, the columns to print, and
-# note(rows), what stands under them, if it has these.
+# note(rows), what stands under them, status(rows), the exit status, if it has these.
 BENCHMARKS = {
     "bodies": "weft.bench_bodies",
     "simt": "weft.bench_simt",
@@ -43,6 +43,7 @@ BENCHMARKS = {
     "launch": "weft.bench_launch",
     "torch-kernels": "weft.bench_torch_kernels",
     "transpose": "weft.bench_transpose",
+    "counters": "weft.bench_counters",
 }
 
 
@@ -300,6 +301,8 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         on_gpu = any(row["target"] == "cuda" and row["device"] for row in rows)
         write_json(args.json, rows, "cuda" if on_gpu else args.device)
+    if args.what in BENCHMARKS and hasattr(module, "status"):
+        return module.status(rows)
     return 0
 
 
