@@ -9,7 +9,8 @@
  *     engine.cpp                           barriers and the like, out of line
  *     memory.cpp, variables.cpp            which bytes may be touched
  *     names.cpp                            what arrays are called
- *     races.*, sync.*                      which accesses nothing orders
+ *     races.*, cells.cpp, sync.*, told.*   which accesses nothing orders
+ *     said.cpp                             the sentence about two of those
  *     log.*, counters.*                    what accesses cost
  *     findings.cpp, report.cpp             what is said about it
  *     sites.cpp                            places in the program
@@ -129,23 +130,21 @@ SIMT_INLINE unsigned site_number(Checker *checker, const void *pc,
     return checker->numbers[slot];
 }
 
-/* ---- findings.cpp ------------------------------------------------------- */
+/* ---- said.cpp ----------------------------------------------------------- */
 
-/* A thread of another block, or the same: where and in which way it met. */
+/* What a thread of this block or another did before. */
 struct Earlier {
     Kind kind;
-    unsigned site; /* 0: unknown */
-    bool block_known, thread_known;
+    unsigned site;
     uint3 block, thread;
 };
 
 /* Two accesses that nothing orders, `now` the later one of them as the threads
- * happened to run. conflict: both are writes, of different values. `values`,
- * where given, are what the two wrote, as text (now's first). hint: a
- * sentence's end, such as "running in step may hide it", or NULL. */
+ * happened to run. conflict: both are writes, of different values. */
 void found_race(Checker *checker, const Fiber *self, const Access &now,
-                const Earlier &earlier, bool conflict,
-                const char *const *values = 0, const char *hint = 0);
+                const Earlier &earlier, bool conflict);
+
+/* ---- findings.cpp ------------------------------------------------------- */
 
 /* What is told of a finding besides its kind and its sentence. */
 struct Found {

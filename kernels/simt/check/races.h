@@ -1,4 +1,22 @@
-/* races.h -- accesses that nothing orders. */
+/* races.h -- accesses that nothing orders.
+ *
+ * Two accesses of one element race if different threads make them, one of them
+ * writes, not both are atomic, and none happens before the other. Time is told
+ * by numbers ("ids") as in FastTrack (Flanagan, Freund: PLDI 2009), arranged
+ * for blocks: a worker takes a fresh id when a block begins, when one of its
+ * barriers opens, and for those lanes that meet. Hence of two accesses by one
+ * block that with an id below the running interval's is the earlier one, and
+ * for plain kernels that comparison is all there is.
+ *
+ * For each 4-byte word of memory a Cell keeps the last write and a read, each
+ * in one word that is read and written whole: workers run at once, and what
+ * they find is always an access that took place. A word that is accessed by
+ * bytes has a Cell for each of them. What is rare lies in arrays beside it: a
+ * second reader that nothing orders with the first, and atomics.
+ *
+ *     races.cpp       ids, the lives of blocks and launches, what is said
+ *     cells.cpp       one access and the cells of what it touches
+ *     sync.h, .cpp    meetings, fences, and what atomics tell other threads */
 #ifndef SIMT_CHECK_RACES_H
 #define SIMT_CHECK_RACES_H
 
@@ -11,24 +29,199 @@ inline namespace asm_fibers {
 
 struct Checker;
 
-/* What a worker knows about the running block. */
-struct Races {};
+/* An access in one word: id, thread, site, and what follows. 0: none. */
+typedef uint64_t Mention;
+enum : uint64_t {
+    ID_SHIFT = 32,
+    THREAD_SHIFT = 22,
+    SITE_SHIFT = 6,
+    /* Of a read: how far away a second reader is that is kept elsewhere. */
+    NO_OTHER = 0,
+    IN_WARP = 1,
+    IN_BLOCK = 2,
+    IN_GRID = 3,
+    DISTANCE = 3,
+    WEAK = 4,    /* a volatile read or an atomic load: atomics may go beside */
+    UPDATED = 8, /* in place of a write: Updates has what was here */
+    BYTES = 16,  /* in place of a write: each byte has a cell of its own */
+    ID_AND_THREAD = ~0ull << THREAD_SHIFT,
+    ID_AND_WARP = ~0ull << (THREAD_SHIFT + 5)
+};
 
-inline void races_begin_launch(Job *) {}
-inline void races_end_launch(Job *) {}
-inline void races_begin_block(Checker *, Block *) {}
-inline void races_end_block(Checker *, Block *) {}
-inline void races_at_barrier(Checker *, Block *) {}
+SIMT_INLINE unsigned id_of(Mention m) { return (unsigned)(m >> ID_SHIFT); }
+SIMT_INLINE unsigned thread_of(Mention m) { return m >> THREAD_SHIFT & 1023; }
+SIMT_INLINE unsigned site_of(Mention m) { return m >> SITE_SHIFT & 65535; }
+
+SIMT_INLINE Mention look_at(const Mention &at) {
+    return __atomic_load_n(&at, __ATOMIC_RELAXED);
+}
+SIMT_INLINE void put_at(Mention &at, Mention value) {
+    __atomic_store_n(&at, value, __ATOMIC_RELAXED);
+}
+
+struct Cell {
+    Mention write, read;
+};
+
+/* Of a word that threads update atomically: the plain write before, and two of
+ * those threads, as far apart as any. */
+struct Updates {
+    Mention plain, first, second;
+};
+
+/* The shadows of one space, by word or by byte. */
+struct Cells {
+    Cell *cells;
+    Mention *others; /* second readers */
+    Updates *updates;
+};
+
+struct Sync;
+
+/* A write over another thread's of the same interval: whether the values
+ * differ can be told when it has happened. */
+struct Doubt {
+    Access now;
+    Fiber self; /* as it was */
+    Mention earlier;
+    unsigned bytes; /* which of them: a bit for each */
+    unsigned char before[16];
+};
+
+/* What a worker knows about the running block. */
+struct Races {
+    unsigned interval; /* the id with which the running interval began */
+    unsigned settled;  /* below it: before all that this block does now */
+    unsigned own_low;  /* ids from here to own_end are this block's */
+    unsigned own_end;
+    bool slow; /* a doubt is open, or nothing is to be checked */
+    bool in_doubt, off;
+    Cells global, shared;
+    unsigned own_id[MAX_THREADS]; /* of each thread, if above `interval` */
+    unsigned next, end;           /* ids to be given out */
+    unsigned first;               /* the block's first id */
+    unsigned launch;              /* that it was begun for; 0: none */
+    uint64_t block;               /* in one dimension */
+    Cells global_bytes, shared_bytes;
+    Doubt doubt;
+    Sync *sync;
+};
+
+void races_begin_launch(Job *job);
+void races_end_launch(Job *job);
+void races_begin_block(Checker *checker, Block *block);
+void races_end_block(Checker *checker, Block *block);
+void races_at_barrier(Checker *checker, Block *block);
 /* Lanes `group` of the warp have met. */
-inline void races_at_meeting(Checker *, Warp *, unsigned) {}
-/* A block has come to the grid barrier number `epoch` of a launch, and left. */
-inline void races_before_grid_barrier(Checker *, Block *, unsigned) {}
-inline void races_after_grid_barrier(Checker *, Block *, unsigned) {}
+void races_at_meeting(Checker *checker, Warp *warp, unsigned group);
+/* A block has come to the grid barrier number `epoch`, and left. */
+void races_before_grid_barrier(Checker *checker, Block *block, unsigned epoch);
+void races_after_grid_barrier(Checker *checker, Block *block, unsigned epoch);
 enum FenceScope { FENCE_BLOCK, FENCE_DEVICE };
-inline void races_at_fence(Checker *, Fiber *, FenceScope) {}
-inline void races_access(Checker *, Fiber *, const Access &) {}
+void races_at_fence(Checker *checker, Fiber *self, FenceScope scope);
+/* A barrier of some threads of a block, by its address: each arrives (and may
+ * go on before the others), and then knows what those did who have arrived. */
+void races_at_arrival(Checker *checker, Fiber *self, const void *barrier);
+void races_at_departure(Checker *checker, Fiber *self, const void *barrier);
 /* [offset, offset + size) of the arena begins a new life (or ends one). */
-inline void races_forget(uintptr_t, size_t) {}
+void races_forget(uintptr_t offset, size_t size);
+
+/* cells.cpp: any access, whatever it meets. */
+void judge_access(Checker *checker, Fiber *self, const Access &access);
+
+/* ---- the common way ----------------------------------------------------- */
+
+/* An id of this block from an earlier interval. (Only some of those, but those
+ * that matter: as long as a worker's ids are in one piece.) */
+SIMT_INLINE bool is_past(const Races &races, unsigned id) {
+    return id - races.own_low < races.interval - races.own_low;
+}
+
+/* The id of what a thread does now. */
+SIMT_INLINE unsigned current_id(const Races &races, unsigned thread) {
+    const unsigned own = races.own_id[thread];
+    return own > races.interval ? own : races.interval;
+}
+
+SIMT_INLINE Mention mention(const Races &races, const Fiber *self,
+                            unsigned site) {
+    const unsigned thread = self->thread.linear;
+    return (Mention)current_id(races, thread) << ID_SHIFT |
+           (Mention)thread << THREAD_SHIFT | (Mention)site << SITE_SHIFT;
+}
+
+/* Whether a write (or what stands in its place) is known to come before. */
+SIMT_INLINE bool plainly_before(const Races &races, Mention write, Mention now,
+                                unsigned floor) {
+    const unsigned id = id_of(write);
+    if (id < floor) return true;
+    if (write & (UPDATED | BYTES)) return false;
+    return !((write ^ now) & ID_AND_THREAD) || is_past(races, id);
+}
+
+/* Check and note a plain read of a word; false: it is not a common one. */
+SIMT_INLINE bool read_plainly(const Races &races, Cell *cell, Mention now,
+                              unsigned floor) {
+    if (!plainly_before(races, look_at(cell->write), now, floor)) return false;
+    const Mention read = look_at(cell->read);
+    const unsigned id = id_of(read);
+    if (id < floor) {
+        put_at(cell->read, now);
+        return true;
+    }
+    const unsigned distance = read & DISTANCE;
+    if (distance != IN_GRID && is_past(races, id)) {
+        put_at(cell->read, now);
+        return true;
+    }
+    if (read & WEAK) return false;
+    if (!((read ^ now) & ID_AND_THREAD)) return true;
+    if (distance == IN_GRID) return true;
+    if (distance == IN_BLOCK)
+        return id - races.interval < races.own_end - races.interval;
+    return distance == IN_WARP && !((read ^ now) & ID_AND_WARP);
+}
+
+/* The same for a write. */
+SIMT_INLINE bool write_plainly(const Races &races, Cell *cell, Mention now,
+                               unsigned floor) {
+    if (!plainly_before(races, look_at(cell->write), now, floor)) return false;
+    const Mention read = look_at(cell->read);
+    const unsigned id = id_of(read);
+    if (id >= floor) {
+        const unsigned distance = read & DISTANCE;
+        const bool own = !((read ^ now) & ID_AND_THREAD) && !distance;
+        if (!own && (distance == IN_GRID || !is_past(races, id))) return false;
+    }
+    put_at(cell->write, now);
+    return true;
+}
+
+/* Every plain, volatile and atomic access to shared and global memory that may
+ * be made. A template, since a Checker has a Races. */
+template <class C>
+SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
+    Races &races = checker->races;
+    const bool plain = access.kind != ATOMIC && !access.is_volatile;
+    const bool whole = !((access.size | access.offset) & 3);
+    if (plain && whole && !races.slow) {
+        const bool global = access.space == GLOBAL;
+        const unsigned floor = global ? races.settled : races.interval;
+        const Mention now = mention(races, self, access.site);
+        Cell *cell = (global ? races.global.cells : races.shared.cells) +
+                     access.offset / 4;
+        unsigned left = access.size / 4;
+        if (access.kind == READ)
+            while (left && read_plainly(races, cell, now, floor))
+                cell++, left--;
+        else
+            while (left && write_plainly(races, cell, now, floor))
+                cell++, left--;
+        if (!SIMT_UNLIKELY(left)) return;
+        // From here on: what was done stays as it is when done once more.
+    }
+    judge_access(checker, self, access);
+}
 
 } // namespace
 } // namespace simt
