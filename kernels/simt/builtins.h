@@ -44,7 +44,7 @@
     type &site##_arrays = simt::shared<type>(&site, site##_members)
 #define SIMT_NAMED(Arrays, name)                                           \
     {#name, __builtin_offsetof(Arrays, name), sizeof(((Arrays *)0)->name), \
-     sizeof(simt::ElementOf<decltype(Arrays::name)>::type)},
+     sizeof(typename simt::ElementOf<decltype(Arrays::name)>::type)},
 #define SIMT_CALLED(name) = {#name}
 #else
 #define SIMT_SHARED(site, type, ...) \
