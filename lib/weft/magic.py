@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import build, native
+from . import native
 from .build import ROOT, BuildError
 from .jit import ArgumentError, load_cuda
 from .jit import diagnostics as diagnostics_module
@@ -138,8 +138,7 @@ def cuda(line: str, cell: str) -> None:
         isolated=options.isolated,
         check=options.check,
         time=options.time,
-        checked=hasattr(build, "CHECK_FLAGS")
-        and not (options.fast or options.inplace or options.isolated),
+        checked=not (options.fast or options.inplace or options.isolated),
         name=name,
     )
     module = loaded._cell  # whatever names its kernels have

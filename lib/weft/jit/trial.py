@@ -45,10 +45,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     binder = Binder(kernel.__name__, kernel.params)
     bound = binder.bind(args)
     hosts = _to_host(args, bound)
-    from .. import build
-
-    checked = hasattr(build, "CHECK_FLAGS")
-    compiled = kernel.module.compiled_for("cpu", kernel.expression, checked)
+    compiled = kernel.module.compiled_for("cpu", kernel.expression, checked=True)
     rounding = 0.0
     if re.search(r"\batomic\w+\s*\(", signature.blank(kernel.module.source)):
         rounding = ATOMIC_ROUNDING
@@ -60,10 +57,9 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         shape = launch.grid, launch.block, launch.shared
         launcher.watch = kernel._watch
         results[name] = launcher.results(*shape, hosts, order)
-        if checked:
-            counts.append(len(raw.found(kernel._seen.text)))
-            shown.tell(kernel.module, kernel._seen)
-    kernel.module.found = max(counts, default=0)
+        counts.append(len(raw.found(kernel._seen.text)))
+        shown.tell(kernel.module, kernel._seen)
+    kernel.module.found = max(counts)
     pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
     for name in list(ORDERS)[1:]:
         both = zip(pointers, results["forward"], results[name])

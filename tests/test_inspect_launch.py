@@ -1,0 +1,337 @@
+"""Cells and programs under the check build: what is raised, shown and returned."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import weft
+from weft import cuda, cuda_c, inspect
+from weft.jit import KernelFault, load_cuda
+from weft.native import ArgumentError
+
+SOURCE = """\
+#define LOAD(p, i) ((p)[i])
+template <class T> __device__ T twice(const T *x, int i) {
+    return 2 * x[i];
+}
+__global__ void shift(float *out, const float *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] + a[i + 1];
+}
+__global__ void helped(float *out, const float *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = twice(a, i + n);
+}
+__global__ void by_macro(float *out, const float *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = 1 + LOAD(a, i + n);
+}
+__global__ void turned(float *x) {
+    __shared__ float s[64];
+    s[threadIdx.x] = x[threadIdx.x];
+    x[threadIdx.x] = s[63 - threadIdx.x];
+}
+__global__ void column(float *out, const float *a, int n) {
+    out[threadIdx.x] = a[threadIdx.x * n];
+}
+template <class T> __global__ void filled(T *out, T value) {
+    out[threadIdx.x] = value;
+}
+__global__ void waits(int *x) {
+    while (atomicAdd(x, 0) == 0) {}
+}
+__device__ int shared_count;
+__global__ void counts(int *out) { out[threadIdx.x] = shared_count; }
+"""
+
+
+@pytest.fixture(scope="module")
+def cell():
+    return load_cuda(SOURCE, target="cpu", checked=True, name="cell [7]")
+
+
+def floats(n):
+    return torch.arange(n, dtype=torch.float32)
+
+
+# ---- cells -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernel, line, text",
+    [
+        ("shift", 7, "a[i + 1];"),
+        ("helped", 3, "x[i];"),
+        ("by_macro", 15, "LOAD(a"),
+    ],
+)
+def test_an_overrun_raises_with_its_line_and_leaves_the_arrays(
+    cell, kernel, line, text
+):
+    out = torch.full((64,), 7.0)
+    with pytest.raises(KernelFault) as raised:
+        getattr(cell, kernel)[1, 64](out, floats(64), 64)
+    said = str(raised.value)
+    assert "Its arrays are as they were" in said
+    assert f"cell [7], line {line}" in said
+    rows = said.splitlines()
+    caret = next(i for i, row in enumerate(rows) if row.strip() == "^")
+    assert rows[caret - 1][rows[caret].index("^") :].startswith(text.split(";")[0])
+    assert "if (i < n)" in rows[caret + 1]
+    (one,) = [f for f in raised.value.report.findings if f.kind == "bounds"]
+    assert (one.array, one.file, one.line) == ("a", "cell [7]", line)
+    assert raised.value.thread == one.thread
+    assert out.eq(7).all()
+    cell.shift[1, 64](out, floats(65), 64)  # and the next launch is right
+    assert out[0] == 1
+
+
+def test_a_race_lets_the_launch_go_on_and_is_shown_once(capsys):
+    cell = load_cuda(SOURCE, target="cpu", checked=True, name="cell [7]")
+    x = floats(64)
+    cell.turned[1, 64](x)
+    first = capsys.readouterr()
+    assert "race: thread" in first.err and first.out == ""
+    assert "__syncthreads()" in first.err and "cuda." not in first.err
+    cell.turned[1, 64](x)
+    assert capsys.readouterr().err == ""
+    report = cell.turned.report
+    assert {one.kind for one in report.findings} <= {"race", "uninitialised"}
+    assert {one.line for one in report.findings} <= {19, 20}
+    assert report is weft.last_report()
+
+
+def test_a_clean_launch_is_silent_and_has_what_each_line_cost(cell, capsys):
+    out = torch.zeros(64)
+    cell.column[1, 64](out, floats(64 * 8), 8)
+    assert out.tolist() == list(range(0, 512, 8))
+    assert capsys.readouterr() == ("", "")
+    report = cell.column.report
+    assert report.ok and (report.grid, report.block) == ((1, 1, 1), (64, 1, 1))
+    line = report.counters.lines[23]
+    assert (line.of(kind="read").sectors_per_request, line.reads) == (32.0, 64)
+    assert report.counters.sectors_per_request == {"a": 32.0, "out": 4.0}
+    assert "slow: line 23: reading a takes 32 sectors" in str(report)
+    assert "line by line: cell [7]" in report._repr_html_()
+
+
+def test_the_plain_build_is_asked_for_as_such(capsys):
+    cell = load_cuda(SOURCE, target="cpu")
+    x = floats(64)
+    cell.turned[1, 64](x)
+    assert capsys.readouterr().err == "" and cell.turned.report is None
+
+
+def test_templates_are_watched_too(cell):
+    out = torch.zeros(8)
+    cell.filled["float"][1, 8](out, 3.0)
+    assert out.eq(3).all() and cell.filled["float"].report.ok
+    with pytest.raises(KernelFault, match=r"out\[8\]"):
+        cell.filled["float"][1, 16](out, 4.0)
+    assert out.eq(3).all()
+
+
+def test_a_cell_with_state_has_its_lines(cell):
+    out = torch.zeros(4, dtype=torch.int32)
+    with pytest.raises(KernelFault) as raised:
+        cell.counts[1, 8](out)
+    assert raised.value.report.findings[0].line == 32
+
+
+def test_what_makes_no_progress_is_ended_with_words_on_the_build(cell):
+    short = load_cuda(SOURCE, target="cpu", checked=True, timeout=0.3)
+    with pytest.raises(KernelFault) as raised:
+        short.waits[1, 1](torch.zeros(1, dtype=torch.int32))
+    said = str(raised.value)
+    assert "hang" in {one.kind for one in raised.value.report.findings} or (
+        "0.3 s under the check build" in said and "--fast" in said
+    )
+
+
+def test_checked_excludes_what_cannot_be_watched():
+    for other in ("inplace", "isolated"):
+        with pytest.raises(ArgumentError, match=f"checked and {other}"):
+            load_cuda(SOURCE, target="cpu", checked=True, **{other: True})
+
+
+def test_arrays_that_overlap_still_do(cell):
+    x = floats(9)
+    cell.filled["float"][1, 8](x[1:], 5.0)
+    assert x.tolist() == [0.0] + 8 * [5.0]
+    cell.shift[1, 4](x[:4], x, 4)
+    assert x[:4].tolist() == [5.0, 10.0, 10.0, 10.0]
+
+
+def test_empty_and_missing_arrays_are_no_memory(cell):
+    with pytest.raises(KernelFault):
+        cell.filled["float"][1, 1](torch.zeros(0), 1.0)
+    with pytest.raises(KernelFault, match="null"):
+        cell.filled["float"][1, 1](None, 1.0)
+
+
+# ---- inspect() ---------------------------------------------------------------------
+
+
+def test_inspect_gives_the_report_of_a_plain_cell(capsys):
+    cell = load_cuda(SOURCE, target="cpu", name="cell")
+    x = floats(64)
+    report = inspect(cell.turned, order="reverse")[1, 64](x)
+    assert not report.ok and "race" in capsys.readouterr().err
+    assert not inspect(cell.turned, quiet=True)[1, 64](x).ok
+    assert capsys.readouterr().err == ""
+    with pytest.raises(KernelFault) as raised:
+        inspect(cell.shift)[1, 64](x, floats(64), 64)
+    assert raised.value.report.findings[0].kind == "bounds"
+    cell.turned[1, 64](x)  # is as plain as it was
+    assert capsys.readouterr().err == ""
+
+
+def test_inspect_runs_in_any_order(cell):
+    for order in ("forward", "reverse", "shuffled", 0, 12345):
+        x = floats(64)
+        found = inspect(cell.turned, order=order, quiet=True)[1, 64](x).findings
+        assert "race" in {one.kind for one in found}
+    for wrong in ("sideways", -1, True, 1.5):
+        with pytest.raises(ArgumentError, match="order is forward, reverse, shuffled"):
+            inspect(cell.turned, order=wrong)
+
+
+def double(out, a):
+    i = cuda.grid(1)
+    out[i] = 2 * a[i]
+
+
+def test_inspect_takes_a_python_kernel_on_either_runner():
+    out = torch.zeros(8)
+    assert inspect(double)[1, 8](out, floats(8)).counters.reads == {"a": 8}
+    assert inspect(cuda_c(double))[1, 8](out, floats(8)).counters.reads == {"a": 8}
+    assert out.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+    with pytest.raises(KernelFault):
+        inspect(cuda_c(double))[1, 9](out, floats(9))
+
+
+def test_inspect_wants_a_kernel_and_brackets(cell):
+    with pytest.raises(ArgumentError, match=r"inspect\(shift\)\[grid, block\]"):
+        inspect(cell.shift)(1)
+    with pytest.raises(ArgumentError, match="kernels .*: say which"):
+        inspect(cell)
+    with pytest.raises(ArgumentError, match="0 \\(none\\) to 86400"):
+        inspect(cell.shift, timeout=-1)
+
+
+# ---- programs ----------------------------------------------------------------------
+
+PROGRAM = """\
+#include <cstdio>
+#include <cstdlib>
+#include <csignal>
+#include "helper.cuh"
+__global__ void fill(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) x[i] = 1;
+}
+int main(int argc, char **argv) {
+    int n = atoi(argv[1]);
+    float *x;
+    cudaMalloc(&x, n * sizeof(float));
+    fill<<<4, 64>>>(x, 255);
+    printf("%s\\n", cudaGetErrorString(cudaDeviceSynchronize()));
+    double_all<<<4, 64>>>(x);
+    cudaDeviceSynchronize();
+    if (argc > 2) raise(atoi(argv[2]));
+    return 3;
+}
+"""
+HELPER = """\
+__global__ void double_all(float *x) {
+    x[blockIdx.x * blockDim.x + threadIdx.x] *= 2;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "prog.cu").write_text(PROGRAM)
+    (folder / "helper.cuh").write_text(HELPER)
+    return folder
+
+
+def command(folder, *words, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "weft", "inspect", "prog.cu", *words],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        timeout=120,
+        **more,
+    )
+
+
+def test_a_clean_programs_output_and_status_are_its_own(program):
+    done = command(program, "--json", "report.json", "--", "256")
+    assert (done.stdout, done.returncode) == ("no error\n", 3)
+    rows = [r for r in done.stderr.splitlines() if not r.startswith("weft: building")]
+    assert rows[0] == "prog.cu: nothing wrong"
+    assert [row.partition("[")[0] for row in rows[1:3]] == ["fill", "double_all"]
+    whole = json.loads((program / "report.json").read_text())
+    assert whole["findings"] == [] and whole["machine"]["cpu"]
+    assert [(k["name"], k["launches"]) for k in whole["kernels"]] == [
+        ("fill", 1),
+        ("double_all", 1),
+    ]
+    assert whole["kernels"][0]["counters"]["bytes"] == {"x": 1024}
+
+
+def test_a_faulty_program_is_told_at_its_lines_and_gives_1(program):
+    done = command(program, "--listing", "all", "--json", "-", "--", "128")
+    assert done.returncode == 1
+    output, _, text = done.stdout.partition("\n")
+    assert output == "an illegal memory access was encountered"
+    (one,) = json.loads(text)["findings"]
+    assert (one["kind"], one["file"], one["line"]) == ("bounds", "prog.cu", 7)
+    assert (one["block"], one["index"], one["array"]) == ([2, 0, 0], [128], "x")
+    assert "prog.cu:7: bounds: thread 0 of block 2 writes x[128]" in done.stderr
+    rows = done.stderr.splitlines()
+    at = next(i for i, row in enumerate(rows) if row.strip() == "^")
+    assert rows[at - 1][rows[at].index("^") :] == "x[i] = 1;"
+
+
+def test_a_program_that_dies_has_its_report_and_dies_as_it_would(program):
+    done = command(program, "--", "256", str(int(signal.SIGTERM)))
+    assert done.returncode == -signal.SIGTERM
+    done = command(program, "--", "128", str(int(signal.SIGSEGV)))
+    assert done.returncode == 1 and "prog.cu:7: bounds" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--listing", "some"], "--listing some: want all, hot, none"),
+        (["--build", "x"], "use weft run"),
+        (["--json"], "--json needs a value"),
+        (["--json", "nowhere/x.json"], "there is no folder"),
+        (["--order", "sideways"], "--order sideways"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_one_sentence(program, words, said):
+    done = command(program, *words)
+    assert done.returncode == 1 and said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_program_without_kernels_says_so(tmp_path):
+    (tmp_path / "prog.cu").write_text("int main() { return 0; }\n")
+    done = command(tmp_path)
+    assert done.returncode == 0 and "no kernel was seen" in done.stderr
+
+
+def test_arrays_from_numpy_and_scalars_of_all_kinds_are_taken(cell):
+    out = np.zeros(4, np.float32)
+    cell.shift[1, 4](out, np.arange(5, dtype=np.float32), 4)
+    assert out.tolist() == [1, 3, 5, 7]
