@@ -39,6 +39,7 @@ FIBERS = ("asm", "ucontext")
 # in one call that does not link. libtsan, whose functions these are, is not wanted.
 CHECK_FLAGS = (
     *("-O1", "-g1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
+    "-fno-tree-sra",  # else a float4 that is taken apart arrives as four loads
     *("--param", "tsan-distinguish-volatile=1"),
     *("--param", "tsan-instrument-func-entry-exit=0"),
     *("-fsanitize=bounds", "-fsanitize-coverage=trace-pc"),
