@@ -11,6 +11,7 @@ training step of PyTorch's twin of the MNIST model: notebooks/results/ has them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from html import escape
@@ -232,6 +233,8 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
 def _profiler(on_gpu: bool) -> Any:
     from torch.profiler import ProfilerActivity, profile
 
+    # Else its C++ writes a line to stderr whenever it starts and stops.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     kinds = [ProfilerActivity.CPU]
     if on_gpu:
         kinds.append(ProfilerActivity.CUDA)
