@@ -17,6 +17,12 @@ ADD = """__global__ void add(float *out, const float *a, int n) {
     if (i < n) out[i] = a[i] + 1;
 }
 """
+# A race that changes nothing where x holds ones.
+RACE = """__global__ void ones(float *y, float *x) {
+    x[threadIdx.x] = 1;
+    y[threadIdx.x] = x[63 - threadIdx.x];
+}
+"""
 
 
 @pytest.fixture
@@ -91,6 +97,35 @@ def test_options_reach_the_launch(shell, capsys):
     }.items():
         with pytest.raises(magic.UsageError, match=words):
             run(shell, f"%%cuda {line}\n{ADD}")
+
+
+def test_a_cell_is_watched_unless_it_is_fast(shell, capsys):
+    launch = (
+        "x, y = torch.ones(64), torch.zeros(64)\nones[1, 64](y, x)\nones[1, 64](y, x)"
+    )
+    run(shell, f"%%cuda --cpu\n{RACE}")
+    for _ in range(2):  # shown once in each cell that launches it
+        capsys.readouterr()
+        run(shell, launch)
+        shown = capsys.readouterr().err
+        assert len(re.findall(r":\d+: race: ", shown)) == 1
+        assert "    y[threadIdx.x] = x[63 - threadIdx.x];" in shown
+    run(shell, "report = ones.report")
+    assert not shell.user_ns["report"].ok
+    for option in ("--fast", "--inplace"):
+        run(shell, f"%%cuda --cpu {option}\n{RACE}")
+        capsys.readouterr()
+        run(shell, launch)
+        assert capsys.readouterr().err == ""
+
+
+def test_check_says_what_three_orders_showed(shell, capsys):
+    run(shell, f"%%cuda --cpu --check\n{RACE}")
+    capsys.readouterr()
+    run(shell, "x, y = torch.ones(64), torch.zeros(64)\nones[1, 64](y, x)")
+    shown = capsys.readouterr()
+    assert shown.out == "ones: checked in 3 orders of threads: 1 finding\n"
+    assert "race" in shown.err
 
 
 def test_save_writes_within_the_checkout_and_over_nobodys_file(tmp_path, monkeypatch):
