@@ -21,8 +21,7 @@ inline namespace asm_fibers {
 enum {
     PATTERNS = 4, /* that a site remembers */
     SECTOR = 32,  /* bytes of global memory that travel together */
-    BANKS = 32,   /* of shared memory, 4 bytes wide */
-    PIECE = 16    /* the most bytes that one access of a GPU's thread has */
+    BANKS = 32    /* of shared memory, 4 bytes wide */
 };
 
 /* See lib/weft/report/counters.py. needed: wavefronts that requests would take
@@ -103,7 +102,6 @@ struct Tally {
     uint64_t barriers;
     uintptr_t shared;      /* the block's shared memory begins here */
     SiteTally **sites;     /* by number */
-    uint8_t *pieces;       /* by number: see log_range() */
     unsigned *known_sites; /* numbers */
     unsigned sites_count;
     StepTally **steps; /* a hash table by pc */

@@ -53,21 +53,34 @@ void log_at_barrier(Checker *checker, Block *block) {
 
 /* ---- too much for a log ------------------------------------------------- */
 
+/* The lanes of a warp that may come to more before the next barrier. */
+static unsigned going_on(const Checker *checker, const Fiber *self) {
+    const unsigned first = self->thread.linear / WARP * WARP;
+    unsigned lanes = self->warp->live;
+    for (unsigned left = lanes; left; left &= left - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(left);
+        if (checker->arrivals[first + lane].epoch == self->block->epoch)
+            lanes &= ~(1u << lane);
+    }
+    return lanes;
+}
+
 /* Let the other lanes run until they have no more room either, so that the warp
- * goes on in step. False if it did not help: they wait for something. */
-static bool catch_up(Log *log, Fiber *self, unsigned warp) {
+ * goes on in step. True if one of them has made room for this one. */
+static bool catch_up(Checker *checker, Fiber *self) {
+    Log *log = &checker->log;
+    const unsigned thread = self->thread.linear, warp = thread / WARP;
     const unsigned *count = log->count + warp * WARP;
-    const unsigned thread = self->thread.linear;
     uint64_t before = 0, after = 0;
     unsigned behind = 0;
     for (unsigned i = 0; i < WARP; i++) {
         before += count[i];
         if (count[i] < LOG_ENTRIES) behind |= 1u << i;
     }
-    behind &= self->warp->live & ~self->warp->waiting;
+    behind &= going_on(checker, self) & ~self->warp->waiting;
     if (!behind || log->useless >> warp & 1) return false;
     yield(self);
-    if (log->count[thread] < LOG_ENTRIES) return true; // counted by another
+    if (log->count[thread] < LOG_ENTRIES) return true;
     for (unsigned i = 0; i < WARP; i++) after += count[i];
     if (before == after) log->useless |= 1u << warp;
     return false;
@@ -86,26 +99,9 @@ void log_full(Checker *checker, Fiber *self) {
         promote(self);
         go_outside(block);
     }
-    if (catch_up(log, self, warp)) return;
-    count_warp(log, warp, self->warp->live);
+    if (catch_up(checker, self)) return;
+    count_warp(log, warp, going_on(checker, self));
     if (log->count[thread] > LOG_ENTRIES - ROOM) count_warp(log, warp, 0);
-}
-
-/* The largest piece that the size is a multiple of: what a GPU's compiler moves
- * a struct of that size in. */
-static unsigned piece_of(unsigned size) {
-    unsigned piece = PIECE;
-    while (size % piece) piece /= 2;
-    return piece;
-}
-
-void log_range(Checker *checker, Fiber *self, const Access &access) {
-    uint8_t *known = &checker->log.tally->pieces[access.site];
-    if (!*known) *known = (uint8_t)piece_of(access.size);
-    for (unsigned done = 0; done < access.size; done += *known)
-        log_append(checker, self,
-                   (uint64_t)access.site << SITE_FROM |
-                       (access.address + done));
 }
 
 } // namespace

@@ -54,9 +54,6 @@ void counters_end_launch(Job *job);
 /* Thread `self` has no more room. Returns when it has; other threads may have
  * run. */
 void log_full(Checker *checker, Fiber *self);
-/* An access of other than 1, 2, 4, 8 or 16 bytes. */
-void log_range(Checker *checker, Fiber *self, const Access &access);
-
 /* In what follows C is Checker, whose members are not known here yet. */
 template <class C>
 SIMT_INLINE void log_append(C *checker, Fiber *self, uint64_t entry) {
@@ -69,12 +66,8 @@ SIMT_INLINE void log_append(C *checker, Fiber *self, uint64_t entry) {
 
 template <class C>
 SIMT_INLINE void log_access(C *checker, Fiber *self, const Access &access) {
-    const unsigned size = access.size;
-    if (SIMT_UNLIKELY(size > 16 || size & (size - 1)))
-        log_range(checker, self, access);
-    else
-        log_append(checker, self,
-                   (uint64_t)access.site << SITE_FROM | access.address);
+    log_append(checker, self,
+               (uint64_t)access.site << SITE_FROM | access.address);
 }
 
 /* A basic block begins, whose call of the hook returns to `pc`. */

@@ -218,7 +218,7 @@ static void locate(Tally *tally, uintptr_t address, SiteArray *at) {
 SiteTally *make_site(Tally *tally, unsigned site) {
     SiteTally *t = zeroed<SiteTally>(1);
     t->site = site;
-    t->size = tally->pieces[site] ? tally->pieces[site] : site_at(site).size;
+    t->size = site_at(site).size;
     if (!t->size) t->size = 4; // sizes differ there
     t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
     t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it
@@ -288,7 +288,6 @@ Tally *create_tally(Checker *checker) {
     tally->checker = checker;
     tally->sites = zeroed<SiteTally *>(MAX_SITES);
     tally->known_sites = zeroed<unsigned>(MAX_SITES);
-    tally->pieces = zeroed<uint8_t>(MAX_SITES);
     tally->steps = zeroed<StepTally *>(STEPS);
     tally->steps_size = STEPS;
     tally->next = tallies.load();
