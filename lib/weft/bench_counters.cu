@@ -81,10 +81,10 @@ __global__ void transpose_padded(float *y, const float *x, int n) {
 // ---- shared memory
 // ---------------------------------------------------------------
 
-/* Neighbours lie `stride` words apart in shared memory. */
+/* Neighbours lie `stride` words apart in shared memory; at most 32. */
 __global__ void shared_stride(float *y, const float *x, int stride) {
-    __shared__ float s[THREADS];
-    const int i = GLOBAL_INDEX, at = threadIdx.x * stride % THREADS;
+    __shared__ float s[32 * THREADS];
+    const int i = GLOBAL_INDEX, at = threadIdx.x * stride;
     s[at] = x[i];
     __syncthreads();
     y[i] = s[at];

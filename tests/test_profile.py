@@ -1,0 +1,265 @@
+"""ncu's counters beside the CPU's. Where there is no ncu, a script plays it."""
+
+import json
+import re
+import stat
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from weft import bench_counters, cuda, cuda_c, load_cuda, numba_jit, profile
+from weft.machine import metrics, ncu, replay
+from weft.native import ArgumentError
+from weft.report import Counters, Place
+
+GPU = torch.cuda.is_available()
+
+SHIFT = """
+template <int BY> __global__ void shift(float *y, const float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i + BY];
+}
+__global__ void plain(float *y, const float *x) { y[threadIdx.x] = x[threadIdx.x]; }
+"""
+
+# What stands in for ncu: it prints a line for each metric of one launch, as ncu does;
+# NCU_SAYS makes it fail in ncu's own words.
+PLAYED = """
+import json, os, sys
+said = json.loads(os.environ.get("NCU_SAYS", "{}"))
+words = sys.argv[1:]
+metrics = words[words.index("--metrics") + 1].split(",")
+unknown = [m for m in metrics if m in said.get("unknown", [])]
+if unknown or "text" in said:
+    print(f"==ERROR== Failed to find metric {unknown[0]}" if unknown else said["text"])
+    sys.exit(1)
+assert os.path.getsize(words[-1]) and "weft.machine.replay" in words
+print("==PROF== Connected to process 1")
+print('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')
+for metric in metrics:
+    print(f'"0","plain","{metric}","","1,000"')
+"""
+
+
+@pytest.fixture
+def played(monkeypatch, tmp_path):
+    """A machine with an ncu; what it is to say goes into NCU_SAYS."""
+    script = tmp_path / "ncu"
+    script.write_text(f"#!{sys.executable} -S\n{PLAYED}")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(ncu, "require", lambda: str(script))
+    monkeypatch.delenv("NCU_SAYS", raising=False)
+    return lambda **said: monkeypatch.setenv("NCU_SAYS", json.dumps(said))
+
+
+def _arrays(n: int = 64):
+    return torch.zeros(n), torch.arange(n + 8, dtype=torch.float32)
+
+
+def doubled(y, x):
+    i = cuda.grid(1)
+    y[i] = 2 * x[i]
+
+
+def test_both_sides_stand_side_by_side(played):
+    y, x = _arrays()
+    found = profile(load_cuda(SHIFT).plain)[1, 64](y, x)
+    assert torch.equal(y, x[:64])  # the launch was one
+    row = found["global load requests"]
+    assert (row.ours, row.theirs) == (2, 1000.0)
+    assert row.difference == (2 - 1000) / 1000
+    assert found.why == "" and "-99.8%" in repr(found)
+    assert "global load requests" in found._repr_html_()
+    with pytest.raises(KeyError, match="there are global load requests"):
+        found["nothing"]
+
+
+@pytest.mark.skipif(GPU, reason="there is a GPU")
+def test_without_a_gpu_the_cpus_counters_come_with_the_reason():
+    y, x = np.zeros(64, np.float32), np.arange(64, dtype=np.float32)
+    found = profile(doubled)[2, 32](y, x)
+    assert (y == 2 * x).all() and "no CUDA GPU here" in found.why
+    assert found["global load sectors"].ours == 8
+    assert found["active threads per instruction"].ours == 32
+    text = repr(found)
+    assert "without ncu: there is no CUDA GPU" in text and "DRAM" not in text
+
+
+def test_a_metric_that_this_gpu_has_not_is_left_out(played):
+    missing = ["dram__bytes_read.sum", "smsp__inst_executed_op_shared_ld.sum"]
+    played(unknown=missing)
+    found = profile(load_cuda(SHIFT).plain)[1, 64](*_arrays())
+    assert found["bytes read from DRAM"].theirs is None
+    assert found["global load sectors"].theirs is not None and not found.why
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("==ERROR== ERR_NVGPUCTRPERM - The user does not", "SYS_ADMIN"),
+        ("==ERROR== The profiler is already in use", "another profiler"),
+        ("weft.native.KernelError: no driver\n==ERROR== returned 1", "no driver"),
+        ("==WARNING== No kernels were profiled.", "0 of 1 launches.*No kernels"),
+        ("", "it said nothing"),
+    ],
+)
+def test_what_ncu_refuses_is_told_with_its_cure(played, text, says):
+    played(text=text)
+    found = profile(load_cuda(SHIFT).plain)[1, 64](*_arrays())
+    assert found["global load requests"].theirs is None
+    assert re.search(says, found.why)
+
+
+def test_the_launch_is_recorded_as_it_was_before_it_ran():
+    y, x = _arrays()
+    kernel = load_cuda(SHIFT).shift[3]
+    name, launch = replay.record(kernel, (2, 32, 16), (y, x, 64))
+    y.fill_(7)
+    assert name == "shift" and launch["expression"] == "shift<3>"
+    assert (launch["grid"][0], launch["block"][0], launch["shared"]) == (2, 32, 16)
+    assert launch["args"][0].eq(0).all() and launch["args"][2] == 64
+    both = replay.record(load_cuda(SHIFT).plain, (1, 64), (y, y))[1]["args"]
+    assert both[0] is both[1] and both[0] is not y
+
+
+def test_the_other_process_launches_what_was_recorded(monkeypatch):
+    """Its way through torch and files, with the CPU in the GPU's place."""
+    from weft.jit import cpu, gpu
+
+    y, x = _arrays()
+    _, launch = replay.record(load_cuda(SHIFT).shift[3], (2, 32), (y, x, 64))
+    monkeypatch.setattr(gpu, "compile", cpu.compile)
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch, "load", lambda path, weights_only: [launch])
+    replay.main("launches.pt")
+    assert torch.equal(launch["args"][0], x[3 : 64 + 3]) and y.eq(0).all()
+
+
+def test_a_python_kernel_is_recorded_as_c_with_what_is_added():
+    def column(y, x):
+        i = cuda.grid(1)
+        if i < x.shape[0]:
+            y[i] = x[i, 1]
+
+    y, x = np.zeros(4, np.float32), np.ones((4, 2), np.float32)
+    for kernel in (column, cuda_c(column)):
+        name, launch = replay.record(kernel, (1, 4), (y, x))
+        assert name == "column" and len(launch["args"]) == len(launch["params"]) > 2
+        assert "__global__" in launch["source"]
+
+
+def test_what_cannot_be_profiled_is_refused():
+    module = load_cuda(SHIFT)
+    with pytest.raises(ArgumentError, match="2 kernels .shift, plain.: say which"):
+        profile(module)
+    with pytest.raises(ArgumentError, match="shift is a template"):
+        profile(module.shift)[1, 64](*_arrays(), 64)
+    with pytest.raises(ArgumentError, match="profile wants a kernel"):
+        profile(3)
+    with pytest.raises(ArgumentError, match="as CUDA C: profile.doubled."):
+        profile(numba_jit(doubled))[1, 64](*_arrays())
+
+
+def test_atomics_are_ncus_reductions_and_atomics_together():
+    (requests,) = [m for m in metrics.COUNTS if m.name == "global atomic requests"]
+    red, atom = requests.ncu
+    assert requests.theirs({red: 3, atom: 4}) == 7 and requests.theirs({red: 3}) == 3
+    assert requests.theirs({}) is None
+    place = Place(kind="atomic", space="global", accesses=64, requests=2)
+    assert requests.ours(Counters(places=[place])) == 2
+
+
+# ---- python -m weft bench counters ------------------------------------------------
+
+
+def test_counts_must_be_the_same_and_ratios_near():
+    count = metrics.Metric("n", ("n",), exact=True)
+    ratio = metrics.Metric("r", ("r",), tight=True)
+    free = metrics.Metric("t", ("t",))
+    judged = bench_counters.judged
+    assert judged(count, 8, 8, "") == (True, "same")
+    assert judged(count, 800, 801, "") == (False, "DIFFERS")
+    assert judged(count, 8, 9, "merged") == (True, "merged")
+    assert judged(ratio, 10.19, 10, "")[0] and not judged(ratio, 10.3, 10, "")[0]
+    assert judged(free, 1, 2, "") == judged(count, 8, None, "") == (None, "")
+    assert bench_counters.status([{"agrees": True}, {"agrees": None}]) == 0
+    assert bench_counters.status([{"agrees": True}, {"agrees": False}]) == 1
+
+
+def test_a_difference_is_excused_only_by_what_the_machine_code_shows():
+    from weft.machine import read_sass
+
+    def code(*lines: str):
+        rows = "\n".join(f"        /*{i:04x}*/  {t} ;" for i, t in enumerate(lines))
+        return read_sass.read(f"//--- .text.k ---\n{rows}\n", "k").instructions
+
+    loads = {m.name: m for m in metrics.COUNTS}["shared load requests"]
+    atomics = {m.name: m for m in metrics.COUNTS}["global atomic requests"]
+    places = [Place(space="shared", kind="read", size=4, requests=64)]
+    places += [Place(space="global", kind="atomic", size=4, requests=64)]
+    counters = Counters(places=places)
+    reason = bench_counters.reason
+    wide = code("LDS.128 R4, [R0]", "LDS.128 R8, [R0+0x10]", "LDG.E.128 R4, [R2.64]")
+    merged = "the compiler merged accesses of 32 bits: 2 LDS.128"
+    assert reason(loads, counters, wide) == merged
+    assert reason(loads, counters, code("LDS R4, [R0]", "LDG.E.128 R4, [R2.64]")) == ""
+    places[0].size = 16
+    assert reason(loads, counters, wide) == ""  # as wide as the source has it
+    assert "REDUX" in reason(atomics, counters, code("REDUX.MAX.S32 UR4, R2"))
+    assert reason(atomics, counters, wide) == ""
+
+
+def test_known_kernels_have_the_counters_known_for_them(monkeypatch):
+    """As a GPU with sectors of 32 bytes and 32 banks must have them."""
+    monkeypatch.setattr(bench_counters, "_instructions", lambda *_: [])
+    names = ("stride 4", "copy of float4", "transpose_tile", "transpose_padded")
+    rows = [
+        row
+        for case in bench_counters.cases()
+        if case.name in names
+        for row in bench_counters._rows(case, None)
+    ]
+    found = {(row["rung"], row["metric"]): row["cpu"] for row in rows}
+    warps, tiles = 8192 // 32, 128 * 128 // 32
+    assert found["stride 4", "global load sectors"] == 16 * warps
+    assert found["stride 4", "global store sectors"] == 4 * warps
+    assert found["copy of float4", "global load requests"] == warps
+    assert found["copy of float4", "global load sectors"] == 16 * warps
+    assert found["transpose_tile", "shared load wavefronts"] == 32 * tiles
+    assert found["transpose_padded", "shared load wavefronts"] == tiles
+    assert all(row["agrees"] is None and row["ncu"] is None for row in rows)
+    assert bench_counters.status(rows) == 0
+
+
+def test_the_table_of_a_comparison_shows_what_was_compared():
+    def row(rung: str, ours: float, theirs: float, agrees: bool, verdict: str):
+        return {
+            **{"rung": rung, "metric": "global load sectors", "cpu": ours},
+            **{"ncu": theirs, "agrees": agrees, "verdict": verdict},
+            "difference": metrics.difference(ours, theirs),
+        }
+
+    rows = [row("a", 8, 8, True, "same"), row("b", 8, 9, False, "DIFFERS")]
+    rows.append({**row("c", 1, 1, True, ""), "agrees": None})
+    machine = {"device": "a GPU", "date": "2026-01-31"}
+    table = bench_counters.Comparison({"machine": machine, "rows": rows})
+    want = "2 counters of 2 kernels, the CPU's and ncu's: 1 the same, 1 apart without"
+    assert table.sentence().startswith(want) and "a GPU, 2026-01-31" in repr(table)
+    page = table._repr_html_()
+    assert "DIFFERS" in page and "<b>a</b>" in page and "<b>c</b>" not in page
+
+
+@pytest.mark.skipif(not GPU or not ncu.find(), reason="no GPU with ncu")
+@pytest.mark.slow
+def test_ncu_counts_what_the_check_build_counts():
+    y, x = _arrays(4096)
+    found = profile(load_cuda(SHIFT).shift[1])[16, 256](y.cuda(), x.cuda(), 4096)
+    if found.why:
+        pytest.skip(found.why)
+    for metric in ("load requests", "load sectors", "store requests", "store sectors"):
+        row = found[f"global {metric}"]
+        assert row.ours == row.theirs, metric
+    assert found["time"].theirs > 0
