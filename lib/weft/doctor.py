@@ -207,7 +207,20 @@ def _cells() -> list[Finding]:
         findings.append(Finding("disassembler", disassembler.tool()))
     except build.BuildError as error:
         findings.append(Finding("disassembler", "none: no --sass", str(error)))
-    return findings
+    return [*findings, _ncu()]
+
+
+def _ncu() -> Finding:
+    """What reads the GPU's counters for profile(kernel)."""
+    from .machine import ncu
+
+    try:
+        return Finding("ncu", ncu.require())
+    except ncu.NoCounters as error:
+        import torch
+
+        value = "none: profile() has the CPU's counters alone"
+        return Finding("ncu", value, str(error) if torch.cuda.is_available() else "")
 
 
 def _numba() -> list[Finding]:
