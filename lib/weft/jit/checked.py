@@ -167,29 +167,27 @@ def _report() -> str:
 def _explained(fault: KernelFault, seen: Seen, timeout: float) -> KernelFault:
     """The fault with what was found, at its line, and the report."""
     report = seen.report
-    ending = [one for one in report.findings if one.kind in ENDING]
-    state = faults.AS_BEFORE
-    if ending:
-        said = _with_line(report, ending[0], seen.kernel, state)
-        block, thread = ending[0].block, ending[0].thread
-    else:
-        said, block, thread = str(fault), fault.block, fault.thread
+    ending = next((one for one in report.findings if one.kind in ENDING), None)
+    said, block, thread = str(fault), fault.block, fault.thread
+    if ending is not None:
+        text = ending.text
         if fault.kind == faults.TIMEOUT:
-            said = (
-                f"{seen.kernel}: it ran longer than {timeout:g} s under the check "
-                f"build, {SLOWDOWN}, and was ended: look for a loop that does not end, "
-                f"allow it more with timeout= (--timeout), or run it unchecked "
-                f"(--fast){state}"
+            text = (
+                f"it ran longer than {timeout:g} s under the check build, {SLOWDOWN}, "
+                f"and was ended: look for a loop that does not end, allow it more with "
+                f"timeout= (--timeout), or run it unwatched (--fast)"
             )
-    others = [one for one in report.findings if one not in ending[:1]]
+        said = _with_line(report, ending, f"{seen.kernel}: {text}")
+        block, thread = ending.block, ending.thread
+    others = [one for one in report.findings if one is not ending]
     parts = [said, *(told(report, one) for one in others[:3])]
     made = KernelFault("\n".join(parts), seen.kernel, block, thread)
     made.report, made.kind = report, fault.kind
     return made
 
 
-def _with_line(report: Report, one: Finding, kernel: str, state: str) -> str:
-    """The finding's sentence, and below it its line with a caret, and its cure."""
+def _with_line(report: Report, one: Finding, text: str) -> str:
+    """A sentence on a finding, and below it its line with a caret, and its cure."""
     rows = told(report, one).splitlines()
     where = f" ({one.file}, line {one.line})" if one.line else ""
-    return "\n".join([f"{kernel}: {one.text}{where}{state}", *rows[1:]])
+    return "\n".join([f"{text}{where}{faults.AS_BEFORE}", *rows[1:]])

@@ -37,6 +37,7 @@ _BLOCKS = (
 )
 _WARP = "{warp} or {block} between them, reached by all"
 _UNWRITTEN = "copy or set it before the launch: cudaMemcpy(), cudaMemset()"
+_NULL = "pass an array, or memory that cudaMalloc() gave (it may have failed)"
 _ONE_STEP = "atomicAdd() or its like: read, change and write as one step"
 
 
@@ -57,6 +58,8 @@ def in_c(one: Finding, space: str, same_place: bool) -> str:
     space: of its array, "global" or "shared"; same_place: whether both sides of a
     race are at one place in the source.
     """
+    if "a null pointer" in one.text:
+        return _NULL
     if one.kind == "race" and same_place:
         return _ONE_STEP
     if one.kind == "race" and one.thread is None:
