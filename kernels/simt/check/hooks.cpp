@@ -77,10 +77,13 @@ void __tsan_write_range(void *address, size_t size) {
 void __tsan_init() { start_checking(); }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
-/* The pointer to an object's virtual functions is the constructor's business.
- */
-void __tsan_vptr_update(void **, void *) {}
-void __tsan_vptr_read(void **) {}
+/* A constructor stores the pointer to an object's virtual functions. */
+void __tsan_vptr_update(void **address, void *) {
+    hook<sizeof(void *)>(address, __builtin_return_address(0), WRITING);
+}
+void __tsan_vptr_read(void **address) {
+    hook<sizeof(void *)>(address, __builtin_return_address(0), READING);
+}
 
 /* At the start of each basic block. */
 void __sanitizer_cov_trace_pc() {
