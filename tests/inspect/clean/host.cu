@@ -274,7 +274,7 @@ CASE(a_sparse_matrix) {
 __global__ void bfs(const int *first, const int *edges, int *distance,
                     int level, int *changed, int n) {
     const int i = threadIdx.x;
-    if (i >= n || distance[i] != level) return;
+    if (i >= n || *(volatile int *)&distance[i] != level) return;
     for (int k = first[i]; k < first[i + 1]; k++)
         if (atomicCAS(&distance[edges[k]], -1, level + 1) == -1) *changed = 1;
 }

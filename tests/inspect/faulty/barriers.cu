@@ -98,7 +98,7 @@ __global__ void guarded(float *out, const float *x, int n) {
         s[t] = 0;
     }
     __syncthreads(); // OTHER
-    if (t == 0) out[blockIdx.x] += s[0];
+    if (i < n) out[i] += s[t];
 }
 CASE(a_barrier_under_the_guard) {
     guarded<<<2, N>>>(unwritten<float>(2 * N), values<float>(2 * N), 100);
@@ -177,22 +177,6 @@ __global__ void warp_barriers(int *out) {
 }
 CASE(two_kinds_of_barrier) {
     warp_barriers<<<1, 32>>>(unwritten<int>(32));
-    return launched();
-}
-
-__global__ void masks(int *out) {
-    const int lane = threadIdx.x;
-    int value = 0;
-    if (lane < 8)
-        value = __shfl_xor_sync(0xffff, lane, 8); // FAULT: deadlock
-    else if (lane < 16)
-        value = __shfl_xor_sync(0xfffff, lane, 8); // FAULT: deadlock
-    else if (lane < 20)
-        __syncthreads(); // OTHER
-    out[lane] = value;
-}
-CASE(masks_that_disagree) {
-    masks<<<1, 32>>>(unwritten<int>(32));
     return launched();
 }
 

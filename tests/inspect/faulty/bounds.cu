@@ -42,7 +42,7 @@ CASE(far_away) {
 __global__ void overflow(const int *x, int *out, int pitch) {
     const int t = threadIdx.x, row = t == 3 ? 50000 : 0;
     const int i = (int)((unsigned)row * pitch); // what row * pitch becomes
-    out[t] = x[i];                              // FAULT: bounds, thread 3
+    out[t] = x[i]; // FAULT: bounds|host-pointer, thread 3
 }
 CASE(an_index_that_overflows) {
     overflow<<<1, 8>>>(values<int>(8), unwritten<int>(8), 50000);
@@ -134,7 +134,7 @@ CASE(a_vector_beyond_the_tail) {
 
 __device__ int table[16];
 __global__ void fill_table() {
-    table[threadIdx.x] = 1; // FAULT: bounds, block 0, table
+    table[threadIdx.x] = 1; // FAULT: bounds, block 0, [16]
 }
 CASE(beyond_a_device_array) {
     fill_table<<<1, 20>>>();
@@ -146,7 +146,7 @@ __global__ void convolve(float *out, const float *x, int radius) {
     const int i = threadIdx.x + radius;
     float sum = 0;
     for (int k = 0; k <= 2 * radius + (threadIdx.x == 7); k++)
-        sum += x[i - radius + k] * weights[k]; // FAULT: bounds, weights[5]
+        sum += x[i - radius + k] * weights[k]; // FAULT: bounds, thread 7, [5]
     out[threadIdx.x] = sum;
 }
 CASE(beyond_a_constant_array) {

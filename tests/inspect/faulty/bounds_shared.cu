@@ -9,7 +9,7 @@ __global__ void beyond(float *out, const float *x) {
     const int t = threadIdx.x;
     s[t] = x[t];
     __syncthreads();
-    out[t] = s[t + 1] - s[t]; // FAULT: bounds, block 0, thread 63, s[64]
+    out[t] = s[t + 1] - s[t]; // FAULT: bounds, block 0, thread 63, [64]
 }
 CASE(beyond_the_tile) {
     beyond<<<1, N>>>(unwritten<float>(N), values<float>(N));
@@ -21,7 +21,7 @@ __global__ void in_front(float *out, const float *x) {
     const int t = threadIdx.x;
     s[t] = x[t];
     __syncthreads();
-    out[t] = s[t - 1] + s[t]; // FAULT: bounds, block 0, thread 0, s[-1]
+    out[t] = s[t - 1] + s[t]; // FAULT: bounds, block 0, thread 0, [-1]
 }
 CASE(in_front_of_the_tile) {
     in_front<<<1, N>>>(unwritten<float>(N), values<float>(N));
@@ -47,7 +47,7 @@ __global__ void halo(float *out, const float *x) {
     s[t + 1] = x[t + 1];
     if (t == 0) s[0] = x[0];
     if (t == N - 1)
-        s[N + 1] = x[N + 1]; // FAULT: bounds, block 0, thread 63, s[65]
+        s[N + 1] = x[N + 1]; // FAULT: bounds, block 0, thread 63, [65]
     __syncthreads();
     out[t] = s[t] + s[t + 1];
 }

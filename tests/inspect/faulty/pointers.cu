@@ -99,14 +99,13 @@ CASE(float4_at_an_odd_element) {
     return launched();
 }
 
-__global__ void store2(float *x, int cols) {
+__global__ void store2(float *x, int cols, const float2 *from) {
     const int row = threadIdx.x;
-    const float2 zero = {0, 0};
     float2 *pair = (float2 *)(x + row * cols);
-    if (row == 1) *pair = zero; // FAULT: misaligned, thread 1
+    if (row == 1) *pair = from[row]; // FAULT: misaligned, thread 1
 }
 CASE(float2_in_rows_of_odd_length) {
-    store2<<<1, 4>>>(unwritten<float>(20), 5);
+    store2<<<1, 4>>>(unwritten<float>(20), 5, zeros<float2>(4));
     return launched();
 }
 
@@ -161,7 +160,7 @@ CASE(dynamic_shared_memory_carved_badly) {
 
 // ---- more than a thread has ----
 
-__device__ __noinline__ int factorial(int n, int *trace) {
+__device__ __noinline__ int factorial(int n, int *trace) { // OTHER
     trace[n & 7] = n;
     if (n == 1) return 1;
     return n * factorial(n - 1, trace) + trace[n & 7]; // FAULT: stack
@@ -174,7 +173,8 @@ CASE(recursion_without_an_end) {
     return launched();
 }
 
-__device__ __noinline__ int visit(const int *next, int node, int depth) {
+__device__ __noinline__ int visit(const int *next, int node, // OTHER
+                                  int depth) {
     int path[64];                                    // FAULT: stack
     for (int i = 0; i < 64; i++) path[i] = node + i; // OTHER
     if (depth == 0) return node;
@@ -188,10 +188,13 @@ CASE(recursion_too_deep_with_an_array) {
     return launched();
 }
 
-__global__ void large(int *out, int n) {        // FAULT: stack
-    int numbers[300000];                        // OTHER
+__device__ __noinline__ int middle(int n) {     // OTHER
+    int numbers[300000];                        // FAULT: stack
     for (int i = 0; i < n; i++) numbers[i] = i; // OTHER
-    *out = numbers[n - 1] + numbers[n / 2];
+    return numbers[n - 1] + numbers[n / 2];
+}
+__global__ void large(int *out, int n) {
+    *out = middle(n); // OTHER
 }
 CASE(a_local_array_of_a_megabyte) {
     large<<<1, 1>>>(unwritten<int>(1), 300000);

@@ -46,7 +46,7 @@ CASE(a_counter_of_all_blocks) {
 }
 
 __global__ void counts_threads(int *counter) {
-    *counter += 2; // FAULT: race, block 0, counter[0]
+    *counter += 2; // FAULT: race|conflict, block 0, counter[0]
 }
 CASE(a_counter_of_a_block) {
     counts_threads<<<1, N>>>(zeros<int>(1));
@@ -105,7 +105,7 @@ CASE(a_maximum_without_atomics) {
 
 __global__ void scatter(float *out, const float *x, const int *where) {
     const int t = threadIdx.x;
-    out[where[t] % 16] += x[t]; // FAULT: race, out
+    out[where[t] % 16] += x[t]; // FAULT: race|conflict, out
 }
 CASE(scatter_without_atomics) {
     scatter<<<1, N>>>(zeros<float>(16), values<float>(N), values<int>(N));
@@ -115,7 +115,7 @@ CASE(scatter_without_atomics) {
 __global__ void overlap(int *out) {
     const int first = blockIdx.x * 8;
     for (int i = 0; i <= 8; i++)         // meant: <
-        out[first + i] = blockIdx.x + 1; // FAULT: conflict, out
+        out[first + i] = blockIdx.x + 1; // FAULT: race, out
 }
 CASE(blocks_that_overlap) {
     overlap<<<4, 1>>>(unwritten<int>(33));
@@ -123,7 +123,7 @@ CASE(blocks_that_overlap) {
 }
 
 __global__ void own_number(int *out) {
-    *out = blockIdx.x; // FAULT: conflict, out[0]
+    *out = blockIdx.x; // FAULT: race, out[0]
 }
 CASE(every_block_writes_its_number) {
     own_number<<<4, 1>>>(unwritten<int>(1));
@@ -132,7 +132,7 @@ CASE(every_block_writes_its_number) {
 
 __global__ void same_column(float *out, const float *a) {
     const int col = threadIdx.x;
-    out[col] = a[blockIdx.x * 8 + col]; // FAULT: conflict, out
+    out[col] = a[blockIdx.x * 8 + col]; // FAULT: race, out
 }
 CASE(blocks_write_one_row) {
     same_column<<<2, 8>>>(unwritten<float>(8), values<float>(16));

@@ -97,7 +97,7 @@ __global__ void histogram(int *out, const int *x) {
     const int t = threadIdx.x;
     if (t < 8) bins[t] = 0;
     __syncthreads();
-    bins[x[t] % 8]++; // FAULT: race, bins
+    bins[x[t] % 8]++; // FAULT: race|conflict, bins
     __syncthreads();
     if (t < 8) out[t] = bins[t];
 }
@@ -185,7 +185,7 @@ __global__ void halves_of_a_byte(unsigned char *out) {
     __syncthreads();
     if (t < 32) {
         if (t % 2)
-            cells[t / 2].high = t % 16; // FAULT: race, cells
+            cells[t / 2].high = t % 16; // FAULT: race|conflict, cells
         else
             cells[t / 2].low = t % 16; // OTHER
     }
@@ -202,7 +202,7 @@ __global__ void set_bits(unsigned *out, const int *x) {
     const int t = threadIdx.x;
     if (t < 2) bits[t] = 0;
     __syncthreads();
-    if (x[t] > 15) bits[t / 32] |= 1u << t % 32; // FAULT: race, bits
+    if (x[t] > 15) bits[t / 32] |= 1u << t % 32; // FAULT: race|conflict, bits
     __syncthreads();
     if (t < 2) out[t] = bits[t];
 }
@@ -266,7 +266,7 @@ __global__ void bitonic(int *x) {
         for (int step = size / 2; step; step /= 2) {
             const int other = t ^ step;
             if (other > t) {
-                const int a = s[t], b = s[other]; // FAULT: race, s
+                const int a = s[t], b = s[other]; // FAULT: race|conflict, s
                 if ((a > b) == !(t & size)) {
                     s[t] = b;     // OTHER
                     s[other] = a; // OTHER
