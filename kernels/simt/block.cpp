@@ -305,12 +305,13 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
     while (busy.test_and_set(std::memory_order_acquire)) sched_yield();
     if (site->launch != job->number) { // nobody was faster
         align = align < 16 ? 16 : align;
+        const unsigned end = job->shared_used;
+        unsigned offset = (end + align - 1) / align * align;
         if (worker->checker) { // as far apart as banks of memory repeat
-            align = align < 128 ? 128 : align;
-            job->shared_used += 128;
-            job->shared_gaps += 128 + 127;
+            const unsigned apart = (end + 128 + 127) / 128 * 128;
+            job->shared_gaps += apart - offset;
+            offset = apart;
         }
-        unsigned offset = (job->shared_used + align - 1) / align * align;
         site->offset = offset;
         job->shared_used = offset + (unsigned)size;
         const size_t before = (job->dynamic_shared + 127) / 128 * 128;

@@ -44,6 +44,13 @@ CHECK_FLAGS = (
     *("--param", "tsan-instrument-func-entry-exit=0"),
     *("-fsanitize=bounds", "-fsanitize-coverage=trace-pc"),
 )
+# The same for a link: what a kernel calls of the C library without a hook of its own
+# has a stand-in in the runtime.
+_WRAPPED = (
+    *("malloc", "free", "calloc", "memcpy", "memmove", "memset"),
+    *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
+)
+CHECK_LINK = tuple(f"-Wl,--wrap={name}" for name in _WRAPPED)
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 
@@ -277,7 +284,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
         paths = ["$ORIGIN", *{str(need.parent) for need in needs}]
         link = [_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
         link += [f"-Wl,-soname,{file}", *[f"-Wl,-rpath,{path}" for path in paths]]
-        link += [*map(str, needs), "-lm"]
+        link += [*map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
     _run(link, directory / file)
     _prune(directory, f"libweft_{flavour.target}_{name}_*.so")
     cache.prune()

@@ -38,6 +38,7 @@ class Program:
     optimise: str = "2"
     arch: int = 900  # __CUDA_ARCH__
     all_cuda: bool = False  # -x cu
+    check: bool = False  # whether its kernels call the hooks of the check build
 
     def is_cuda(self, source: str) -> bool:
         """Whether nvcc would take this file for CUDA C."""
@@ -110,7 +111,8 @@ def _build(program: Program) -> tuple[Path, list[str]]:
         objects = [job.result() for job in jobs]
     objects.append((build._object(start, flavour), [str(start)], set()))
     names = [str(path) for path, _, _ in objects]
-    digest = build._hash(*names, str(runtime), *program.link, repr(program.compile))
+    linked = [*program.link, repr(program.compile), str(program.check)]
+    digest = build._hash(*names, str(runtime), *linked)
     path = cache.folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
     if not path.exists():
         device = set().union(*(names for _, _, names in objects))
@@ -138,6 +140,7 @@ def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     read = _preprocessed(program, source)
     text = rewrite_program(read, source)
     command = [*_compile(program, "c++", program.std), *_macros(program)]
+    command += build.CHECK_FLAGS if program.check else []
     digest = build._hash(build._compiler_version(command[0]), *command, text, _simt())
     target = cache.folder("objects") / f"{path.stem}-{digest}.o"
     if not target.exists():
@@ -280,6 +283,7 @@ def _link(
 
     command = [build._tool("g++"), "-pthread", *program.compile]
     rest = [str(runtime), f"-Wl,-rpath,{runtime.parent}", *program.link, "-lm"]
+    rest += build.CHECK_LINK if program.check else []
     try:
         build._run([*command, *objects, *rest], path)
     except build.BuildError as error:

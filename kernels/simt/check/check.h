@@ -10,7 +10,7 @@
  *     memory.cpp, variables.cpp            which bytes may be touched
  *     names.cpp                            what arrays are called
  *     races.*, cells.cpp, sync.*, told.*   which accesses nothing orders
- *     said.cpp                             the sentence about two of those
+ *     race_findings.cpp                    the sentence about two of those
  *     log.*, counters.*                    what accesses cost
  *     findings.cpp, report.cpp             what is said about it
  *     sites.cpp                            places in the program
@@ -97,6 +97,9 @@ struct Checker {
     Arrival arrivals[MAX_THREADS];  /* of this epoch, or an earlier one */
     const char *dynamic; /* the name of dynamic memory that was used last */
     unsigned dynamic_launch;
+    struct Blanks *blanks; /* blanks.cpp; NULL: none yet */
+    unsigned first_epoch;  /* of the block */
+    int regulars;          /* its threads that came to a barrier before */
     uint16_t first_arrival;
     bool arrivals_differ;
     Races races;
@@ -130,7 +133,7 @@ SIMT_INLINE unsigned site_number(Checker *checker, const void *pc,
     return checker->numbers[slot];
 }
 
-/* ---- said.cpp ----------------------------------------------------------- */
+/* ---- race_findings.cpp -------------------------------------------------- */
 
 /* What a thread of this block or another did before. */
 struct Earlier {

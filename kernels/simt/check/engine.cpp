@@ -34,6 +34,7 @@ Fiber *checked_promoted() { return promoted(); }
 static void arrive(Checker *checker, const Fiber *self, const void *pc,
                    const char *file, unsigned line) {
     Arrival &mine = checker->arrivals[self->thread.linear];
+    if ((int)(mine.epoch - checker->first_epoch) < 0) checker->regulars++;
     mine = {pc, file, line, checker->worker->epoch};
     const Arrival &first = checker->arrivals[checker->first_arrival];
     if (checker->worker->arrived == 0)

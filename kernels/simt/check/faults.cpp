@@ -130,7 +130,9 @@ static void divide(const Checker *checker, Groups *groups) {
         const uint3 thread = position(i, shape);
         const Arrival &mine = checker->arrivals[i];
         if (!is_here(checker, i)) {
-            groups->gone.add(thread);
+            // See check_at_barrier().
+            if ((int)(mine.epoch - checker->first_epoch) >= 0)
+                groups->gone.add(thread);
         } else if (same_place(mine, *groups->at)) {
             groups->main.add(thread);
         } else {

@@ -22,11 +22,23 @@ struct Mark { /* how an access is spelled, as constants of its hook */
  * say what is wrong. Does not return if that ends the launch. */
 void judge_states(Checker *checker, Fiber *self, const Access &access,
                   Mark mark, uint8_t *states);
+/* Say that a thread has read what nobody has written. */
+void tell_blank(Checker *checker, const Access &access, uint3 block,
+                uint3 thread);
 /* An address of neither the arena nor the block's shared memory. False: it is
  * no matter. Does not return if that ends the launch. */
 bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark);
 [[noreturn]] void judge_misaligned(Checker *checker, Fiber *self,
                                    const Access &access);
+
+/* ---- blanks.cpp --------------------------------------------------------- */
+
+/* A read of what nobody has written so far, and the first write of it. */
+void note_blank(Checker *checker, const Fiber *self, const Access &access);
+void note_first_write(Checker *checker, const Fiber *self,
+                      const Access &access);
+/* Tell those of a space that nobody else has written by now. */
+void tell_blanks(Checker *checker, Space space);
 
 /* ---- the common way ----------------------------------------------------- */
 

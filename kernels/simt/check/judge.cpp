@@ -18,7 +18,7 @@ static const char *verb(Kind kind) {
 /* One offence under way: who, and what is known of the array. */
 struct Case {
     Checker *checker;
-    const Fiber *self;
+    uint3 block, thread;
     const Access &access;
     bool has_array;
     Array array;
@@ -27,15 +27,19 @@ struct Case {
     char text[400];
     Found found;
 
-    Case(Checker *checker, const Fiber *self, const Access &access,
+    Case(Checker *checker, uint3 block, uint3 thread, const Access &access,
          const char *kind)
-        : checker(checker), self(self), access(access), has_array(false),
-          array(), element(0), index(0), text(), found() {
+        : checker(checker), block(block), thread(thread), access(access),
+          has_array(false), array(), element(0), index(0), text(), found() {
         found.kind = kind;
         found.site = access.site;
-        found.block = &checker->worker->index;
-        found.thread = &self->thread.index;
+        found.block = &this->block;
+        found.thread = &this->thread;
     }
+    Case(Checker *checker, const Fiber *self, const Access &access,
+         const char *kind)
+        : Case(checker, checker->worker->index, self->thread.index, access,
+               kind) {}
 
     /* Find the array, and the element of it. */
     void look_up() {
@@ -52,7 +56,7 @@ struct Case {
 
     /* "thread 5 reads x[12]", and more. */
     void say(const char *rest) {
-        const Who who(checker->job, checker->worker->index, self->thread.index);
+        const Who who(checker->job, block, thread);
         const Called called(array);
         char what[160];
         if (!has_array)
@@ -76,7 +80,7 @@ struct Case {
         checker->job->fault_found = true;
         Worker *worker = checker->worker;
         simt_fault *fault =
-            note_fault(worker, self, SIMT_FAULT_ADDRESS, error, "%s", text);
+            note_fault(worker, here(), SIMT_FAULT_ADDRESS, error, "%s", text);
         if (fault) {
             fault->address = access.address;
             fault->write = access.kind != READ;
@@ -141,8 +145,9 @@ static void say_bounds(const Case &c, char *out, size_t size) {
 
 /* ---- inside ------------------------------------------------------------- */
 
-static void not_written(Checker *checker, Fiber *self, const Access &access) {
-    Case c(checker, self, access, "uninitialised");
+void tell_blank(Checker *checker, const Access &access, uint3 block,
+                uint3 thread) {
+    Case c(checker, block, thread, access, "uninitialised");
     c.look_up();
     if (count_known(checker->job, c.found)) return;
     c.say(access.space == SHARED
@@ -161,8 +166,10 @@ void judge_states(Checker *checker, Fiber *self, const Access &access,
     if (!live) out_of_bounds(checker, self, access, states);
     // A struct is copied with its padding: one byte that was written is enough.
     if (mark.effect & EFFECT_READS && !written)
-        not_written(checker, self, access);
-    if (mark.effect & EFFECT_WRITES) memset(states, BOTH, access.size);
+        note_blank(checker, self, access);
+    if (!(mark.effect & EFFECT_WRITES)) return;
+    note_first_write(checker, self, access);
+    memset(states, BOTH, access.size);
 }
 
 void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "check.h"
+#include "hooks.h"
 #include "report.h"
 
 namespace simt {
@@ -25,6 +25,9 @@ void check_begin_launch(Job *job) {
 }
 
 void check_end_launch(Job *job) {
+    for (int i = 0; Worker *worker = worker_number(i); i++)
+        if (worker->own_checker && worker->own_checker->job == job)
+            tell_blanks(worker->own_checker, GLOBAL);
     races_end_launch(job);
     counters_end_launch(job);
     if (job->failed) found_fault(job);
@@ -71,6 +74,8 @@ void check_begin_block(Worker *worker) {
     memset(checker->shared_states, LIVE, dynamic);
     checker->shared_end = dynamic;
     checker->arrivals_differ = false;
+    checker->first_epoch = worker->epoch;
+    checker->regulars = 0;
     for (int i = 0; i < worker->threads; i++)
         checker->arrivals[i].epoch = worker->epoch - 1;
     if (checker->races_on) races_begin_block(checker, worker);
@@ -79,14 +84,18 @@ void check_begin_block(Worker *worker) {
 
 void check_end_block(Worker *worker) {
     Checker *checker = worker->checker;
+    tell_blanks(checker, SHARED);
     if (checker->log_on) log_end_block(checker, worker);
     if (checker->races_on) races_end_block(checker, worker);
 }
 
 void check_at_barrier(Worker *worker) {
     Checker *checker = worker->checker;
-    if (checker->arrivals_differ || worker->arrived != worker->threads)
+    // Who has returned before the block's first barrier is not missed: a GPU's
+    // barriers are of those who have not. Who has been at one before is.
+    if (checker->arrivals_differ || worker->arrived != checker->regulars)
         found_uneven(checker);
+    tell_blanks(checker, SHARED);
     checker->arrivals_differ = false;
     if (checker->log_on) log_at_barrier(checker, worker);
     if (checker->races_on) races_at_barrier(checker, worker);

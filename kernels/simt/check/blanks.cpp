@@ -1,0 +1,93 @@
+/* blanks.cpp -- reads of bytes that nobody has written yet.
+ *
+ * Whether another thread writes them before the next barrier (that is a race,
+ * and told as one) is a matter of turns. So what is said of a read waits for
+ * the barrier, or for the launch's end where the memory is global. */
+#include <unordered_map>
+#include <vector>
+
+#include "hooks.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+enum { MOST = 1 << 16, MOST_AT_ONE = 16 };
+
+struct Blank {
+    Access access;
+    uint3 block;
+    Thread thread;
+    bool own; /* written by the same thread since */
+};
+
+/* By offset. */
+struct Blanks {
+    std::unordered_map<uintptr_t, std::vector<Blank>> shared, global;
+    std::unordered_map<uintptr_t, std::vector<Blank>> &of(Space space) {
+        return space == SHARED ? shared : global;
+    }
+};
+
+void note_blank(Checker *checker, const Fiber *self, const Access &access) {
+    if (!checker->blanks) checker->blanks = new Blanks;
+    auto &all = checker->blanks->of(access.space);
+    const Blank mine = {access, checker->worker->index, self->thread, false};
+    if (all.size() >= MOST)
+        return tell_blank(checker, access, mine.block, mine.thread.index);
+    std::vector<Blank> &here = all[access.offset];
+    for (Blank &other : here)
+        if (other.access.site == access.site) {
+            const bool before = other.block.x == mine.block.x &&
+                                other.block.y == mine.block.y &&
+                                other.block.z == mine.block.z &&
+                                other.thread.linear <= mine.thread.linear;
+            if (!before && !other.own) other = mine;
+            return;
+        }
+    if (here.size() < MOST_AT_ONE) here.push_back(mine);
+}
+
+void note_first_write(Checker *checker, const Fiber *self,
+                      const Access &access) {
+    if (!checker->blanks) return;
+    auto &all = checker->blanks->of(access.space);
+    if (all.empty()) return;
+    for (unsigned i = 0; i < access.size; i++) {
+        const auto found = all.find(access.offset + i);
+        if (found == all.end()) continue;
+        const uint3 block = checker->worker->index;
+        for (Blank &blank : found->second)
+            blank.own |= blank.thread.linear == self->thread.linear &&
+                         blank.block.x == block.x && blank.block.y == block.y &&
+                         blank.block.z == block.z;
+    }
+}
+
+/* Whether nobody else has written any of its bytes by now. */
+static bool is_blank(const Checker *checker, const Blank &blank) {
+    if (blank.own) return true;
+    const uint8_t *states =
+        blank.access.space == SHARED ? checker->shared_states : arena.states;
+    for (unsigned i = 0; i < blank.access.size; i++)
+        if (states[blank.access.offset + i] & WRITTEN) return false;
+    return true;
+}
+
+void tell_blanks(Checker *checker, Space space) {
+    if (!checker->blanks) return;
+    auto &all = checker->blanks->of(space);
+    if (all.empty()) return;
+    for (const auto &entry : all)
+        for (const Blank &blank : entry.second)
+            if (is_blank(checker, blank))
+                tell_blank(checker, blank.access, blank.block,
+                           blank.thread.index);
+    all.clear();
+}
+
+} // namespace
+} // namespace simt

@@ -1,0 +1,123 @@
+/* library.cpp -- what instrumented code calls of the C and C++ libraries in
+ * their place: the linker puts __wrap_ before the names that build.py lists.
+ *
+ * A kernel's malloc() and new take from device memory, so that what is done
+ * with it is checked; its memcpy() and the like are accesses. The host's calls
+ * go on to the libraries, unless they free what a kernel has allocated. */
+#include <stdlib.h>
+
+#include <new>
+
+#include "hooks.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+static constexpr Mark READING = {READ, EFFECT_READS, false, false};
+static constexpr Mark WRITING = {WRITE, EFFECT_WRITES, false, false};
+enum { FRESH = 0xff };
+
+static void *take_heap(size_t size, int filled, State state) {
+    Array array = {};
+    array.size = size ? size : 1;
+    array.origin = FROM_KERNEL;
+    void *at = take_array(array, state);
+    if (at) memset(at, filled, size);
+    return at;
+}
+
+/* A kernel copies some bytes. */
+static void copy(void *to, const void *from, size_t size, const void *pc) {
+    if (!size) return;
+    hook_range(from, size, pc, READING);
+    hook_range(to, size, pc, WRITING);
+}
+
+[[noreturn]] static void bad_free(const void *memory) {
+    Worker *worker = this_worker;
+    note_fault(worker, here(), SIMT_FAULT_EXCEPTION, cudaErrorLaunchFailure,
+               "frees %p, which no malloc() or new of a kernel has given",
+               memory);
+    abandon(worker);
+}
+
+static bool in_arena(const void *memory) {
+    return (uintptr_t)memory - arena.base < arena.bytes;
+}
+
+/* Whether the memory was a kernel's, and is free now. */
+static bool free_heap(void *memory) {
+    if (!memory || !in_arena(memory)) {
+        if (memory && running_checker()) bad_free(memory);
+        return false;
+    }
+    Array array;
+    const uintptr_t offset = (uintptr_t)memory - arena.base;
+    const bool mine = find_array(offset, &array) && array.offset == offset &&
+                      array.origin == FROM_KERNEL;
+    if (mine) return free_array(memory);
+    if (running_checker()) bad_free(memory);
+    return true; // not the C library's in any case
+}
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+#define SIMT_PC __builtin_return_address(0)
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+void *__wrap_malloc(size_t size) {
+    return running_checker() ? take_heap(size, FRESH, LIVE) : malloc(size);
+}
+void *__wrap_calloc(size_t count, size_t size) {
+    size_t all;
+    if (!running_checker()) return calloc(count, size);
+    return __builtin_mul_overflow(count, size, &all) ? 0
+                                                     : take_heap(all, 0, BOTH);
+}
+void __wrap_free(void *memory) {
+    if (memory && !free_heap(memory)) free(memory);
+}
+
+/* operator new and delete, and those of arrays */
+void *__wrap__Znwm(size_t size) {
+    // As on a GPU: NULL, and no exception.
+    return running_checker() ? take_heap(size, FRESH, LIVE)
+                             : operator new(size);
+}
+void *__wrap__Znam(size_t size) {
+    return running_checker() ? take_heap(size, FRESH, LIVE)
+                             : operator new[](size);
+}
+void __wrap__ZdlPv(void *memory) {
+    if (memory && !free_heap(memory)) operator delete(memory);
+}
+void __wrap__ZdaPv(void *memory) {
+    if (memory && !free_heap(memory)) operator delete[](memory);
+}
+void __wrap__ZdlPvm(void *memory, size_t) { __wrap__ZdlPv(memory); }
+void __wrap__ZdaPvm(void *memory, size_t) { __wrap__ZdaPv(memory); }
+
+void *__wrap_memcpy(void *to, const void *from, size_t size) {
+    if (running_checker()) copy(to, from, size, SIMT_PC);
+    return memcpy(to, from, size);
+}
+void *__wrap_memmove(void *to, const void *from, size_t size) {
+    if (running_checker()) copy(to, from, size, SIMT_PC);
+    return memmove(to, from, size);
+}
+void *__wrap_memset(void *to, int byte, size_t size) {
+    if (running_checker() && size) hook_range(to, size, SIMT_PC, WRITING);
+    return memset(to, byte, size);
+}
+
+} // extern "C"
+#pragma GCC visibility pop

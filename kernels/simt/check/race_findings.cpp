@@ -1,0 +1,111 @@
+/* race_findings.cpp -- what is said of two accesses that nothing orders: the
+ * same of a pair, whichever of them came first this time. */
+#include <stdio.h>
+
+#include <tuple>
+
+#include "report.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* One of the two. */
+struct Side {
+    Kind kind;
+    unsigned site;
+    uint3 block, thread;
+};
+
+static bool same(uint3 a, uint3 b) {
+    return a.x == b.x && a.y == b.y && a.z == b.z;
+}
+
+/* The read is told first, and else the place that comes first in the code. */
+static auto rank(const Side &s) {
+    const uintptr_t pc = (uintptr_t)site_at(s.site).pc;
+    return std::make_tuple(s.kind != READ, pc, s.block.z, s.block.y, s.block.x,
+                           s.thread.z, s.thread.y, s.thread.x);
+}
+
+static const char *verb(Kind kind) {
+    return kind == READ ? "reads" : kind == WRITE ? "writes" : "updates";
+}
+
+static std::string thread_of(const Side &side, const Job *job) {
+    return std::string("thread ") + Named(side.thread, job->block).text;
+}
+
+static std::string block_of(const Side &side, const Job *job) {
+    return std::string("block ") + Named(side.block, job->grid).text;
+}
+
+static std::string between_blocks(const Job *job, const Side &a, const Side &b,
+                                  const std::string &what) {
+    return block_of(a, job) + " " + verb(a.kind) + " " + what + " and " +
+           block_of(b, job) + " " + verb(b.kind) +
+           " it: blocks run in any order, and nothing orders these two";
+}
+
+static std::string in_block(const Job *job, const Side &a, const Side &b,
+                            const std::string &what, bool conflict) {
+    std::string text;
+    if (job->blocks > 1) text = "in " + block_of(a, job) + ", ";
+    text += thread_of(a, job) + " ";
+    if (conflict)
+        return text + "writes " + what + " and " + thread_of(b, job) +
+               " writes it: which of them stays is chance";
+    text += std::string(verb(a.kind)) + " " + what + " while " +
+            thread_of(b, job) + " " + verb(b.kind) +
+            " it: no barrier between them";
+    const dim3 d = job->block;
+    const unsigned one = (a.thread.z * d.y + a.thread.y) * d.x + a.thread.x;
+    const unsigned other = (b.thread.z * d.y + b.thread.y) * d.x + b.thread.x;
+    if (one / WARP == other / WARP)
+        text += " (both are in one warp: running in step may hide it, but "
+                "nothing promises that order)";
+    return text;
+}
+
+/* "x[3]"; `found` learns the array. */
+static std::string element(const Job *job, const Access &access, Array *array,
+                           Found *found) {
+    if (!array_at(job, access.space, access.offset, array)) return "memory";
+    const unsigned size = array->element ? array->element : access.size;
+    found->index = (long long)((access.offset - array->offset) / size);
+    const Called called(*array);
+    if (!array->name[0])
+        return "element " + std::to_string(found->index) + " of " + called.text;
+    found->array = array->name;
+    found->indexed = true;
+    return called.text + ("[" + std::to_string(found->index) + "]");
+}
+
+void found_race(Checker *checker, const Fiber *self, const Access &now,
+                const Earlier &earlier, bool conflict) {
+    const Job *job = checker->job;
+    Side a = {now.kind, now.site, checker->worker->index, self->thread.index};
+    Side b = {earlier.kind, earlier.site, earlier.block, earlier.thread};
+    if (rank(b) < rank(a)) std::swap(a, b);
+    const bool within = same(a.block, b.block);
+    Found found = {};
+    Array array;
+    const std::string what = element(job, now, &array, &found);
+    found.kind = within && conflict ? "conflict" : "race";
+    found.site = a.site;
+    found.other_site = b.site;
+    found.block = &a.block;
+    found.thread = within ? &a.thread : 0;
+    found.other = within ? &b.thread : &b.block;
+    if (count_known(job, found)) return;
+    const std::string text = within ? in_block(job, a, b, what, conflict)
+                                    : between_blocks(job, a, b, what);
+    found.text = text.c_str();
+    add_finding(job, found);
+}
+
+} // namespace
+} // namespace simt
