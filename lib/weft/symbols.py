@@ -68,6 +68,23 @@ def places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
     return {at: known.frames[at] for at in offsets}
 
 
+def following(module: str, offset: int, end: int, most: int = 32) -> list[int]:
+    """Where the code after an offset comes to another line, up to `end`.
+
+    At most so many offsets; none where the line table leaves off before.
+    """
+    known = _libraries.setdefault(module, _Library())
+    if known.rows is None:
+        known.rows = line_table(_aliases.get(module, module))
+    found: list[int] = []
+    start = bisect.bisect_right(known.rows, (offset, 1 << 60, 0))
+    for address, line, _ in known.rows[start:]:
+        if not line or address >= end or len(found) == most:
+            break
+        found.append(address)
+    return found
+
+
 def _frames(path: str, offsets: list[int], known: _Library) -> dict[int, list[Frame]]:
     tool = shutil.which("addr2line")
     if tool is None or not os.path.isfile(path):

@@ -238,8 +238,9 @@ class _Raw:
         places: dict[Any, Place] = {}
         for raw in kernel.get("sites", ()):
             _gather(places, self._place(raw))
-        for raw in kernel.get("steps", ()):
-            where = self.where(raw["site"])
+        steps = kernel.get("steps", ())
+        places_of = self._steps([raw["site"] for raw in steps])
+        for raw, where in zip(steps, places_of):
             if where.line:
                 step = Place(kind="step", file=where.file, line=where.line)
                 step.last = where.line
@@ -249,6 +250,31 @@ class _Raw:
         own = ("blocks", "threads", "warps", "barriers")
         sums = {name: kernel.get(name, 0) for name in own}
         return Counters(**sums, places=list(places.values()))
+
+    def _steps(self, sites: Sequence[Sequence[int]]) -> list[_Where]:
+        """Where steps are. The first of a kernel begins in what calls the kernel: then
+        it is where the reader's own source comes first, before the next step."""
+        ends = sorted((site[0], site[1]) for site in sites if site)
+        found = []
+        for site in sites:
+            where = self.where(site)
+            if not where.line and site:
+                after = ends.index((site[0], site[1])) + 1
+                end = site[1] + _LONGEST
+                if after < len(ends) and ends[after][0] == site[0]:
+                    end = min(end, ends[after][1])
+                where = self._first(site[0], site[1], end)
+            found.append(where)
+        return found
+
+    def _first(self, module: int, start: int, end: int) -> _Where:
+        """The reader's place that comes first between two offsets."""
+        path = self.raw["modules"][module]
+        offsets = symbols.following(path, start, end)
+        for at, frames in symbols.places(path, offsets).items():
+            self._frames[module, at] = frames
+        every = (self.where((module, at)) for at in offsets)
+        return next((one for one in every if one.line), _Where())
 
     def _place(self, raw: Mapping[str, Any]) -> Place:
         where, array = self.where(raw["site"]), raw.get("array") or ""
@@ -272,6 +298,7 @@ class _Raw:
 
 
 _PLACES = ("site", "other_site")
+_LONGEST = 1 << 12  # bytes of a basic block
 
 
 def _gather(places: dict[Any, Place], one: Place) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import Counters, Finding, Report, before, named
 from .cures import in_python as cure_of
-from .lines import HOT, annotated, columns, near, remarks, short
+from .lines import HOT, Cell, annotated, columns, near, remarks, short
 
 if TYPE_CHECKING:
     from .program import ProgramReport
@@ -44,17 +44,22 @@ def listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     if not rows:
         return ""
     width = max(len(row.text.expandtabs(4)) for row in rows)
-    said = [" " * (width + 6) + "".join(f"{c:>16}" for c in shown)]
+    marked = [[_marked(row.cells.get(c)) for c in shown] for row in rows]
+    wide = [max(map(len, column)) + 2 for column in zip(shown, *marked)]
+    said = [" " * (width + 6) + "".join(f"{c:>{n}}" for c, n in zip(shown, wide))]
     last = rows[0].number - 1
-    for row in rows:
-        cells = [row.cells.get(c) for c in shown]
-        marked = [f"{c.text}{' !' * (c.heat > HOT)}" if c else "" for c in cells]
-        numbers = "".join(f"{cell:>16}" for cell in marked)
+    for row, cells in zip(rows, marked):
+        numbers = "".join(f"{cell:>{n}}" for cell, n in zip(cells, wide))
         if row.number != last + 1:
             said.append("   ...")
         last = row.number
         said.append(f"{row.number:>4}  {row.text.expandtabs(4):<{width}}{numbers}")
     return "\n".join(line.rstrip() for line in said)
+
+
+def _marked(cell: Cell | None) -> str:
+    """A number as it stands in the listing; a hot one has a mark."""
+    return f"{cell.text}{' !' * (cell.heat > HOT)}" if cell else ""
 
 
 def summary(report: Report) -> str:
