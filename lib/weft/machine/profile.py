@@ -81,8 +81,8 @@ class Profile:
         raise KeyError(f"{name!r}: there are {names}")
 
     def __repr__(self) -> str:
-        table = [list(HEAD), *self.shown()]
-        widths = [max(len(row[i]) for row in table) for i in range(4)]
+        table = [row[: self._columns] for row in (list(HEAD), *self.shown())]
+        widths = [max(map(len, column)) for column in zip(*table)]
         lines = [
             "  ".join(
                 [row[0].ljust(widths[0])]
@@ -93,9 +93,14 @@ class Profile:
         head = [self.name, *[f"without ncu: {self.why}"] * bool(self.why)]
         return "\n".join([*head, *lines])
 
+    @property
+    def _columns(self) -> int:
+        return 2 if self.why else 4
+
     def _repr_html_(self) -> str:
         top = "".join(
-            f'<th style="{CELL}text-align:right">{name}</th>' for name in HEAD
+            f'<th style="{CELL}text-align:right">{name}</th>'
+            for name in HEAD[: self._columns]
         )
         body = "".join(self._row(row) for row in self.rows if row.said)
         why = f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;margin:'
@@ -109,7 +114,7 @@ class Profile:
         )
 
     def _row(self, row: Row) -> str:
-        name, *numbers = row.cells()
+        name, *numbers = row.cells()[: self._columns]
         title = escape(" + ".join(row.metric.ncu))
         left = f'<td title="{title}" style="{CELL}text-align:left">{escape(name)}</td>'
         cells = [f'<td style="{CELL}text-align:right">{n}</td>' for n in numbers]
