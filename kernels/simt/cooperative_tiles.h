@@ -7,6 +7,12 @@
 #define SIMT_COOPERATIVE_TILES_H
 #include "cooperative_groups.h"
 
+#ifdef SIMT_CHECK
+/* In the runtime: who has come to a barrier knows of all others that have. */
+extern "C" void simt_tile_arrival(const void *barrier);
+extern "C" void simt_tile_departure(const void *barrier);
+#endif
+
 namespace simt {
 
 /* The state of the tiles of one block. Tiles of different sizes that overlap
@@ -19,12 +25,19 @@ struct WarpsTiles {
 };
 inline thread_local WarpsTiles warps_tiles;
 
+/* Nothing of this is the program's: no hook of the check build is to see it. */
+#ifdef SIMT_CHECK
+#define SIMT_UNSEEN inline __attribute__((noinline, no_sanitize_thread))
+#else
+#define SIMT_UNSEEN inline
+#endif
+
 /* The state for the running block, cleared when it is a new one. */
-inline WarpsTiles &tiles_of_block() {
+SIMT_UNSEEN WarpsTiles &tiles_of_block() {
     WarpsTiles &tiles = warps_tiles;
     const unsigned launch = here()->block->launch;
     if (tiles.launch != launch || tiles.block != grid_block()) {
-        memset(&tiles, 0, sizeof tiles);
+        __builtin_memset(&tiles, 0, sizeof tiles);
         tiles.launch = launch;
         tiles.block = grid_block();
     }
@@ -33,19 +46,33 @@ inline WarpsTiles &tiles_of_block() {
 
 /* Wait for the `threads` threads of the tile that begins with thread `first`.
  */
-inline void tile_barrier(unsigned first, unsigned threads) {
+SIMT_UNSEEN void tile_barrier(unsigned first, unsigned threads) {
     Block *block = here()->block;
     go_inside(block);
     WarpsTiles &tiles = tiles_of_block();
     unsigned &arrived = tiles.arrived[first / WARP];
     unsigned &epoch = tiles.epoch[first / WARP];
     const unsigned mine = epoch;
+#ifdef SIMT_CHECK
+    simt_tile_arrival(&epoch);
+#endif
     if (++arrived == threads) {
         arrived = 0;
         epoch++;
     }
     go_outside(block);
     while (look(epoch) == mine) spin(here());
+#ifdef SIMT_CHECK
+    simt_tile_departure(&epoch);
+#endif
+}
+
+/* What a thread of the block offers to the others of its tile. */
+SIMT_UNSEEN void offer(const void *value) {
+    tiles_of_block().offered[block_rank()] = value;
+}
+SIMT_UNSEEN const void *offered_by(unsigned rank) {
+    return look(tiles_of_block().offered[rank]);
 }
 
 } // namespace simt
@@ -75,11 +102,10 @@ template <unsigned Size> class warps_tile : public thread_group {
 
     /* The value of the thread of that rank: all offer, look and go on. */
     template <class T> T shfl(T value, unsigned rank) const {
-        simt::WarpsTiles &tiles = simt::tiles_of_block();
-        tiles.offered[simt::block_rank()] = &value;
+        simt::offer(&value);
         sync();
         const unsigned source = first() + (rank & (Size - 1));
-        const T result = *(const T *)simt::look(tiles.offered[source]);
+        const T result = *(const T *)simt::offered_by(source);
         sync();
         return result;
     }

@@ -45,9 +45,9 @@ template <class T> SIMT_INLINE T add_float(T *address, T value) {
       next;
     T old, sum;
     do {
-        memcpy(&old, &seen, sizeof old);
+        __builtin_memcpy(&old, &seen, sizeof old);
         sum = old + value;
-        memcpy(&next, &sum, sizeof sum);
+        __builtin_memcpy(&next, &sum, sizeof sum);
     } while (!__atomic_compare_exchange_n(bits, &seen, next, true,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return old;
@@ -71,32 +71,42 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 
 } // namespace simt
 
-#define SIMT_ATOMICS(T)                                                       \
-    SIMT_INLINE T atomicAdd(T *address, T value) {                            \
-        T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);         \
-        return simt::added(old, value == 0);                                  \
-    }                                                                         \
-    SIMT_INLINE T atomicAnd(T *address, T value) {                            \
-        T old = __atomic_fetch_and(address, value, __ATOMIC_RELAXED);         \
-        return simt::added(old, value == (T) - 1);                            \
-    }                                                                         \
-    SIMT_INLINE T atomicOr(T *address, T value) {                             \
-        T old = __atomic_fetch_or(address, value, __ATOMIC_RELAXED);          \
-        return simt::added(old, value == 0);                                  \
-    }                                                                         \
-    SIMT_INLINE T atomicXor(T *address, T value) {                            \
-        T old = __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);         \
-        return simt::added(old, value == 0);                                  \
-    }                                                                         \
-    SIMT_INLINE T atomicExch(T *address, T value) {                           \
-        T old = __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);        \
-        return simt::added(old, old == value);                                \
-    }                                                                         \
-    SIMT_INLINE T atomicCAS(T *address, T compare, T value) {                 \
-        T old = compare;                                                      \
-        bool done = __atomic_compare_exchange_n(                              \
-            address, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-        return simt::added(old, !done);                                       \
+/* What a kernel spins on must not be moved by the compiler. CUDA's atomics
+ * order nothing, and the check build, whose hooks nothing moves past, has to
+ * see that.
+ */
+#ifdef SIMT_CHECK
+#define SIMT_ORDER __ATOMIC_RELAXED
+#else
+#define SIMT_ORDER __ATOMIC_SEQ_CST
+#endif
+
+#define SIMT_ATOMICS(T)                                                      \
+    SIMT_INLINE T atomicAdd(T *address, T value) {                           \
+        T old = __atomic_fetch_add(address, value, __ATOMIC_RELAXED);        \
+        return simt::added(old, value == 0);                                 \
+    }                                                                        \
+    SIMT_INLINE T atomicAnd(T *address, T value) {                           \
+        T old = __atomic_fetch_and(address, value, __ATOMIC_RELAXED);        \
+        return simt::added(old, value == (T) - 1);                           \
+    }                                                                        \
+    SIMT_INLINE T atomicOr(T *address, T value) {                            \
+        T old = __atomic_fetch_or(address, value, __ATOMIC_RELAXED);         \
+        return simt::added(old, value == 0);                                 \
+    }                                                                        \
+    SIMT_INLINE T atomicXor(T *address, T value) {                           \
+        T old = __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);        \
+        return simt::added(old, value == 0);                                 \
+    }                                                                        \
+    SIMT_INLINE T atomicExch(T *address, T value) {                          \
+        T old = __atomic_exchange_n(address, value, SIMT_ORDER);             \
+        return simt::added(old, old == value);                               \
+    }                                                                        \
+    SIMT_INLINE T atomicCAS(T *address, T compare, T value) {                \
+        T old = compare;                                                     \
+        bool done = __atomic_compare_exchange_n(address, &old, value, false, \
+                                                SIMT_ORDER, SIMT_ORDER);     \
+        return simt::added(old, !done);                                      \
     }
 
 #define SIMT_MIN_MAX(T)                                                        \
@@ -135,9 +145,9 @@ SIMT_INLINE unsigned atomicSub(unsigned *address, unsigned value) {
 }
 SIMT_INLINE float atomicExch(float *address, float value) {
     int bits;
-    memcpy(&bits, &value, sizeof bits);
+    __builtin_memcpy(&bits, &value, sizeof bits);
     bits = atomicExch((int *)address, bits);
-    memcpy(&value, &bits, sizeof bits);
+    __builtin_memcpy(&value, &bits, sizeof bits);
     return value;
 }
 
@@ -156,8 +166,8 @@ SIMT_INLINE unsigned short atomicCAS(unsigned short *address,
                                      unsigned short compare,
                                      unsigned short value) {
     unsigned short old = compare;
-    const bool done = __atomic_compare_exchange_n(
-        address, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    const bool done = __atomic_compare_exchange_n(address, &old, value, false,
+                                                  SIMT_ORDER, SIMT_ORDER);
     return simt::added(old, !done);
 }
 

@@ -205,21 +205,24 @@ bool update_before(const Races &races, unsigned me, Mention earlier,
     return false;
 }
 
-/* The fences of a thread's warp mates in this interval that it knows of. */
-static Clock fenced_mates(const Checker *checker, unsigned me) {
+/* What the warp mates of a thread have fenced in this interval, as it knows. */
+static void tell_mates_fences(const Checker *checker, unsigned me, Told *told) {
     const Races &races = checker->races;
     const Sync &sync = *races.sync;
-    std::shared_ptr<std::vector<unsigned>> ids;
-    const unsigned base = me / WARP * WARP;
+    if (!sync.fenced) return;
     const unsigned threads = (unsigned)checker->worker->threads;
-    for (unsigned i = base; sync.fenced && i < base + WARP && i < threads;
-         i++) {
+    const unsigned base = me / WARP * WARP;
+    std::shared_ptr<std::vector<unsigned>> ids;
+    for (unsigned i = base; i < base + WARP && i < threads; i++) {
         const unsigned id = sync.fences[FENCE_DEVICE][i].id;
-        if (id < races.interval || id > known(races, me, i)) continue;
+        if (i == me || id < races.interval || id > known(races, me, i))
+            continue;
+        if (!ids && told->all)
+            ids = std::make_shared<std::vector<unsigned>>(*told->all);
         if (!ids) ids = std::make_shared<std::vector<unsigned>>(threads);
-        (*ids)[i] = id;
+        if ((*ids)[i] < id) (*ids)[i] = id;
     }
-    return ids;
+    if (ids) told->all = ids;
 }
 
 static bool releases(const Access &access) {
@@ -240,16 +243,14 @@ static void release(Checker *checker, unsigned me, Variable variable,
         tell_block(checker, variable, told_by(checker, me, nearby));
     if (variable & 1 || checker->job->blocks == 1) return;
     const Fence &wide = fence ? *fence : sync.fences[FENCE_DEVICE][me];
-    if (wide.id >= races.interval) {
-        tell_grid(checker, variable, told_by(checker, me, wide), races.interval,
-                  nullptr);
-        return;
-    }
+    const bool now = wide.id >= races.interval; // or before a barrier
     Told told = told_by(checker, me, wide);
-    told.warp = 0;
-    told.all = fenced_mates(checker, me);
-    if (sync.fence_base || told.all)
-        tell_grid(checker, variable, told, sync.fence_base, sync.fence_ids);
+    if (!now) told.warp = 0, told.all.reset();
+    tell_mates_fences(checker, me, &told);
+    const unsigned base = now ? races.interval : sync.fence_base;
+    if (base || told.all)
+        tell_grid(checker, variable, told, base,
+                  now ? nullptr : sync.fence_ids);
 }
 
 /* A barrier of the runtime's own is no variable of the program's. */
@@ -299,3 +300,16 @@ void sync_at_access(Checker *checker, Fiber *self, const Access &access) {
 
 } // namespace
 } // namespace simt
+
+using namespace simt;
+
+#pragma GCC visibility push(default)
+extern "C" void simt_tile_arrival(const void *barrier) {
+    if (Checker *checker = running_checker())
+        if (checker->races_on) races_at_arrival(checker, here(), barrier);
+}
+extern "C" void simt_tile_departure(const void *barrier) {
+    if (Checker *checker = running_checker())
+        if (checker->races_on) races_at_departure(checker, here(), barrier);
+}
+#pragma GCC visibility pop
