@@ -45,6 +45,12 @@ template <class T> __global__ void filled(T *out, T value) {
 __global__ void waits(int *x) {
     while (atomicAdd(x, 0) == 0) {}
 }
+__global__ void on_the_heap(int *out) {
+    int *mine = (int *)malloc(16);
+    memset(mine, 0, 16);
+    out[threadIdx.x] = mine[threadIdx.x];
+    free(mine);
+}
 __device__ int shared_count;
 __global__ void counts(int *out) { out[threadIdx.x] = shared_count; }
 """
@@ -140,7 +146,7 @@ def test_a_cell_with_state_has_its_lines(cell):
     out = torch.zeros(4, dtype=torch.int32)
     with pytest.raises(KernelFault) as raised:
         cell.counts[1, 8](out)
-    assert raised.value.report.findings[0].line == 32
+    assert raised.value.report.findings[0].line == 38
 
 
 def test_what_makes_no_progress_is_ended_with_words_on_the_build(cell):
@@ -172,6 +178,15 @@ def test_empty_and_missing_arrays_are_no_memory(cell):
         cell.filled["float"][1, 1](torch.zeros(0), 1.0)
     with pytest.raises(KernelFault, match="null pointer(?s:.*)pass an array"):
         cell.filled["float"][1, 1](None, 1.0)
+
+
+def test_a_kernels_own_allocations_are_watched(cell):
+    out = torch.ones(4, dtype=torch.int32)
+    cell.on_the_heap[1, 4](out)
+    assert not out.any() and cell.on_the_heap.report.ok
+    out = torch.ones(8, dtype=torch.int32)
+    with pytest.raises(KernelFault, match=r"thread 4 reads .*\(cell \[7\], line 34\)"):
+        cell.on_the_heap[1, 5](out)
 
 
 # ---- inspect() ---------------------------------------------------------------------

@@ -216,6 +216,7 @@ def _gxx(
     # Without the start files and the C++ library, which the runtime brings, the
     # linker has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
+    command += build.CHECK_LINK if checked else []
     return subprocess.run(
         [*command, "-o", str(output)],
         input=text,
