@@ -91,7 +91,7 @@ void __sanitizer_cov_trace_pc() {
     if (stack - fibers.base >= fibers.bytes) return;
     Fiber *self = fiber_at(stack);
     Checker *checker = self->block->checker;
-    if (!checker) return;
+    if (!checker || self->block->inside) return; // run_threads()' own steps
     checker->step = __builtin_return_address(0);
     if (checker->log_on) log_step(checker, self, checker->step);
 }
