@@ -22,6 +22,7 @@ from .kernel_names import MARKS, Name, explain
 from .native import ArgumentError
 
 FOLDER = "notebooks/results"
+NUMBERS = {"µs", "share", "calls"}  # columns
 SHOWN = 16  # rows of a table; the others are one row
 CPU = {  # ATen's operators that most of a network's time goes to
     "mkldnn_convolution": ("convolution", "oneDNN"),
@@ -97,10 +98,10 @@ class TorchKernels:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(_cell(name, "th") for name in self._columns())
+        head = "".join(_cell(name, name, "th") for name in self._columns())
         body = "".join(
             f'<tr title="{escape(row.raw, quote=True)}">'
-            + "".join(_cell(value) for value in cells.values())
+            + "".join(_cell(name, value) for name, value in cells.items())
             + "</tr>"
             for row, cells in zip(self._shown(), self._cells())
         )
@@ -282,9 +283,8 @@ def _us(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}".replace(",", "\u202f")
 
 
-def _cell(value: str, kind: str = "td") -> str:
-    number = kind == "td" and value[:1].isdigit() and not value.endswith(("n", "t"))
-    side = "right" if number else "left"
+def _cell(column: str, value: str, kind: str = "td") -> str:
+    side = "right" if column in NUMBERS else "left"
     return (
         f'<{kind} style="text-align:{side};padding:1px 8px;background:none;'
         f'color:inherit">{escape(value)}</{kind}>'
