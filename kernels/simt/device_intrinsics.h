@@ -116,11 +116,11 @@ int __float2int_rd(float);
 #undef SIMT_TO_INTEGERS
 #pragma GCC visibility pop
 
-#define SIMT_AS(name, To, From)             \
-    SIMT_C To name(From value) noexcept {   \
-        To bits;                            \
-        memcpy(&bits, &value, sizeof bits); \
-        return bits;                        \
+#define SIMT_AS(name, To, From)                       \
+    SIMT_C To name(From value) noexcept {             \
+        To bits;                                      \
+        __builtin_memcpy(&bits, &value, sizeof bits); \
+        return bits;                                  \
     }
 SIMT_AS(__float_as_int, int, float)
 SIMT_AS(__float_as_uint, unsigned, float)

@@ -15,9 +15,9 @@ template <class T>
 SIMT_INLINE T shuffle(unsigned mask, T value, unsigned source) {
     static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
+    __builtin_memcpy(&bits, &value, sizeof value);
     bits = meet(mask, SHUFFLE, bits, source);
-    memcpy(&value, &bits, sizeof value);
+    __builtin_memcpy(&value, &bits, sizeof value);
     return value;
 }
 
@@ -112,7 +112,7 @@ template <class T>
 SIMT_INLINE unsigned __match_any_sync(unsigned mask, T value) {
     static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
+    __builtin_memcpy(&bits, &value, sizeof value);
     return simt::match_any(mask, bits);
 }
 
@@ -121,7 +121,7 @@ template <class T>
 SIMT_INLINE unsigned __match_all_sync(unsigned mask, T value, int *same) {
     static_assert(sizeof(T) <= 8, "lanes compare at most 8 bytes");
     uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
+    __builtin_memcpy(&bits, &value, sizeof value);
     return simt::match_all(mask, bits, same);
 }
 

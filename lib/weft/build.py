@@ -43,6 +43,7 @@ CHECK_FLAGS = (
     *("--param", "tsan-distinguish-volatile=1"),
     *("--param", "tsan-instrument-func-entry-exit=0"),
     *("-fsanitize=bounds", "-fsanitize-coverage=trace-pc"),
+    *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
 )
 # The same for a link: what a kernel calls of the C library without a hook of its own
 # has a stand-in in the runtime.

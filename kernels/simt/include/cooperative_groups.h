@@ -37,10 +37,10 @@ SIMT_INLINE T shuffle_any(unsigned mask, const T &value, unsigned source) {
     } else {
         static_assert(__is_trivially_copyable(T), "lanes exchange plain data");
         uint64_t words[(sizeof(T) + 7) / 8] = {};
-        memcpy(words, &value, sizeof value);
+        __builtin_memcpy(words, &value, sizeof value);
         for (uint64_t &word : words) word = shuffle(mask, word, source);
         T out = value;
-        memcpy(&out, words, sizeof out);
+        __builtin_memcpy(&out, words, sizeof out);
         return out;
     }
 }
