@@ -210,6 +210,11 @@ def test_a_difference_is_excused_only_by_what_the_machine_code_shows():
     assert reason(loads, counters, wide) == ""  # as wide as the source has it
     assert "REDUX" in reason(atomics, counters, code("REDUX.MAX.S32 UR4, R2"))
     assert reason(atomics, counters, wide) == ""
+    off = code("@!P0 LDS R4, [R0]", "STS [R0], R4")
+    assert "@!P0 LDS" in bench_counters.switched_off(loads, off)
+    wavefronts = {m.name: m for m in metrics.COUNTS}["shared load wavefronts"]
+    assert bench_counters.switched_off(wavefronts, off) == ""  # it moves nothing
+    assert bench_counters.switched_off(loads, wide) == ""
 
 
 def test_known_kernels_have_the_counters_known_for_them(monkeypatch):
