@@ -324,6 +324,26 @@ def test_a_program_that_dies_has_its_report_and_dies_as_it_would(program):
     assert done.returncode == 1 and "prog.cu:7: bounds" in done.stderr
 
 
+def test_a_program_that_does_not_end_is_told_where_it_was(tmp_path):
+    (tmp_path / "prog.cu").write_text(
+        """#include <cstdio>
+__global__ void spin(volatile int *x) {
+    while (*x == 0) {}
+}
+int main() {
+    int *x;
+    cudaMalloc(&x, 4);
+    cudaMemset(x, 0, 4);
+    spin<<<1, 1>>>((volatile int *)x);
+    puts(cudaGetErrorString(cudaDeviceSynchronize()));
+}
+"""
+    )
+    done = command(tmp_path, "--timeout", "2")
+    assert done.returncode == 1
+    assert "prog.cu:3: hang: " in done.stderr and "timed out" in done.stdout
+
+
 @pytest.mark.parametrize(
     "words, said",
     [

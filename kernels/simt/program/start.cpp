@@ -16,4 +16,6 @@ __attribute__((constructor)) static void start() {
     if (threads) simt_set_threads(atoi(threads));
     const char *order = getenv("WEFT_RUN_ORDER");
     if (order) simt_set_order(atoi(order));
+    const char *limit = getenv("WEFT_RUN_LAUNCH_MS");
+    if (limit) simt_set_timeout(atoi(limit));
 }

@@ -36,6 +36,7 @@ options are those of `weft run`, and besides:
 
 The exit status is 1 if anything was found, else the program's own.
 """
+LAUNCH = 0.7  # of --timeout: what one launch may take
 FOUND = 1  # the exit status if there are findings
 
 
@@ -82,6 +83,9 @@ def main(options: Options) -> int:
             **options.run.environment,
             "WEFT_CHECK_REPORT": str(file),
         }
+        if limit := options.run.timeout:
+            # A launch that takes so long is told before the program is ended.
+            environment["WEFT_RUN_LAUNCH_MS"] = str(int(LAUNCH * limit * 1000))
         sys.stdout.flush()
         status = run.run_child(
             path, run.words(options.run), environment, options.run.timeout
