@@ -11,6 +11,7 @@ import torch
 
 from weft import bench_counters, cuda, cuda_c, load_cuda, numba_jit, profile
 from weft.machine import metrics, ncu, replay
+from weft.machine.comparison import Comparison
 from weft.native import ArgumentError
 from weft.report import Counters, Place
 
@@ -250,7 +251,7 @@ def test_the_table_of_a_comparison_shows_what_was_compared():
     rows = [row("a", 8, 8, True, "same"), row("b", 8, 9, False, "DIFFERS")]
     rows.append({**row("c", 1, 1, True, ""), "agrees": None})
     machine = {"device": "a GPU", "date": "2026-01-31"}
-    table = bench_counters.Comparison({"machine": machine, "rows": rows})
+    table = Comparison({"machine": machine, "rows": rows})
     want = "2 counters of 2 kernels, the CPU's and ncu's: 1 the same, 1 apart without"
     assert table.sentence().startswith(want) and "a GPU, 2026-01-31" in repr(table)
     page = table._repr_html_()

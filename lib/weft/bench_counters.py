@@ -15,23 +15,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import bench
-from .build import ROOT, BuildError
+from .build import BuildError
 from .inspect import inspect
 from .jit import load_cuda
 from .machine import metrics, ncu, replay, sass
 from .machine.instructions import Instruction
 from .machine.metrics import Metric
-from .machine.profile import number
 from .report import Counters
-from .report.html import CELL, CODE, FAINT
-from .style import FAULT, WRITTEN
 
 SOURCE = Path(__file__).with_suffix(".cu")
 RATIO = 0.02  # by which a ratio may differ
@@ -282,87 +278,10 @@ def _instructions(name: str, template: tuple[int, ...]) -> list[Instruction]:
     try:
         return sass(_kernel(name, template)).kernels[0].code.instructions
     except BuildError as error:
-        print(f"weft: no machine code to look at: {error}", file=sys.stderr)
+        _say_once(f"no machine code to look at: {error}")
         return []
 
 
-# ---- what was measured ------------------------------------------------------------
-
-
-class Comparison:
-    """The table of a comparison: one line for each kernel, and its differences.
-
-    results: as `bench counters --json` wrote them.
-    """
-
-    def __init__(self, results: dict[str, Any]) -> None:
-        self.machine, self.rows = results["machine"], results["rows"]
-
-    @classmethod
-    def committed(cls) -> Comparison:
-        """What lies in notebooks/results; ValueError if there is none."""
-        found = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
-        if not found:
-            raise ValueError("notebooks/results has no counters_*.json")
-        return cls(bench.read_json(found[-1]))
-
-    def lines(self) -> list[tuple[str, str, str, str, str]]:
-        """(kernel, counter, CPU, ncu, verdict) of all that was compared."""
-        return [
-            (
-                *(row["rung"], row["metric"], number(row["cpu"]), number(row["ncu"])),
-                row["verdict"] or "not compared",
-            )
-            for row in self.rows
-            if row["agrees"] is not None
-        ]
-
-    def sentence(self) -> str:
-        """How many agree, where and when."""
-        compared = [row for row in self.rows if row["agrees"] is not None]
-        same = sum(row["difference"] == 0 for row in compared)
-        kernels = len({row["rung"] for row in compared})
-        wrong = sum(row["agrees"] is False for row in compared)
-        where = f"{self.machine['device']}, {self.machine['date']}"
-        return (
-            f"{len(compared)} counters of {kernels} kernels, the CPU's and ncu's: "
-            f"{same} the same, {wrong} apart without a reason ({where})"
-        )
-
-    def __repr__(self) -> str:
-        rows = [
-            dict(zip(("kernel", "counter", "CPU", "ncu", "verdict"), line))
-            for line in self.lines()
-        ]
-        table = bench.table(rows, list(rows[0])) if rows else "nothing was compared"
-        return f"{self.sentence()}\n{table}"
-
-    def _repr_html_(self) -> str:
-        body, before = [], ""
-        for kernel, metric, ours, theirs, verdict in self.lines():
-            colour = FAULT if verdict == "DIFFERS" else WRITTEN
-            plain = verdict == "same" or verdict.startswith("within")
-            look = FAINT if plain else f"color:{colour};white-space:normal;"
-            name = f"<b>{escape(kernel)}</b>" * (kernel != before)
-            before = kernel
-            left, right = f"{CELL}text-align:left", f"{CELL}text-align:right"
-            body.append(
-                f'<tr style="background:none"><td style="{left}">{name}</td>'
-                f'<td style="{left}">{escape(metric)}</td>'
-                f'<td style="{right}">{ours}</td><td style="{right}">{theirs}</td>'
-                f'<td style="{left};{look}">{escape(verdict)}</td></tr>'
-            )
-        head = "".join(
-            f'<th style="{CELL}text-align:{side}">{name}</th>'
-            for name, side in zip(
-                ("kernel", "counter", "CPU", "ncu", ""),
-                ("left", "left", "right", "right", "left"),
-            )
-        )
-        return (
-            f'<div style="color:inherit;font-size:13px;max-width:920px">'
-            f'{escape(self.sentence())}<div style="max-height:480px;overflow:auto">'
-            f'<table style="{CODE}border-collapse:collapse;border:none;color:inherit">'
-            f'<tr style="background:none">{head}</tr>{"".join(body)}</table>'
-            f"</div></div>"
-        )
+@cache
+def _say_once(text: str) -> None:
+    print(f"weft: {text}", file=sys.stderr)
