@@ -9,6 +9,7 @@ definitions of Nsight Compute (ncu), whose names stand beside each.
     text, html   a report for a terminal, and for a page
     program      the report of a whole program, which launches several kernels
     shown        a report below the cell, or on stderr
+    colours      its text in those of a terminal
 """
 
 from __future__ import annotations
