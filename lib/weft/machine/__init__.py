@@ -9,7 +9,7 @@ read_ptx, read_sass       NVIDIA's texts as instructions; loops: which run most
 listing                   shown folded
 limits, residency         what a multiprocessor holds; residency_picture: drawn
 metrics, ncu, replay      ncu's counters: their names, its output, its process
-    comparison                the table of `weft bench counters`
+comparison                the table of `weft bench counters`
 """
 
 from __future__ import annotations
