@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from python_kernels import CASES
 
 from weft import ArgumentError, cuda, latency, sim
 from weft.pictures.instructions import (
@@ -196,6 +197,26 @@ def test_the_picture_shows_what_the_model_did(picture):
     assert picture.utilisation[64] == pytest.approx(share, rel=0.03)
     assert f"64: {100 * run.utilisation:.2g} %" in repr(picture)
     assert sum(b - a for s, a, b in run.spans[0] if s == MEMORY) > 1000
+
+
+@pytest.mark.parametrize("name", ["block_sum", "warps", "branches", "atomics"])
+def test_every_instruction_of_every_block_is_issued_once(name):
+    case = CASES[name]
+    launch = latency(case.kernel)[case.grid, case.block, 0, case.shared]
+    drawn = launch(*case.arguments())
+    blocks = programs(drawn.report.trace, drawn.report, 10_000)
+    (total,) = {run.issued for run in drawn.runs.values()}
+    rounds, rest = divmod(max(drawn.runs) // len(blocks[0]), len(blocks))
+    work = blocks * rounds + blocks[:rest]
+    assert total == sum(len(program) for block in work for program in block)
+    cycles = [run.cycles for run in drawn.runs.values()]
+    assert cycles == sorted(cycles, reverse=True)
+
+
+def test_warps_that_wait_together_are_told():
+    case = CASES["block_sum"]
+    drawn = latency(case.kernel)[case.grid, case.block](*case.arguments())
+    assert "if they did not wait at the same time." in drawn.svg()
 
 
 def test_it_says_what_runs_again_and_what_is_left_out(picture):

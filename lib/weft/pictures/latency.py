@@ -77,6 +77,11 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if value >= 9.95 else f"{value:.2g} %"
 
 
+def _lag(run: Run) -> bool:
+    """Whether slots stay empty, though there would be warps enough."""
+    return run.utilisation < 0.9
+
+
 def needed(runs: Sequence[Run]) -> int:
     """How many warps would use every slot, by Little's law, from the first run."""
     alone = runs[0]
@@ -98,7 +103,8 @@ def _said(runs: Sequence[Run], at: int, model: Model) -> str:
     if enough > full.warps:
         said += f"; to issue in all of them would take about {enough}."
     else:
-        said += f"; about {enough} are enough to issue in all of them."
+        said += f"; about {enough} could issue in all of them"
+        said += ", if they did not wait at the same time." if _lag(full) else "."
     return label(EDGE, 48, said, 13, faint=True)
 
 
