@@ -39,6 +39,7 @@ BENCHMARKS = {
     "bodies": "weft.bench_bodies",
     "simt": "weft.bench_simt",
     "sim": "weft.bench_sim",
+    "check": "weft.bench_check",
     "edit": "weft.bench_edit",
     "launch": "weft.bench_launch",
     "torch-kernels": "weft.bench_torch_kernels",

@@ -4,7 +4,14 @@
  * them look like one before at the same site, moved by some bytes (the next
  * trip of a loop, the next warp or block): so each site keeps the patterns of
  * its last requests with their costs, and a request that fits one of them only
- * counts as a hit. */
+ * counts as a hit.
+ *
+ * Counted are the source's accesses as g++ -O1 leaves them: an element that is
+ * read twice in a row is one read, a float4 is one access of 16 bytes. nvcc
+ * does more: it makes one access of a thread's neighbouring ones (four floats
+ * of a row become LDG.128 or LDS.128 where it knows them to be aligned), moves
+ * what a loop does not change out of it, and drops what is never used. There a
+ * profiler sees fewer requests than are counted here. */
 #ifndef SIMT_CHECK_COUNTERS_H
 #define SIMT_CHECK_COUNTERS_H
 #include <string>
