@@ -236,3 +236,5 @@ def test_what_does_not_fit_is_said():
         latency(add, memory=0)
     with pytest.raises(ArgumentError, match="64 threads has 2 warps.* room for 1"):
         latency(staged, resident=1)[1, 64](zeros(64), zeros(64), zeros(64))
+    with pytest.raises(ArgumentError, match="a Python function.*the simulator notes"):
+        latency(3)

@@ -44,7 +44,12 @@ class Latency:
 
     def __init__(self, kernel: Any, model: Model, timeout: float) -> None:
         self.kernel, self.model, self.timeout = kernel, model, timeout
-        self.python = PythonKernel(kernel)
+        try:
+            self.python = PythonKernel(kernel)
+        except ArgumentError as error:
+            raise ArgumentError(
+                f"{error}; latency() replays what the simulator notes of one"
+            ) from None
 
     def __getitem__(self, key: Any) -> Callable[..., Replayed]:
         self.python.config(key)
