@@ -378,24 +378,6 @@ CASE(histogram_in_two_steps) {
     return equal(bins, 32, [](int i) { return i ? 10 : 0; });
 }
 
-__device__ double add(double *address, double value) {
-    unsigned long long *word = (unsigned long long *)address, seen = *word, old;
-    do {
-        old = seen;
-        seen = atomicCAS(
-            word, old, __double_as_longlong(value + __longlong_as_double(old)));
-    } while (seen != old);
-    return __longlong_as_double(seen);
-}
-__global__ void add_doubles(double *sum, const double *x) {
-    add(sum, x[blockIdx.x * blockDim.x + threadIdx.x]);
-}
-CASE(atomic_cas_on_a_double) {
-    double *sum = zeros<double>(1);
-    add_doubles<<<3, 32>>>(sum, values<double>(96));
-    return equal(sum, 1, [](int) { return sum_of(96); });
-}
-
 __global__ void flag_by_many(int *found, const int *x, int wanted) {
     if (x[blockIdx.x * blockDim.x + threadIdx.x] == wanted) *found = 1;
 }

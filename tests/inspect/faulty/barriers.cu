@@ -179,16 +179,3 @@ CASE(two_kinds_of_barrier) {
     warp_barriers<<<1, 32>>>(unwritten<int>(32));
     return launched();
 }
-
-__global__ void lock_and_wait(int *lock, int *sum) {
-    while (atomicCAS(lock, 0, 1)) // FAULT: deadlock|hang
-        ;
-    *sum += 1;
-    __threadfence();
-    __syncthreads(); // OTHER
-    atomicExch(lock, 0);
-}
-CASE(a_barrier_while_holding_a_lock) {
-    lock_and_wait<<<1, 32>>>(zeros<int>(1), zeros<int>(1));
-    return launched();
-}

@@ -134,7 +134,7 @@ CASE(a_vector_beyond_the_tail) {
 
 __device__ int table[16];
 __global__ void fill_table() {
-    table[threadIdx.x] = 1; // FAULT: bounds, block 0, [16]
+    table[threadIdx.x] = 1; // FAULT: bounds, block 0
 }
 CASE(beyond_a_device_array) {
     fill_table<<<1, 20>>>();

@@ -57,3 +57,16 @@ CASE(a_list_that_is_a_ring) {
     ring<<<1, 1>>>(zeros<int>(4), unwritten<int>(1));
     return launched();
 }
+
+__global__ void lock_and_wait(int *lock, int *sum) {
+    while (atomicCAS(lock, 0, 1)) // FAULT: deadlock|hang
+        ;
+    *sum += 1;
+    __threadfence();
+    __syncthreads(); // OTHER
+    atomicExch(lock, 0);
+}
+CASE(a_barrier_while_holding_a_lock) {
+    lock_and_wait<<<1, 32>>>(zeros<int>(1), zeros<int>(1));
+    return launched();
+}

@@ -22,15 +22,6 @@ CASE(the_address_of_a_local_variable) {
     return launched();
 }
 
-static int host_table[N];
-__global__ void look_up(int *out, const int *table) {
-    out[threadIdx.x] = table[threadIdx.x]; // FAULT: host-pointer
-}
-CASE(a_global_array_of_the_host) {
-    look_up<<<1, N>>>(unwritten<int>(N), host_table);
-    return launched();
-}
-
 struct Vector {
     int size;
     float *data;
@@ -185,18 +176,5 @@ __global__ void deep(int *out, const int *next) {
 }
 CASE(recursion_too_deep_with_an_array) {
     deep<<<1, 1>>>(unwritten<int>(1), zeros<int>(1));
-    return launched();
-}
-
-__device__ __noinline__ int middle(int n) {     // OTHER
-    int numbers[300000];                        // FAULT: stack
-    for (int i = 0; i < n; i++) numbers[i] = i; // OTHER
-    return numbers[n - 1] + numbers[n / 2];
-}
-__global__ void large(int *out, int n) {
-    *out = middle(n); // OTHER
-}
-CASE(a_local_array_of_a_megabyte) {
-    large<<<1, 1>>>(unwritten<int>(1), 300000);
     return launched();
 }

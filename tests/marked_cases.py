@@ -1,0 +1,125 @@
+"""The cases of tests/inspect/*/*.cu, and the faults that their sources mark.
+
+The line of a fault ends in `// FAULT: kind`, after which may follow what is known of
+it: `block 3`, `thread (1,2)`, `x[100]`, `x` or `[100]`; of a race between two threads
+`threads 3 and 40`, and of one between two blocks `blocks 0 and 1`. `kind|kind`: either
+will do. A line that may be told with it ends in `// OTHER`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from weft.report import KINDS, Finding
+
+FOLDER = Path(__file__).parent / "inspect"
+GO_ON = {"race", "conflict", "uninitialised", "barrier"}  # the launch goes on
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a source says of one fault. several: `and` stood between two of them."""
+
+    line: int
+    kinds: frozenset[str]
+    blocks: frozenset[tuple[int, ...]] = frozenset()
+    threads: frozenset[tuple[int, ...]] = frozenset()
+    array: str = ""
+    index: int | None = None
+
+    def tells(self, found: Finding) -> bool:
+        """Whether a finding is about this fault, and right in all that is marked."""
+        lines = {found.line, found.other_line}
+        between_blocks = len(self.blocks) == 2
+        blocks = {found.block} | ({found.other} if between_blocks else set())
+        threads = {found.thread} | ({found.other} if len(self.threads) == 2 else set())
+        return (
+            self.line in lines
+            and found.kind in self.kinds
+            and (not self.blocks or blocks == self.blocks)
+            and (not self.threads or threads == self.threads)
+            and (not self.array or found.array == self.array)
+            and (self.index is None or found.index == (self.index,))
+        )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case of a program. marks: of its faults; lines: all that may be told."""
+
+    name: str
+    marks: tuple[Mark, ...]
+    lines: frozenset[int]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset().union(*(mark.kinds for mark in self.marks))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the program can go on after it."""
+        return self.kinds <= GO_ON
+
+    def complaints(self, findings: list[Finding]) -> list[str]:
+        """What is wrong with the findings that a run of this case had."""
+        missed = [
+            f"line {mark.line}: not found: {mark}"
+            for mark in self.marks
+            if not any(self._told(mark, found) for found in findings)
+        ]
+        strays = [
+            f"line {found.line}, {found.other_line}: false alarm: {found}"
+            for found in findings
+            if found.kind not in self.kinds
+            or not {found.line, found.other_line} - {0} <= self.lines
+            or not found.line
+        ]
+        return [f"{self.name}, {text}" for text in missed + strays]
+
+    def _told(self, mark: Mark, found: Finding) -> bool:
+        # A stack is full wherever it is used next, and threads that wait for each
+        # other do so at several lines.
+        anywhere = found.kind in {"stack", "deadlock", "hang"} & mark.kinds
+        return mark.tells(found) or (anywhere and found.line in self.lines)
+
+
+@cache
+def cases(path: Path) -> list[Case]:
+    """The cases of a program, in the order of its source."""
+    found: list[Case] = []
+    marks: list[Mark] = []
+    lines: set[int] = set()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if fault := re.search(r"// FAULT: (\S+?)((?:, .+)?)$", line):
+            marks.append(mark_of(number, fault[1], fault[2]))
+        if fault or re.search(r"// OTHER\b", line):
+            lines.add(number)
+        if case := re.match(r"CASE\((\w+)\)", line):
+            found.append(Case(case[1], tuple(marks), frozenset(lines)))
+            marks, lines = [], set()
+    return found
+
+
+def mark_of(line: int, kinds: str, rest: str) -> Mark:
+    """A mark from its words; ValueError if they make no sense."""
+    known: dict = {"line": line, "kinds": frozenset(kinds.split("|"))}
+    if not known["kinds"] <= KINDS.keys():
+        raise ValueError(f"line {line}: no kind of finding: {kinds}")
+    for word in re.split(r", (?![^(]*\))", rest)[1:]:
+        if numbers := re.fullmatch(r"(block|thread)s? (.*)", word):
+            some = (_position(text) for text in numbers[2].split(" and "))
+            known[f"{numbers[1]}s"] = frozenset(some)
+        elif array := re.fullmatch(r"(\w*)(?:\[(-?\d+)\])?", word):
+            known["array"] = array[1]
+            known["index"] = int(array[2]) if array[2] else None
+        else:
+            raise ValueError(f"line {line}: what is '{word}'?")
+    return Mark(**known)
+
+
+def _position(text: str) -> tuple[int, ...]:
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    return tuple(numbers + [0] * (3 - len(numbers)))

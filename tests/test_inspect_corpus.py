@@ -1,0 +1,155 @@
+"""The check build is held to its word: every fault is found at its line, nothing else.
+
+tests/inspect/ has programs whose kernels each do one thing wrong, and marks where, and
+programs whose kernels look as if they did. Each runs in three orders of its threads.
+"""
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from marked_cases import FOLDER, Case, cases, mark_of
+
+from weft import program
+from weft.inspect.raw import Files, program_report
+from weft.report import KINDS, Finding
+
+FAULTY = sorted(FOLDER.glob("faulty/*.cu"))
+CLEAN = sorted(FOLDER.glob("clean/*.cu"))
+ORDERS = {"forward": "0", "reverse": "1", "random": "7"}
+OPEN = {  # what the check build cannot do yet: whether to run it, and why it fails
+    "endless": (False, "nothing ends a program's kernel that makes no progress"),
+    "cas": (True, "a plain look before a compare-and-swap is told as a race"),
+}
+SECONDS = 60  # after which a program that hangs unnoticed fails its test
+
+
+class Runs:
+    """Runs of a program's cases under the check build; made by with_check()."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path, self.folder = path, folder
+        built = program.Program([str(path)], optimise="1", check=True)
+        self.executable = program.executable(built)
+
+    def findings(self, names: list[str], order: str) -> tuple[list[Finding], str]:
+        """What is found in these cases, and what the program said."""
+        file = self.folder / f"{order}-{names[0] if names else 'all'}.json"
+        environment = {
+            **os.environ,
+            "WEFT_CHECK_REPORT": str(file),
+            "WEFT_RUN_ORDER": ORDERS[order],
+        }
+        done = subprocess.run(
+            [self.executable, *names],
+            env=environment,
+            text=True,
+            capture_output=True,
+            timeout=SECONDS,
+        )
+        said = f"{done.stdout}{done.stderr}(exit status {done.returncode})\n"
+        if not file.exists():
+            return [], f"{said}(no report)"
+        report = program_report(file.read_text(), Files(str(FOLDER)), self.path.name)
+        return report.findings, said
+
+
+@pytest.fixture
+def runs(request, tmp_path) -> Runs:
+    return Runs(request.param, tmp_path)
+
+
+def programs(paths):
+    return pytest.mark.parametrize(
+        "runs", [*map(_parameter, paths)], ids=lambda path: path.stem, indirect=True
+    )
+
+
+def _parameter(path):
+    if path.stem not in OPEN:
+        return path
+    run, reason = OPEN[path.stem]
+    return pytest.param(path, marks=pytest.mark.xfail(run=run, reason=reason))
+
+
+def complaints(runs: Runs, order: str) -> list[str]:
+    """What is wrong with what is told of each case, run in one order."""
+    every = cases(runs.path)
+    together = [case for case in every if case.goes_on]
+    alone = [[case] for case in every if not case.goes_on]
+
+    def of(group: list[Case]) -> list[str]:
+        found, said = runs.findings([case.name for case in group], order)
+        wrong: list[str] = []
+        for case in group:
+            own = [one for one in found if _is_about(one, case, group)]
+            wrong += case.complaints(own)
+        return [f"{order}: {one}" for one in wrong] + [said] * bool(wrong)
+
+    groups = [*alone, together] if together else alone
+    with ThreadPoolExecutor(2) as pool:
+        return [text for texts in pool.map(of, groups) for text in texts]
+
+
+def _is_about(found: Finding, case: Case, group: list[Case]) -> bool:
+    """Whether a finding is this case's: by its line, or there is nobody else."""
+    lines = {found.line, found.other_line} - {0}
+    owners = [one for one in group if lines & one.lines]
+    return case in owners or (not owners and case is group[0])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@programs(FAULTY)
+def test_every_fault_is_found_at_its_line_and_nothing_else(runs, order):
+    wrong = complaints(runs, order)
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@programs(CLEAN)
+def test_clean_kernels_are_right_and_nothing_is_found(runs, order):
+    found, said = runs.findings([], order)
+    told = [f"{one.kind} at line {one.line}, {one.other_line}: {one}" for one in found]
+    assert not found, "\n".join([*told, said])
+    right = [f"{case.name} right" for case in cases(runs.path)]
+    assert [line for line in said.splitlines() if line in right] == right, said
+
+
+def test_the_corpus_is_large_and_has_every_kind_of_fault():
+    faulty = [case for path in FAULTY for case in cases(path)]
+    clean = [case for path in CLEAN for case in cases(path)]
+    assert len(faulty) >= 100 and all(case.marks for case in faulty)
+    assert len(clean) >= 80 and not any(case.marks for case in clean)
+    marked = frozenset().union(*(case.kinds for case in faulty))
+    assert marked == KINDS.keys() - {"exception"}  # which is Python's
+
+
+def test_marks_are_read_and_wrong_ones_refused():
+    mark = mark_of(7, "bounds|race", ", block (1,2), threads 3 and (40,0,1), x[-5]")
+    assert mark.blocks == {(1, 2, 0)} and mark.threads == {(3, 0, 0), (40, 0, 1)}
+    assert (mark.array, mark.index, mark.line) == ("x", -5, 7)
+    assert mark.kinds == {"bounds", "race"}
+    found = Finding("race", "", line=2, other_line=7, block=(1, 2, 0))
+    assert not mark.tells(found)
+    right = {"thread": (40, 0, 1), "other": (3, 0, 0), "array": "x", "index": (-5,)}
+    told = Finding("race", "", line=2, other_line=7, block=(1, 2, 0), **right)
+    assert mark.tells(told)
+    for kinds, rest in [("bound", ""), ("race", ", somewhere else")]:
+        with pytest.raises(ValueError, match="line 7"):
+            mark_of(7, kinds, rest)
+
+
+def test_a_missed_fault_and_a_false_alarm_are_complaints():
+    case = next(c for c in cases(FOLDER / "faulty/races_shared.cu") if c.marks)
+    line, other = case.marks[0].line, max(case.lines - {case.marks[0].line})
+    right = Finding("race", "", line=other, other_line=line)
+    assert not case.complaints([right])
+    assert "not found" in case.complaints([])[0]
+    for wrong in (
+        Finding("race", "", line=line, other_line=line + 50),
+        Finding("bounds", "", line=line),
+        Finding("race", ""),
+    ):
+        assert "false alarm" in case.complaints([right, wrong])[-1]

@@ -1,0 +1,128 @@
+"""Every kernel of kernels/ that runs on the CPU, under the check build: clean.
+
+Its arrays lie in the runtime's memory, which knows where each begins and ends; the
+outputs count as unwritten, so that a kernel that reads one before it writes it is told.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from weft import build, native
+from weft.cases import OPS, Case, cases
+from weft.check_ops import compare
+from weft.inspect.raw import Files, program_report
+from weft.jit.checked import _report as report_text
+from weft.jit.cpu_launch import ffi, runtime
+from weft.mnist import Cnn, Split, initial_weights
+
+ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
+LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes
+POINTERS = {
+    torch.float32: "float *",
+    torch.int32: "int32_t *",
+    torch.int64: "int64_t *",
+}
+
+
+def checked_library(op: str) -> native.Library:
+    """An op's library, made with the check build's flags."""
+    flavour = dataclasses.replace(build.Flavour.here("cpu"), check=True)
+    return native.Library(op, "cpu", build.library(op, flavour))
+
+
+def findings() -> list:
+    report = program_report(report_text(), Files(str(build.ROOT)), "kernels")
+    return report.findings
+
+
+class Watched:
+    """A tensor's copy in memory of the runtime's; written: its bytes count as such."""
+
+    def __init__(self, tensor: torch.Tensor, name: str, written: bool) -> None:
+        self.host = tensor.contiguous().numpy()
+        element = self.host.itemsize
+        self.memory = runtime().simt_check_alloc(
+            self.host.nbytes, element, name.encode(), written
+        )
+        self.pointer = native.ffi.cast(
+            POINTERS[tensor.dtype], int(ffi.cast("uintptr_t", self.memory))
+        )
+        if written:
+            ffi.memmove(self.memory, self.host.tobytes(), self.host.nbytes)
+
+    def values(self) -> np.ndarray:
+        """A copy of what lies there now."""
+        got = np.frombuffer(ffi.buffer(self.memory, self.host.nbytes), self.host.dtype)
+        return got.reshape(self.host.shape).copy()
+
+    def release(self) -> None:
+        runtime().simt_check_release(self.memory)
+
+
+def run(lib: native.Library, rung: native.Rung, case: Case) -> None:
+    """Launch a case; its outputs are right."""
+    arrays = {
+        name: Watched(tensor, name, True)
+        for name, tensor in (case.inputs | case.initial).items()
+        if tensor is not None
+    }
+    for name, answer in case.answers.items():
+        if name not in arrays:
+            blank = torch.empty(tuple(np.shape(answer.want)), dtype=answer.dtype)
+            arrays[name] = Watched(blank, name, False)
+    pointers = dict.fromkeys(case.inputs, native.NULL)
+    pointers |= {name: array.pointer for name, array in arrays.items()}
+    try:
+        case.launch(lib, rung.index, pointers, native.NULL)
+        lib.call("weft_sync", native.NULL)
+        for name, answer in case.answers.items():
+            compare(name, arrays[name].values(), answer)
+    finally:
+        for array in arrays.values():
+            array.release()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_an_ops_kernels_are_clean(op):
+    lib = checked_library(op)
+    rungs = [r for r in lib.rungs if "cpu" in r.targets and r.name != "reference"]
+    assert rungs
+    runs = 0
+    for case in cases(op):
+        size = sum(t.numel() for t in case.inputs.values() if t is not None)
+        for order in ORDERS if size <= LARGEST else ():
+            lib.call("weft_set_order", order)
+            runtime().simt_check_begin()
+            try:
+                for rung in rungs:
+                    run(lib, rung, case)
+            finally:
+                lib.call("weft_set_order", 0)
+            assert not findings(), f"{case.title}, order {order}: {findings()}"
+            runs += 1
+    assert runs >= 9
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_training_steps_of_the_cnn_are_clean(order, monkeypatch):
+    lib = checked_library("mnist")
+    monkeypatch.setitem(native._open, ("mnist", "cpu"), lib)
+    shape = {"channels": (3, 5), "hidden": 7, "height": 9, "width": 11}
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (13, 9, 11), np.uint8)
+    split = Split(images, generator.integers(0, 10, 13, np.uint8))
+    runtime().simt_check_begin()
+    lib.call("weft_set_order", order)
+    try:
+        with Cnn("naive", "cpu", max_batch=5, **shape) as cnn:
+            cnn.data(split, split)
+            cnn.set_weights(initial_weights(0, **shape))
+            cnn.train(np.arange(13), 5, 0.1)
+            assert np.isfinite(cnn.losses()).all()
+            cnn.forward("test", np.arange(5))
+    finally:
+        lib.call("weft_set_order", 0)
+    assert not findings(), findings()
