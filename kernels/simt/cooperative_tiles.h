@@ -37,7 +37,7 @@ SIMT_UNSEEN WarpsTiles &tiles_of_block() {
     WarpsTiles &tiles = warps_tiles;
     const unsigned launch = here()->block->launch;
     if (tiles.launch != launch || tiles.block != grid_block()) {
-        __builtin_memset(&tiles, 0, sizeof tiles);
+        for (unsigned &arrived : tiles.arrived) arrived = 0;
         tiles.launch = launch;
         tiles.block = grid_block();
     }

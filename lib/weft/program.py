@@ -237,6 +237,7 @@ def _one_pass(program: Program, source: str, more: list[str]):
 
     command = _compile(program, "c++", program.std) + _macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
+    command += ["-DSIMT_CHECK"] if program.check else []
     done = subprocess.run(
         [*command, "-include", f"{SIMT}/program.h", source],
         text=True,
