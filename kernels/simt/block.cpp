@@ -416,6 +416,7 @@ static void begin_job(Worker *worker, Job *job) {
     worker->closure = job->closure;
     worker->cooperative = job->cooperative;
     worker->checker = job->kernel->checked ? check_begin_worker(worker) : 0;
+    worker->stopped_at = 0;
     worker->modes = processor_modes();
     if (!worker->guarded) guard(worker, 1);
     if (job->order != SIMT_FORWARD) // where the static arrays will lie

@@ -46,11 +46,17 @@
     {#name, __builtin_offsetof(Arrays, name), sizeof(((Arrays *)0)->name), \
      sizeof(typename simt::ElementOf<decltype(Arrays::name)>::type)},
 #define SIMT_CALLED(name) = {#name}
+/* Of a whole program's file: " a b ", its variables that are the device's. */
+#define SIMT_DEVICE_NAMES(names)                                   \
+    __attribute__((constructor)) static void simt_device_names() { \
+        simt::checked_device_names(names);                         \
+    }
 #else
 #define SIMT_SHARED(site, type, ...) \
     static simt::SharedSite site;    \
     type &site##_arrays = simt::shared<type>(&site)
 #define SIMT_CALLED(name)
+#define SIMT_DEVICE_NAMES(names)
 #endif
 
 #define __device__

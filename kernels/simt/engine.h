@@ -184,6 +184,9 @@ void *checked_dynamic_shared(const char *name, unsigned element);
 void checked_parameters(Kernel *kernel, const char *names,
                         const Parameter *values, int count);
 void checked_fence(bool device);
+/* What a module's device variables are called; a module that says nothing has
+ * no others. */
+void checked_device_names(const char *names);
 /* Note that a thread updates `size` bytes atomically: once, however often the
  * code that does it tries. */
 void checked_atomic(const void *address, unsigned size, int order);

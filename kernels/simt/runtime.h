@@ -38,8 +38,8 @@ struct Job {
     std::atomic<unsigned> shared_used; /* bytes of shared memory given out */
     unsigned shared_gaps;              /* of them between checked arrays */
     std::atomic<bool> failed;
-    simt_fault fault; /* the first one; whoever set `failed` writes it */
-    bool fault_found; /* there is a finding of the check build for it */
+    simt_fault fault;     /* the first one; whoever set `failed` writes it */
+    bool fault_found;     /* there is a finding of the check build for it */
     const void *fault_pc; /* where in a checked kernel; NULL: not known */
 };
 
@@ -93,8 +93,9 @@ struct Worker : Block {
     int turns_given, hot;        /* the same */
     volatile bool waiting;       /* at a grid barrier */
     Signal got;
+    uintptr_t stopped_at; /* the instruction that a signal ended; 0: none */
     Checker *own_checker; /* made for its first checked launch */
-    unsigned modes; /* the processor's, of rounding and the like */
+    unsigned modes;       /* the processor's, of rounding and the like */
 
     Fiber *fiber(int i) {
         return fiber_at((uintptr_t)slots + (uintptr_t)i * SIMT_STACK);

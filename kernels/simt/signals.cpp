@@ -183,6 +183,7 @@ static void on_fault(int number, siginfo_t *info, void *raw) {
                       (info->si_code == SI_TKILL && info->si_pid == getpid());
     if (!worker || !mine) return chain(hook_of(number), info, raw);
     write_down(&worker->got, number, info, context);
+    worker->stopped_at = program_counter(context);
     redirect(context, (uintptr_t)fiber_at(at), land);
 }
 

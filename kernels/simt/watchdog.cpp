@@ -22,6 +22,7 @@
 #include <mutex>
 #include <thread>
 
+#include "check/launch.h"
 #include "signals.h"
 
 namespace simt {
@@ -39,6 +40,9 @@ enum {
     HOT_LOOKS = 100,      // at that rate, after a block has got on again
     RELEASE_LOOKS = 2,    // without a launch, before its handlers are removed
     IDLE_LOOKS = 50,      // without a launch, before it goes to sleep
+    STUCK_MS = 6000,      // without progress: a checked launch is ended
+    STUCK_CPU_MS = 4000,  // of the process's time in which it could have got on
+    STUCK = 255,          // as a reason beside enum simt_fault_kind
     GIVE_UP_LOOKS = 5000, // at a launch that does not end, before it says so
 };
 
@@ -65,10 +69,27 @@ static int requested(const Worker *worker) {
     return it >> 8 == worker->job->number ? (int)(it & 255) : 0;
 }
 
+static void note_stuck(Worker *worker, const Fiber *self) {
+    const int waiting = worker->promoted ? worker->arrived : 0;
+    if (waiting)
+        note_fault(worker, self, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
+                   "waits for ever: %d thread%s of its block wait at a "
+                   "barrier, and for %d s no thread of the launch has stored "
+                   "anything new or ended",
+                   waiting, waiting == 1 ? "" : "s", STUCK_MS / 1000);
+    else
+        note_fault(worker, self, SIMT_FAULT_TIMEOUT, cudaErrorLaunchTimeout,
+                   "does not end: for %d s no thread of the launch has stored "
+                   "anything new, met others or ended",
+                   STUCK_MS / 1000);
+}
+
 static void note_end(Worker *worker, const Fiber *self, int kind) {
     if (kind == SIMT_FAULT_TIMEOUT)
         note_fault(worker, self, SIMT_FAULT_TIMEOUT, cudaErrorLaunchTimeout,
                    "ran longer than the limit of %d ms", timeout_ms.load());
+    else if (kind == STUCK)
+        note_stuck(worker, self);
     else if (kind)
         note_fault(worker, self, SIMT_FAULT_INTERRUPT, cudaErrorLaunchTimeout,
                    "interrupted");
@@ -121,6 +142,7 @@ static void on_poke(int, siginfo_t *info, void *raw) {
     }
     const bool stop = request.load() >> 8 == worker->job->number;
     if (holds(&kernel_text, code)) {
+        if (stop) worker->stopped_at = code;
         if (stop)
             redirect(context, (uintptr_t)fiber_at(at), land_stopped);
         else if (worker->poked == worker->job->number && !worker->inside)
@@ -208,6 +230,32 @@ static int reason(unsigned number, long long since) {
     return SIMT_FAULT_NONE;
 }
 
+static long long cpu_nanoseconds() {
+    struct timespec time = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return time.tv_sec * 1000000000ll + time.tv_nsec;
+}
+
+/* When a checked launch last did something that could end somebody's wait. */
+struct Progress {
+    uint64_t seen = 0;
+    long long since = simt_nanoseconds(), cpu_since = cpu_nanoseconds();
+
+    bool is_stuck(unsigned number) {
+        uint64_t now = job->next;
+        for (int i = 0; Worker *worker = worker_number(i); i++)
+            if (worker->busy.load() == number)
+                now += steps(worker) + check_changes(worker);
+        if (now != seen) {
+            seen = now;
+            since = simt_nanoseconds();
+            cpu_since = cpu_nanoseconds();
+        }
+        return simt_nanoseconds() - since > STUCK_MS * 1000000ll &&
+               cpu_nanoseconds() - cpu_since > STUCK_CPU_MS * 1000000ll;
+    }
+};
+
 static void nap(int us) {
     struct timespec time = {us / 1000000, us % 1000000 * 1000l};
     nanosleep(&time, 0);
@@ -231,6 +279,7 @@ static void stop(unsigned number, int kind) {
 static void look_after(unsigned number) {
     const long long since = simt_nanoseconds();
     long long moved = since; // when a block last got on
+    Progress progress;
     int wait = LOOK_US;
     bool first = true;
     for (;; first = false) {
@@ -242,6 +291,8 @@ static void look_after(unsigned number) {
             hook(&poke_hook, false);
         }
         if (const int kind = reason(number, since)) return stop(number, kind);
+        if (job->kernel->checked && progress.is_stuck(number))
+            return stop(number, STUCK);
         wait = share(number, &moved);
     }
 }

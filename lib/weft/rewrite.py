@@ -74,7 +74,26 @@ def rewrite_program(source: Source, path: str) -> str:
     """
     text = Text(source.own, path)
     refuse(text)
-    return '#include "program.h"\n' + source.restore(_steps(text).raw)
+    names = " ".join(sorted(_device_variables(text)))
+    device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'  # no line of the reader's moves
+    return '#include "program.h"\n' + source.restore(_steps(text).raw) + device
+
+
+def _device_variables(text: Text) -> set[str]:
+    """The names in declarations of __device__ variables, and some words besides."""
+    names: set[str] = set()
+    for match in re.finditer(r"\b__(?:device|constant|managed)__\b", text.code):
+        end, code = match.end(), text.code
+        while end < len(code) and code[end] != ";":
+            if code[end] == "{":
+                function = re.search(r"\)[\s\w]*$", code[match.end() : end][-80:])
+                end = text.close(end, "{", "}")
+                if function:
+                    break
+            end += 1
+        else:
+            names.update(re.findall(r"[A-Za-z_]\w*", code[match.end() : end]))
+    return names
 
 
 @functools.cache

@@ -10,6 +10,11 @@ static constexpr Mark STORE = {ATOMIC, EFFECT_WRITES, false, true};
 
 #define SIMT_PC __builtin_return_address(0)
 
+/* For the watchdog: a thread that spins changes nothing. */
+static void note_change(bool changed) {
+    if (Checker *checker = changed ? running_checker() : 0) checker->changes++;
+}
+
 typedef uint8_t a8;
 typedef uint16_t a16;
 typedef uint32_t a32;
@@ -19,7 +24,9 @@ typedef uint64_t a64;
     a##bits __tsan_atomic##bits##_fetch_##name(volatile a##bits *at,       \
                                                a##bits value, int order) { \
         hook<bits / 8>(at, SIMT_PC, UPDATE, (uint8_t)order);               \
-        return builtin(at, value, __ATOMIC_SEQ_CST);                       \
+        const a##bits old = builtin(at, value, __ATOMIC_SEQ_CST);          \
+        note_change(old != __atomic_load_n(at, __ATOMIC_RELAXED));         \
+        return old;                                                        \
     }
 #define SIMT_EXCHANGE(bits, strength)                                        \
     int __tsan_atomic##bits##_compare_exchange_##strength(                   \
@@ -27,41 +34,50 @@ typedef uint64_t a64;
         int fail) {                                                          \
         hook<bits / 8>(at, SIMT_PC, UPDATE,                                  \
                        (uint8_t)(order > fail ? order : fail));              \
-        return __atomic_compare_exchange_n(                                  \
+        const a##bits old = *expected;                                       \
+        const bool done = __atomic_compare_exchange_n(                       \
             at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+        note_change(done && old != value);                                   \
+        return done;                                                         \
     }
-#define SIMT_ATOMIC(bits)                                                 \
-    a##bits __tsan_atomic##bits##_load(const volatile a##bits *at,        \
-                                       int order) {                       \
-        hook<bits / 8>(at, SIMT_PC, LOAD, (uint8_t)order);                \
-        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                     \
-    }                                                                     \
-    void __tsan_atomic##bits##_store(volatile a##bits *at, a##bits value, \
-                                     int order) {                         \
-        hook<bits / 8>(at, SIMT_PC, STORE, (uint8_t)order);               \
-        __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                    \
-    }                                                                     \
-    a##bits __tsan_atomic##bits##_exchange(volatile a##bits *at,          \
-                                           a##bits value, int order) {    \
-        hook<bits / 8>(at, SIMT_PC, UPDATE, (uint8_t)order);              \
-        return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);          \
-    }                                                                     \
-    SIMT_FETCH_(bits, add, __atomic_fetch_add)                            \
-    SIMT_FETCH_(bits, sub, __atomic_fetch_sub)                            \
-    SIMT_FETCH_(bits, and, __atomic_fetch_and)                            \
-    SIMT_FETCH_(bits, or, __atomic_fetch_or)                              \
-    SIMT_FETCH_(bits, xor, __atomic_fetch_xor)                            \
-    SIMT_FETCH_(bits, nand, __atomic_fetch_nand)                          \
-    SIMT_EXCHANGE(bits, strong)                                           \
-    SIMT_EXCHANGE(bits, weak)                                             \
-    a##bits __tsan_atomic##bits##_compare_exchange_val(                   \
-        volatile a##bits *at, a##bits expected, a##bits value, int order, \
-        int fail) {                                                       \
-        hook<bits / 8>(at, SIMT_PC, UPDATE,                               \
-                       (uint8_t)(order > fail ? order : fail));           \
-        __atomic_compare_exchange_n(at, &expected, value, false,          \
-                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
-        return expected;                                                  \
+#define SIMT_ATOMIC(bits)                                                     \
+    a##bits __tsan_atomic##bits##_load(const volatile a##bits *at,            \
+                                       int order) {                           \
+        hook<bits / 8>(at, SIMT_PC, LOAD, (uint8_t)order);                    \
+        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                         \
+    }                                                                         \
+    void __tsan_atomic##bits##_store(volatile a##bits *at, a##bits value,     \
+                                     int order) {                             \
+        hook<bits / 8>(at, SIMT_PC, STORE, (uint8_t)order);                   \
+        note_change(__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST) !=       \
+                    value);                                                   \
+    }                                                                         \
+    a##bits __tsan_atomic##bits##_exchange(volatile a##bits *at,              \
+                                           a##bits value, int order) {        \
+        hook<bits / 8>(at, SIMT_PC, UPDATE, (uint8_t)order);                  \
+        const a##bits old = __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST); \
+        note_change(old != value);                                            \
+        return old;                                                           \
+    }                                                                         \
+    SIMT_FETCH_(bits, add, __atomic_fetch_add)                                \
+    SIMT_FETCH_(bits, sub, __atomic_fetch_sub)                                \
+    SIMT_FETCH_(bits, and, __atomic_fetch_and)                                \
+    SIMT_FETCH_(bits, or, __atomic_fetch_or)                                  \
+    SIMT_FETCH_(bits, xor, __atomic_fetch_xor)                                \
+    SIMT_FETCH_(bits, nand, __atomic_fetch_nand)                              \
+    SIMT_EXCHANGE(bits, strong)                                               \
+    SIMT_EXCHANGE(bits, weak)                                                 \
+    a##bits __tsan_atomic##bits##_compare_exchange_val(                       \
+        volatile a##bits *at, a##bits expected, a##bits value, int order,     \
+        int fail) {                                                           \
+        hook<bits / 8>(at, SIMT_PC, UPDATE,                                   \
+                       (uint8_t)(order > fail ? order : fail));               \
+        const a##bits old = expected;                                         \
+        note_change(__atomic_compare_exchange_n(at, &expected, value, false,  \
+                                                __ATOMIC_SEQ_CST,             \
+                                                __ATOMIC_SEQ_CST) &&          \
+                    old != value);                                            \
+        return expected;                                                      \
     }
 
 #pragma GCC visibility push(default)
@@ -111,6 +127,7 @@ static bool swap(void *address, uint64_t *expected, uint64_t value) {
     const bool done =
         __atomic_compare_exchange_n((T *)address, &old, (T)value, false,
                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    note_change(done && (T)*expected != (T)value);
     *expected = old;
     return done;
 }

@@ -91,6 +91,7 @@ struct Checker {
     unsigned shared_end;            /* past the last byte that has a state */
     const void *cached[SITE_CACHE]; /* the site at [hash(pc)] ... */
     uint16_t numbers[SITE_CACHE];   /* ... and its number */
+    uint64_t changes;               /* stores, and atomics that were new */
     uint64_t accesses;              /* a sign of life for the watchdog */
     const void *step;               /* where the last basic block began */
     Array last;                     /* outside of the arena: found last */

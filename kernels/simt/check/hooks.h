@@ -90,6 +90,7 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
             return;
     }
     checker->accesses++;
+    if (mark.kind == WRITE) checker->changes++;
     // First of all: other threads may run before this comes back.
     if (checker->log_on) log_access(checker, self, it);
     uint8_t *states =

@@ -107,7 +107,21 @@ void check_at_meeting(Worker *worker, Warp *warp, unsigned group) {
     if (checker->races_on) races_at_meeting(checker, warp, group);
 }
 
-const void *check_step(const Worker *worker) { return worker->checker->step; }
+uint64_t check_changes(const Worker *worker) {
+    const Checker *checker = worker->own_checker;
+    return checker ? *(const volatile uint64_t *)&checker->changes : 0;
+}
+
+/* Where a signal ended it, if that is in the kernel's own code; or else the
+ * last step. As what a hook's call would return to. */
+const void *check_step(const Worker *worker) {
+    const void *step = worker->checker->step;
+    const void *at = (const void *)worker->stopped_at;
+    uintptr_t offset, kernel;
+    const char *module = at ? module_of(at, &offset) : 0;
+    const char *own = module_of((const void *)worker->body, &kernel);
+    return module && own && !strcmp(module, own) ? (const char *)at + 1 : step;
+}
 
 void check_before_grid_barrier(Worker *worker, unsigned epoch) {
     Checker *checker = worker->checker;

@@ -22,6 +22,8 @@ void check_at_meeting(Worker *worker, Warp *warp, unsigned group);
 void check_before_grid_barrier(Worker *worker, unsigned epoch);
 void check_after_grid_barrier(Worker *worker, unsigned epoch);
 
+/* How often its threads have changed what others may see. */
+uint64_t check_changes(const Worker *worker);
 /* Where the last basic block began that the worker was in. */
 const void *check_step(const Worker *worker);
 

@@ -28,6 +28,7 @@ struct Variable {
     uintptr_t address;
     size_t size;
     std::string name;
+    bool is_writable;
     Array stand_in; // number 0: it has none yet
 };
 
@@ -35,6 +36,7 @@ struct Module {
     std::string file;
     uintptr_t base;
     std::vector<Variable> variables; // by address
+    std::string device;              // names in spaces; "": all of them
 };
 
 struct Modules {
@@ -94,8 +96,18 @@ static std::string last_name(const char *symbol) {
     return name;
 }
 
-static void add_symbols(const File &file, const ElfW(Shdr) & table,
-                        const ElfW(Shdr) & names, Module *module) {
+static void add_symbols(const File &file, const ElfW(Ehdr) & head,
+                        const std::vector<ElfW(Shdr)> &sections,
+                        const ElfW(Shdr) & table, Module *module) {
+    const ElfW(Shdr) &names = sections[table.sh_link];
+    // Not tables of pointers, which are constants once they are loaded.
+    const auto is_writable = [&](unsigned i) {
+        if (i >= sections.size()) return false;
+        const uint64_t at = sections[head.e_shstrndx].sh_offset;
+        const uint64_t name = at + sections[i].sh_name;
+        return file.holds(name, 6) && (!memcmp(file.bytes + name, ".data", 6) ||
+                                       !memcmp(file.bytes + name, ".bss", 5));
+    };
     const size_t count = table.sh_size / sizeof(ElfW(Sym));
     if (!file.holds(table.sh_offset, table.sh_size) ||
         !file.holds(names.sh_offset, names.sh_size))
@@ -121,6 +133,7 @@ static void read_symbols(Module *module) {
     if (!file.holds(0, sizeof head)) return;
     memcpy(&head, file.bytes, sizeof head);
     if (memcmp(head.e_ident, ELFMAG, SELFMAG) ||
+        head.e_shstrndx >= head.e_shnum ||
         !file.holds(head.e_shoff, (uint64_t)head.e_shnum * sizeof(ElfW(Shdr))))
         return;
     std::vector<ElfW(Shdr)> sections(head.e_shnum);
@@ -128,7 +141,7 @@ static void read_symbols(Module *module) {
            sections.size() * sizeof sections[0]);
     for (const auto &section : sections)
         if (section.sh_type == SHT_SYMTAB && section.sh_link < sections.size())
-            add_symbols(file, section, sections[section.sh_link], module);
+            add_symbols(file, head, sections, section, module);
     std::sort(module->variables.begin(), module->variables.end(),
               [](const Variable &a, const Variable &b) {
                   return a.address < b.address;
@@ -168,6 +181,13 @@ static bool give_stand_in(Array *array) {
     return find_array((uintptr_t)room - arena.base, array);
 }
 
+/* Whether a kernel may use the variable: its module has called it a device's,
+ * or never spoke of such. */
+static bool is_device(const Module &module, const Variable &v) {
+    return module.device.empty() ||
+           module.device.find(" " + v.name + " ") != std::string::npos;
+}
+
 bool find_variable(uintptr_t address, Array *found, bool *known) {
     std::lock_guard<std::mutex> guard(modules().lock);
     Module *module = module_at(address);
@@ -180,6 +200,10 @@ bool find_variable(uintptr_t address, Array *found, bool *known) {
     if (after == all.begin()) return false;
     Variable &v = *std::prev(after);
     if (address - v.address >= v.size) return false;
+    if (v.is_writable && !is_device(*module, v)) {
+        *known = false; // the host's
+        return false;
+    }
     if (!v.stand_in.number) {
         Array &a = v.stand_in;
         a.address = v.address;
@@ -208,6 +232,12 @@ bool find_host_memory(uintptr_t address, Array *found) {
     }
     *found = mine;
     return true;
+}
+
+void checked_device_names(const char *names) {
+    std::lock_guard<std::mutex> guard(modules().lock);
+    // Several files of a program may say so.
+    if (Module *module = module_at((uintptr_t)names)) module->device += names;
 }
 
 const char *module_of(const void *pc, uintptr_t *offset) {
