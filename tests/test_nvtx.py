@@ -3,12 +3,15 @@
 import os
 import subprocess
 import types
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from weft import ArgumentError, build, nvtx_range
+from weft import ArgumentError, build, nvtx_range, sim
+from weft.mnist import PythonCnn, Split
 
 nvtx = __import__("weft.nvtx", fromlist=["_calls"])
 HERE = Path(__file__).parent
@@ -82,3 +85,18 @@ def test_a_tool_hears_the_ranges_of_the_library(tmp_path):
     environment = {**os.environ, "NVTX_INJECTION64_PATH": str(tool)}
     assert run([program], env=environment) == "outer inner . . "
     assert run([program]) == ""
+
+
+def test_a_step_of_the_trainer_names_itself_and_its_sections(calls):
+    runner = partial(sim, quiet=True, checks=False)
+    sizes = dict(height=4, width=4, hidden=2, classes=2, max_batch=2)
+    cnn = PythonCnn(runner, "cpu", channels=(1, 1), **sizes)
+    data = Split(np.zeros((4, 4, 4), np.uint8), np.zeros(4, np.uint8))
+    cnn.data(data, data)
+    cnn.train([0, 1, 2, 3], 2, lr=0.1)
+    step = calls[: len(calls) // 2]
+    assert calls == step * 2  # two batches
+    assert step[:3] == ["step", "batch", "."] and step[-2:] == [".", "."]
+    assert step[3:7] == ["forward.conv1", ".", "forward.bn1", "."]
+    assert "backward.conv1" in step and step[-3] == "update"
+    assert step.count(".") == len(step) / 2

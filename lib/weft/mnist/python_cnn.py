@@ -17,6 +17,7 @@ import torch
 
 from .. import native
 from ..native import ArgumentError, OutOfMemory, Rung
+from ..nvtx import nvtx_range
 from .data import MEAN, STD
 from .marks import Marks
 from .python_step import KEPT, Launch, PythonStep, Runner
@@ -126,7 +127,8 @@ class PythonCnn(Trainer):
             )
         with native.on_device(self.device):
             for part in torch.tensor(order, device=self.device).split(batch):
-                self._run(part, lr)
+                with nvtx_range("step"):
+                    self._run(part, lr)
 
     def _run(
         self, order: torch.Tensor, lr: float, note: Callable[[str], Any] = str
@@ -137,8 +139,9 @@ class PythonCnn(Trainer):
         launches = self._plan("train", batch) + self._plan("step", batch)
         launches.append(step.update(lr))
         for section, group in itertools.groupby(launches, lambda launch: launch[0]):
-            for _, launch in group:
-                launch()
+            with nvtx_range(section):
+                for _, launch in group:
+                    launch()
             note(section)
         step.memory["losses"][self._done % KEPT].copy_(step.memory["loss"][0])
         self._done += 1
