@@ -207,7 +207,7 @@ def test_glossary_and_lessons_lead_to_each_other():
         assert not unknown, f"{lesson}: not in the glossary: {unknown}"
     for term, text in terms.items():
         assert len(text.split("\n")) == 3, f"{term}: more than a paragraph"
-        named = re.findall(r"\[(\d\d)\]\((\w+\.ipynb)\)", text)
+        named = re.findall(r"\[(\d\d[a-z]?)\]\((\w+\.ipynb)\)", text)
         assert all(file.startswith(number) for number, file in named), text
         lessons_of = {lesson for lesson, words in linked.items() if term in words}
         assert lessons_of, f"{term}: no lesson links to it"
