@@ -45,10 +45,11 @@ def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
                 continue
             row, y = found[key], place + (number + 0.5) * height - 0.4
             ax.barh(y, row["gbs"], 0.85 * height, **look)
-            text = f"  {row['gbs']:,.0f} GB/s, {100 * row['vs_copy']:.0f} %"
-            ax.text(row["gbs"], y, text, va="center", fontsize=9)
+            text = f"{row['gbs']:,.0f} GB/s, {100 * row['vs_copy']:.0f} %"
+            beside = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+            ax.annotate(text, (row["gbs"], y), (6, 0), **beside)
         copied = found[("copy", "weft", "copy")]["gbs"]
-        ax.axvline(copied, color=OPPONENT, ls="--", lw=1)
+        ax.axvline(copied, color=OPPONENT, ls="--", lw=1, zorder=0)
     most = max(row["gbs"] for found in named for row in found.values())
     ax.set(
         **{"yticks": range(len(keys)), "yticklabels": [NAMES[key] for key in keys]},
@@ -72,9 +73,11 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
         ax.plot(where, speeds, f"o{dashed}", color=READ, mfc=inside, ms=7, label=name)
         for x, y in zip(where, speeds):
             offset = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
-            ax.annotate(f"{y:,.0f}", (x, y), (0, 9), **offset)
+            above = 9 if inside == "none" else -16
+            ax.annotate(f"{y:,.0f}", (x, y), (0, above), **offset)
     ax.set(xlabel="stride, in floats", ylabel="GB/s of numbers copied")
-    ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
+    top = ax.get_ylim()[1]
+    ax.set_ylim(-0.08 * top, 1.15 * top)
     ax.set_xticks(where, where)
     ax.minorticks_off()
     ax.legend(loc="upper right")
