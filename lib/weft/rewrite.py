@@ -279,10 +279,11 @@ _PARAMETER = re.compile(
     r"(?:[*&>]|[\w>]\s)(?:\s|\b(?:const|volatile|__restrict__|__restrict)\b)*"
     r"\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$"
 )
-_TYPE_WORDS = set(
-    "bool char const double float int long short signed struct typename unsigned "
-    "void volatile __restrict __restrict__".split()
-)
+_TYPE_WORDS = {
+    *("bool", "char", "const", "double", "float", "int", "long", "short", "signed"),
+    *("struct", "typename", "unsigned", "void", "volatile"),
+    *("__restrict", "__restrict__"),
+}
 _ONLY_WORDS = re.compile(
     r"^\s*(?:(?:const|volatile|struct|typename|unsigned|signed)\s+)*$"
 )
