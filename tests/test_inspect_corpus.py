@@ -21,7 +21,6 @@ CLEAN = sorted(FOLDER.glob("clean/*.cu"))
 ORDERS = {"forward": "0", "reverse": "1", "random": "7"}
 OPEN = {  # what the check build cannot do yet: whether to run it, and why it fails
     "endless": (False, "nothing ends a program's kernel that makes no progress"),
-    "cas": (True, "a plain look before a compare-and-swap is told as a race"),
 }
 SECONDS = 60  # after which a program that hangs unnoticed fails its test
 

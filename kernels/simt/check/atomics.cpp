@@ -5,6 +5,7 @@
 using namespace simt;
 
 static constexpr Mark UPDATE = {ATOMIC, EFFECT_UPDATES, false, true};
+static constexpr Mark SWAP = {ATOMIC, EFFECT_SWAPS, false, true};
 static constexpr Mark LOAD = {ATOMIC, EFFECT_READS, false, true};
 static constexpr Mark STORE = {ATOMIC, EFFECT_WRITES, false, true};
 
@@ -32,7 +33,7 @@ typedef uint64_t a64;
     int __tsan_atomic##bits##_compare_exchange_##strength(                   \
         volatile a##bits *at, a##bits *expected, a##bits value, int order,   \
         int fail) {                                                          \
-        hook<bits / 8>(at, SIMT_PC, UPDATE,                                  \
+        hook<bits / 8>(at, SIMT_PC, SWAP,                                    \
                        (uint8_t)(order > fail ? order : fail));              \
         const a##bits old = *expected;                                       \
         const bool done = __atomic_compare_exchange_n(                       \
@@ -70,7 +71,7 @@ typedef uint64_t a64;
     a##bits __tsan_atomic##bits##_compare_exchange_val(                       \
         volatile a##bits *at, a##bits expected, a##bits value, int order,     \
         int fail) {                                                           \
-        hook<bits / 8>(at, SIMT_PC, UPDATE,                                   \
+        hook<bits / 8>(at, SIMT_PC, SWAP,                                     \
                        (uint8_t)(order > fail ? order : fail));               \
         const a##bits old = expected;                                         \
         note_change(__atomic_compare_exchange_n(at, &expected, value, false,  \

@@ -203,10 +203,21 @@ static void write_cell(Judge &j, const Cells &cells, size_t i, unsigned mask) {
     if (is_live(j, look_at(cell.read))) put_at(cell.read, 0);
 }
 
+/* What a thread reads before it swaps: `*p` of a loop around atomicCAS(p, ...).
+ */
+static void note_look(const Judge &j, const Cells &cells, size_t i) {
+    const Mention read = look_at(cells.cells[i].read);
+    const Mention other = read & DISTANCE ? look_at(cells.others[i]) : 0;
+    for (const Mention m : {read, other})
+        if (is_live(j, m) && thread_of(m) == j.me && is_own(j, m))
+            note_first_look(site_of(m));
+}
+
 static void update_cell(Judge &j, const Cells &cells, size_t i) {
     Cell &cell = cells.cells[i];
     Updates &updates = cells.updates[i];
     const Mention write = look_at(cell.write);
+    if (j.access->effect == EFFECT_SWAPS) note_look(j, cells, i);
     check_readers(j, cells, i, true);
     if (!is_live(j, write) || !(write & UPDATED)) {
         put_at(updates.plain, is_live(j, write) ? write : 0);

@@ -31,8 +31,14 @@ inline namespace asm_fibers {
 enum Kind : uint8_t { READ, WRITE, ATOMIC };
 enum Space : uint8_t { GLOBAL, SHARED, LOCAL, OTHER };
 
-/* What an access does to its bytes: an atomic may only read, or only write. */
-enum Effect : uint8_t { EFFECT_READS = 1, EFFECT_WRITES, EFFECT_UPDATES };
+/* What an access does to its bytes: an atomic may only read, or only write, or
+ * write if they still are what somebody took them for. */
+enum Effect : uint8_t {
+    EFFECT_READS = 1,
+    EFFECT_WRITES = 2,
+    EFFECT_UPDATES = 3,
+    EFFECT_SWAPS = 7
+};
 
 /* A place in a program's code that accesses memory. */
 struct Site {
@@ -147,6 +153,9 @@ struct Earlier {
  * happened to run. conflict: both are writes, of different values. */
 void found_race(Checker *checker, const Fiber *self, const Access &now,
                 const Earlier &earlier, bool conflict);
+/* A compare-and-swap follows a plain read of the same bytes, at `site`, by the
+ * same thread: if that read comes at a bad time, the swap puts it right. */
+void note_first_look(unsigned site);
 
 /* ---- findings.cpp ------------------------------------------------------- */
 

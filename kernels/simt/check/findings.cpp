@@ -171,6 +171,7 @@ void write_findings(Sink *sink) {
     sink->print("[");
     const char *between = "\n  ";
     for (const Kept *kept : findings().list) {
+        if (is_first_look(kept->found)) continue;
         sink->print("%s", between);
         write_finding(sink, *kept);
         between = ",\n  ";

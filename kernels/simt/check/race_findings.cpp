@@ -1,7 +1,9 @@
 /* race_findings.cpp -- what is said of two accesses that nothing orders: the
  * same of a pair, whichever of them came first this time. */
 #include <stdio.h>
+#include <string.h>
 
+#include <atomic>
 #include <tuple>
 
 #include "report.h"
@@ -83,6 +85,25 @@ static std::string element(const Job *job, const Access &access, Array *array,
     found->indexed = true;
     return called.text + ("[" + std::to_string(found->index) + "]");
 }
+
+/* ---- looks before a compare-and-swap ------------------------------------ */
+
+static std::atomic<bool> first_looks[MAX_SITES];
+
+void note_first_look(unsigned site) {
+    if (!first_looks[site].load(std::memory_order_relaxed))
+        first_looks[site] = true;
+}
+
+/* Which reads these are is known only when the swap has come: until then they
+ * are findings, which are not told. */
+bool is_first_look(const Found &found) {
+    if (strcmp(found.kind, "race") || !first_looks[found.site]) return false;
+    return site_at(found.site).kind == READ &&
+           site_at(found.other_site).kind == ATOMIC;
+}
+
+/* ---- what is said ------------------------------------------------------- */
 
 void found_race(Checker *checker, const Fiber *self, const Access &now,
                 const Earlier &earlier, bool conflict) {

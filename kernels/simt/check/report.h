@@ -36,6 +36,8 @@ void found_uneven(Checker *checker);
 
 /* ---- findings.cpp ------------------------------------------------------- */
 
+/* A race that is none: a plain read that a compare-and-swap puts right. */
+bool is_first_look(const Found &found);
 void write_findings(Sink *sink); /* a JSON list */
 
 /* ---- report.cpp --------------------------------------------------------- */

@@ -21,3 +21,48 @@ CASE(atomic_cas_on_a_double) {
     for (int i = 0; i < 96; i++) want += value_at(i);
     return equal(sum, 1, [=](int) { return want; });
 }
+
+// In shared memory, with the plain look in every round of the loop, and words
+// that hold halves of what is meant.
+__global__ void largest(const float *x, float *out) {
+    __shared__ float most;
+    if (threadIdx.x == 0) most = 0;
+    __syncthreads();
+    const float mine = x[blockIdx.x * blockDim.x + threadIdx.x];
+    int old;
+    do {
+        old = __float_as_int(most);
+        if (__int_as_float(old) >= mine) old = __float_as_int(mine);
+    } while (atomicCAS((int *)&most, old, __float_as_int(mine)) != old &&
+             __int_as_float(atomicAdd((int *)&most, 0)) < mine);
+    __syncthreads();
+    if (threadIdx.x == 0) out[blockIdx.x] = most;
+}
+CASE(atomic_cas_in_shared_memory) {
+    float *most = zeros<float>(4);
+    largest<<<4, 64>>>(values<float>(256), most);
+    return equal(most, 4, [](int block) {
+        int want = 0;
+        for (int i = 0; i < 64; i++)
+            if (value_at(block * 64 + i) > want)
+                want = value_at(block * 64 + i);
+        return want;
+    });
+}
+
+// An open hash table: what is found to be taken is passed over.
+__global__ void insert(int *table, const int *keys, int size) {
+    const int key = keys[blockIdx.x * blockDim.x + threadIdx.x];
+    for (int slot = key % size; table[slot] != key; slot = (slot + 1) % size) {
+        const int old = atomicCAS(&table[slot], 0, key);
+        if (old == 0 || old == key) break;
+    }
+}
+CASE(hash_table) {
+    int *table = zeros<int>(64);
+    insert<<<4, 64>>>(table, values<int>(256), 64);
+    const int *host = fetch(table, 64);
+    int taken = 0;
+    for (int i = 0; i < 64; i++) taken += host[i] != 0;
+    return taken == 31;
+}
