@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from atomic_patterns import PATTERNS
 
 from weft import cuda, sim
 
@@ -74,6 +75,26 @@ def test_bank_conflicts(stride, wavefronts):
     seen = counters(banked, 1, 32, np.zeros(32, "f4"), stride)
     assert seen.wavefronts == {"s": 2 * wavefronts}
     assert seen.bank_conflicts == {"s": 2 * (wavefronts - 1)}
+
+
+def adding(out, at):
+    s = cuda.shared.array(1024, np.int32)
+    t = cuda.threadIdx.x
+    for i in range(t, 1024, 64):
+        s[i] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(out, at[t % 32], 1)
+    cuda.atomic.add(s, at[t % 32], 1)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_lanes_whose_atomics_are_for_one_element_go_one_after_the_other(name):
+    at, sectors, wavefronts = PATTERNS[name]
+    seen = counters(adding, 1, 64, np.zeros(1024, "i4"), np.array(at, "i4"))
+    atomics = {p.array: p for p in seen.places if p.kind == "atomic"}
+    assert atomics["out"].sectors == 2 * sectors
+    assert atomics["s"].wavefronts == 2 * wavefronts
+    assert atomics["s"].conflicts == 2 * (wavefronts - 1)
 
 
 def test_a_tiled_matmul():

@@ -84,6 +84,7 @@ struct Times {
 /* A site as a worker counts it. */
 struct SiteTally {
     unsigned site, size;
+    Kind kind;
     uint8_t phases;    /* the bits of an address that make its phase */
     SiteArray *at;     /* where the last request went */
     SiteArray *arrays; /* all of them */
@@ -149,8 +150,11 @@ SIMT_INLINE uintptr_t address_of(uint64_t entry) {
     return entry & (((uint64_t)1 << SITE_FROM) - 1);
 }
 
+/* ---- cost.cpp ----------------------------------------------------------- */
+
 /* What a request costs. `at`: the lanes' addresses, those of `mask`. */
-Cost cost_of(Space space, unsigned size, unsigned mask, const uintptr_t *at);
+Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
+             const uintptr_t *at);
 
 /* ---- counters.cpp ------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* tally.cpp -- what a worker has counted, and what one request costs. */
+/* tally.cpp -- what a worker has counted. */
 #include "counters.h"
 
 #include <stdlib.h>
@@ -12,87 +12,6 @@ inline namespace ucontext_fibers {
 #else
 inline namespace asm_fibers {
 #endif
-
-/* ---- the cost of a request ---------------------------------------------- */
-
-/* The different ones among `keys`; at most 64 of them are looked at twice. */
-static unsigned distinct(uint64_t *keys, unsigned count) {
-    uint64_t low = keys[0], high = keys[0];
-    for (unsigned i = 1; i < count; i++) {
-        low = keys[i] < low ? keys[i] : low;
-        high = keys[i] > high ? keys[i] : high;
-    }
-    if (high - low < 64) {
-        uint64_t seen = 0;
-        for (unsigned i = 0; i < count; i++)
-            seen |= (uint64_t)1 << (keys[i] - low);
-        return (unsigned)__builtin_popcountll(seen);
-    }
-    enum { SLOTS = 256 };
-    uint8_t slots[SLOTS] = {}; // 1 + the number of the key that lies there
-    unsigned found = 0;
-    for (unsigned i = 0; i < count; i++) {
-        unsigned slot = (unsigned)(keys[i] * 0x9e3779b97f4a7c15u >> 56);
-        while (slots[slot] && keys[slots[slot] - 1] != keys[i])
-            slot = (slot + 1) % SLOTS;
-        if (slots[slot]) continue;
-        slots[slot] = (uint8_t)(i + 1);
-        found++;
-    }
-    return found;
-}
-
-static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
-    uint64_t sectors[2 * WARP];
-    unsigned count = 0;
-    for (unsigned left = mask; left; left &= left - 1) {
-        const uintptr_t address = at[__builtin_ctz(left)];
-        const uint64_t first = address / SECTOR;
-        const uint64_t last = (address + size - 1) / SECTOR;
-        sectors[count++] = first;
-        if (last != first) sectors[count++] = last;
-    }
-    return distinct(sectors, count);
-}
-
-/* The turns that some lanes of a warp need: for each bank the words that they
- * want of it, one after another. Elements of 8 and 16 bytes are words, too: a
- * half or a quarter of the warp wants them of 16 or 8 banks that wide. */
-static unsigned turns_of(unsigned word_size, unsigned mask,
-                         const uintptr_t *at) {
-    const unsigned banks = 4 * BANKS / word_size;
-    uint64_t words[WARP]; // lists of them by bank, in the order of the lanes
-    uint8_t before[WARP], last[BANKS] = {}, length[BANKS] = {};
-    unsigned turns = 0, count = 0;
-    for (unsigned left = mask; left; left &= left - 1) {
-        const uint64_t word = at[__builtin_ctz(left)] / word_size;
-        const unsigned bank = word % banks;
-        unsigned i = last[bank];
-        while (i && words[i - 1] != word) i = before[i - 1];
-        if (i) continue;
-        before[count] = last[bank];
-        words[count++] = word;
-        last[bank] = (uint8_t)count;
-        if (++length[bank] > turns) turns = length[bank];
-    }
-    return turns;
-}
-
-Cost cost_of(Space space, unsigned size, unsigned mask, const uintptr_t *at) {
-    Cost cost = {true, 0, 0, 0};
-    if (space == GLOBAL) cost.sectors = (uint8_t)sectors_of(size, mask, at);
-    if (space != SHARED) return cost;
-    const unsigned word = size < 4 ? 4 : size;
-    const unsigned together = 4 * BANKS / word; // lanes
-    for (unsigned first = 0; first < WARP; first += together) {
-        unsigned part = mask >> first;
-        if (together < WARP) part &= (1u << together) - 1;
-        if (!part) continue;
-        cost.wavefronts += (uint8_t)turns_of(word, part << first, at);
-        cost.needed++;
-    }
-    return cost;
-}
 
 /* ---- patterns ----------------------------------------------------------- */
 
@@ -164,7 +83,7 @@ void count_request(Tally *tally, SiteTally *t, unsigned mask,
             const int lane = __builtin_ctz(left);
             at[lane] = address_of(entries[lane]);
         }
-        p->cost[phase] = cost_of(t->at->space, t->size, mask, at);
+        p->cost[phase] = cost_of(t->at->space, t->kind, t->size, mask, at);
     }
     p->hits[phase]++;
     p->met |= 1u << phase;
@@ -219,6 +138,7 @@ SiteTally *make_site(Tally *tally, unsigned site) {
     SiteTally *t = zeroed<SiteTally>(1);
     t->site = site;
     t->size = site_at(site).size;
+    t->kind = site_at(site).kind;
     if (!t->size) t->size = 4; // sizes differ there
     t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
     t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it

@@ -1,0 +1,134 @@
+/* cost.cpp -- what one request costs, as lib/weft/sim/counters.py has it. */
+#include "counters.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* The different ones among `keys`; at most 64 of them are looked at twice. */
+static unsigned distinct(uint64_t *keys, unsigned count) {
+    uint64_t low = keys[0], high = keys[0];
+    for (unsigned i = 1; i < count; i++) {
+        low = keys[i] < low ? keys[i] : low;
+        high = keys[i] > high ? keys[i] : high;
+    }
+    if (high - low < 64) {
+        uint64_t seen = 0;
+        for (unsigned i = 0; i < count; i++)
+            seen |= (uint64_t)1 << (keys[i] - low);
+        return (unsigned)__builtin_popcountll(seen);
+    }
+    enum { SLOTS = 256 };
+    uint8_t slots[SLOTS] = {}; // 1 + the number of the key that lies there
+    unsigned found = 0;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned slot = (unsigned)(keys[i] * 0x9e3779b97f4a7c15u >> 56);
+        while (slots[slot] && keys[slots[slot] - 1] != keys[i])
+            slot = (slot + 1) % SLOTS;
+        if (slots[slot]) continue;
+        slots[slot] = (uint8_t)(i + 1);
+        found++;
+    }
+    return found;
+}
+
+static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
+    uint64_t sectors[2 * WARP];
+    unsigned count = 0;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const uintptr_t address = at[__builtin_ctz(left)];
+        const uint64_t first = address / SECTOR;
+        const uint64_t last = (address + size - 1) / SECTOR;
+        sectors[count++] = first;
+        if (last != first) sectors[count++] = last;
+    }
+    return distinct(sectors, count);
+}
+
+/* Lanes that update one and the same element go one after the other, those of
+ * other elements of its sector along with them. */
+static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
+    uintptr_t known[WARP]; // elements, how often they were met, and how many
+    uint8_t times[WARP];   // there are
+    unsigned count = 0, sum = 0;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const uintptr_t address = at[__builtin_ctz(left)];
+        unsigned mine = count, most = 0; // most: of the sector so far
+        for (unsigned i = 0; i < count; i++) {
+            if (known[i] == address) mine = i;
+            if (known[i] / SECTOR == address / SECTOR && times[i] > most)
+                most = times[i];
+        }
+        if (mine == count) {
+            known[count] = address;
+            times[count++] = 0;
+        }
+        if (++times[mine] > most) sum++;
+    }
+    return sum;
+}
+
+/* The turns that some lanes of a warp need: for each bank the words that they
+ * want of it, one after another. Elements of 8 and 16 bytes are words, too: a
+ * half or a quarter of the warp wants them of 16 or 8 banks that wide. */
+static unsigned turns_of(unsigned word_size, unsigned mask,
+                         const uintptr_t *at) {
+    const unsigned banks = 4 * BANKS / word_size;
+    uint64_t words[WARP]; // lists of them by bank, in the order of the lanes
+    uint8_t before[WARP], last[BANKS] = {}, length[BANKS] = {};
+    unsigned turns = 0, count = 0;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const uint64_t word = at[__builtin_ctz(left)] / word_size;
+        const unsigned bank = word % banks;
+        unsigned i = last[bank];
+        while (i && words[i - 1] != word) i = before[i - 1];
+        if (i) continue;
+        before[count] = last[bank];
+        words[count++] = word;
+        last[bank] = (uint8_t)count;
+        if (++length[bank] > turns) turns = length[bank];
+    }
+    return turns;
+}
+
+/* The same for atomics: lanes go one after the other through a bank, those that
+ * want the same word of it, too. */
+static unsigned turns_of_atomics(unsigned word_size, unsigned mask,
+                                 const uintptr_t *at) {
+    const unsigned banks = 4 * BANKS / word_size;
+    uint8_t lanes[BANKS] = {};
+    unsigned turns = 0;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const unsigned bank = at[__builtin_ctz(left)] / word_size % banks;
+        if (++lanes[bank] > turns) turns = lanes[bank];
+    }
+    return turns;
+}
+
+Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
+             const uintptr_t *at) {
+    Cost cost = {true, 0, 0, 0};
+    const bool atomic = kind == ATOMIC;
+    if (space == GLOBAL)
+        cost.sectors = (uint8_t)(atomic ? sectors_of_atomics(mask, at)
+                                        : sectors_of(size, mask, at));
+    if (space != SHARED) return cost;
+    const unsigned word = size < 4 ? 4 : size;
+    const unsigned together = 4 * BANKS / word; // lanes
+    for (unsigned first = 0; first < WARP; first += together) {
+        unsigned part = mask >> first;
+        if (together < WARP) part &= (1u << together) - 1;
+        if (!part) continue;
+        part <<= first;
+        cost.wavefronts += (uint8_t)(atomic ? turns_of_atomics(word, part, at)
+                                            : turns_of(word, part, at));
+        cost.needed++;
+    }
+    return cost;
+}
+
+} // namespace
+} // namespace simt
