@@ -53,6 +53,7 @@ __global__ void on_the_heap(int *out) {
 }
 __device__ int shared_count;
 __global__ void counts(int *out) { out[threadIdx.x] = shared_count; }
+__global__ void adds(int n) { atomicAdd(&shared_count, n); }
 """
 
 
@@ -140,6 +141,12 @@ def test_templates_are_watched_too(cell):
     with pytest.raises(KernelFault, match=r"out\[8\]"):
         cell.filled["float"][1, 16](out, 4.0)
     assert out.eq(3).all()
+
+
+def test_the_variables_of_a_cell_are_the_devices(cell):
+    cell.adds[1, 8](3)
+    report = cell.adds.report
+    assert report.ok and report.counters.atomics_per_thread == {"shared_count": 1}
 
 
 def test_a_cell_with_state_has_its_lines(cell):

@@ -106,6 +106,11 @@ def test_many_findings_are_not_all_shown():
     assert "... and 12 more findings" in report(*many)._repr_html_()
 
 
+def test_where_there_is_no_html_a_report_is_its_text():
+    one = report(race())
+    assert repr(one) == str(one) == one.text()
+
+
 def test_verify_raises_with_the_findings():
     assert report().verify().ok
     with pytest.raises(Mismatch, match="while thread 2 writes it"):

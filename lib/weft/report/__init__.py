@@ -160,7 +160,7 @@ class Report:
         """A line of a source, without its newline; "" if that is not known."""
         return line_of(self.sources, file, number)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:

@@ -80,7 +80,7 @@ class ProgramReport:
                 shown += ["", f"{source.file}:", said]
         return shown
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
