@@ -381,3 +381,28 @@ def test_lanes_go_in_step_where_volatile_says_so():
         "if (n > 32) s[i] += simt::lockstep([&] { return s[i + 32]; });"
     )
     assert made[4].strip() == "s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];"
+
+
+def test_only_the_names_that_are_volatile_where_they_stand_go_in_step():
+    """Other functions of the file have their own s: there it would hide a race."""
+    step = "s[i] += s[i + 1];"
+    kept = [
+        f"template <class T> void plain(T *s, int i) {{ {step} }}",
+        f"void local() {{ {{ volatile int *s = a; }} {step} }}",
+        f"void declared(volatile int *s); void plain_too(int *s) {{ {step} }}",
+    ]
+    changed = [
+        f"template <class T> __device__ void f(volatile T *s, int i) {{ {step} }}",
+        f"__global__ void g() {{ volatile int *s = a; if (i) {{ {step} }} }}",
+        f"struct S {{ volatile int *s; void f() {{ {step} }} }};",
+    ]
+    for last in changed:  # a member's scope is all that follows
+        made = rewrite("\n".join([*kept, last]), "x.cu").split("\n")
+        assert made[2:5] == kept
+        assert "simt::lockstep([&] { return s[i + 1]; });" in made[5]
+    member = "struct S { volatile int *s; void f(); };\nvoid S::f() { s[i] = s[j]; }"
+    assert "lockstep" in rewrite(member, "x.cu")
+    shared = "extern volatile __shared__ int s[];\nvoid f() { s[i] = s[j]; }"
+    assert "lockstep" in rewrite(shared, "x.cu")
+    unbalanced = "#if A\nvoid f() {\n#else\nvoid f(int) {\n#endif\nvolatile int *s = a;"
+    assert "lockstep" in rewrite(unbalanced + "s[i] = s[j]; }", "x.cu")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from .cuda_text import Text, edit
+from .cuda_text import RewriteError, Text, edit
 
 _POINTER = r"(?:\s|\*|\bconst\b|\b__restrict__\b)*\*(?:\s|\bconst\b|\b__restrict__\b)*"
 _VOLATILE = re.compile(
@@ -23,15 +23,22 @@ _VOLATILE = re.compile(
     r"|\b__shared__\b[\w\s]*\bvolatile\b[\w\s]*?\b(?P<after>\w+)\s*\["
     r"|\bvolatile\b[\w\s]*\b__shared__\b[\w\s]*?\b(?P<before>\w+)\s*\["
 )
-_ASSIGNED = r"\b(?:{names})\s*\[[^;{{}}=]*\]\s*(?:[-+*/|&^]|<<|>>)?=(?!=)"
+_CLASS = re.compile(r"\b(?:struct|class|union)\b[^;{}()]*\Z")
+_ASSIGNED = r"\b(?P<name>{names})\s*\[[^;{{}}=]*\]\s*(?:[-+*/|&^]|<<|>>)?=(?!=)"
 
 
 def lockstep(text: Text) -> str:
-    found = [m[m.lastgroup] for m in _VOLATILE.finditer(text.code)]
-    if not found:
+    scopes: dict[str, list[range]] = {}
+    for match in _VOLATILE.finditer(text.code):
+        scopes.setdefault(match[match.lastgroup], []).append(_scope(text, match.end()))
+    if not scopes:
         return text.raw
-    names = "|".join(map(re.escape, sorted(set(found))))
-    reads = re.compile(rf"\b(?:{names})\s*\[")
+
+    def is_volatile(match: re.Match[str]) -> bool:
+        return any(match.start() in scope for scope in scopes[match["name"]])
+
+    names = "|".join(map(re.escape, sorted(scopes)))
+    reads = re.compile(rf"\b(?P<name>{names})\s*\[")
     edits = []
     for match in re.finditer(_ASSIGNED.format(names=names), text.code):
         end = text.code.find(";", match.end())
@@ -39,7 +46,40 @@ def lockstep(text: Text) -> str:
         # One statement, on its own, that reads what other lanes write.
         balanced = value.count("(") == value.count(")")
         plain = balanced and not re.search(r"[{}#]", value)
-        if end > 0 and plain and reads.search(value):
+        if not (end > 0 and plain and is_volatile(match)):
+            continue
+        if any(
+            is_volatile(read) for read in reads.finditer(text.code, match.end(), end)
+        ):
             edits.append((match.end(), match.end(), " simt::lockstep([&] { return"))
             edits.append((end, end, "; })"))
     return edit(text, edits)
+
+
+def _scope(text: Text, offset: int) -> range:
+    """Where the name that is declared before `offset` means what it does there.
+
+    A parameter's is its function's body, that of any other the rest of the braces
+    around it, or of the file: so it is for a class's member.
+    """
+    opened: list[int] = []
+    for match in re.finditer(r"[(){}]", text.code[:offset]):
+        if match.group() in "({":
+            opened.append(match.start())
+        elif opened:
+            opened.pop()
+    everything = range(offset, len(text.code))
+    if not opened:
+        return everything
+    kind = text.code[opened[-1]]
+    if kind == "{" and _CLASS.search(text.code, 0, opened[-1]):
+        return everything
+    closing = {"(": ")", "{": "}"}[kind]
+    try:
+        end = text.close(opened[-1], kind, closing)
+        if kind == "{":
+            return range(offset, end)
+        start = text.body(end + 1)
+        return range(start, text.close(start, "{", "}")) if start else range(0)
+    except RewriteError:  # braces in branches of an #if
+        return everything
