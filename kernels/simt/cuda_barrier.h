@@ -8,6 +8,14 @@
 #include "cooperative_groups/memcpy_async.h"
 #include "cuda_atomic.h"
 
+#ifdef SIMT_CHECK
+/* In the runtime: whether a barrier is one of the running block, and what who
+ * waits for a phase learns of those who arrive in it. */
+extern "C" bool simt_block_barrier(const void *barrier);
+extern "C" void simt_tile_arrival(const void *barrier);
+extern "C" void simt_tile_departure(const void *barrier);
+#endif
+
 namespace cuda {
 
 /* What runs when a phase of a barrier ends, unless it is told otherwise. */
@@ -30,6 +38,33 @@ class barrier {
     uint32_t phase() const {
         return (uint32_t)(__atomic_load_n(&state, __ATOMIC_ACQUIRE) >> 32);
     }
+
+#ifdef SIMT_CHECK
+    /* Who waits for a phase knows what came before those arrivals, and not what
+     * the others have done since, who may be in the next phase by now. */
+    const void *name(uint32_t phase) const {
+        return (char *)this + 4 * (phase % 2);
+    }
+    bool swap(uint64_t *now, uint64_t then) {
+        if (!simt_block_barrier(this))
+            return __atomic_compare_exchange_n(
+                &state, now, then, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        simt_tile_arrival(name((uint32_t)(*now >> 32)));
+        return __atomic_compare_exchange_n(&state, now, then, false,
+                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+    void ended(uint32_t phase) const {
+        if (simt_block_barrier(this)) simt_tile_departure(name(phase));
+    }
+    static constexpr bool completes = !__is_same(Completion, simt_nothing);
+#else
+    bool swap(uint64_t *now, uint64_t then) {
+        return __atomic_compare_exchange_n(&state, now, then, false,
+                                           __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+    void ended(uint32_t) const {}
+    static constexpr bool completes = false;
+#endif
 
   public:
     struct arrival_token {
@@ -58,18 +93,18 @@ class barrier {
             if (left < update) __builtin_trap(); // more than were expected
             then = now - (uint64_t)update;
             if (left == update) {
+                if (completes) ended((uint32_t)(now >> 32));
                 completion();
                 const uint32_t all =
                     __atomic_load_n(&expected, __ATOMIC_ACQUIRE);
                 then = word((uint32_t)(now >> 32) + 1, all);
             }
-            if (__atomic_compare_exchange_n(&state, &now, then, false,
-                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-                return {(uint32_t)(now >> 32)};
+            if (swap(&now, then)) return {(uint32_t)(now >> 32)};
         }
     }
     void wait(arrival_token &&token) const {
         while (phase() == token.phase) simt::spin(simt::here());
+        ended(token.phase);
     }
     bool try_wait(arrival_token &&token) const {
         return try_wait_parity(token.phase & 1);
@@ -82,7 +117,10 @@ class barrier {
     /* Whether the phase of this parity, 0 for the first, is over. */
     bool try_wait_parity(bool parity) const {
         const bool over = (phase() & 1) != parity;
-        if (!over) simt::spin(simt::here());
+        if (over)
+            ended(parity);
+        else
+            simt::spin(simt::here());
         return over;
     }
     void wait_parity(bool parity) const {

@@ -218,6 +218,29 @@ __global__ void barrier_object(int *out) {
 }
 CASE(barrier_object) { barrier_object<<<2, 128>>>(memory); }
 
+struct Total {
+    int *s;
+    __device__ void operator()() { // what all have written by then
+        int sum = 0;
+        for (int i = 0; i < 64; i++) sum += s[i];
+        s[64] = sum;
+    }
+};
+__global__ void barrier_that_completes(int *out) {
+    __shared__ cuda::barrier<cuda::thread_scope_block, Total> bar;
+    __shared__ int s[65];
+    if (TID == 0) init(&bar, 64, Total{s});
+    __syncthreads();
+    for (int i = 0; i < 5; i++) {
+        s[TID] = TID + i;
+        bar.arrive_and_wait();
+        out[TID] = s[64] + s[63 - TID];
+        auto token = bar.arrive();
+        while (!bar.try_wait(static_cast<decltype(token) &&>(token)));
+    }
+}
+CASE(barrier_that_completes) { barrier_that_completes<<<1, 64>>>(memory); }
+
 __global__ void producer(int *out) { // warp 0 fills, the others empty
     __shared__ cuda::barrier<cuda::thread_scope_block> full, empty;
     __shared__ int s[32];

@@ -329,3 +329,19 @@ __global__ void arrive_only(int *out) {
     bar.wait(static_cast<decltype(token) &&>(token));
 }
 CASE(arrive_only) { arrive_only<<<1, 64>>>(memory); }
+
+// The last one to come goes on at once: that the others hear of it when they
+// leave the phase does not order what it has done since.
+__global__ void one_phase_short(int *out) {
+    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+    __shared__ int s[64];
+    if (TID == 0) init(&bar, 64);
+    __syncthreads();
+    s[TID] = TID;
+    bar.arrive_and_wait();
+    const int other = s[63 - TID];
+    s[TID] = 2 * other; // without a wait
+    bar.arrive_and_wait();
+    out[TID] = s[63 - TID];
+}
+CASE(one_phase_short) { one_phase_short<<<1, 64>>>(memory); }

@@ -304,6 +304,11 @@ void sync_at_access(Checker *checker, Fiber *self, const Access &access) {
 using namespace simt;
 
 #pragma GCC visibility push(default)
+extern "C" bool simt_block_barrier(const void *barrier) {
+    const Checker *checker = running_checker();
+    return checker && checker->races_on &&
+           (uintptr_t)barrier - checker->shared < SHADOWED;
+}
 extern "C" void simt_tile_arrival(const void *barrier) {
     if (Checker *checker = running_checker())
         if (checker->races_on) races_at_arrival(checker, here(), barrier);
