@@ -292,10 +292,10 @@ static void judge_byte(Judge &j, const Cells &words, const Cells &bytes,
     const Mention write = look_at(words.cells[at / 4].write);
     if (!is_live(j, write) || !(write & BYTES))
         split_word(j, words, bytes, at / 4);
-    Cell *cell = bytes.cells + at;
-    if (j.way == PLAIN_READ && read_plainly(*j.races, cell, j.now, j.floor))
+    const Races &races = *j.races;
+    if (j.way == PLAIN_READ && read_plainly(races, bytes, at, j.now, j.floor))
         return;
-    if (j.way == PLAIN_WRITE && write_plainly(*j.races, cell, j.now, j.floor))
+    if (j.way == PLAIN_WRITE && write_plainly(races, bytes, at, j.now, j.floor))
         return;
     judge_cell(j, bytes, at, 1u << byte);
 }

@@ -79,11 +79,13 @@ inline namespace asm_fibers {
 
 enum { SITE_CACHE = 1024, SHADOWED = 512 << 10 /* bytes of shared memory */ };
 
-/* Where a thread waits at a barrier. */
+/* Where a thread waits at a barrier, and how it ended. */
 struct Arrival {
     const void *pc;
     const char *file; /* NULL: not known */
     unsigned line, epoch;
+    bool left;  /* since then, a function of the device before its end */
+    bool ended; /* came to the end of the kernel, and did not leave */
 };
 
 /* What one worker knows while it runs the blocks of an instrumented launch. */
@@ -92,21 +94,18 @@ struct Checker {
     Job *job;
     unsigned number; /* of this checker, 0, 1, ...: one for each worker */
     bool races_on, log_on;
-    uintptr_t shared;               /* Block::shared */
-    uint8_t *shared_states;         /* SHADOWED of them, enum State */
-    unsigned shared_end;            /* past the last byte that has a state */
-    const void *cached[SITE_CACHE]; /* the site at [hash(pc)] ... */
-    uint16_t numbers[SITE_CACHE];   /* ... and its number */
-    uint64_t changes;               /* stores, and atomics that were new */
-    uint64_t accesses;              /* a sign of life for the watchdog */
-    const void *step;               /* where the last basic block began */
-    Array last;                     /* outside of the arena: found last */
-    Arrival arrivals[MAX_THREADS];  /* of this epoch, or an earlier one */
+    uintptr_t shared;              /* Block::shared */
+    uint8_t *shared_states;        /* SHADOWED of them, enum State */
+    unsigned shared_end;           /* past the last byte that has a state */
+    uint64_t changes;              /* stores, and atomics that were new */
+    const void *step;              /* where the last basic block began */
+    uint64_t sites[SITE_CACHE];    /* at [hash(pc)]: see site_tag() */
+    Array last;                    /* outside of the arena: found last */
+    Arrival arrivals[MAX_THREADS]; /* of this epoch, or an earlier one */
     const char *dynamic; /* the name of dynamic memory that was used last */
     unsigned dynamic_launch;
     struct Blanks *blanks; /* blanks.cpp; NULL: none yet */
-    unsigned first_epoch;  /* of the block */
-    int regulars;          /* its threads that came to a barrier before */
+    int ended; /* threads of the block whose arrival says so */
     uint16_t first_arrival;
     bool arrivals_differ;
     Races races;
@@ -131,13 +130,21 @@ SIMT_INLINE unsigned site_slot(const void *pc) {
     return (unsigned)((uintptr_t)pc ^ (uintptr_t)pc >> 10) % SITE_CACHE;
 }
 
-/* The number of the site whose hook returns to `pc`. */
+/* The number of the site whose hook returns to `pc`, above the 48 bits of an
+ * address; what is no tag if the site is not cached. A cached word is a pc and
+ * its tag in one, so that it takes one load to compare and to look up. */
+enum { SITE_TAG = 48 };
+SIMT_INLINE uint64_t site_tag(const Checker *checker, const void *pc) {
+    return checker->sites[site_slot(pc)] ^ (uintptr_t)pc;
+}
+SIMT_INLINE bool is_tag(uint64_t tag) { return !(tag << (64 - SITE_TAG)); }
+
 SIMT_INLINE unsigned site_number(Checker *checker, const void *pc,
                                  unsigned size, Kind kind, bool is_volatile) {
-    const unsigned slot = site_slot(pc);
-    if (SIMT_UNLIKELY(checker->cached[slot] != pc))
+    const uint64_t tag = site_tag(checker, pc);
+    if (SIMT_UNLIKELY(!is_tag(tag)))
         return intern_site(checker, pc, size, kind, is_volatile);
-    return checker->numbers[slot];
+    return (unsigned)(tag >> SITE_TAG);
 }
 
 /* ---- race_findings.cpp -------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* hooks.cpp -- what instrumented code calls before its loads and stores. */
 #include "hooks.h"
+#include "plain.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT
@@ -43,15 +44,20 @@ static constexpr Mark LOOSE_WRITE = {WRITE, EFFECT_WRITES, false, false};
 static constexpr Mark VOLATILE_READ = {READ, EFFECT_READS, true, true};
 static constexpr Mark VOLATILE_WRITE = {WRITE, EFFECT_WRITES, true, true};
 
-#define SIMT_HOOK(name, size, mark)                             \
-    void __tsan_##name(void *address) {                         \
-        hook<size>(address, __builtin_return_address(0), mark); \
+#define SIMT_PC __builtin_return_address(0)
+#define SIMT_HOOK(name, size, mark) \
+    void __tsan_##name(void *address) { hook<size>(address, SIMT_PC, mark); }
+#define SIMT_PLAIN_HOOK(name, size, mark)                     \
+    void __tsan_##name(void *address) {                       \
+        const void *pc = SIMT_PC;                             \
+        if (!passes<size, mark.kind>((uintptr_t)address, pc)) \
+            hook<size>(address, pc, mark);                    \
     }
 #define SIMT_HOOKS(size)                                          \
-    SIMT_HOOK(read##size, size, READING)                          \
-    SIMT_HOOK(write##size, size, WRITING)                         \
-    SIMT_HOOK(unaligned_read##size, size, LOOSE_READ)             \
-    SIMT_HOOK(unaligned_write##size, size, LOOSE_WRITE)           \
+    SIMT_PLAIN_HOOK(read##size, size, READING)                    \
+    SIMT_PLAIN_HOOK(write##size, size, WRITING)                   \
+    SIMT_PLAIN_HOOK(unaligned_read##size, size, LOOSE_READ)       \
+    SIMT_PLAIN_HOOK(unaligned_write##size, size, LOOSE_WRITE)     \
     SIMT_HOOK(volatile_read##size, size, VOLATILE_READ)           \
     SIMT_HOOK(volatile_write##size, size, VOLATILE_WRITE)         \
     SIMT_HOOK(unaligned_volatile_read##size, size, VOLATILE_READ) \
@@ -67,10 +73,10 @@ SIMT_HOOKS(8)
 SIMT_HOOKS(16)
 
 void __tsan_read_range(void *address, size_t size) {
-    hook_range(address, size, __builtin_return_address(0), LOOSE_READ);
+    hook_range(address, size, SIMT_PC, LOOSE_READ);
 }
 void __tsan_write_range(void *address, size_t size) {
-    hook_range(address, size, __builtin_return_address(0), LOOSE_WRITE);
+    hook_range(address, size, SIMT_PC, LOOSE_WRITE);
 }
 
 /* Runs when an instrumented library is loaded, before any of its code. */
@@ -79,20 +85,20 @@ void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 /* A constructor stores the pointer to an object's virtual functions. */
 void __tsan_vptr_update(void **address, void *) {
-    hook<sizeof(void *)>(address, __builtin_return_address(0), WRITING);
+    hook<sizeof(void *)>(address, SIMT_PC, WRITING);
 }
 void __tsan_vptr_read(void **address) {
-    hook<sizeof(void *)>(address, __builtin_return_address(0), READING);
+    hook<sizeof(void *)>(address, SIMT_PC, READING);
 }
 
 /* At the start of each basic block. */
 void __sanitizer_cov_trace_pc() {
-    const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+    const uintptr_t stack = on_stack();
     if (stack - fibers.base >= fibers.bytes) return;
     Fiber *self = fiber_at(stack);
     Checker *checker = self->block->checker;
     if (!checker || self->block->inside) return; // run_threads()' own steps
-    checker->step = __builtin_return_address(0);
+    checker->step = SIMT_PC;
     if (checker->log_on) log_step(checker, self, checker->step);
 }
 

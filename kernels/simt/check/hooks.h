@@ -40,7 +40,7 @@ void note_first_write(Checker *checker, const Fiber *self,
 /* Tell those of a space that nobody else has written by now. */
 void tell_blanks(Checker *checker, Space space);
 
-/* ---- the common way ----------------------------------------------------- */
+/* ---- the long way ----------------------------------------------------- */
 
 /* Whether all bytes may be touched and, if they are read, were written. */
 template <unsigned size> SIMT_INLINE bool are_written(const uint8_t *states) {
@@ -89,23 +89,23 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
              !judge_elsewhere(checker, self, &it, mark)))
             return;
     }
-    checker->accesses++;
     if (mark.kind == WRITE) checker->changes++;
     // First of all: other threads may run before this comes back.
-    if (checker->log_on) log_access(checker, self, it);
+    if (checker->log_on && it.site) log_access(checker, self, it);
     uint8_t *states =
         (it.space == SHARED ? checker->shared_states : arena.states) +
         it.offset;
     if (SIMT_UNLIKELY(!are_written<size>(states)))
         judge_states(checker, self, it, mark, states);
     if (SIMT_UNLIKELY(skewed)) judge_misaligned(checker, self, it);
-    if (checker->races_on) races_access(checker, self, it);
+    if (checker->races_on) judge_access(checker, self, it);
 }
 
-/* The same for code that may be the host's. */
+/* The same for code that may be the host's: the long way, see plain.h. */
 template <unsigned size>
-SIMT_INLINE void hook(const volatile void *address, const void *pc, Mark mark,
-                      uint8_t order = 0) {
+__attribute__((noinline)) void hook(const volatile void *address,
+                                    const void *pc, Mark mark,
+                                    uint8_t order = 0) {
     const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
     if (stack - fibers.base >= fibers.bytes) return;
     Fiber *self = fiber_at(stack);

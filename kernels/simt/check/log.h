@@ -54,14 +54,23 @@ void counters_end_launch(Job *job);
 /* Thread `self` has no more room. Returns when it has; other threads may have
  * run. */
 void log_full(Checker *checker, Fiber *self);
+/* Whether there will be room yet after one more entry. */
+SIMT_INLINE bool log_has_room(const Log *log, const Fiber *self) {
+    return log->count[self->thread.linear] + 1 < LOG_ENTRIES;
+}
+
+/* Returns how many there are now. */
+SIMT_INLINE unsigned log_put(Log *log, const Fiber *self, uint64_t entry) {
+    const unsigned thread = self->thread.linear, count = log->count[thread];
+    log_of(log, thread)[count] = entry;
+    return log->count[thread] = count + 1;
+}
+
 /* In what follows C is Checker, whose members are not known here yet. */
 template <class C>
 SIMT_INLINE void log_append(C *checker, Fiber *self, uint64_t entry) {
-    Log *log = &checker->log;
-    const unsigned thread = self->thread.linear, count = log->count[thread];
-    log_of(log, thread)[count] = entry;
-    log->count[thread] = count + 1;
-    if (SIMT_UNLIKELY(count + 1 == LOG_ENTRIES)) log_full(checker, self);
+    if (SIMT_UNLIKELY(log_put(&checker->log, self, entry) == LOG_ENTRIES))
+        log_full(checker, self);
 }
 
 template <class C>

@@ -126,9 +126,6 @@ void races_at_departure(Checker *checker, Fiber *self, const void *barrier);
 /* [offset, offset + size) of the arena begins a new life (or ends one). */
 void races_forget(uintptr_t offset, size_t size);
 
-/* cells.cpp: any access, whatever it meets. */
-void judge_access(Checker *checker, Fiber *self, const Access &access);
-
 /* ---- the common way ----------------------------------------------------- */
 
 /* An id of this block from an earlier interval. (Only some of those, but those
@@ -159,32 +156,38 @@ SIMT_INLINE bool plainly_before(const Races &races, Mention write, Mention now,
     return !((write ^ now) & ID_AND_THREAD) || is_past(races, id);
 }
 
-/* Check and note a plain read of a word; false: it is not a common one. */
-SIMT_INLINE bool read_plainly(const Races &races, Cell *cell, Mention now,
-                              unsigned floor) {
+/* Check and note a plain read of word (or byte) i; false: it is not a common
+ * one. */
+SIMT_INLINE bool read_plainly(const Races &races, const Cells &cells, size_t i,
+                              Mention now, unsigned floor) {
+    Cell *cell = cells.cells + i;
     if (!plainly_before(races, look_at(cell->write), now, floor)) return false;
     const Mention read = look_at(cell->read);
-    const unsigned id = id_of(read);
-    if (id < floor) {
-        put_at(cell->read, now);
-        return true;
-    }
-    const unsigned distance = read & DISTANCE;
-    if (distance != IN_GRID && is_past(races, id)) {
+    const unsigned id = id_of(read), distance = read & DISTANCE;
+    if (id < floor || (distance != IN_GRID && is_past(races, id))) {
         put_at(cell->read, now);
         return true;
     }
     if (read & WEAK) return false;
-    if (!((read ^ now) & ID_AND_THREAD)) return true;
-    if (distance == IN_GRID) return true;
+    if (!((read ^ now) & ID_AND_THREAD) || distance == IN_GRID) return true;
     if (distance == IN_BLOCK)
         return id - races.interval < races.own_end - races.interval;
-    return distance == IN_WARP && !((read ^ now) & ID_AND_WARP);
+    const bool mates = !((read ^ now) & ID_AND_WARP);
+    if (distance == IN_WARP && mates) return true;
+    if (id != id_of(now)) return false;
+    // A second reader, or one that is farther off. That both have one id says
+    // that nothing but, maybe, atomics has ordered them: to keep both is never
+    // wrong.
+    put_at(cells.others[i], now);
+    put_at(cell->read,
+           (read & ~(Mention)DISTANCE) | (mates ? IN_WARP : IN_BLOCK));
+    return true;
 }
 
 /* The same for a write. */
-SIMT_INLINE bool write_plainly(const Races &races, Cell *cell, Mention now,
-                               unsigned floor) {
+SIMT_INLINE bool write_plainly(const Races &races, const Cells &cells, size_t i,
+                               Mention now, unsigned floor) {
+    Cell *cell = cells.cells + i;
     if (!plainly_before(races, look_at(cell->write), now, floor)) return false;
     const Mention read = look_at(cell->read);
     const unsigned id = id_of(read);
@@ -197,31 +200,10 @@ SIMT_INLINE bool write_plainly(const Races &races, Cell *cell, Mention now,
     return true;
 }
 
-/* Every plain, volatile and atomic access to shared and global memory that may
- * be made. A template, since a Checker has a Races. */
-template <class C>
-SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
-    Races &races = checker->races;
-    const bool plain = access.kind != ATOMIC && !access.is_volatile;
-    const bool whole = !((access.size | access.offset) & 3);
-    if (plain && whole && !races.slow) {
-        const bool global = access.space == GLOBAL;
-        const unsigned floor = global ? races.settled : races.interval;
-        const Mention now = mention(races, self, access.site);
-        Cell *cell = (global ? races.global.cells : races.shared.cells) +
-                     access.offset / 4;
-        unsigned left = access.size / 4;
-        if (access.kind == READ)
-            while (left && read_plainly(races, cell, now, floor))
-                cell++, left--;
-        else
-            while (left && write_plainly(races, cell, now, floor))
-                cell++, left--;
-        if (!SIMT_UNLIKELY(left)) return;
-        // From here on: what was done stays as it is when done once more.
-    }
-    judge_access(checker, self, access);
-}
+/* cells.cpp: any access, whatever it meets. Every plain, volatile and atomic
+ * access to shared and global memory that may be made comes here, but for those
+ * that are plain in every way (plain.h). */
+void judge_access(Checker *checker, Fiber *self, const Access &access);
 
 } // namespace
 } // namespace simt

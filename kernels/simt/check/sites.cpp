@@ -45,11 +45,9 @@ unsigned intern_site(Checker *checker, const void *pc, unsigned size, Kind kind,
                      bool is_volatile) {
     const unsigned number =
         number_of({pc, (uint8_t)(size > 16 ? 0 : size), kind, is_volatile});
-    if (checker) {
-        const unsigned slot = site_slot(pc);
-        checker->cached[slot] = pc;
-        checker->numbers[slot] = (uint16_t)number;
-    }
+    if (checker && number)
+        checker->sites[site_slot(pc)] = (uintptr_t)pc | (uint64_t)number
+                                                            << SITE_TAG;
     return number;
 }
 

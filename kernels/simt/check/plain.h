@@ -1,0 +1,119 @@
+/* plain.h -- the short way of nearly every access: a plain one, aligned, inside
+ * of an array, to bytes that are written, in a log that has room, and no race.
+ *
+ * All of it is inlined into the hook and fits in the registers that a call may
+ * spoil, so that the hook has no frame. Whatever is not common is left to the
+ * long way (hooks.h), which begins anew: nothing is logged here before all else
+ * has been found in order, and what else is noted may be noted twice. */
+#ifndef SIMT_CHECK_PLAIN_H
+#define SIMT_CHECK_PLAIN_H
+#include "check.h"
+
+namespace simt {
+#ifdef SIMT_UCONTEXT
+inline namespace ucontext_fibers {
+#else
+inline namespace asm_fibers {
+#endif
+
+/* An address on the running stack, without the need of a frame. */
+SIMT_INLINE uintptr_t on_stack() {
+#ifdef __x86_64__
+    uintptr_t sp;
+    asm("movq %%rsp, %0" : "=r"(sp));
+    return sp;
+#else
+    return (uintptr_t)__builtin_frame_address(0);
+#endif
+}
+
+/* Bytes that are accessed at once have their states in a word. */
+template <unsigned size> struct StatesOf;
+template <> struct StatesOf<1> {
+    typedef uint8_t type;
+};
+template <> struct StatesOf<2> {
+    typedef uint16_t type;
+};
+template <> struct StatesOf<4> {
+    typedef uint32_t type;
+};
+template <> struct StatesOf<8> {
+    typedef uint64_t type;
+};
+template <> struct StatesOf<16> {
+    typedef unsigned __int128 type;
+};
+
+/* Whether all bytes may be accessed so; the first write of some is noted. */
+template <unsigned size, Kind kind>
+SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
+    typedef typename StatesOf<size>::type Word;
+    constexpr Word each = (Word)-1 / 255;
+    Word word;
+    memcpy(&word, states, sizeof word);
+    if (word == (Word)(each * BOTH)) return true;
+    if (kind == READ || (word & each) != each || checker->blanks) return false;
+    memset(states, BOTH, size);
+    return true;
+}
+
+/* Whether an access by code of this tag (check.h) races with none before. */
+template <unsigned size, Kind kind, Space space>
+SIMT_INLINE bool races_allow(const Races &races, const Fiber *self,
+                             uintptr_t offset, uint64_t tag) {
+    if (size < 4 || races.slow) return false;
+    const Cells &cells = space == SHARED ? races.shared : races.global;
+    const unsigned floor = space == SHARED ? races.interval : races.settled;
+    const Mention now =
+        mention(races, self, 0) | tag >> (SITE_TAG - SITE_SHIFT);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < size / 4; i++)
+        if (!(kind == READ
+                  ? read_plainly(races, cells, offset / 4 + i, now, floor)
+                  : write_plainly(races, cells, offset / 4 + i, now, floor)))
+            return false;
+    return true;
+}
+
+template <unsigned size, Kind kind, Space space>
+SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
+                        uintptr_t offset, uint64_t tag) {
+    uint8_t *states =
+        (space == SHARED ? checker->shared_states : arena.states) + offset;
+    if (SIMT_UNLIKELY((!states_allow<size, kind>(checker, states))))
+        return false;
+    const bool log_on = checker->log_on;
+    if (log_on && SIMT_UNLIKELY(!log_has_room(&checker->log, self)))
+        return false;
+    if (checker->races_on && SIMT_UNLIKELY((!races_allow<size, kind, space>(
+                                 checker->races, self, offset, tag))))
+        return false;
+    if (log_on) log_put(&checker->log, self, tag | address);
+    if (kind == WRITE) checker->changes++;
+    return true;
+}
+
+/* The whole short way of a plain access by code that goes on at `pc`; false: it
+ * has to go the long one. */
+template <unsigned size, Kind kind>
+SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
+    const uintptr_t stack = on_stack();
+    if (stack - fibers.base >= fibers.bytes) return true;
+    Fiber *self = fiber_at(stack);
+    Checker *checker = self->block->checker;
+    if (SIMT_UNLIKELY(!checker)) return true;
+    const uint64_t tag = site_tag(checker, pc);
+    if (SIMT_UNLIKELY(!is_tag(tag)) || address % size) return false;
+    uintptr_t offset = address - checker->shared;
+    if (offset < SHADOWED)
+        return passes<size, kind, SHARED>(checker, self, address, offset, tag);
+    offset = address - arena.base;
+    if (offset < arena.bytes)
+        return passes<size, kind, GLOBAL>(checker, self, address, offset, tag);
+    return address - fibers.base < fibers.bytes; // the thread's own
+}
+
+} // namespace
+} // namespace simt
+#endif
