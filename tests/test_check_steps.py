@@ -29,3 +29,27 @@ def test_first_lines_two_loops_and_last_lines(group, steps, lanes):
     assert sum(place.requests for place in places) == steps * 4 * blocks
     assert seen.active_lanes == pytest.approx(lanes)
     assert min(place.line for place in places) <= 3, "the first lines are no step"
+
+
+ATOMICS = """
+#include <cuda/atomic>
+__global__ void add_float(float *y, const int *x) { atomicAdd(y, (float)x[I]); }
+__global__ void most(int *y, const int *x) { atomicMax(&y[I % 8], x[I]); }
+__global__ void exchange(int *y, const int *x) { y[I] = atomicExch(&y[I], x[I]); }
+__global__ void swap(int *y, const int *x) { y[I] = atomicCAS(&y[I], x[I], 3); }
+__global__ void object(int *y, const int *x) {
+    cuda::atomic_ref<int> sum(y[I]);
+    if (sum.load() < 9) sum.fetch_add(x[I]);
+    y[I] += sum.exchange(x[I]);
+}
+""".replace("I]", "blockIdx.x * blockDim.x + threadIdx.x]").replace(
+    "I %", "threadIdx.x %"
+)
+
+
+@pytest.mark.parametrize("name", ["add_float", "most", "exchange", "swap", "object"])
+def test_what_an_atomic_is_made_of_is_no_step(name):
+    """Some lanes find what they would have written: they must not part."""
+    kernel, x = getattr(load_cuda(ATOMICS), name), np.arange(256, dtype=np.int32) % 3
+    y = np.zeros(256, np.float32 if name == "add_float" else np.int32)
+    assert inspect(kernel)[2, 128](y, x).counters.active_lanes == 32

@@ -53,7 +53,7 @@ template <class T, class Self> struct simt_atomic {
     T exchange(T value, memory_order order = memory_order_seq_cst) const {
         T old;
         __atomic_exchange(at(), &value, &old, (int)order);
-        if (!memcmp(&old, &value, sizeof old)) simt::fruitless();
+        simt::fruitless(!memcmp(&old, &value, sizeof old));
         return old;
     }
     bool compare_exchange_strong(T &expected, T desired,
@@ -64,7 +64,7 @@ template <class T, class Self> struct simt_atomic {
                                                            : (int)order;
         const bool done = __atomic_compare_exchange(at(), &expected, &desired,
                                                     false, (int)order, failed);
-        if (!done) simt::fruitless();
+        simt::fruitless(!done);
         return done;
     }
     bool compare_exchange_weak(T &expected, T desired,

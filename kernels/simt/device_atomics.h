@@ -9,7 +9,13 @@ namespace simt {
 
 /* Note an atomic that changed nothing: a thread that spins must let the others
  * of its block run, or it would wait for ever. */
-SIMT_INLINE void fruitless() { spin(here()); }
+#ifdef SIMT_CHECK
+SIMT_INLINE void fruitless(bool is = true) { checked_fruitless(is); }
+#else
+SIMT_INLINE void fruitless(bool is = true) {
+    if (SIMT_UNLIKELY(is)) spin(here());
+}
+#endif
 
 template <class T> struct Bits; /* the integer that holds a T */
 template <> struct Bits<float> {
@@ -20,19 +26,25 @@ template <> struct Bits<double> {
 };
 
 #ifdef SIMT_CHECK
+/* What an update makes of an old value. The runtime calls it: a loop here would
+ * be steps of the kernel that nobody has written. */
+template <class T, class Next>
+uint64_t next_value(const void *next, uint64_t seen) {
+    static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
+    T old;
+    __builtin_memcpy(&old, &seen, sizeof old);
+    const T now = (*(const Next *)next)(old);
+    uint64_t wanted = 0;
+    __builtin_memcpy(&wanted, &now, sizeof now);
+    return wanted;
+}
 /* Replace *address by next(old): one access, in the reader's line. */
 template <class T, class Next>
 SIMT_INLINE T update(T *address, Next next, int order = __ATOMIC_RELAXED) {
-    static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
-    checked_atomic(address, sizeof(T), order);
-    uint64_t seen = checked_load(address, sizeof(T)), wanted;
-    T old, now;
-    do {
-        __builtin_memcpy(&old, &seen, sizeof old);
-        now = next(old);
-        wanted = 0;
-        __builtin_memcpy(&wanted, &now, sizeof now);
-    } while (!checked_swap(address, &seen, wanted, sizeof(T)));
+    const uint64_t seen =
+        checked_update(address, sizeof(T), order, next_value<T, Next>, &next);
+    T old;
+    __builtin_memcpy(&old, &seen, sizeof old);
     return old;
 }
 template <class T> SIMT_INLINE T add_float(T *address, T value) {
@@ -65,7 +77,7 @@ template <class T, class Next> SIMT_INLINE T update(T *address, Next next) {
 
 /* Adding 0 and the like is how one reads a flag that others set. */
 template <class T> SIMT_INLINE T added(T old, bool nothing) {
-    if (SIMT_UNLIKELY(nothing)) fruitless();
+    fruitless(nothing);
     return old;
 }
 

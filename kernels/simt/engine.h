@@ -187,13 +187,13 @@ void checked_fence(bool device);
 /* What a module's device variables are called; a module that says nothing has
  * no others. */
 void checked_device_names(const char *names);
-/* Note that a thread updates `size` bytes atomically: once, however often the
- * code that does it tries. */
-void checked_atomic(const void *address, unsigned size, int order);
-/* The update itself, without a hook. */
-uint64_t checked_load(const void *address, unsigned size);
-bool checked_swap(void *address, uint64_t *expected, uint64_t value,
-                  unsigned size);
+/* Replace the `size` bytes by next(closure, old), and return the old ones: one
+ * access, however often it takes to do it. */
+uint64_t checked_update(void *address, unsigned size, int order,
+                        uint64_t (*next)(const void *closure, uint64_t old),
+                        const void *closure);
+/* An atomic that changed nothing, if `is`. */
+void checked_fruitless(bool is);
 #pragma GCC visibility pop
 
 inline Launch::Launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,

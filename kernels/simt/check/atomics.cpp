@@ -102,45 +102,35 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-void checked_atomic(const void *address, unsigned size, int order) {
-    const uint8_t o = (uint8_t)order;
-    switch (size) {
-    case 1: return hook<1>(address, SIMT_PC, UPDATE, o);
-    case 2: return hook<2>(address, SIMT_PC, UPDATE, o);
-    case 4: return hook<4>(address, SIMT_PC, UPDATE, o);
-    case 8: return hook<8>(address, SIMT_PC, UPDATE, o);
-    default: return hook<16>(address, SIMT_PC, UPDATE, o);
-    }
-}
-
-uint64_t checked_load(const void *address, unsigned size) {
-    switch (size) {
-    case 1: return __atomic_load_n((const a8 *)address, __ATOMIC_SEQ_CST);
-    case 2: return __atomic_load_n((const a16 *)address, __ATOMIC_SEQ_CST);
-    case 4: return __atomic_load_n((const a32 *)address, __ATOMIC_SEQ_CST);
-    default: return __atomic_load_n((const a64 *)address, __ATOMIC_SEQ_CST);
-    }
-}
+typedef uint64_t Next(const void *closure, uint64_t old);
 
 template <class T>
-static bool swap(void *address, uint64_t *expected, uint64_t value) {
-    T old = (T)*expected;
-    const bool done =
-        __atomic_compare_exchange_n((T *)address, &old, (T)value, false,
-                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    note_change(done && (T)*expected != (T)value);
-    *expected = old;
-    return done;
+SIMT_INLINE uint64_t update(void *address, const void *pc, int order,
+                            Next *next, const void *closure) {
+    hook<sizeof(T)>(address, pc, UPDATE, (uint8_t)order);
+    Checker *checker = running_checker();
+    if (checker) go_inside(checker->worker); // next() is no step of the kernel
+    T *at = (T *)address, old = __atomic_load_n(at, __ATOMIC_SEQ_CST), now;
+    do now = (T)next(closure, old);
+    while (!__atomic_compare_exchange_n(at, &old, now, false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST));
+    if (checker) go_outside(checker->worker);
+    note_change(old != now);
+    return old;
 }
 
-bool checked_swap(void *address, uint64_t *expected, uint64_t value,
-                  unsigned size) {
+uint64_t checked_update(void *address, unsigned size, int order, Next *next,
+                        const void *closure) {
     switch (size) {
-    case 1: return swap<a8>(address, expected, value);
-    case 2: return swap<a16>(address, expected, value);
-    case 4: return swap<a32>(address, expected, value);
-    default: return swap<a64>(address, expected, value);
+    case 1: return update<a8>(address, SIMT_PC, order, next, closure);
+    case 2: return update<a16>(address, SIMT_PC, order, next, closure);
+    case 4: return update<a32>(address, SIMT_PC, order, next, closure);
+    default: return update<a64>(address, SIMT_PC, order, next, closure);
     }
+}
+
+void checked_fruitless(bool is) {
+    if (is) spin(here());
 }
 
 } // namespace
