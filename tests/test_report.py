@@ -153,6 +153,16 @@ def test_conflicts_and_lanes_are_remarked():
     assert "32 wavefronts per request where 1 would do" in said
 
 
+def test_atomics_on_one_address_are_remarked():
+    once = {"line": 5, "accesses": 32, "requests": 1}
+    far = place("atomic", "global", "y", sectors=32, **once)
+    near = place("atomic", "shared", "s", wavefronts=32, conflicts=31, **once)
+    for one, ratio in ((far, "32 sectors per request where 4"), (near, "where 1")):
+        (said,) = remarks(Counters(places=[one]))
+        assert "updating" in said and ratio in said
+        assert "update one" in said and "one after the other" in said
+
+
 def test_json_has_what_the_command_line_promises():
     whole = json.loads(json.dumps(report(race(block=(1, 0, 0))).json()))
     (found,) = whole["findings"]

@@ -176,13 +176,11 @@ def _rows(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
         because = reason(metric, report.counters, code)
         if not because and metric.tight and not case.lanes:
             because = WEIGHED
-        if not because and (found or 0) > (ours or 0):
-            because = switched_off(metric, code)
         agrees, verdict = judged(metric, ours, found, because)
         rows.append(
             {
                 **known,
-                **{"metric": metric.name, "ncu_metric": " + ".join(metric.ncu)},
+                **{"metric": metric.name, "ncu_metric": metric.formula},
                 **{"cpu": ours, "ncu": found},
                 "difference": metrics.difference(ours, found),
                 **{"agrees": agrees, "verdict": verdict},
@@ -233,25 +231,6 @@ def reason(metric: Metric, counters: Counters, code: Sequence[Instruction]) -> s
     if metric.kind == "atomic" and together:
         return f"one lane acts for its warp: {', '.join(together)} before the atomic"
     return ""
-
-
-def switched_off(metric: Metric, code: Sequence[Instruction]) -> str:
-    """What ncu may count more often than a warp's threads ran it; or "".
-
-    A short branch becomes a predicate: the instruction is then executed, and counted,
-    also by warps of which no thread wants it. It moves nothing.
-    """
-    operation = {"read": "load", "write": "store"}.get(metric.kind, metric.kind)
-    guarded = sorted(
-        {
-            f"{one.guard} {one.opcode}"
-            for one in code
-            if one.guard and one.kind == f"{metric.space} {operation}"
-        }
-    )
-    if metric.what != "requests" or not guarded:
-        return ""
-    return f"also executed for warps that it is switched off for: {', '.join(guarded)}"
 
 
 def _accesses(code: Sequence[Instruction]) -> str:

@@ -17,7 +17,9 @@ _KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
 
 @dataclass(frozen=True)
 class Metric:
-    """One number. ncu: the metrics whose sum it is. what, space, kind: ours, of Place.
+    """One number. ncu: the metrics whose sum it is, less that of those in `less`.
+
+    what, space, kind: ours, of Place.
 
     exact: a count that must be the same, and not a ratio or a time. tight: a ratio
     that must agree within 2 %. unit: of what is shown; "": a count.
@@ -31,6 +33,7 @@ class Metric:
     exact: bool = False
     tight: bool = False
     unit: str = ""
+    less: tuple[str, ...] = ()
 
     def ours(self, counters: Counters) -> float | None:
         """The CPU's number; None where only a GPU has one."""
@@ -47,7 +50,14 @@ class Metric:
     def theirs(self, found: dict[str, float]) -> float | None:
         """ncu's number; None where it has none of it."""
         values = [found[name] for name in self.ncu if name in found]
-        return sum(values) if values else None
+        if not values or not all(name in found for name in self.less):
+            return None
+        return sum(values) - sum(found[name] for name in self.less)
+
+    @property
+    def formula(self) -> str:
+        """Its ncu metrics, as what is added and subtracted."""
+        return " - ".join([" + ".join(self.ncu), *self.less])
 
 
 def _global(kind: str) -> list[Metric]:
@@ -60,15 +70,24 @@ def _global(kind: str) -> list[Metric]:
 
 
 def _shared(kind: str) -> list[Metric]:
+    """Of shared memory.
+
+    needed: what is no conflict, one wavefront for each request of 4-byte elements.
+    smsp__inst_executed_op_shared_* are not asked for: they count the instructions too
+    that a predicate switches off for all of a warp.
+    """
     op = _OPS[kind][-1]
-    names = {
-        "requests": f"smsp__inst_executed_op_shared_{op}.sum",
-        "wavefronts": f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum",
-        "conflicts": f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum",
-    }
+    turns = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
+    conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
+    own = "shared", _KINDS[kind], True
     return [
-        Metric(f"shared {kind} {what}", (name,), what, "shared", _KINDS[kind], True)
-        for what, name in names.items()
+        Metric(f"shared {kind} wavefronts", (turns,), "wavefronts", *own),
+        Metric(
+            f"shared {kind} wavefronts needed",
+            *((turns,), "needed", *own),
+            less=(conflicts,),
+        ),
+        Metric(f"shared {kind} conflicts", (conflicts,), "conflicts", *own),
     ]
 
 
@@ -111,7 +130,8 @@ ALL = [*COUNTS, *LANES, *MEASURED]
 
 def ncu_names(metrics: list[Metric]) -> list[str]:
     """The names to ask ncu for, each once."""
-    return list(dict.fromkeys(name for one in metrics for name in one.ncu))
+    names = (name for one in metrics for name in (*one.ncu, *one.less))
+    return list(dict.fromkeys(names))
 
 
 def difference(ours: float | None, theirs: float | None) -> float | None:

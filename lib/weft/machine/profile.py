@@ -115,7 +115,7 @@ class Profile:
 
     def _row(self, row: Row) -> str:
         name, *numbers = row.cells()[: self._columns]
-        title = escape(" + ".join(row.metric.ncu))
+        title = escape(row.metric.formula)
         left = f'<td title="{title}" style="{CELL}text-align:left">{escape(name)}</td>'
         cells = [f'<td style="{CELL}text-align:right">{n}</td>' for n in numbers]
         if numbers[-1] == "same":

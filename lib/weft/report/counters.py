@@ -16,9 +16,13 @@ class Sums:
 
     accesses: by threads. requests: by warps (an instruction that a warp executes).
     sectors: of 32 bytes, of global memory; ncu has l1tex__t_sectors_pipe_lsu_mem_
-    global_op_{ld,st,atom}.sum and l1tex__t_requests_pipe_lsu_mem_global_op_....sum.
-    wavefronts: of shared memory, l1tex__data_pipe_lsu_wavefronts_mem_shared.sum;
-    conflicts: l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum.
+    global_op_{ld,st,red,atom}.sum and l1tex__t_requests_pipe_lsu_mem_global_op_....sum.
+    An atomic takes a sector as often as lanes name one and the same element of it.
+    (Where an integer's address is the same for all lanes, nvcc may let one of them act
+    for its warp: then ncu has 1.) wavefronts: of shared memory,
+    l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st,atom}.sum; an atomic takes as
+    many as lanes want one bank, the same word or another. conflicts:
+    l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{ld,st,atom}.sum.
     """
 
     accesses: int = 0
@@ -36,6 +40,11 @@ class Sums:
     def lanes(self) -> float:
         """Threads for each request; of 32."""
         return self.accesses / self.requests if self.requests else 0.0
+
+    @property
+    def needed(self) -> int:
+        """Wavefronts that are no conflicts."""
+        return self.wavefronts - self.conflicts
 
     @property
     def sectors_per_request(self) -> float:

@@ -11,6 +11,13 @@ WARP = 32
 SECTOR = 32  # bytes
 HOT = 0.12  # of a cell's heat, from where it is marked
 WASTED = 2.0  # times what was needed, from where it is worth a word
+# Why atomics take more than they need.
+TURNS = {
+    "global": "lanes that update one address go one after the other, and addresses "
+    "that lie apart take a sector each",
+    "shared": "lanes that update one word, or words of one bank, go one after "
+    "the other",
+}
 COLUMNS = {
     "reads": "elements read, by all threads",
     "writes": "elements written, by all threads",
@@ -77,8 +84,7 @@ def sectors_needed(place: Place) -> float:
 
 def turns_needed(place: Sums) -> float:
     """Wavefronts that one request needs if no two words share a bank."""
-    free = place.wavefronts - place.conflicts
-    return free / place.requests if place.requests else 1.0
+    return place.needed / place.requests if place.requests else 1.0
 
 
 def short(number: float) -> str:
@@ -101,6 +107,8 @@ def _said(place: Place) -> list[tuple[float, str]]:
     if took / needed < WASTED:
         return []
     verb = {"read": "reading", "write": "writing"}.get(place.kind, "updating")
+    if place.kind == "atomic":
+        why = TURNS[place.space]
     many = f"{short(took)} {unit} per request where {short(needed)} would do"
     return [(took / needed, f"{verb} {place.array} takes {many}: {why}")]
 
