@@ -406,6 +406,14 @@ def a_barrier_in_a_branch(out, x):
 
 
 @faulty("barrier", args=lambda: [zeros(N), array(N)])
+def a_barrier_at_the_end_of_a_branch(out, x):
+    t = cuda.threadIdx.x
+    if t < 32:
+        out[t] = x[t]
+        cuda.syncthreads()  # !
+
+
+@faulty("barrier", args=lambda: [zeros(N), array(N)])
 def a_loop_with_as_many_barriers_as_its_thread(out, x):
     s = cuda.shared.array(N, float32)
     t = cuda.threadIdx.x

@@ -124,13 +124,47 @@ def test_an_exception_keeps_its_type(checks):
 # ---- barriers ------------------------------------------------------------------
 
 
+def branches(x):
+    i = cuda.threadIdx.x
+    if i < 3:
+        x[i] = i
+        cuda.syncthreads()  # here
+        x[i] += x[(i + 1) % 3]
+
+
 def returns(x):
     i = cuda.threadIdx.x
+    for k in range(2):
+        if k == 1 and i >= 3:
+            return
+        x[i] = i
+        cuda.syncthreads()
+
+
+def helper(x, i):
     if i >= 3:
         return
     x[i] = i
     cuda.syncthreads()
-    x[i] += x[(i + 1) % 3]
+    x[i] += 1
+
+
+def returns_in_a_helper(x):
+    helper(x, cuda.threadIdx.x)
+
+
+def only_returns(i):
+    if i >= 3:
+        return
+
+
+def returns_and_branches(x, n):
+    i = cuda.threadIdx.x
+    only_returns(i)
+    for _ in range(n):
+        cuda.syncthreads()
+    if i < 2:
+        cuda.syncthreads()  # here
 
 
 def diverges(x):
@@ -142,13 +176,28 @@ def diverges(x):
     x[i] = i
 
 
-def test_a_barrier_that_some_have_left():
+@pytest.mark.parametrize("order", ["forward", "reverse", 7])
+def test_a_barrier_that_some_pass_by(order):
     x = np.zeros(5)
-    report = sim(returns, quiet=True)[2, 5](x)
+    report = sim(branches, quiet=True, order=order)[2, 5](x)
     finding = next(f for f in report.findings if f.kind == "barrier")
-    assert finding.count == 2 and finding.line == line_of(returns, "syncthreads")
-    assert "threads 3 and 4 have returned" in finding.text
-    assert finding.thread == (3, 0, 0) and finding.block == (0, 0, 0)
+    assert finding.count == 2 and finding.line == line_of(branches, "syncthreads")
+    assert "threads 3 and 4 have come to the kernel's end without it" in finding.text
+    assert finding.thread == (3, 0, 0) and finding.other == (0, 0, 0)
+
+
+@pytest.mark.parametrize("kernel", [returns, returns_in_a_helper])
+def test_who_has_returned_is_not_missed_at_a_barrier(kernel):
+    for order in "forward", "reverse", 7:
+        assert not sim(kernel, quiet=True, order=order)[1, 5](np.zeros(5)).findings
+
+
+def test_a_return_from_a_helper_does_not_excuse_what_comes_after_the_next_barrier():
+    launch = sim(returns_and_branches, quiet=True)[1, 5]
+    (one,) = launch(np.zeros(5), 0).findings
+    assert "but thread 2 has come to the kernel's end without it" in one.text
+    (one,) = launch(np.zeros(5), 1).findings
+    assert "but threads 2, 3 and 4 have come to the kernel's end" in one.text
 
 
 def test_two_barriers_that_are_taken_for_one():

@@ -26,6 +26,15 @@
     SIMT_LAUNCH(__VA_ARGS__)
 #define SIMT_PARAMETERS(...)
 #endif
+/* Where a thread comes to the end of a kernel's body, and where it returns from
+ * a function of the device before its end: see check_at_barrier(). */
+#ifdef SIMT_CHECK
+#define SIMT_AT_END simt::checked_end();
+#define SIMT_LEAVES simt::leaves();
+#else
+#define SIMT_AT_END
+#define SIMT_LEAVES
+#endif
 #define SIMT_KERNEL(name, checked)                                    \
     static simt::Kernel simt_kernel = {name, 0, 0, checked, 0, 0, 0}; \
     if (simt::asked(&simt_kernel)) return
@@ -33,6 +42,7 @@
     simt::launch(&simt_kernel, \
                  __VA_ARGS__() mutable __attribute__((always_inline)) {
 #define SIMT_END \
+    SIMT_AT_END  \
     });
 
 /* The members of the struct that stands before `site` are the arrays of one

@@ -174,6 +174,8 @@ void grid_barrier();
  * out of line, so that no hook sees it (check/engine.cpp). */
 void checked_begin_thread(void *copy, const void *closure, size_t size);
 bool checked_next_thread(); /* false: this was the last one */
+void checked_end();    /* the thread has come to the end of the kernel's body */
+void checked_leaves(); /* it returns before that of a function it has called */
 Fiber *checked_promoted();
 int checked_barrier(int vote, const char *file, unsigned line);
 uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
@@ -396,6 +398,11 @@ SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
 /* ---- shared memory ------------------------------------------------------ */
 
 #ifdef SIMT_CHECK
+/* checked_leaves(), where the compiler does not run the code itself. */
+constexpr void leaves() {
+    if (!__builtin_is_constant_evaluated()) checked_leaves();
+}
+
 template <class T> struct ElementOf {
     typedef T type;
 };

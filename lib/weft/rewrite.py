@@ -11,6 +11,7 @@ Only what is not C++ is changed, and only within its line:
     threadIdx.x                  simt::x(threadIdx)
     clock()                      clock64(), in device code
     (void *)k                    (void *)simt::typed(k), where k is a kernel
+    return;                      {SIMT_LEAVES return;} in a function of the device
     s[i] += s[i + 16];           s[i] += simt::lockstep([&] { return s[i + 16]; });
                                  where s is volatile: see rewrite_lockstep.py
     __noinline__                 SIMT_NOINLINE
@@ -106,7 +107,8 @@ def fingerprint() -> str:
 
 
 def _steps(text: Text) -> Text:
-    for step in (_clocks, _casts, _launches, lockstep, _kernels, shared, _names):
+    before = (_clocks, _casts, _launches, lockstep, _returns)
+    for step in (*before, _kernels, shared, _names):
         text = Text(step(text), text.path)
     return text
 
@@ -258,6 +260,22 @@ def _kernels(text: Text) -> str:
         begin = f"{{SIMT_PARAMETERS({named}) {body}; "
         edits.append((brace, brace + 1, begin))
         edits.append((close, close + 1, " SIMT_END}"))
+    return edit(text, edits)
+
+
+def _returns(text: Text) -> str:
+    """Have functions of the device say that they are left before their end.
+
+    Kernels need not: a thread that comes to the end of one says so (SIMT_END).
+    """
+    found = [*re.finditer(r"\breturn[ \t]*;", text.code)]
+    bodies = device_bodies(text) if found else []
+    kernels = {text.body(m.end()) for m in re.finditer(r"\b__global__\b", text.code)}
+    edits = []
+    for match in found:
+        around = {a for a, b, _ in bodies if a < match.start() < b}
+        if around and not around & kernels:
+            edits.append((*match.span(), "{SIMT_LEAVES return;}"))
     return edit(text, edits)
 
 

@@ -27,6 +27,34 @@ bool checked_next_thread() {
     return true;
 }
 
+/* The step that holds nothing but a call that returns to `pc` is none of the
+ * program's own. */
+static void forget_step(Checker *checker, const Fiber *self, const void *pc) {
+    enum { CALL = 6 }; // bytes, at most
+    Log *log = &checker->log;
+    const unsigned thread = self->thread.linear;
+    if (!checker->log_on || !log->count[thread]) return;
+    const uint64_t last = log_of(log, thread)[log->count[thread] - 1];
+    if ((uintptr_t)pc - last <= CALL) log->count[thread]--;
+}
+
+void checked_end() {
+    Checker *checker = running_checker();
+    if (!checker) return;
+    forget_step(checker, here(), __builtin_return_address(0));
+    Arrival &mine = checker->arrivals[here()->thread.linear];
+    if (mine.left) return;
+    mine.ended = true;
+    checker->ended++;
+}
+
+void checked_leaves() {
+    Checker *checker = running_checker();
+    if (!checker) return;
+    forget_step(checker, here(), __builtin_return_address(0));
+    checker->arrivals[here()->thread.linear].left = true;
+}
+
 Fiber *checked_promoted() { return promoted(); }
 
 /* ---- waiting ------------------------------------------------------------ */
@@ -34,8 +62,7 @@ Fiber *checked_promoted() { return promoted(); }
 static void arrive(Checker *checker, const Fiber *self, const void *pc,
                    const char *file, unsigned line) {
     Arrival &mine = checker->arrivals[self->thread.linear];
-    if ((int)(mine.epoch - checker->first_epoch) < 0) checker->regulars++;
-    mine = {pc, file, line, checker->worker->epoch};
+    mine = {pc, file, line, checker->worker->epoch, false, false};
     const Arrival &first = checker->arrivals[checker->first_arrival];
     if (checker->worker->arrived == 0)
         checker->first_arrival = (uint16_t)self->thread.linear;

@@ -130,9 +130,7 @@ static void divide(const Checker *checker, Groups *groups) {
         const uint3 thread = position(i, shape);
         const Arrival &mine = checker->arrivals[i];
         if (!is_here(checker, i)) {
-            // See check_at_barrier().
-            if ((int)(mine.epoch - checker->first_epoch) >= 0)
-                groups->gone.add(thread);
+            if (mine.ended) groups->gone.add(thread);
         } else if (same_place(mine, *groups->at)) {
             groups->main.add(thread);
         } else {
@@ -156,7 +154,7 @@ void found_uneven(Checker *checker) {
     if (other.count && gone.count) text += " and ";
     if (gone.count)
         text += gone.text() + (gone.count == 1 ? " has" : " have") +
-                " returned and will never come";
+                " come to the kernel's end without it";
     Found found = {};
     found.kind = "barrier";
     found.pc = groups.at->pc;

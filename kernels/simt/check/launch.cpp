@@ -74,10 +74,9 @@ void check_begin_block(Worker *worker) {
     memset(checker->shared_states, LIVE, dynamic);
     checker->shared_end = dynamic;
     checker->arrivals_differ = false;
-    checker->first_epoch = worker->epoch;
-    checker->regulars = 0;
+    checker->ended = 0;
     for (int i = 0; i < worker->threads; i++)
-        checker->arrivals[i].epoch = worker->epoch - 1;
+        checker->arrivals[i] = {0, 0, 0, worker->epoch - 1, false, false};
     if (checker->races_on) races_begin_block(checker, worker);
     if (checker->log_on) log_begin_block(checker, worker);
 }
@@ -91,10 +90,9 @@ void check_end_block(Worker *worker) {
 
 void check_at_barrier(Worker *worker) {
     Checker *checker = worker->checker;
-    // Who has returned before the block's first barrier is not missed: a GPU's
-    // barriers are of those who have not. Who has been at one before is.
-    if (checker->arrivals_differ || worker->arrived != checker->regulars)
-        found_uneven(checker);
+    // A GPU's barriers are of those who have not returned. Who has come to the
+    // kernel's end has taken a way on which this barrier does not lie.
+    if (checker->arrivals_differ || checker->ended) found_uneven(checker);
     tell_blanks(checker, SHARED);
     checker->arrivals_differ = false;
     if (checker->log_on) log_at_barrier(checker, worker);

@@ -53,6 +53,8 @@ class Launch(Accesses):
         self.at: tuple[int, int, int] | None = None
         self.names: dict[tuple[int, int], dict[str, int]] = {}
         self.trace: Trace | None = None
+        self.at_end: list[int] = []  # threads of the block that came to the end
+        self.left: set[int] = set()  # that returned early from a helper since they met
         self._room: np.ndarray | None = None
         self.spread: dict[int, Spread] = {}  # by the numbers of arrays
         self.env: dict[str, Any] = {**CASTS, **NUMBERS, **program.constants}
@@ -179,6 +181,8 @@ class Launch(Accesses):
             ".ix": operator.index,
             **{".slice": slice, ".zip": zip, ".len": len},
             ".names": self.keep_names,
+            ".came_to_end": self.came_to_end,
+            ".leaves": self.left.add,
         }
         for variant in self.program.variants:
             for name in variant.uses:
@@ -202,6 +206,11 @@ class Launch(Accesses):
             tree = self.program.source(self.kernel.function).tree
             self.trace.passing = passing(tree)
 
+    def came_to_end(self, number: int) -> None:
+        """A thread has come to the end of the kernel's body: it will not wait again."""
+        if number not in self.left:
+            self.at_end.append(number)
+
     def keep_names(self, number: int, found: dict[str, Any]) -> None:
         """What a thread's whole-number names hold as it ends."""
         assert self.at is not None
@@ -220,6 +229,8 @@ class Launch(Accesses):
         with np.errstate(all="ignore"), Watchdog(self.timeout) as watch:
             for block, threads in orders(self.config, order):
                 watch.begin()
+                self.at_end.clear()
+                self.left.clear()
                 self.at = position(block, self.config.grid)
                 for raw in self._blank():
                     memory.poison(raw)
@@ -271,6 +282,16 @@ class Launch(Accesses):
                 self.trace.intervals.append(interval)
 
     # ---- what was found ----
+
+    def opens(self, block: int, waiting: dict[int, int]) -> None:
+        """A barrier opens for the threads at these places.
+
+        They should be at one, and nobody on a way past it. As on a GPU who has returned
+        is not missed.
+        """
+        self.left.clear()
+        if (waiting and self.at_end) or len(set(waiting.values())) > 1:
+            self.uneven(block, waiting, sorted(self.at_end))
 
     def uneven(self, block: int, waiting: dict[int, int], gone: Sequence[int]) -> None:
         """Some threads wait at a barrier and others elsewhere, or nowhere."""

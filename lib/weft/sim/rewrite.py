@@ -34,6 +34,8 @@ class Rewriter(PlainLoops):
         """The definition, with the engine's parameters before the reader's."""
         tree = self.variant.tree
         body = self.suite(tree.body)
+        if self.variant.number == 0 and self.tells_ends():
+            body.append(at(self.tell(".came_to_end"), tree.body[-1]))
         if self.program.trace and self.variant.number == 0:
             body.append(at(ast.Return(self.names()), tree.body[-1]))
         arguments = ast.arguments(
@@ -50,6 +52,14 @@ class Rewriter(PlainLoops):
         made = ast.FunctionDef(tree.name, arguments, body, [])
         made.type_params = []
         return at(made, tree)
+
+    def tells_ends(self) -> bool:
+        """Whether it matters how threads end: others may wait for them."""
+        return self.program.checks and self.program.variants[0].yields
+
+    def tell(self, name: str) -> ast.stmt:
+        """A call of one of the launch's own functions with the thread's number."""
+        return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
 
     def names(self) -> ast.expr:
         """.names(.lin, locals()): what a thread's names hold as it ends."""
@@ -87,7 +97,9 @@ class Rewriter(PlainLoops):
 
     # ---- statements ----
 
-    def visit_Return(self, node: ast.Return) -> ast.stmt:
+    def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
+        if self.variant.number and node.value is None and self.tells_ends():
+            return [at(self.tell(".leaves"), node), node]
         if self.variant.number == 0 and self.program.trace:
             return at(ast.Return(self.names()), node)
         return self.generic_visit(node)

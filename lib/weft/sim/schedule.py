@@ -7,7 +7,7 @@ for each: a turn lasts until the next yield, which says what the thread waits fo
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
 from .intrinsics import BARRIERS
@@ -27,10 +27,10 @@ class Launch(Protocol):
     log: Log | None
     places: list[Place]
     blocks: int
+    at_end: list[int]
+    left: set[int]
 
-    def uneven(
-        self, block: int, waiting: dict[int, int], gone: Sequence[int]
-    ) -> None: ...
+    def opens(self, block: int, waiting: dict[int, int]) -> None: ...
 
     def ended(self, block: int, number: int, warps: bool) -> None: ...
 
@@ -66,8 +66,7 @@ def run_barriers(
         return
     entries = launch.log.entries
     start, turn = launch.log.starts.append, launch.log.threads.append
-    total, interval = len(live), 0
-    every = [number for number, _ in live]
+    interval = 0
     while live:
         waiting, places = [], []
         for pair in live:
@@ -80,11 +79,10 @@ def run_barriers(
                 places.append(place)
         launch.ended(block, interval, False)
         interval += 1
-        if waiting and (
-            len(waiting) != total or places.count(places[0]) != len(places)
-        ):
+        same = places.count(places[0]) == len(places) if places else True
+        if not same or launch.at_end or launch.left:  # else there is nothing to note
             at = {number: place for (number, _), place in zip(waiting, places)}
-            launch.uneven(block, at, [n for n in every if n not in at])
+            launch.opens(block, at)
         live = waiting
 
 
@@ -244,11 +242,7 @@ class Block:
         self.launch.ended(self.block, self.interval, True)
         self.interval += 1
         self.phase = dict.fromkeys(self.every, 0)
-        kinds = {got[:2] for got in waits.values()}
-        if len(kinds) > 1 or len(waits) != len(self.every):
-            at = {number: got[1] for number, got in waits.items()}
-            gone = [n for n in self.every if n not in at]
-            self.launch.uneven(self.block, at, gone)
+        self.launch.opens(self.block, {n: got[1] for n, got in waits.items()})
         truths = [bool(got[2]) for got in waits.values() if got[0] in BARRIERS]
         results = {
             "syncthreads": None,

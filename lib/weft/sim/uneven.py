@@ -19,10 +19,10 @@ def finding(
     """The Finding for one opening of a barrier.
 
     waiting: the threads at each place, by its number in places. gone: those that have
-    returned. at: the number of the block.
+    come to the kernel's end. at: the number of the block.
     """
     main = max(waiting, key=lambda place: len(waiting[place]))
-    place, here = places[main], waiting[main]
+    place, here = places[main], sorted(waiting[main])
     where = position(at, grid)
     others = [
         f"{_several(numbers, block)} {_wait(numbers)} at that of line {places[p].line}"
@@ -32,7 +32,9 @@ def finding(
     missing = [n for p, numbers in waiting.items() if p != main for n in numbers]
     if gone:
         has = "has" if len(gone) == 1 else "have"
-        others.append(f"{_several(gone, block)} {has} returned and will never come")
+        others.append(
+            f"{_several(gone, block)} {has} come to the kernel's end without it"
+        )
         missing = list(gone)
     text = (
         f"{_several(here, block)} of block {named(where, grid)} {_wait(here)} at the "

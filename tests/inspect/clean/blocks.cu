@@ -379,3 +379,43 @@ CASE(a_union_in_shared_memory) {
     reuse<<<1, N>>>(out, values<float>(N));
     return equal(out, N, [](int i) { return value_at(i); });
 }
+
+__device__ void rounds(float *out, const float *x, int n, float *s) {
+    const int t = threadIdx.x;
+    if (t >= n) return;
+    s[t] = x[t];
+    __syncthreads();
+    out[t] = s[n - 1 - t];
+}
+__global__ void leaves_in_a_function(float *out, const float *x, int n) {
+    __shared__ float s[N];
+    rounds(out, x, n, s);
+}
+CASE(a_return_in_a_function_before_its_barrier) {
+    float *out = zeros<float>(N);
+    leaves_in_a_function<<<1, N>>>(out, values<float>(N), 40);
+    return equal(out, N, [](int i) { return i < 40 ? value_at(39 - i) : 0; });
+}
+
+__global__ void leaves_the_loop(float *out, const float *x, int n) {
+    __shared__ float s[N];
+    const int t = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < 4; k++) {
+        if (k == 2 && t >= n) return;
+        s[t] = x[k * N + t];
+        __syncthreads();
+        sum += s[n - 1 - t % n];
+        __syncthreads();
+    }
+    out[t] = sum;
+}
+CASE(a_return_in_a_loop_of_barriers) {
+    float *out = zeros<float>(N);
+    leaves_the_loop<<<1, N>>>(out, values<float>(4 * N), 40);
+    return equal(out, N, [](int i) {
+        int sum = 0;
+        for (int k = 0; k < 4; k++) sum += value_at(k * N + 39 - i);
+        return i < 40 ? sum : 0;
+    });
+}

@@ -35,21 +35,24 @@ CASE(a_barrier_in_each_branch) {
     return launched();
 }
 
-__global__ void leaves_the_loop(float *out, const float *x, int n) {
-    __shared__ float s[N];
+__global__ void last_of_all(float *out) {
     const int t = threadIdx.x;
-    float sum = 0;
-    for (int k = 0; k < 4; k++) {
-        if (k == 2 && t >= n) return;
-        s[t] = x[k * N + t];
-        __syncthreads(); // FAULT: barrier
-        sum += s[t];
-        __syncthreads(); // OTHER
-    }
-    out[t] = sum;
+    if (t < 8) __syncthreads(); // FAULT: barrier, block 0
+    out[t] = t;
 }
-CASE(a_return_in_a_loop_of_barriers) {
-    leaves_the_loop<<<1, N>>>(unwritten<float>(N), values<float>(4 * N), 40);
+CASE(a_barrier_that_the_others_never_need) {
+    last_of_all<<<1, N>>>(unwritten<float>(N));
+    return launched();
+}
+
+__global__ void leaves_and_branches(float *out, int n) {
+    const int t = threadIdx.x;
+    if (t >= n) return;
+    out[t] = t;
+    if (t < 8) __syncthreads(); // FAULT: barrier
+}
+CASE(a_return_is_no_excuse_for_the_others) {
+    leaves_and_branches<<<1, N>>>(unwritten<float>(N), 40);
     return launched();
 }
 
