@@ -99,11 +99,28 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         ("    b[0] = __ldg(a + i);", 0, "a", "k", "a + i"),
         ("\tatomicAdd(&out[0], a[i]);", 0, "out", "atomicAdd", "atomicAdd"),
         ('    s["größe"] = 1; out[i] = 2;', 30, "", "", "out[i]"),
+        # an array of the name of an index; columns of a kernel on one line are lost
+        ("__global__ void k(int *x) { x[threadIdx.x] = 1; }", 90, "x", "", "x[thre"),
     ],
 )
 def test_a_caret_stands_where_the_access_begins(line, compiled, array, callee, begins):
     at = carets.column(line, compiled, array, callee)
     assert line.encode()[at:].decode().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    "line, column, named",
+    [
+        ("local[i] = s[j];", 0, "local"),
+        ("local[i] = s[j];", 11, "s"),
+        ("s[at[i]] = 1;", 0, "s"),
+        ("s[i][j] = 1;", 0, ""),
+        ("*p = 1;", 0, ""),
+        ("s[i", 0, ""),
+    ],
+)
+def test_an_array_that_has_one_index_is_named(line, column, named):
+    assert carets.only_array(line, column) == named
 
 
 # ---- from the text of the runtime to a report --------------------------------------

@@ -54,6 +54,19 @@ __global__ void on_the_heap(int *out) {
 __device__ int shared_count;
 __global__ void counts(int *out) { out[threadIdx.x] = shared_count; }
 __global__ void adds(int n) { atomicAdd(&shared_count, n); }
+__global__ void own(int *out) {
+    extern __shared__ int given[];
+    int mine[4];
+    for (int i = 0; i <= 4; i++) mine[i] = given[i];
+    out[threadIdx.x] = mine[threadIdx.x % 4];
+}
+__global__ void climbs(int *x) {
+    int i = 0;
+    while (x[0] == 0) {
+        i++;
+        x[1] = i;
+    }
+}
 """
 
 
@@ -149,6 +162,25 @@ def test_the_variables_of_a_cell_are_the_devices(cell):
     assert report.ok and report.counters.atomics_per_thread == {"shared_count": 1}
 
 
+def test_an_array_of_a_threads_own_is_named(cell):
+    with pytest.raises(KernelFault) as raised:
+        cell.own[1, 1, 20](torch.zeros(1, dtype=torch.int32))
+    (one,) = [f for f in raised.value.report.findings if f.kind == "bounds"]
+    assert one.text == "thread 0 uses mine[4]: mine has 4 elements"
+    assert (one.array, one.index, one.line) == ("mine", (4,), 43)
+
+
+def test_too_little_dynamic_shared_memory_is_cured_by_the_launch(cell):
+    with pytest.raises(KernelFault, match="the launch gave 8 bytes") as raised:
+        cell.own[1, 1, 8](torch.zeros(1, dtype=torch.int32))
+    assert "kernel[grid, block, bytes]" in str(raised.value)
+
+
+def test_an_empty_array_has_no_elements(cell):
+    with pytest.raises(KernelFault, match=r"writes out\[0\]: out has 0 elements"):
+        cell.filled["float"][1, 1](torch.zeros(0), 1)
+
+
 def test_a_cell_with_state_has_its_lines(cell):
     out = torch.zeros(4, dtype=torch.int32)
     with pytest.raises(KernelFault) as raised:
@@ -164,6 +196,14 @@ def test_what_makes_no_progress_is_ended_with_words_on_the_build(cell):
     assert "0.3 s under the check build" in said and "--fast" in said
     (one,) = raised.value.report.findings
     assert (one.kind, one.line) == ("hang", 29)
+
+
+def test_a_loop_that_never_ends_has_its_line():
+    short = load_cuda(SOURCE, target="cpu", checked=True, timeout=0.3)
+    with pytest.raises(KernelFault) as raised:
+        short.climbs[1, 4](torch.zeros(2, dtype=torch.int32))
+    (one,) = [f for f in raised.value.report.findings if f.kind == "hang"]
+    assert one.line in (48, 49, 50)
 
 
 def test_checked_excludes_what_cannot_be_watched():

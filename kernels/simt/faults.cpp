@@ -29,6 +29,10 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...) {
     Job *job = worker->job;
     if (job->failed.exchange(true)) return 0;
+    // What goes on for ever is at its last step: the signal that ended it may
+    // have met it anywhere in what that calls.
+    if (kind == SIMT_FAULT_TIMEOUT || kind == SIMT_FAULT_DEADLOCK)
+        worker->stopped_at = 0;
     if (worker->checker) job->fault_pc = check_step(worker);
     simt_fault *fault = &job->fault;
     *fault = {};

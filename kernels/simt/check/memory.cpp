@@ -272,7 +272,7 @@ extern "C" void *simt_check_alloc(size_t size, size_t element, const char *name,
                                   int initialised) {
     if (!start_checking()) return 0;
     Array array = {};
-    array.size = size ? size : 1;
+    array.size = size;
     array.element = (unsigned)element;
     array.origin = FROM_LAUNCHER;
     strncpy(array.name, name ? name : "", sizeof array.name - 1);

@@ -27,12 +27,29 @@ def column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> i
         return len(line[: called.start()].encode())
     found = None if at is None else _start(line, at)
     if array and (found is None or not _names(line, found, array)):
-        places = [m.start() for m in re.finditer(rf"\b{re.escape(array)}\b", line)]
+        indices = {m.start(2) for m in _INDEX.finditer(line)}  # an array may be x
+        every = re.finditer(rf"\b{re.escape(array)}\b", line)
+        places = [m.start() for m in every if m.start() not in indices]
         near = len(line) if at is None else at
         found = min(places, key=lambda one: (abs(one - near), one), default=found)
     if found is None:
         found = len(line) - len(line.lstrip())
     return len(line[:found].encode())
+
+
+def only_array(line: str, column: int) -> str:
+    """The array that has its one index behind it at a column (from 0, in bytes); ""
+    if none or several stand there: s[i][j]."""
+    text = line.encode()[column:].decode(errors="ignore")
+    named = re.match(r"\w+(?=\s*\[)", text)
+    if not named:
+        return ""
+    depth = 0
+    for at in range(named.end(), len(text)):
+        depth += (text[at] == "[") - (text[at] == "]")
+        if not depth and text[at] == "]":
+            return "" if text[at + 1 :].lstrip().startswith("[") else named[0]
+    return ""
 
 
 def callee(function: str) -> str:

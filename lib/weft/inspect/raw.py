@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -170,11 +171,14 @@ class _Raw:
             inner = carets.callee(frame.function) or inner
         return _Where()
 
-    def column(self, where: _Where, array: str = "") -> int:
+    def line(self, where: _Where) -> str:
+        """The reader's line."""
         if where.file not in self._texts:
             self._texts[where.file] = self.readers.sources([where.file])
-        line = line_of(self._texts[where.file], where.file, where.line)
-        return carets.column(line, where.compiled, array, where.callee)
+        return line_of(self._texts[where.file], where.file, where.line)
+
+    def column(self, where: _Where, array: str = "") -> int:
+        return carets.column(self.line(where), where.compiled, array, where.callee)
 
     # ---- findings
 
@@ -203,10 +207,14 @@ class _Raw:
             file, line = where.file, where.line
         if line:
             column = self.column(where, array)
-        index = raw.get("index")
+        index, text = raw.get("index"), raw["text"]
+        if not array and index is not None and line:
+            array = carets.only_array(self.line(where), column)
+            if array:
+                text = _UNNAMED.sub(rf"\1 uses {array}[\2]: {array} has", text)
         one = Finding(
             kind=raw["kind"],
-            text=raw["text"],
+            text=text,
             file=file,
             line=line,
             column=column,
@@ -298,6 +306,7 @@ class _Raw:
 
 
 _PLACES = ("site", "other_site")
+_UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
 _LONGEST = 1 << 12  # bytes of a basic block
 
 

@@ -171,11 +171,11 @@ def _explained(fault: KernelFault, seen: Seen, timeout: float) -> KernelFault:
     said, block, thread = str(fault), fault.block, fault.thread
     if ending is not None:
         text = ending.text
-        if fault.kind == faults.TIMEOUT:
+        if "ran longer than the limit" in text:
             text = (
                 f"it ran longer than {timeout:g} s under the check build, {SLOWDOWN}, "
-                f"and was ended: look for a loop that does not end, allow it more with "
-                f"timeout= (--timeout), or run it unwatched (--fast)"
+                f"and was ended: allow it more with timeout= (--timeout), or run it "
+                f"unwatched (--fast)"
             )
         said = _with_line(report, ending, f"{seen.kernel}: {text}")
         block, thread = ending.block, ending.thread

@@ -38,6 +38,10 @@ _BLOCKS = (
 _WARP = "{warp} or {block} between them, reached by all"
 _UNWRITTEN = "copy or set it before the launch: cudaMemcpy(), cudaMemset()"
 _NULL = "pass an array, or memory that cudaMalloc() gave (it may have failed)"
+_BYTES = (
+    "guard the access, or launch with more: kernel<<<grid, block, bytes>>>, in Python "
+    "kernel[grid, block, bytes]"
+)
 _ONE_STEP = "atomicAdd() or its like: read, change and write as one step"
 
 
@@ -60,6 +64,8 @@ def in_c(one: Finding, space: str, same_place: bool) -> str:
     """
     if "a null pointer" in one.text:
         return _NULL
+    if "since the launch gave" in one.text:
+        return _BYTES
     if one.kind == "race" and same_place:
         return _ONE_STEP
     if one.kind == "race" and one.thread is None:
