@@ -67,9 +67,10 @@ void note_first_write(Checker *checker, const Fiber *self,
     }
 }
 
-/* Whether nobody else has written any of its bytes by now. */
+/* Whether nobody else has written any of its bytes by now. A volatile read does
+ * not race with such a write, and has still read what nobody had written. */
 static bool is_blank(const Checker *checker, const Blank &blank) {
-    if (blank.own) return true;
+    if (blank.own || blank.access.is_volatile) return true;
     const uint8_t *states =
         blank.access.space == SHARED ? checker->shared_states : arena.states;
     for (unsigned i = 0; i < blank.access.size; i++)

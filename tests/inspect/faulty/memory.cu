@@ -272,3 +272,18 @@ CASE(only_half_cleared) {
     next_step<<<1, N>>>(values<float>(N), velocity);
     return launched();
 }
+
+__global__ void two_warps(int *out) {
+    __shared__ volatile int ready[2];
+    const int warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) {
+        ready[warp] = 1;
+        while (!ready[1 - warp]); // FAULT: uninitialised
+    }
+    __syncthreads();
+    out[threadIdx.x] = ready[warp];
+}
+CASE(flags_that_nobody_has_cleared) {
+    two_warps<<<1, 64>>>(unwritten<int>(64));
+    return launched();
+}
