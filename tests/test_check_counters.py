@@ -400,6 +400,21 @@ __global__ void any(const int *x, int *y, const int *length, const int *op,
 OPS = {("x", "read"): 0, ("s", "read"): 1, ("y", "atomic"): 2, ("r", "atomic"): 3}
 
 
+def test_atomic_loads_and_stores_are_loads_and_stores():
+    text = """
+    #include <cuda/atomic>
+    __global__ void look(int *flag, int *set, int *out) {
+        cuda::atomic_ref<int> one(*flag), other(*set);
+        other.store(1);
+        out[threadIdx.x] = one.load();
+    }
+    """
+    seen = counters(text, 1, 64, *zeros((3, 64), "i4"))
+    assert seen.sectors == {"flag": 2, "set": 2, "out": 8}
+    assert (seen.reads, seen.writes["set"]) == ({"flag": 64}, 64)
+    assert seen.atomics == {}
+
+
 def cost(key, words):
     """Sectors of x and y, wavefronts of s and r; y and r are updated atomically."""
     times = Counter(words)

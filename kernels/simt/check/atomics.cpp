@@ -1,5 +1,6 @@
 /* atomics.cpp -- what instrumented code calls for __atomic builtins, the host's
  * code too: each is one access, and then the operation itself. */
+#include "counters.h"
 #include "hooks.h"
 
 using namespace simt;
@@ -14,6 +15,16 @@ static constexpr Mark STORE = {ATOMIC, EFFECT_WRITES, false, true};
 /* For the watchdog: a thread that spins changes nothing. */
 static void note_change(bool changed) {
     if (Checker *checker = changed ? running_checker() : 0) checker->changes++;
+}
+
+/* A load or a store that is atomic. */
+template <unsigned size>
+SIMT_INLINE void hook_single(const volatile void *at, const void *pc, Mark mark,
+                             int order) {
+    if (Checker *checker = running_checker())
+        count_as(site_number(checker, pc, size, ATOMIC, false),
+                 mark.effect == EFFECT_READS ? READ : WRITE);
+    hook<size>(at, pc, mark, (uint8_t)order);
 }
 
 typedef uint8_t a8;
@@ -44,12 +55,12 @@ typedef uint64_t a64;
 #define SIMT_ATOMIC(bits)                                                     \
     a##bits __tsan_atomic##bits##_load(const volatile a##bits *at,            \
                                        int order) {                           \
-        hook<bits / 8>(at, SIMT_PC, LOAD, (uint8_t)order);                    \
+        hook_single<bits / 8>(at, SIMT_PC, LOAD, order);                      \
         return __atomic_load_n(at, __ATOMIC_SEQ_CST);                         \
     }                                                                         \
     void __tsan_atomic##bits##_store(volatile a##bits *at, a##bits value,     \
                                      int order) {                             \
-        hook<bits / 8>(at, SIMT_PC, STORE, (uint8_t)order);                   \
+        hook_single<bits / 8>(at, SIMT_PC, STORE, order);                     \
         note_change(__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST) !=       \
                     value);                                                   \
     }                                                                         \

@@ -1,6 +1,8 @@
 /* cost.cpp -- what one request costs, as lib/weft/sim/counters.py has it. */
 #include "counters.h"
 
+#include <atomic>
+
 namespace simt {
 #ifdef SIMT_UCONTEXT
 inline namespace ucontext_fibers {
@@ -128,6 +130,20 @@ Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
         cost.needed++;
     }
     return cost;
+}
+
+/* ---- atomics that are none ---------------------------------------------- */
+
+static std::atomic<uint8_t> others[MAX_SITES]; // 1 + the kind; 0: as it is
+
+Kind counted_as(unsigned site) {
+    const uint8_t other = others[site].load(std::memory_order_relaxed);
+    return other ? (Kind)(other - 1) : site_at(site).kind;
+}
+
+void count_as(unsigned site, Kind kind) {
+    if (!others[site].load(std::memory_order_relaxed))
+        others[site] = (uint8_t)(kind + 1);
 }
 
 } // namespace

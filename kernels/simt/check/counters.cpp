@@ -98,7 +98,7 @@ void add_site(std::string *text, const Key &key, const Sums &sums,
     const Site site = site_at(key.site);
     *text += "{\"site\": ";
     write_site(text, site.pc);
-    *text += std::string(", \"kind\": \"") + kinds[site.kind] +
+    *text += std::string(", \"kind\": \"") + kinds[counted_as(key.site)] +
              "\", \"space\": \"" + spaces[key.space] + "\", \"array\": ";
     add_text(text, key.array);
     add_number(text, "size", site.size);

@@ -156,6 +156,11 @@ SIMT_INLINE uintptr_t address_of(uint64_t entry) {
 Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
              const uintptr_t *at);
 
+/* What the accesses of a site are counted as: those of cuda::atomic's load()
+ * and store() are loads and stores to a GPU. */
+Kind counted_as(unsigned site);
+void count_as(unsigned site, Kind kind);
+
 /* ---- counters.cpp ------------------------------------------------------- */
 
 void counters_clear();

@@ -138,7 +138,7 @@ SiteTally *make_site(Tally *tally, unsigned site) {
     SiteTally *t = zeroed<SiteTally>(1);
     t->site = site;
     t->size = site_at(site).size;
-    t->kind = site_at(site).kind;
+    t->kind = counted_as(site);
     if (!t->size) t->size = 4; // sizes differ there
     t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
     t->at = t->arrays = zeroed<SiteArray>(1); // empty: nothing lies in it
