@@ -197,6 +197,9 @@ def test_counts_must_be_the_same_and_ratios_near():
     assert judged(count, 800, 801, "") == (False, "DIFFERS")
     assert judged(count, 8, 9, "merged") == (True, "merged")
     assert judged(ratio, 10.19, 10, "")[0] and not judged(ratio, 10.3, 10, "")[0]
+    more = metrics.Metric("m", ("m",), exact=True, more=True)
+    assert judged(more, 99, 100, "")[0] and judged(more, 100, 100, "") == (True, "same")
+    assert not judged(more, 101, 100, "")[0] and not judged(more, 97, 100, "")[0]
     assert judged(free, 1, 2, "") == judged(count, 8, None, "") == (None, "")
     assert bench_counters.status([{"agrees": True}, {"agrees": None}]) == 0
     assert bench_counters.status([{"agrees": True}, {"agrees": False}]) == 1
