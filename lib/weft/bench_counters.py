@@ -3,8 +3,9 @@
 The kernels of bench_counters.cu run under the check build, which counts, and on the GPU
 under Nsight Compute, which counts too. Counts must be the same (a GPU may have 2 % more
 sectors of atomics), ratios agree within 2 %; where the compiler has changed an access
-(merged loads), the row says so, with the instruction that shows it. Without ncu,
-or a GPU, the CPU's side is printed alone. The exit status is 1 if a row differs without a reason.
+(merged loads), the row says so, with the instruction that shows it. Without ncu, or a
+GPU, the CPU's side is printed alone. The exit status is 1 if a row differs without a
+reason.
 """
 
 from __future__ import annotations
