@@ -143,7 +143,9 @@ static void finish(Worker *worker, Fiber *self) {
     for (unsigned left = warp->waiting; left; left &= left - 1) {
         const int lane = __builtin_ctz(left);
         const unsigned group = warp->mask[lane] & warp->live;
-        if (warp->waiting >> lane & 1 && !(group & ~warp->waiting))
+        if (warp->waiting >> lane & 1 && !(group & ~warp->waiting) &&
+            (!worker->checker ||
+             check_together(warp, group, warp->meeting[lane])))
             complete(warp, group | 1u << lane, warp->meeting[lane]);
     }
 }
@@ -246,6 +248,7 @@ void in_vain(Fiber *self) {
     if (++worker->vain % CHECK_EVERY == 0) leave_if_stopped(worker);
     // Two rounds in which everybody waits and nothing changes: nothing will.
     if (worker->vain < 2u * worker->live + 2) return;
+    if (worker->checker) check_deadlock(worker);
     note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
                "deadlock in block (%u,%u,%u): of %d threads left, %d wait at a "
                "barrier and the others for lanes that do not come",

@@ -6,7 +6,7 @@
  * and both run on this one runtime.
  *
  *     hooks.cpp, atomics.cpp, ubsan.cpp    what instrumented code calls
- *     engine.cpp                           barriers and the like, out of line
+ *     engine.cpp, meetings.cpp             barriers and the like, out of line
  *     memory.cpp, variables.cpp            which bytes may be touched
  *     names.cpp                            what arrays are called
  *     races.*, cells.cpp, sync.*, told.*   which accesses nothing orders
@@ -84,8 +84,9 @@ struct Arrival {
     const void *pc;
     const char *file; /* NULL: not known */
     unsigned line, epoch;
-    bool left;  /* since then, a function of the device before its end */
-    bool ended; /* came to the end of the kernel, and did not leave */
+    const void *met; /* where it waits for lanes of its warp; NULL: not known */
+    bool left;       /* since then, a function of the device before its end */
+    bool ended;      /* came to the end of the kernel, and did not leave */
 };
 
 /* What one worker knows while it runs the blocks of an instrumented launch. */
@@ -105,7 +106,7 @@ struct Checker {
     const char *dynamic; /* the name of dynamic memory that was used last */
     unsigned dynamic_launch;
     struct Blanks *blanks; /* blanks.cpp; NULL: none yet */
-    int ended; /* threads of the block whose arrival says so */
+    int ended;             /* threads of the block whose arrival says so */
     uint16_t first_arrival;
     bool arrivals_differ;
     Races races;

@@ -62,7 +62,7 @@ Fiber *checked_promoted() { return promoted(); }
 static void arrive(Checker *checker, const Fiber *self, const void *pc,
                    const char *file, unsigned line) {
     Arrival &mine = checker->arrivals[self->thread.linear];
-    mine = {pc, file, line, checker->worker->epoch, false, false};
+    mine = {pc, file, line, checker->worker->epoch, 0, false, false};
     const Arrival &first = checker->arrivals[checker->first_arrival];
     if (checker->worker->arrived == 0)
         checker->first_arrival = (uint16_t)self->thread.linear;
@@ -96,11 +96,6 @@ int check_barrier_from(int vote, const void *pc, const char *file,
 
 int checked_barrier(int vote, const char *file, unsigned line) {
     return check_barrier_from(vote, __builtin_return_address(0), file, line);
-}
-
-uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
-                      unsigned source) {
-    return meet(mask, meeting, value, source);
 }
 
 /* ---- shared memory ------------------------------------------------------ */

@@ -27,6 +27,13 @@ uint64_t check_changes(const Worker *worker);
 /* Where the last basic block began that the worker was in. */
 const void *check_step(const Worker *worker);
 
+/* ---- meetings.cpp ------------------------------------------------------- */
+
+/* Whether those of the mask who live all wait for each other. */
+bool check_together(const Warp *warp, unsigned mask, Meeting meeting);
+/* All threads of the block wait for ever: say who for whom, if for a lane. */
+void check_deadlock(Worker *worker);
+
 /* ---- engine.cpp --------------------------------------------------------- */
 
 /* A barrier that stands where `pc` and, if known, file and line say. */

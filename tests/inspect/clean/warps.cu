@@ -324,3 +324,36 @@ CASE(layer_norm_of_rows) {
     for (int i = 0; i < 100; i++) sum += h[i], square += h[i] * h[i];
     return sum > -0.01 && sum < 0.01 && square > 99 && square < 101;
 }
+
+__global__ void pairs_and_rows(int *out) {
+    const int lane = threadIdx.x;
+    int sum = lane;
+    if (lane == 0 || lane == 16) sum += __shfl_sync(0x10001, sum, 16 - lane);
+    if (lane == 1 || lane == 2) sum += __shfl_sync(0x6, sum, 3 - lane);
+    if (lane < 2) sum += __shfl_sync(0x3, sum, 1 - lane);
+    out[lane] = sum;
+}
+CASE(masks_that_overlap) {
+    int *out = unwritten<int>(32);
+    pairs_and_rows<<<1, 32>>>(out);
+    return equal(out, 32, [](int i) {
+        return i < 2 ? 19 : i == 2 ? 3 : i == 16 ? 16 : i;
+    });
+}
+
+__global__ void those_who_stay(int *out, int n) {
+    const int lane = threadIdx.x;
+    if (lane >= n) return;
+    int sum = lane;
+    for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(~0u, sum, step);
+        if (lane >= step) sum += other;
+    }
+    __syncwarp();
+    out[lane] = sum;
+}
+CASE(a_full_mask_where_some_have_returned) {
+    int *out = zeros<int>(32);
+    those_who_stay<<<1, 32>>>(out, 20);
+    return equal(out, 32, [](int i) { return i < 20 ? i * (i + 1) / 2 : 0; });
+}

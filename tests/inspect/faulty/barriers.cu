@@ -182,3 +182,35 @@ CASE(two_kinds_of_barrier) {
     warp_barriers<<<1, 32>>>(unwritten<int>(32));
     return launched();
 }
+
+__global__ void masks(int *out) {
+    const int lane = threadIdx.x;
+    unsigned mask = 0xffff;
+    if (lane == 7) mask = 0xff;
+    if (lane < 16) out[lane] = __shfl_sync(mask, lane, 0); // FAULT: deadlock
+}
+CASE(masks_that_disagree) {
+    masks<<<1, 32>>>(unwritten<int>(32));
+    return launched();
+}
+
+__global__ void unnamed(int *out) {
+    const int lane = threadIdx.x;
+    out[lane] = __any_sync(0xffff, lane); // FAULT: deadlock, thread 16
+}
+CASE(a_lane_that_its_mask_does_not_name) {
+    unnamed<<<1, 17>>>(unwritten<int>(17));
+    return launched();
+}
+
+__global__ void vote_or_shuffle(int *out) {
+    const int lane = threadIdx.x;
+    if (lane % 2)
+        out[lane] = __shfl_sync(~0u, lane, 0); // FAULT: deadlock
+    else
+        out[lane] = __any_sync(~0u, lane); // FAULT: deadlock, thread 0
+}
+CASE(a_vote_and_a_shuffle) {
+    vote_or_shuffle<<<1, 32>>>(unwritten<int>(32));
+    return launched();
+}

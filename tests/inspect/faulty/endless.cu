@@ -40,7 +40,7 @@ CASE(a_flag_that_nobody_raises) {
 __global__ void too_many(unsigned *arrived, int *out) {
     atomicAdd(arrived, 1);
     while (atomicAdd(arrived, 0) < gridDim.x + 1) // FAULT: hang|deadlock
-        __nanosleep(100);
+        __nanosleep(100);                         // OTHER
     *out = 1;
 }
 CASE(a_grid_barrier_that_counts_one_too_many) {
