@@ -93,13 +93,14 @@ def chain(turns):
     return tuple(out)
 
 
-@pytest.mark.parametrize("warps", [4, 32, 64, 128, 512])
+@pytest.mark.parametrize("warps", [4, 64, 512])
 @pytest.mark.parametrize("memory", [50, 400])
 def test_a_chain_of_loads_obeys_littles_law(warps, memory):
     model = Model(memory=memory)
     run = replay([[chain(100)]], warps, 512, model)
     share = warps / model.schedulers * 2 / (memory + model.arithmetic)
-    assert run.utilisation == pytest.approx(min(1, share), rel=0.02)
+    # At both ends of a chain, of a hundred turns, somebody may have to wait for one.
+    assert run.utilisation == pytest.approx(min(1, share), rel=2 / 100)
     assert run.issued == 512 * 200
 
 

@@ -19,13 +19,13 @@ Is it right, how fast is it, what does it do
     check_ops, cases, gradients      the lab's own
     bench*, plot_*                   how long; each bench_* is one benchmark
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
-    latency                          ... of warps that take turns
+    latency, warp_view               ... of warps that take turns, of one's requests
+    machine/                         PTX, SASS, occupancy, ncu
     torch_kernels, kernel_names      what PyTorch runs
     nvtx                             names for profilers
-    warp_view                        ... and of one request of a warp
-    machine/                         PTX, SASS, occupancy, ncu
     paint, canvas, predict           live pictures; a guess beside its answer
-    style, highlight                 colours of charts, and of programs
+    style, highlight, words          colours of charts, of programs; numbers in words
+    ipython                          the notebook that runs us
 The project
     mnist/, mnist_numpy, data/       a CNN with these kernels, and in NumPy
     lessons, exercises               notebooks from their sources; checks in them

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .native import ArgumentError
 from .python_kernel import PythonKernel
 from .show import Picture
+from .words import plural
 
 if TYPE_CHECKING:
     from .pictures.issue import Model, Run
@@ -132,8 +133,6 @@ def _window(cycles: int, model: Model) -> int:
 
 
 def _notes(blocks: list, total: int, warps: int, most: int) -> str:
-    from .pictures.touches import plural
-
     said = f"The work: {plural(total, 'block')} of {plural(warps, 'warp')}"
     if len(blocks) < total:
         said += f" (the launch has {len(blocks)}: they come again)"

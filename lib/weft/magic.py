@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import native
+from . import ipython, native
 from .build import ROOT, BuildError
 from .jit import ArgumentError, load_cuda
 from .jit import diagnostics as diagnostics_module
@@ -122,7 +122,7 @@ def cuda(line: str, cell: str) -> None:
     A cell runs native code with your rights. Headers that cells share:
     %%cuda_header name.cuh. The same as a function: weft.jit.load_cuda().
     """
-    shell = _shell()
+    shell = ipython.shell()
     options = _arguments(line)
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
@@ -138,7 +138,7 @@ def cuda(line: str, cell: str) -> None:
         isolated=options.isolated,
         check=options.check,
         time=options.time,
-        checked=not (options.fast or options.inplace or options.isolated),
+        watched=not (options.fast or options.inplace or options.isolated),
         name=name,
     )
     module = loaded._cell  # whatever names its kernels have
@@ -198,7 +198,7 @@ def _show(listing: str, loaded: Any) -> None:
 
 def register(shell: Any = None) -> None:
     """Give an IPython session the magics; without a session nothing happens."""
-    shell = shell or _shell()
+    shell = shell or ipython.shell()
     if shell is None:
         return
     shell.register_magic_function(cuda, "cell", "cuda")
@@ -225,11 +225,3 @@ def _arguments(line: str) -> argparse.Namespace:
     except ValueError as error:
         raise UsageError(f"%%cuda {line}: {error}") from None
     return _parser().parse_args(words)
-
-
-def _shell() -> Any:
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return None
-    return get_ipython()

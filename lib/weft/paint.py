@@ -33,6 +33,7 @@ import torch
 from matplotlib.figure import Figure
 
 from .bench import Timing, summarize
+from .ipython import shell
 from .native import ArgumentError, whole
 from .style import INK, style
 
@@ -210,18 +211,9 @@ def _rgba(image: torch.Tensor) -> torch.Tensor:
 # ---- in a notebook -----------------------------------------------------------------
 
 
-def _shell() -> Any:
-    """The running IPython, or None."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return None
-    return get_ipython()
-
-
 def _name_of(kernel: Any) -> str:
     """The variable that holds the kernel in the notebook; "" if there is none."""
-    names = _shell().user_ns if _shell() else {}
+    names = shell().user_ns if shell() else {}
     return next(
         (n for n, v in names.items() if v is kernel and not n.startswith("_")), ""
     )
@@ -229,7 +221,7 @@ def _name_of(kernel: Any) -> str:
 
 def _follow(painting: Painting, name: str) -> None:
     """After every cell: if `name` is another kernel now, paint with that one."""
-    events, names = _shell().events, _shell().user_ns
+    events, names = shell().events, shell().user_ns
     there, kind = weakref.ref(painting), type(painting.kernel)
 
     def look(*_: Any) -> None:

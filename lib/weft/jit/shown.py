@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..ipython import shell
 from ..report.shown import show
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def tell(module: Cell, seen: Seen, always: bool = False) -> None:
     """
     if seen.ok:
         return
-    run = _cell()
+    running = shell()
+    run = running.execution_count if running is not None else None
     fresh = []
     for one in seen.report.findings:
         key = run, one.kind, one.file, one.line, one.column, one.array
@@ -48,13 +50,3 @@ def tell(module: Cell, seen: Seen, always: bool = False) -> None:
         part.findings = fresh
         show(part)
         seen.report.cell = part.cell
-
-
-def _cell() -> Any:
-    """The number of the notebook's cell that runs; None outside of one."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return None
-    shell = get_ipython()
-    return shell.execution_count if shell is not None else None

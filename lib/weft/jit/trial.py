@@ -13,6 +13,7 @@ import torch
 from .. import bench
 from ..inspect import raw
 from ..native import KernelError
+from ..report.text import how_many
 from . import output, shown, signature
 from .arguments import Array, Binder
 from .faults import KernelFault
@@ -84,8 +85,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
 
 def said(kernel: Kernel) -> str:
     """What check() came to, in a few words."""
-    count = kernel.module.found
-    what = f"{count} finding{'s' * (count != 1)}" if count else "nothing wrong"
+    what = how_many(kernel.module.found)
     return f"checked in {len(ORDERS)} orders of threads: {what}"
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..report import Finding
 from ..style import WIDTH
+from ..words import plural
 from . import svg, threads
 from .faults import findings_of, marks
 from .foot import foot
@@ -17,7 +18,7 @@ from .player import Drawing, Slider
 from .scene import MOMENTS, Scene
 from .svg import label
 from .touched import Moment, arrows, fills, ground, names, words
-from .touches import Touches, block_name, plural, ravel, sentence
+from .touches import Touches, block_name, ravel, sentence
 
 ALL = -1  # intervals; -2, -3, ...: the first, the second ... access of one thread
 TANGLE = 12  # accesses of one thread that are too many arrows

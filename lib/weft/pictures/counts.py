@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..words import rounded
 from .scene import Scene
 
 
@@ -30,13 +31,13 @@ def counts(scene: Scene) -> list[str]:
             continue
         per = _of(counters, "sectors_per_request", array.name)
         if per:
-            more.append(f"{array.name} {_short(per)}")
+            more.append(f"{array.name} {rounded(per)}")
     if more:
         lines.append(f"Sectors per request: {', '.join(more)}.")
     shared = [a.name for a in scene.trace.arrays if a.space == "shared"]
     if shared:
         conflicts = [
-            f"{n} {_short(_of(counters, 'bank_conflicts', n))}" for n in shared
+            f"{n} {rounded(_of(counters, 'bank_conflicts', n))}" for n in shared
         ]
         lines.append(f"Bank conflicts: {', '.join(conflicts)}.")
     return [" ".join(lines[:1]), " ".join(lines[1:])] if lines else []
@@ -52,8 +53,4 @@ def _of(counters: Any, what: str, name: str) -> float:
 def _times(value: float, what: str) -> str:
     """ "2 reads", "1 write", "0.5 writes"."""
     word = {"atomics": "atomic updates"}.get(what, what)
-    return f"{_short(value)} {word.removesuffix('s') if value == 1 else word}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}".replace(",", "\u202f")
+    return f"{rounded(value)} {word.removesuffix('s') if value == 1 else word}"

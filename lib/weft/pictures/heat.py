@@ -8,6 +8,7 @@ import numpy as np
 
 from ..sim.warp import WARP
 from ..style import READ, SHARED, THREAD, WIDTH, WRITTEN
+from ..words import plural
 from . import svg
 from .counts import counts
 from .faults import findings_of, sentences
@@ -16,7 +17,7 @@ from .panels import EDGE, cells, drawn_shape
 from .player import Drawing, Slider
 from .scene import Scene
 from .svg import label, num
-from .touches import Touches, block_name, plural, size_of
+from .touches import Touches, block_name, size_of
 
 LEVELS = 6  # of strength that the eye can tell apart
 BLOCKS = 40  # that the slider stops at

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..sim.warp import WARP
 from ..style import THREAD, WIDTH
+from ..words import plural
 from . import svg
 from .faults import findings_of, sentences
 from .grid import Grid
@@ -17,7 +18,7 @@ from .player import Drawing, Slider
 from .scene import Scene
 from .steps import Step, loops_of, steps_of
 from .svg import label, num
-from .touches import block_name, plural
+from .touches import block_name
 
 MOST = 40  # steps that are drawn one by one; with more, a row is a source line
 WARPS = 16  # that the slider stops at

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..style import READ, SHARED, THREAD, WIDTH
+from ..words import plural, thousands
 from . import svg
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run
 from .panels import EDGE
 from .player import Drawing, Slider
 from .svg import box, label, num
-from .touches import plural
 
 LEFT, WIDE = 88.0, 560.0  # pixels: where time begins, and how much of it there is
 TOP, HIGH = 112.0, 320.0  # of the rows
@@ -285,6 +285,6 @@ def _bars(runs: Sequence[Run], at: int) -> str:
             )
         )
     y = TOP + 24 * len(runs) + 26
-    cycles = f"{runs[at].cycles:,}".replace(",", "\u202f")
+    cycles = thousands(runs[at].cycles)
     out.append(label(BARS - 50, y, f"all of the work: {cycles} cycles", 11, faint=True))
     return "".join(out)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ..report import Source
 
 FREE = {"range", "len", "int", "float", "bool", "array"}  # calls that do not compute
+_SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
 
 
 @dataclass(eq=False)
@@ -89,9 +90,6 @@ def _statements(text: str, first: int) -> list[Statement]:
             one.decides = False
         found.append(one)
     return found
-
-
-_SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
 
 
 class _Reader(ast.NodeVisitor):

@@ -6,13 +6,14 @@ import numpy as np
 
 from ..sim.warp import WARP
 from ..style import READ, SHARED, WIDTH, WRITTEN
+from ..words import plural
 from . import svg
 from .faults import findings_of, sentences
 from .panels import EDGE, LEFT
 from .player import Drawing, Slider
 from .scene import Scene
 from .svg import box, label, num
-from .touches import Touches, block_name, plural
+from .touches import Touches, block_name
 
 THREADS = 32  # with more, a row is a warp
 COLUMNS = 24  # intervals that are drawn

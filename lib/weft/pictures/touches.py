@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..sim.record import ATOMIC, READ, WRITE, Array, Trace
+from ..words import plural
 
 Index3 = tuple[int, int, int]
 
@@ -105,13 +106,6 @@ def block_name(block: int, trace: Trace) -> str:
     """ "block 3", "block (1, 0)"."""
     index = short(unravel(block, trace.grid), trace.grid)
     return f"block ({index.replace(',', ', ')})" if "," in index else f"block {index}"
-
-
-def plural(count: int, thing: str) -> str:
-    """ "1 cell", "2 cells", "3 accesses"; thin spaces between thousands."""
-    digits = f"{count:,}".replace(",", "\u202f")
-    many = "es" if thing.endswith("s") else "s"
-    return f"{digits} {thing}" + many * (count != 1)
 
 
 def size_of(array: Array) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..ipython import shell
 from .counters import Counters, Line, Place, Sums
 
 __all__ = ["Counters", "Finding", "Line", "Listing", "Place", "Report", "Sums"]
@@ -170,10 +171,8 @@ class Report:
 
     def _ipython_display_(self) -> None:
         """Show nothing as the last value of a cell that has shown it."""
-        from IPython import get_ipython
-
-        shell = get_ipython()
-        if shell is None or shell.execution_count != self.cell:
+        running = shell()
+        if running is None or running.execution_count != self.cell:
             raise NotImplementedError  # IPython asks for the HTML then
 
 

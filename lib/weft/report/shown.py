@@ -5,24 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..ipython import shell
 from .colours import coloured
 
 
 def show(report: Any) -> None:
     """Show a Report or ProgramReport."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return _print(report)
-    shell = get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
-        return _print(report)
+    running = shell()
+    if not hasattr(running, "kernel"):
+        text = str(report)
+        print(coloured(text) if sys.stderr.isatty() else text, file=sys.stderr)
+        return
     from IPython.display import display
 
     display(report)
-    report.cell = shell.execution_count
-
-
-def _print(report: Any) -> None:
-    text = str(report)
-    print(coloured(text) if sys.stderr.isatty() else text, file=sys.stderr)
+    report.cell = running.execution_count

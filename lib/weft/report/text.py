@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ..words import plural
 from . import Counters, Finding, Report, before, named
 from .cures import in_python as cure_of
 from .lines import HOT, Cell, annotated, columns, near, remarks, short
@@ -79,8 +80,12 @@ def head(report: Report) -> str:
 
 def verdict(report: Report | ProgramReport) -> str:
     """How many findings, in words."""
-    count = len(report.findings)
-    return f"{count} finding{'s' * (count != 1)}" if count else "nothing wrong"
+    return how_many(len(report.findings))
+
+
+def how_many(count: int) -> str:
+    """3 findings; nothing wrong"""
+    return plural(count, "finding") if count else "nothing wrong"
 
 
 def costs(counters: Counters) -> list[str]:
