@@ -14,7 +14,7 @@ from weft import build, native
 from weft.cases import OPS, Case, cases
 from weft.check_ops import compare
 from weft.inspect.raw import Files, program_report
-from weft.jit.checked import _report as report_text
+from weft.jit.checked import raw_report
 from weft.jit.cpu_launch import ffi, runtime
 from weft.mnist import Cnn, Split, initial_weights
 
@@ -34,7 +34,7 @@ def checked_library(op: str) -> native.Library:
 
 
 def findings() -> list:
-    report = program_report(report_text(), Files(str(build.ROOT)), "kernels")
+    report = program_report(raw_report(), Files(str(build.ROOT)), "kernels")
     return report.findings
 
 

@@ -1,5 +1,6 @@
 """torch_kernels(): names of vendors' kernels are read right, rows are what ran."""
 
+import importlib
 import json
 import types
 
@@ -10,7 +11,7 @@ from weft import ArgumentError, torch_kernels
 from weft import bench_torch_kernels as bench
 from weft.kernel_names import bare, explain
 
-module = __import__("weft.torch_kernels", fromlist=["_on_gpu"])
+module = importlib.import_module("weft.torch_kernels")  # the function hides it
 VECTORIZED = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 NAMES = {  # name -> short, library, tile, layout, precision, made for
     "ampere_sgemm_128x64_tn": ("gemm", "cuBLAS", "128x64", "tn", "fp32, FMA", "8.0"),

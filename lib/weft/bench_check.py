@@ -19,6 +19,8 @@ import numpy as np
 
 from . import bench, bench_edit, build
 from .cases import sum_bound
+from .jit.checked import raw_report
+from .jit.cpu_launch import runtime
 
 SOURCE = Path(__file__).with_suffix(".cu")
 BOUNDS = {"cost": 25.0, "edit": 150.0}  # times the plain build; ms
@@ -149,14 +151,14 @@ def _measure(
     for turn in range(samples + 1):
         for mode, spent in times.items():
             arrays = contenders[mode != "plain"]
-            _switch(arrays.library, *MODES.get(mode, (1, 1)))
+            _switch(*MODES.get(mode, (1, 1)))
             us = timer.measure(arrays.launch)
             arrays.check()
             if turn:  # the first one also fills caches
                 spent.append(us)
             elif mode == "check":
-                accesses[mode] = _accesses(name, arrays.library)
-    _switch(contenders[True].library, 1, 1)
+                accesses[mode] = _accesses(name)
+    _switch(1, 1)
     for arrays in contenders.values():
         arrays.release()
     plain = min(times["plain"])
@@ -179,19 +181,16 @@ def _row(
     }
 
 
-def _switch(library: ctypes.CDLL, counters: int, races: int) -> None:
-    library.simt_check_begin()
-    library.simt_check_counters(counters)
-    library.simt_check_races(races)
+def _switch(counters: int, races: int) -> None:
+    simt = runtime()
+    simt.simt_check_begin()
+    simt.simt_check_counters(counters)
+    simt.simt_check_races(races)
 
 
-def _accesses(name: str, library: ctypes.CDLL) -> int:
+def _accesses(name: str) -> int:
     """What the launches since simt_check_begin() accessed, from the report."""
-    library.simt_check_report.restype = ctypes.c_void_p
-    library.simt_check_free.argtypes = [ctypes.c_void_p]
-    text = library.simt_check_report()
-    report = json.loads(ctypes.string_at(text))
-    library.simt_check_free(text)
+    report = json.loads(raw_report())
     for finding in report["findings"]:
         raise RuntimeError(f"{name}: {finding['text']}")
     sites = [site for kernel in report["kernels"] for site in kernel["sites"]]
@@ -202,7 +201,7 @@ def _accesses(name: str, library: ctypes.CDLL) -> int:
 
 
 def _edits(edits: int) -> dict[str, Any]:
-    row = bench_edit._ours("cpu", edits, checked=True)
+    row = bench_edit._ours("cpu", edits, watched=True)
     return {**row, "mode": "check", "fastest": row["us_low"]}
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from .kernel_names import MARKS, Name, explain
 from .native import ArgumentError
+from .words import rounded
 
 FOLDER = "notebooks/results"
 NUMBERS = {"µs", "share", "calls"}  # columns
@@ -98,31 +99,31 @@ class TorchKernels:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(_cell(name, name, "th") for name in self._columns())
-        body = "".join(
-            f'<tr title="{escape(row.raw, quote=True)}">'
-            + "".join(_cell(name, value) for name, value in cells.items())
-            + "</tr>"
-            for row, cells in zip(self._shown(), self._cells())
-        )
-        text = f'<div style="margin:6px 0 2px">{escape(self._sentence())}</div>'
-        text += (
-            '<table style="border-collapse:collapse;font-size:12px;background:none">'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        from .report import html
+
+        rows = [[html.cell(name, _side(name), kind="th") for name in self._columns()]]
+        for row, cells in zip(self._shown(), self._cells()):
+            hints = {"kernel": row.raw}
+            rows.append(
+                [
+                    html.cell(value, _side(name), hint=hints.get(name, ""))
+                    for name, value in cells.items()
+                ]
+            )
         said = "".join(f"<div>{escape(mark)}</div>" for mark in self._marks())
-        text += f'<div style="opacity:.7;font-size:12px">{said}</div>' if said else ""
+        parts = [escape(self._sentence()), html.table(rows)]
+        parts += [f'<div style="{html.FAINT}">{said}</div>'] * bool(said)
         if self.ghost:
             title = escape(self.ghost._sentence())
             inner = self.ghost._repr_html_()
-            text += f"<details><summary>{title}</summary>{inner}</details>"
-        return f'<div style="color:inherit;max-width:920px">{text}</div>'
+            parts.append(f"<details><summary>{title}</summary>{inner}</details>")
+        return html.page(parts)
 
     def _sentence(self) -> str:
         what = "kernels" if self.target == "cuda" else "operators of ATen"
         calls = sum(row.calls for row in self.rows)
         shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in self.by_library.items())
-        said = f"{calls:.0f} {what} ({len(self.rows)} different), {_us(self.us)} µs"
+        said = f"{calls:.0f} {what} ({len(self.rows)} different), {rounded(self.us)} µs"
         said += f" on {self.device}: {shares}"
         return f"{self.note}: {said}" if self.note else said
 
@@ -144,7 +145,7 @@ class TorchKernels:
         total = self.us or 1.0
         every = [
             {
-                **{"µs": _us(row.us), "share": f"{100 * row.us / total:.0f} %"},
+                **{"µs": rounded(row.us), "share": f"{100 * row.us / total:.0f} %"},
                 **{"calls": f"{row.calls:.3g}", "kernel": row.name.short},
                 **{"what it does": row.name.what, "library": row.name.library},
                 **{"precision": row.name.precision, "tile": row.name.tile},
@@ -279,13 +280,5 @@ def _sorted(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: -row.us)
 
 
-def _us(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}".replace(",", "\u202f")
-
-
-def _cell(column: str, value: str, kind: str = "td") -> str:
-    side = "right" if column in NUMBERS else "left"
-    return (
-        f'<{kind} style="text-align:{side};padding:1px 8px;background:none;'
-        f'color:inherit">{escape(value)}</{kind}>'
-    )
+def _side(column: str) -> str:
+    return "right" if column in NUMBERS else "left"

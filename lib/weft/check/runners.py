@@ -19,6 +19,7 @@ import torch
 from .. import jit
 from ..guarded import ORDERS
 from ..jit import signature
+from ..jit.module import only
 from ..native import ArgumentError
 from ..python_kernel import PythonKernel, plain_function, source_of, value_of
 from .cases import Shape, dimensions
@@ -255,12 +256,7 @@ def runners(
 def _one_kernel(subject: Any) -> Any:
     if isinstance(subject, jit.Launch):
         return subject.kernel
-    kernels = list(subject._cell.kernels.values())
-    if len(kernels) != 1:
-        raise ArgumentError(
-            f"this source has {len(kernels)} kernels: say which one to check"
-        )
-    return kernels[0]
+    return only(subject)
 
 
 def _places(device: Any, target: str | None) -> list[torch.device | None]:

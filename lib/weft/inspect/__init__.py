@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import Any
 
-TIMEOUT = 60.0  # seconds that a launch may take, by default
-
 
 def inspect(
     kernel: Any,
@@ -24,7 +22,7 @@ def inspect(
     quiet: bool = False,
     timeout: float | None = None,
 ) -> Any:
-    """A kernel to be launched under watch: inspect(kernel)[grid, block](*args).
+    """A kernel to be watched: inspect(kernel)[grid, block](*args).
 
     kernel: of load_cuda() or %%cuda, or cuda_c(k): its CUDA C runs on the CPU under the
     check build. A plain Python function runs on the simulator: sim(kernel). The launch

@@ -10,13 +10,13 @@ import torch
 from ..cuda_c import Runner
 from ..guarded import ORDERS
 from ..jit.arguments import Array, Binder
+from ..jit.checked import TIMEOUT
 from ..jit.cpu_launch import runtime
-from ..jit.module import Kernel, Launch, Module
+from ..jit.module import Kernel, Launch, only
 from ..jit.shown import tell
 from ..native import ArgumentError
 from ..report import Report
 from ..sim import sim
-from . import TIMEOUT
 
 SEED = 2  # the runtime's first order that is random
 
@@ -29,15 +29,7 @@ def inspected(
     limit = isinstance(timeout, (int, float)) and 0 <= timeout <= 86400
     if timeout is not None and not limit:
         raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
-    if isinstance(kernel, Module):
-        kernels = list(kernel._cell.kernels.values())
-        if len(kernels) != 1:
-            names = ", ".join(one.__name__ for one in kernels) or "none"
-            raise ArgumentError(
-                f"this source has {len(kernels)} kernels ({names}): say which, as "
-                f"inspect(module.{kernels[0].__name__ if kernels else 'name'})"
-            )
-        kernel = kernels[0]
+    kernel = only(kernel)
     if isinstance(kernel, (Kernel, Runner)):
         return Inspector(kernel, number, quiet, timeout)
     if isinstance(kernel, Launch):

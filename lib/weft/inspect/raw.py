@@ -23,6 +23,9 @@ from . import carets
 
 SIMT = Path(__file__).resolve().parents[3] / "kernels" / "simt"
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
+_PLACES = ("site", "other_site")
+_UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
+_LONGEST = 1 << 12  # bytes of a basic block
 
 
 class Readers(Protocol):
@@ -305,11 +308,6 @@ class _Raw:
         return place
 
 
-_PLACES = ("site", "other_site")
-_UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
-_LONGEST = 1 << 12  # bytes of a basic block
-
-
 def _gather(places: dict[Any, Place], one: Place) -> None:
     """Add a place to those known: the compiler makes several of one in the source."""
     key = one.kind, one.space, one.array, one.file, one.line, one.column, one.size
@@ -319,7 +317,9 @@ def _gather(places: dict[Any, Place], one: Place) -> None:
         places[key] = one
 
 
-def _files(findings: Sequence[Finding], counters: Sequence[Counters | None]):
+def _files(
+    findings: Sequence[Finding], counters: Sequence[Counters | None]
+) -> list[str]:
     """The files that are spoken of, the most spoken of first."""
     every = [one.file for one in findings]
     every += [place.file for one in counters if one for place in one.places]

@@ -33,6 +33,8 @@ ENDING = {
 ffi.cdef("""
 void simt_check_begin(void);
 char *simt_check_report(void);
+void simt_check_counters(int on);
+void simt_check_races(int on);
 void simt_check_free(char *report);
 void *simt_check_alloc(size_t size, size_t element, const char *name, int initialised);
 void simt_check_release(void *memory);
@@ -74,9 +76,8 @@ class CheckedLauncher(Launcher):
     """
 
     def __init__(self, *args: Any, readers: CellSource, **options: Any) -> None:
-        options["timeout"] = (
-            TIMEOUT if options.get("timeout") is None else options["timeout"]
-        )
+        if options.get("timeout") is None:
+            options["timeout"] = TIMEOUT
         super().__init__(*args, **options)
         self.readers = readers
         self.last: Seen | None = None
@@ -101,7 +102,7 @@ class CheckedLauncher(Launcher):
             except KernelFault as fault:
                 failure = fault
             seconds = time.perf_counter() - begin
-            text = _report()
+            text = raw_report()
         config = launch.config
         shape = tuple(config[:3]), tuple(config[3:])
         self.last = Seen(text, self.readers, self.name, shape, seconds)
@@ -153,8 +154,8 @@ class CheckedArena(arena.Arena):
         self.regions = []
 
 
-def _report() -> str:
-    """What the runtime saw since simt_check_begin()."""
+def raw_report() -> str:
+    """What the runtime saw since simt_check_begin(), as simt_check.h has it."""
     made = runtime().simt_check_report()
     if made == ffi.NULL:
         raise MemoryError("no memory for the report of a checked launch")

@@ -45,16 +45,24 @@ class Module:
 
     def __getitem__(self, key: Any) -> Any:
         """[grid, block] of the only kernel."""
-        kernels = list(self._cell.kernels.values())
-        if len(kernels) != 1:
-            raise ArgumentError(
-                f"this source has {len(kernels)} kernels: say which, e.g. "
-                f"module.{kernels[0].__name__}[grid, block](...)"
-            )
-        return kernels[0][key]
+        return only(self)[key]
 
     def __repr__(self) -> str:
         return f"<{self._cell.name}: {self._cell.report}>"
+
+
+def only(kernel: Any) -> Any:
+    """The kernel itself, or the only one of a Module; ArgumentError for several."""
+    if not isinstance(kernel, Module):
+        return kernel
+    kernels = kernel._cell.kernels
+    if len(kernels) != 1:
+        names = ", ".join(kernels) or "none"
+        raise ArgumentError(
+            f"this source has {len(kernels)} kernels ({names}): say which, e.g. "
+            f"module.{next(iter(kernels), 'name')}"
+        )
+    return next(iter(kernels.values()))
 
 
 class Cell:
@@ -72,11 +80,11 @@ class Cell:
         isolated: bool = False,
         check: bool = False,
         time: bool = False,
-        checked: bool = False,
+        watched: bool = False,
     ) -> None:
         self.source, self.name, self.flags = source, name, tuple(flags)
         self.timeout, self.inplace, self.isolated = timeout, inplace, isolated
-        self.check, self.time, self.checked = check, time, checked
+        self.check, self.time, self.watched = check, time, watched
         self.target = target
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
@@ -94,7 +102,7 @@ class Cell:
         self.signatures = {s.name: s for s in found + self._in_headers()}
         self._compiled.clear()
         begin = time.perf_counter()
-        compiled = self.compiled(self.default, self.ordinary(), self.checked)
+        compiled = self.compiled(self.default, self.ordinary(), self.watched)
         self.milliseconds = (time.perf_counter() - begin) * 1e3
         self.report = self._report(compiled)
         self.warnings: list[Diagnostic] = [
@@ -263,7 +271,7 @@ class Kernel:
         checked: of the check build, on the CPU; None: as the module says.
         """
         if checked is None:
-            checked = self.module.checked
+            checked = self.module.watched
         checked = checked and target == "cpu"
         found = self._launchers.get((target, checked))
         if found is None:
@@ -367,5 +375,5 @@ class Launch:
         more = (rooms,) if target == "cuda" and rooms is not None else ()
         launcher = kernel.launcher(target)
         launcher(self.grid, self.block, self.shared, self.stream, args, *more)
-        if target == "cpu" and module.checked and not told:
+        if target == "cpu" and module.watched and not told:
             shown.tell(module, kernel._seen)

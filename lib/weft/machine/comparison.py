@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import bench
 from ..build import ROOT
-from ..report.html import CELL, CODE, FAINT
+from ..report.html import BOLD, FAINT, cell, page, table
 from ..style import FAULT, WRITTEN
 from .profile import number
 
@@ -61,31 +61,16 @@ class Comparison:
         return f"{self.sentence()}\n{table}"
 
     def _repr_html_(self) -> str:
-        body, before = [], ""
-        for kernel, metric, ours, theirs, verdict in self.lines():
+        sides = ("left", "left", "right", "right", "left")
+        heads = zip(("kernel", "counter", "CPU", "ncu", ""), sides)
+        rows, before = [[cell(name, side, kind="th") for name, side in heads]], ""
+        for kernel, *numbers, verdict in self.lines():
             colour = FAULT if verdict == "DIFFERS" else WRITTEN
             plain = verdict == "same" or verdict.startswith("within")
             look = FAINT if plain else f"color:{colour};white-space:normal;"
-            name = f"<b>{escape(kernel)}</b>" * (kernel != before)
+            name = kernel if kernel != before else ""
             before = kernel
-            left, right = f"{CELL}text-align:left", f"{CELL}text-align:right"
-            body.append(
-                f'<tr style="background:none"><td style="{left}">{name}</td>'
-                f'<td style="{left}">{escape(metric)}</td>'
-                f'<td style="{right}">{ours}</td><td style="{right}">{theirs}</td>'
-                f'<td style="{left};{look}">{escape(verdict)}</td></tr>'
-            )
-        head = "".join(
-            f'<th style="{CELL}text-align:{side}">{name}</th>'
-            for name, side in zip(
-                ("kernel", "counter", "CPU", "ncu", ""),
-                ("left", "left", "right", "right", "left"),
-            )
-        )
-        return (
-            f'<div style="color:inherit;font-size:13px;max-width:920px">'
-            f'{escape(self.sentence())}<div style="max-height:480px;overflow:auto">'
-            f'<table style="{CODE}border-collapse:collapse;border:none;color:inherit">'
-            f'<tr style="background:none">{head}</tr>{"".join(body)}</table>'
-            f"</div></div>"
-        )
+            row = [cell(name, "left", BOLD), *map(cell, numbers, sides[1:])]
+            rows.append([*row, cell(verdict, "left", look)])
+        scrolled = f'<div style="max-height:480px;overflow:auto">{table(rows)}</div>'
+        return page([escape(self.sentence()), scrolled])

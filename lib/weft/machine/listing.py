@@ -14,9 +14,10 @@ from itertools import groupby
 
 from ..highlight import coloured
 from ..jit.nvrtc import Usage
-from ..report.html import CODE, FAINT, MONO
+from ..report.html import BOLD, FAINT, PRE, page, title
 from ..style import CODE as COLOURS
 from ..style import FAULT, READ, SHARED, WRITTEN
+from ..words import plural
 from .instructions import Code, Instruction, Loop, told
 from .sources import Source
 
@@ -86,7 +87,7 @@ class Kernel:
         """loop, lines 8-13: 177 instructions a pass: 8 global loads, ..."""
         count, function = len(part.indices), self._function(part.indices[0])
         where = _lines(self.code.lines(part.indices))
-        what = f"{count} instruction{'s' * (count != 1)}"
+        what = plural(count, "instruction")
         in_a = f"{function}: " * bool(function)
         if part.loop is None:
             return f"{in_a}{what}{f', {where}' * bool(where)}"
@@ -150,19 +151,13 @@ class View:
         return "\n".join(out)
 
     def _repr_html_(self) -> str:
-        inner = "".join(map(self._html, self.kernels))
-        return (
-            f'<div style="color:inherit;font-size:13px;line-height:1.5;'
-            f'max-width:920px">{inner}</div>'
-        )
+        return page([self._html(kernel) for kernel in self.kernels])
 
     def _html(self, kernel: Kernel) -> str:
         parts = "".join(self._part(kernel, part) for part in kernel.parts())
-        return (
-            f'<div><code style="{MONO}color:inherit;background:none;font-weight:600">'
-            f"{escape(kernel.name)}</code> {NAMES[self.language]} for {self.arch}"
-            f'<span style="{FAINT}"> · {escape(kernel.needs())}</span></div>{parts}'
-        )
+        needs = f'<span style="{FAINT}"> · {escape(kernel.needs())}</span>'
+        made = f"{NAMES[self.language]} for {self.arch}{needs}"
+        return f"{title(kernel.name, [], made)}{parts}"
 
     def _part(self, kernel: Kernel, part: Part) -> str:
         rows = []
@@ -175,13 +170,12 @@ class View:
                 source = coloured(line, kernel.source.language)
                 rows.append(f'<span style="{FAINT}">{place[1]:>5}  </span>{source}')
             rows += [self._instruction(one) for one in those]
-        look = f"{CODE}margin:2px 0 6px;padding:0;background:none;color:inherit;"
-        bold = "font-weight:600;" * part.opened
+        bold = BOLD * part.opened
         return (
             f'<details{" open" * part.opened} style="margin-top:4px">'
             f'<summary style="cursor:pointer;{bold}">{escape(kernel.title(part))}'
-            f'</summary><pre style="{look}border:none;white-space:pre;'
-            f'max-height:480px;overflow:auto">{chr(10).join(rows)}</pre></details>'
+            f'</summary><pre style="{PRE}max-height:480px;overflow-y:auto">'
+            f"{chr(10).join(rows)}</pre></details>"
         )
 
     def _instruction(self, one: Instruction) -> str:
@@ -191,7 +185,7 @@ class View:
         colour = _MEMORY.get(one.kind) or (COLOURS["k"] if one.kind != "other" else "")
         name = escape(one.opcode)
         if colour:
-            weight = "font-weight:600;" * (one.kind in _MEMORY)
+            weight = BOLD * (one.kind in _MEMORY)
             hint = f' title="{one.kind}"'
             name = f'<span{hint} style="color:{colour};{weight}">{name}</span>'
         return f"{' ' * 9}{escape(guard)}{name}{escape(rest)}"

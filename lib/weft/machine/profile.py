@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from ..jit.module import only
 from ..native import ArgumentError
-from ..report import Counters
-from ..report.html import CELL, CODE, FAINT, MONO
-from ..style import WRITTEN
+from ..report import Counters, html
 from . import metrics, ncu, replay
 from .metrics import Metric
-from .sources import only
 
 HEAD = ("", "CPU", "ncu", "difference")
 
@@ -98,29 +95,15 @@ class Profile:
         return 2 if self.why else 4
 
     def _repr_html_(self) -> str:
-        top = "".join(
-            f'<th style="{CELL}text-align:right">{name}</th>'
-            for name in HEAD[: self._columns]
-        )
-        body = "".join(self._row(row) for row in self.rows if row.said)
-        why = f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;margin:'
-        why += f'4px 0"><b>without ncu</b> {escape(self.why)}</div>'
-        return (
-            f'<div style="color:inherit;font-size:13px;line-height:1.5;'
-            f'max-width:920px"><code style="{MONO}color:inherit;background:none;'
-            f'font-weight:600">{escape(self.name)}</code>{why * bool(self.why)}'
-            f'<table style="{CODE}border-collapse:collapse;border:none;margin:4px 0;'
-            f'color:inherit"><tr style="background:none">{top}</tr>{body}</table></div>'
-        )
+        head = [html.cell(name, kind="th") for name in HEAD[: self._columns]]
+        body = [self._row(row) for row in self.rows if row.said]
+        why = [html.remark(self.why, "without ncu")] * bool(self.why)
+        return html.page([html.title(self.name, []), *why, html.table([head, *body])])
 
-    def _row(self, row: Row) -> str:
+    def _row(self, row: Row) -> list[str]:
         name, *numbers = row.cells()[: self._columns]
-        title = escape(row.metric.formula)
-        left = f'<td title="{title}" style="{CELL}text-align:left">{escape(name)}</td>'
-        cells = [f'<td style="{CELL}text-align:right">{n}</td>' for n in numbers]
-        if numbers[-1] == "same":
-            cells[-1] = cells[-1].replace(CELL, CELL + FAINT)
-        return f'<tr style="background:none">{left}{"".join(cells)}</tr>'
+        cells = [html.cell(n, look=html.FAINT * (n == "same")) for n in numbers]
+        return [html.cell(name, "left", hint=row.metric.formula), *cells]
 
 
 def profile(kernel: Any) -> Profiled:

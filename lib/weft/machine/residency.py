@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..native import ArgumentError
+from ..words import plural
 from . import toolchain
 from .limits import (
     PARTITIONS,
@@ -123,11 +124,10 @@ class Occupancy:
         """What is on a multiprocessor at once, or why nothing can be."""
         if not self.blocks:
             return self._refused()
-        many = (
-            f"{self.blocks} block{'s' * (self.blocks != 1)} of {self.threads} threads"
+        return (
+            f"{plural(self.blocks, 'block')} of {self.threads} threads on a "
+            f"multiprocessor at once, {self.warps} of {self.limits.warps} warps"
         )
-        there = f"{many} on a multiprocessor at once, {self.warps} of "
-        return f"{there}{self.limits.warps} warps"
 
     def uses(self) -> str:
         """What a thread and a block take."""

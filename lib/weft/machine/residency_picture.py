@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..pictures.svg import FILL, SMALL, box, document, label
 from ..style import READ, SHARED, THREAD, WIDTH
+from ..words import plural
 from .residency import Occupancy
 
 LEFT = 130  # of the bars
@@ -42,7 +43,7 @@ def _room(one: Occupancy, y: float) -> tuple[str, float]:
             box(LEFT, y, max(shown * scale, 1), BAR, **look, stroke=2 if binds else 0.8,
                 dashed=cut)
         )  # fmt: skip
-        said = "no limit" if count is None else f"{count} block{'s' * (count != 1)}"
+        said = "no limit" if count is None else plural(count, "block")
         said += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
         out.append(label(LEFT + shown * scale + 8, y + 15, said, 12, bold=binds))
         y += BAR

@@ -31,8 +31,9 @@ class Source:
     """One text to compile and the kernels wanted from it.
 
     name: what the reader calls it. compile(arch): with line information. wanted: the
-    C++ names of kernels, () for all there are. lines: what the compiler's place in
-    the text is to the reader, where that is another: (file, line).
+    C++ names of kernels, () for all there are. language: the reader's. texts: what the
+    reader wrote, by the compiler's name of the file. moved: where that text is made of
+    another, the reader's (file, line) by its lines.
     """
 
     name: str
@@ -71,26 +72,12 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
         return _numba(kernel, args)
     if isinstance(kernel, Runner):
         return _runner(kernel, args)
-    cell = getattr(kernel, "_cell", None) if isinstance(kernel, Module) else None
     if isinstance(kernel, Kernel):
         complete(kernel)
         return _cell(kernel.module, (kernel.expression,))
-    if isinstance(cell, Cell):
-        return _cell(cell, ())
+    if isinstance(kernel, Module):
+        return _cell(kernel._cell, ())
     return _runner(Runner(PythonKernel(kernel), "", None), args)
-
-
-def only(kernel: Any) -> Any:
-    """The kernel itself, or the only one of a module; ArgumentError for several."""
-    if not isinstance(kernel, Module):
-        return kernel
-    kernels = kernel._cell.kernels
-    if len(kernels) != 1:
-        names = ", ".join(kernels) or "none"
-        raise ArgumentError(
-            f"this source has {len(kernels)} kernels ({names}): say which"
-        )
-    return next(iter(kernels.values()))
 
 
 def complete(kernel: Kernel) -> None:

@@ -6,10 +6,12 @@ mark. Nothing but elements and inline styles, so that every front end shows it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
 from ..style import FAULT, SHARED, WRITTEN
+from ..words import thousands
 from . import Finding, Report
 from .cures import in_python as cure_of
 from .lines import COLUMNS, HOT, Cell, Row, annotated, columns, remarks
@@ -25,8 +27,9 @@ PRE = (
     f"{CODE}margin:4px 0;padding:0;background:none;color:inherit;border:none;"
     f"white-space:pre;overflow-x:auto;"
 )
-CELL = "padding:0 8px;border:none;background:none;color:inherit;white-space:pre;"
+_CELL = "padding:0 8px;border:none;background:none;color:inherit;white-space:pre;"
 FAINT = "opacity:.65;"
+BOLD = "font-weight:600;"
 
 
 def html(report: Report) -> str:
@@ -37,15 +40,6 @@ def html(report: Report) -> str:
         parts += [remark(said) for said in remarks(report.counters)]
         parts += listings(report)
     return page(parts)
-
-
-def page(parts: list[str]) -> str:
-    """The parts of a report as one piece of a page."""
-    inside = "\n".join(parts)
-    return (
-        f'<div class="weft-report" style="color:inherit;font-size:13px;'
-        f'line-height:1.5;max-width:920px">{inside}</div>'
-    )
 
 
 def findings(report: Report | ProgramReport) -> list[str]:
@@ -63,20 +57,13 @@ def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str
     shown = columns(rows)
     if not shown:
         return ""
-    top = "".join(
-        f'<th title="{escape(COLUMNS[c])}" style="{CELL}text-align:right;'
-        f'font-weight:600">{escape(c)}</th>'
-        for c in shown
-    )
-    body = "".join(_row(row, shown) for row in rows)
-    left = f'<th style="{CELL}"></th>'
+    head = [cell(c, look=BOLD, hint=COLUMNS[c], kind="th") for c in shown]
+    body = [_row(row, shown) for row in rows]
     return (
         f'<details{" open" if opened else ""} style="margin-top:6px">'
         f'<summary style="cursor:pointer">{escape(title)}</summary>'
-        f'<div style="overflow-x:auto"><table style="{CODE}border-collapse:collapse;'
-        f'border:none;margin:4px 0;color:inherit">'
-        f'<tr style="background:none">{left}{left}{top}</tr>{body}</table></div>'
-        f"</details>"
+        f'<div style="overflow-x:auto">'
+        f"{table([[cell(kind='th')] * 2 + head, *body])}</div></details>"
     )
 
 
@@ -84,23 +71,21 @@ def top(report: Report | ProgramReport, name: str, said: list[str]) -> str:
     """What it was, whether all is well, and what it cost."""
     colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
     told = f"{mark} {escape(verdict(report))}"
-    return title(
-        name, said, f'<span style="color:{colour};font-weight:600">{told}</span>'
-    )
+    return title(name, said, f'<span style="color:{colour};{BOLD}">{told}</span>')
 
 
 def title(name: str, said: list[str], more: str = "") -> str:
     """A launch or a program, more HTML behind it, and what it cost below."""
     costly = f'<div style="{FAINT}">{escape("; ".join(said))}</div>' if said else ""
     return (
-        f'<div><code style="{MONO}color:inherit;background:none;font-weight:600">'
+        f'<div><code style="{MONO}color:inherit;background:none;{BOLD}">'
         f"{escape(name)}</code> {more}</div>{costly}"
     )
 
 
 def _finding(report: Report | ProgramReport, one: Finding) -> str:
     where = f"{short_file(one.file)}, line {one.line}" if one.line else ""
-    times = f" ({one.count:,} times)" if one.count > 1 else ""
+    times = f" ({thousands(one.count)} times)" if one.count > 1 else ""
     cure = cure_of(one)
     if cure:
         cure = f'<div style="{FAINT}">usually cured by: {escape(cure)}</div>'
@@ -136,11 +121,11 @@ def _numbered(number: int, text: str) -> str:
     return f'<span style="{FAINT}">{shown}</span>{text}'
 
 
-def remark(said: str) -> str:
-    """A sentence on what costs more than it needs to."""
+def remark(said: str, word: str = "slow") -> str:
+    """A sentence on what costs more than it needs to, or that asks for attention."""
     return (
-        f'<div style="border-left:3px solid rgb({WARM[0]});padding-left:10px;'
-        f'margin:4px 0"><b>slow</b> {escape(said)}</div>'
+        f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;'
+        f'margin:4px 0"><b>{word}</b> {escape(said)}</div>'
     )
 
 
@@ -156,23 +141,48 @@ def listings(report: Report | ProgramReport) -> list[str]:
     return [one for one in shown if one]
 
 
-def _row(row: Row, shown: list[str]) -> str:
-    cells = "".join(_cell(row.cells.get(c, Cell())) for c in shown)
+def _row(row: Row, shown: list[str]) -> list[str]:
+    numbers = [_warm(row.cells.get(c, Cell())) for c in shown]
+    return [cell(row.number, look=FAINT), cell(row.text, "left"), *numbers]
+
+
+def _warm(one: Cell) -> str:
+    look = ""
+    if one.heat > HOT:
+        colour = WARM[1] if one.heat > 0.6 else WARM[0]
+        look = f"font-weight:700;background:rgba({colour},{0.15 + 0.4 * one.heat:.2f});"
+    return cell(one.text, look=look, hint=one.why)
+
+
+# ---- what the lab's other views are made of, too ------------------------------------
+
+
+def page(parts: list[str]) -> str:
+    """The parts of a view as one piece of a page."""
+    inside = "\n".join(parts)
     return (
-        f'<tr style="background:none">'
-        f'<td style="{CELL}text-align:right;{FAINT}">{row.number}</td>'
-        f'<td style="{CELL}text-align:left">{escape(row.text)}</td>{cells}</tr>'
+        f'<div style="color:inherit;font-size:13px;line-height:1.5;max-width:920px">'
+        f"{inside}</div>"
     )
 
 
-def _cell(cell: Cell) -> str:
-    ground, mark = "", ""
-    if cell.heat > HOT:
-        colour = WARM[1] if cell.heat > 0.6 else WARM[0]
-        ground = f"background:rgba({colour},{0.15 + 0.4 * cell.heat:.2f});"
-        mark = "font-weight:700;"
-    why = f' title="{escape(cell.why)}"' if cell.why else ""
+def table(rows: Iterable[Iterable[str]]) -> str:
+    """A table of rows of cell()s."""
+    body = "".join(f'<tr style="background:none">{"".join(row)}</tr>' for row in rows)
     return (
-        f'<td{why} style="{CELL}text-align:right;{mark}{ground}">'
-        f"{escape(cell.text)}</td>"
+        f'<table style="{CODE}border-collapse:collapse;border:none;margin:4px 0;'
+        f'color:inherit">{body}</table>'
     )
+
+
+def cell(
+    text: object = "",
+    side: str = "right",
+    look: str = "",
+    hint: str = "",
+    kind: str = "td",
+) -> str:
+    """A cell of a table(). look: more CSS; hint: shown where the mouse rests on it."""
+    hint = f' title="{escape(hint)}"' if hint else ""
+    style = f"{_CELL}text-align:{side};{look}"
+    return f'<{kind}{hint} style="{style}">{escape(str(text))}</{kind}>'
