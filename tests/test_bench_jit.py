@@ -22,7 +22,7 @@ def test_an_edit_is_timed_from_the_text_to_the_result():
     rows = bench_edit.rows(edits=len(bench_edit.SOURCES), peers=False)
     assert [row["target"] for row in rows] == ["cpu", "cpu", "cuda"][: len(rows)]
     assert len(rows) == 2 + torch.cuda.is_available()
-    assert [row["rung"] for row in rows[:2]] == ["load_cuda", bench_edit.CHECKED]
+    assert [row["rung"] for row in rows[:2]] == ["load_cuda", bench_edit.WATCHED]
     for row in rows:
         assert row.keys() >= KEYS and row["impl"] == "weft" and row["us"] > 1000
         assert row["edits"] == len(bench_edit.SOURCES)

@@ -24,7 +24,7 @@ SECONDS = 60  # after which a program that hangs unnoticed fails its test
 
 
 class Runs:
-    """Runs of a program's cases under the check build; made by with_check()."""
+    """Runs of a program's cases under the check build."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.path, self.folder = path, folder

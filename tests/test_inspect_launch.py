@@ -72,7 +72,7 @@ __global__ void climbs(int *x) {
 
 @pytest.fixture(scope="module")
 def cell():
-    return load_cuda(SOURCE, target="cpu", checked=True, name="cell [7]")
+    return load_cuda(SOURCE, target="cpu", watched=True, name="cell [7]")
 
 
 def floats(n):
@@ -112,7 +112,7 @@ def test_an_overrun_raises_with_its_line_and_leaves_the_arrays(
 
 
 def test_a_race_lets_the_launch_go_on_and_is_shown_once(capsys):
-    cell = load_cuda(SOURCE, target="cpu", checked=True, name="cell [7]")
+    cell = load_cuda(SOURCE, target="cpu", watched=True, name="cell [7]")
     x = floats(64)
     cell.turned[1, 64](x)
     first = capsys.readouterr()
@@ -189,7 +189,7 @@ def test_a_cell_with_state_has_its_lines(cell):
 
 
 def test_what_makes_no_progress_is_ended_with_words_on_the_build(cell):
-    short = load_cuda(SOURCE, target="cpu", checked=True, timeout=0.3)
+    short = load_cuda(SOURCE, target="cpu", watched=True, timeout=0.3)
     with pytest.raises(KernelFault) as raised:
         short.waits[1, 1](torch.zeros(1, dtype=torch.int32))
     said = str(raised.value)
@@ -199,17 +199,17 @@ def test_what_makes_no_progress_is_ended_with_words_on_the_build(cell):
 
 
 def test_a_loop_that_never_ends_has_its_line():
-    short = load_cuda(SOURCE, target="cpu", checked=True, timeout=0.3)
+    short = load_cuda(SOURCE, target="cpu", watched=True, timeout=0.3)
     with pytest.raises(KernelFault) as raised:
         short.climbs[1, 4](torch.zeros(2, dtype=torch.int32))
     (one,) = [f for f in raised.value.report.findings if f.kind == "hang"]
     assert one.line in (48, 49, 50)
 
 
-def test_checked_excludes_what_cannot_be_watched():
+def test_watched_excludes_what_cannot_be():
     for other in ("inplace", "isolated"):
-        with pytest.raises(ArgumentError, match=f"checked and {other}"):
-            load_cuda(SOURCE, target="cpu", checked=True, **{other: True})
+        with pytest.raises(ArgumentError, match=f"watched and {other}"):
+            load_cuda(SOURCE, target="cpu", watched=True, **{other: True})
 
 
 def test_arrays_that_overlap_still_do(cell):

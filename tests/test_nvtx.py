@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import types
 from functools import partial
 from pathlib import Path
@@ -10,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from weft import ArgumentError, build, nvtx_range, sim
+from weft import ArgumentError, build, nvtx, nvtx_range, sim
 from weft.mnist import PythonCnn, Split
 
-nvtx = __import__("weft.nvtx", fromlist=["_calls"])
 HERE = Path(__file__).parent
 INCLUDES = [f"-I{build.KERNELS}"]
 PROGRAM = """
@@ -50,7 +50,7 @@ def test_ranges_nest_and_end_also_when_something_raises(calls):
 
 def test_without_cuda_a_range_is_nothing(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
-    monkeypatch.setitem(__import__("sys").modules, "nvtx", None)
+    monkeypatch.setitem(sys.modules, "nvtx", None)
     nvtx._calls.cache_clear()
     with nvtx_range("step"):
         value = 3

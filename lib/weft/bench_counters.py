@@ -152,7 +152,7 @@ def _by_ncu(chosen: Sequence[Case]) -> list[dict[str, float]]:
         replay.record(kernel, case.shape, case.args)[1]
         for kernel, case in zip(kernels, chosen)
     ]
-    names = metrics.ncu_names([*metrics.COUNTS, *metrics.LANES, *metrics.MEASURED])
+    names = metrics.ncu_names(metrics.ALL)
     return ncu.measure(launches, [case.kernel for case in chosen], names)
 
 

@@ -29,7 +29,7 @@ from . import bench, build, jit
 
 EDITS = 20
 GOALS = {"cpu": 150.0, "cuda": 100.0}  # ms, the median of ours at most
-CHECKED = "load_cuda checked"  # what %%cuda does on the CPU
+WATCHED = "load_cuda watched"  # what %%cuda does on the CPU
 PEERS = ("nvcc", "torch", "cupy")
 SHOWN = ["impl", "rung", "target", "edits", "us", "us_low", "us_high"]
 SHOWN += [f"vs_{peer}" for peer in PEERS]
@@ -103,7 +103,7 @@ def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
 
     Raises RuntimeError if a kernel's result is wrong.
     """
-    found = [_ours("cpu", edits), _ours("cpu", edits, checked=True)]
+    found = [_ours("cpu", edits), _ours("cpu", edits, watched=True)]
     gpu = torch.cuda.is_available()
     if gpu:
         found.append(_ours("cuda", edits))
@@ -126,10 +126,10 @@ def note(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         if row["impl"] == "weft":
             goal = GOALS[row["target"]]
-            watched = ", watched" * (row["rung"] == CHECKED)
+            how = ", watched" * (row["rung"] == WATCHED)
             took = f"{row['us'] / 1e3:.0f} ms from the edit to the end of its first"
             lines.append(
-                f"{row['target']}{watched}: {took} launch; at most {goal:.0f} ms wanted"
+                f"{row['target']}{how}: {took} launch; at most {goal:.0f} ms wanted"
             )
     return "\n".join(lines)
 
@@ -150,12 +150,12 @@ def sources(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray
 # ---- the contenders -----------------------------------------------------------
 
 
-def _ours(target: str, edits: int, checked: bool = False) -> dict[str, Any]:
+def _ours(target: str, edits: int, watched: bool = False) -> dict[str, Any]:
     def launch(source: str, out: Any, x: Any) -> None:
-        kernel = jit.load_cuda(source, target=target, checked=checked, name="edit")
+        kernel = jit.load_cuda(source, target=target, watched=watched, name="edit")
         kernel[N // BLOCK, BLOCK](out, x, N)
 
-    rung = CHECKED if checked else "load_cuda"
+    rung = WATCHED if watched else "load_cuda"
     return _time("weft", rung, target, edits, launch)
 
 

@@ -216,6 +216,21 @@ def _rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
         at += end
 
 
+@dataclass
+class _Head:
+    """What a line number program says of itself, named as in the standard."""
+
+    minimum_instruction_length: int
+    line_base: int
+    line_range: int
+    standard_opcode_lengths: list[int]
+
+    @property
+    def opcode_base(self) -> int:
+        """The first opcode that moves both address and line."""
+        return len(self.standard_opcode_lengths) + 1
+
+
 def _unit(reader: _Reader, wide: int) -> Iterator[tuple[int, int, int]]:
     """The rows of one line number program. wide: bytes of its offsets."""
     version = reader.number(2)
@@ -232,35 +247,41 @@ def _unit(reader: _Reader, wide: int) -> Iterator[tuple[int, int, int]]:
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
     counts = [reader.number(1) for _ in range(first - 1)]
     reader.at = program
+    yield from _run(reader, _Head(least, base, span, counts))
+
+
+def _run(reader: _Reader, head: _Head) -> Iterator[tuple[int, int, int]]:
+    """The rows that the operations of a program make."""
+    first, least = head.opcode_base, head.minimum_instruction_length
     address, line, column = 0, 1, 0
     while reader.at < len(reader.data):
         code = reader.number(1)
         if code >= first:
-            address += (code - first) // span * least
-            line += base + (code - first) % span
+            address += (code - first) // head.line_range * least
+            line += head.line_base + (code - first) % head.line_range
             yield address, line, column
         elif code == 0:  # extended
             size = reader.uleb()
             after = reader.at + size
             kind = reader.number(1)
-            if kind == 1:  # the sequence ends
+            if kind == 1:  # DW_LNE_end_sequence
                 yield address, 0, 0
                 address, line, column = 0, 1, 0
-            elif kind == 2:
+            elif kind == 2:  # DW_LNE_set_address
                 address = reader.number(size - 1)
             reader.at = after
-        elif code == 1:
+        elif code == 1:  # DW_LNS_copy
             yield address, line, column
-        elif code == 2:
+        elif code == 2:  # DW_LNS_advance_pc
             address += reader.uleb() * least
-        elif code == 3:
+        elif code == 3:  # DW_LNS_advance_line
             line += reader.sleb()
-        elif code == 5:
+        elif code == 5:  # DW_LNS_set_column
             column = reader.uleb()
-        elif code == 8:
-            address += (255 - first) // span * least
-        elif code == 9:
+        elif code == 8:  # DW_LNS_const_add_pc
+            address += (255 - first) // head.line_range * least
+        elif code == 9:  # DW_LNS_fixed_advance_pc
             address += reader.number(2)
         else:
-            for _ in range(counts[code - 1]):
+            for _ in range(head.standard_opcode_lengths[code - 1]):
                 reader.uleb()

@@ -43,7 +43,7 @@ def load_cuda(
     isolated: bool = False,
     check: bool = False,
     time: bool = False,
-    checked: bool = False,
+    watched: bool = False,
     name: str = "cell",
 ) -> Module:
     """Compile CUDA C; its kernels are the attributes of what is returned.
@@ -52,7 +52,7 @@ def load_cuda(
     the GPU first if there is one). flags: "-DTILE=16 -I folder", never seen by a
     shell. timeout: seconds that a launch may take on the CPU (20; 0: no limit).
     inplace: on the CPU, work on the arrays themselves and not on fenced copies.
-    isolated: launch in a process of its own. checked: on the CPU, launch under the
+    isolated: launch in a process of its own. watched: on the CPU, launch under the
     check build, which finds accesses out of bounds, races, reads of what nobody wrote
     and more, and costs about 20 times as much; what it finds is shown below the cell,
     and kernel.report has it with what each line cost. check: before each launch, run it
@@ -67,9 +67,9 @@ def load_cuda(
         raise ArgumentError("the source holds a NUL or half a character: no text")
     if target not in (None, "cpu", "cuda"):
         raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
-    if checked and (inplace or isolated):
+    if watched and (inplace or isolated):
         other = "inplace" if inplace else "isolated"
-        raise ArgumentError(f"checked and {other} exclude each other: choose one")
+        raise ArgumentError(f"watched and {other} exclude each other: choose one")
     if inplace and isolated:
         raise ArgumentError("inplace and isolated exclude each other: choose one")
     number = isinstance(timeout, (int, float))
@@ -85,7 +85,7 @@ def load_cuda(
         isolated=isolated,
         check=check,
         time=time,
-        checked=checked,
+        watched=watched,
     )
     return Module(cell)
 
