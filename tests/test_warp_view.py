@@ -50,7 +50,7 @@ def drawn(draw, requests, monkeypatch):
 def test_the_pictures_say_how_many_and_what_they_leave_out(monkeypatch):
     text = drawn(warp_view.sectors, {"x[i]": T, "x[4 * i]": 4 * T}, monkeypatch)
     assert "4 sectors, 128 bytes, 128 of them wanted<" in text and "x[4 * i]" in text
-    assert "16 sectors, 512 bytes, 128 of them wanted; 10 of the sectors" in text
+    assert "16 sectors, 512 bytes, 128 of them wanted; 11 of the sectors" in text
     text = drawn(warp_view.sectors, {"x[0]": 0 * T}, monkeypatch)
     assert "1 sector, 32 bytes, 4 of them wanted<" in text
     text = drawn(warp_view.banks, {"s[t]": T, "s[8 * t]": 8 * T}, monkeypatch)

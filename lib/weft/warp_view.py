@@ -21,9 +21,9 @@ from .view import figure
 
 SECTOR = 8  # 4-byte elements, 32 bytes
 BANKS = 32  # 4 bytes wide
-CELL = 0.172  # inches, of an element
+CELL = 0.2  # inches, of an element
 NAME = 6.5  # cells that the name may take, left of the elements
-SHOWN_SECTORS = 6
+SHOWN_SECTORS = 5
 SHOWN_TURNS = 4  # rows of the banks; of more turns the rest is told in words
 Requests = Mapping[str, Sequence[int] | np.ndarray]
 
