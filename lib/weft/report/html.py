@@ -57,7 +57,9 @@ def listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str
     shown = columns(rows)
     if not shown:
         return ""
-    head = [cell(c, look=BOLD, hint=COLUMNS[c], kind="th") for c in shown]
+    heads = {c: c.replace("/", "\n/") for c in shown}  # two lines: room for the source
+    look = f"{BOLD}vertical-align:bottom;"
+    head = [cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in shown]
     body = [_row(row, shown) for row in rows]
     return (
         f'<details{" open" if opened else ""} style="margin-top:6px">'
