@@ -3,6 +3,7 @@
  * Whether another thread writes them before the next barrier (that is a race,
  * and told as one) is a matter of turns. So what is said of a read waits for
  * the barrier, or for the launch's end where the memory is global. */
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -82,8 +83,11 @@ void tell_blanks(Checker *checker, Space space) {
     if (!checker->blanks) return;
     auto &all = checker->blanks->of(space);
     if (all.empty()) return;
-    for (const auto &entry : all)
-        for (const Blank &blank : entry.second)
+    // The first element comes first: of those of one thread it is the one told.
+    std::map<uintptr_t, const std::vector<Blank> *> sorted;
+    for (const auto &entry : all) sorted[entry.first] = &entry.second;
+    for (const auto &entry : sorted)
+        for (const Blank &blank : *entry.second)
             if (is_blank(checker, blank))
                 tell_blank(checker, blank.access, blank.block,
                            blank.thread.index);

@@ -66,3 +66,42 @@ CASE(hash_table) {
     for (int i = 0; i < 64; i++) taken += host[i] != 0;
     return taken == 31;
 }
+
+// A stack without a lock: who comes late takes what it has been told.
+struct Node {
+    int key;
+    Node *next;
+};
+__global__ void push(Node **head, Node *pool) {
+    typedef unsigned long long Word;
+    Node *mine = &pool[blockIdx.x * blockDim.x + threadIdx.x], *old = *head;
+    mine->key = threadIdx.x;
+    for (;;) {
+        mine->next = old;
+        __threadfence();
+        Node *seen = (Node *)atomicCAS((Word *)head, (Word)old, (Word)mine);
+        if (seen == old) break;
+        old = seen;
+    }
+}
+CASE(a_stack_without_a_lock) {
+    Node **head = zeros<Node *>(1), *pool = unwritten<Node>(128);
+    push<<<4, 32>>>(head, pool);
+    const Node *all = fetch(pool, 128);
+    int count = 0;
+    for (Node *at = *fetch(head, 1); at; at = all[at - pool].next) count++;
+    return count == 128;
+}
+
+__device__ float add_by_exchanging(float *sum, float value) {
+    return atomicExch(sum, atomicExch(sum, 0.0f) + value);
+}
+__global__ void add_floats(float *sum) {
+    float value = 1;
+    while ((value = add_by_exchanging(sum, value)) != 0.0f);
+}
+CASE(a_sum_by_exchanging) {
+    float *sum = zeros<float>(1);
+    add_floats<<<2, 32>>>(sum);
+    return equal(sum, 1, [](int) { return 64; });
+}

@@ -287,3 +287,15 @@ CASE(flags_that_nobody_has_cleared) {
     two_warps<<<1, 64>>>(unwritten<int>(64));
     return launched();
 }
+
+__global__ void one_sums_up(int *out, const int *x) {
+    int sum = 0;
+    for (int i = 99; i >= 0; i--) sum += x[i]; // FAULT: uninitialised, x[40]
+    *out = sum;
+}
+CASE(the_first_element_of_many_is_told) {
+    int *x = unwritten<int>(100);
+    cudaMemset(x, 0, 40 * sizeof(int));
+    one_sums_up<<<1, 1>>>(unwritten<int>(1), x);
+    return launched();
+}
