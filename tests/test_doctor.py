@@ -6,6 +6,7 @@ import torch
 
 from weft import build, doctor
 from weft.jit import nvrtc
+from weft.machine import toolchain
 from weft.numba_jit import gpu as numba_gpu
 
 
@@ -28,6 +29,24 @@ def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):
     monkeypatch.setattr(build, "gxx", lambda: None)
     compiler = by_name(doctor._compiler())["C++ compiler"]
     assert compiler.needed and "apt install g++" in compiler.cure
+
+
+def test_it_says_whether_kernels_can_be_watched(monkeypatch):
+    (found,) = doctor._check_build()
+    assert not found.cure and "watch kernels" in found.value
+    monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *x) {}")
+    (found,) = doctor._check_build()
+    assert "g++ 11" in found.cure and "does not see" in found.value
+    monkeypatch.setattr(build, "gxx", lambda: None)
+    monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *y) {}")
+    (found,) = doctor._check_build()
+    assert found.cure
+
+
+def test_a_missing_ptxas_has_its_cure(monkeypatch):
+    monkeypatch.setattr(toolchain, "ptxas", lambda: None)
+    found = by_name(doctor._cells())["ptxas"]
+    assert "pip install" in found.cure and not found.needed
 
 
 def test_a_gpu_without_nvcc_has_its_cure(monkeypatch):

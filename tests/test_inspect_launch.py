@@ -284,6 +284,8 @@ def test_inspect_wants_a_kernel_and_brackets(cell):
         inspect(cell)
     with pytest.raises(ArgumentError, match="0 \\(none\\) to 86400"):
         inspect(cell.shift, timeout=-1)
+    with pytest.raises(ArgumentError, match="a kernel of %%cuda.* 3 is of type int"):
+        inspect(3)
 
 
 # ---- programs ----------------------------------------------------------------------
@@ -369,6 +371,7 @@ def test_a_program_that_dies_has_its_report_and_dies_as_it_would(program):
     assert done.returncode == -signal.SIGTERM
     done = command(program, "--", "128", str(int(signal.SIGSEGV)))
     assert done.returncode == 1 and "prog.cu:7: bounds" in done.stderr
+    assert "the program itself was ended by SIGSEGV" in done.stderr
 
 
 def test_a_program_that_does_not_end_is_told_where_it_was(tmp_path):

@@ -135,6 +135,12 @@ def test_wrong_numbers_are_refused_with_what_is_right(wrong, says):
         occupancy(**wrong)
 
 
+def test_a_block_size_without_its_name_is_not_passed_over():
+    cell = load_cuda("__global__ void k(float *x) { *x = 1; }", target="cpu")
+    with pytest.raises(ArgumentError, match="1024: .* threads=256"):
+        occupancy(cell.k, 1024)
+
+
 def test_the_picture_marks_what_binds_and_every_block_size():
     one = occupancy(registers=80, threads=128, arch="sm_90")
     svg = one.svg()

@@ -153,6 +153,17 @@ def test_conflicts_and_lanes_are_remarked():
     assert "32 wavefronts per request where 1 would do" in said
 
 
+def test_remarks_on_several_files_name_them():
+    far = {"accesses": 32, "requests": 1, "sectors": 32}
+    both = [place("read", "global", "a", 5, **far) for _ in range(2)]
+    both[0].file, both[1].file = "prog.cu", "tile.cuh"
+    said = remarks(Counters(places=both))
+    assert [one.partition(":")[0] for one in said] == [
+        "prog.cu, line 5",
+        "tile.cuh, line 5",
+    ]
+
+
 def test_atomics_on_one_address_are_remarked():
     once = {"line": 5, "accesses": 32, "requests": 1}
     far = place("atomic", "global", "y", sectors=32, **once)

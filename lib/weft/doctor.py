@@ -35,8 +35,8 @@ def examine(rungs: bool = True) -> list[Finding]:
     rungs: also build every op and list what runs, which may take a minute.
     """
     looks: list[Callable[[], list[Finding]]] = [
-        *[_python, _processor, _compiler, _packages, _gpu, _toolkit, _cells],
-        *[_numba, _places, _rungs],
+        *[_python, _processor, _compiler, _check_build, _packages, _gpu, _toolkit],
+        *[_cells, _numba, _places, _rungs],
     ]
     findings = []
     for look in looks[: None if rungs else -1]:
@@ -117,6 +117,32 @@ def _compiler() -> list[Finding]:
         return [Finding("C++ compiler", "none", cure, needed=True)]
     done = subprocess.run([found, "--version"], text=True, capture_output=True)
     return [Finding("C++ compiler", done.stdout.splitlines()[0])]
+
+
+_OVERRUN = """__global__ void overrun(int *x) {
+    x[threadIdx.x] = 1;
+}
+"""
+
+
+def _check_build() -> list[Finding]:
+    """Whether launches on the CPU can be watched: a faulty kernel is."""
+    import torch
+
+    from .jit import KernelFault, load_cuda
+
+    name, cure = "check build", "it needs g++ 11 or later, with -fsanitize=thread"
+    try:
+        cell = load_cuda(_OVERRUN, target="cpu", watched=True)
+        cell.overrun[1, 2](torch.zeros(1, dtype=torch.int32))
+    except build.BuildError as error:
+        return [Finding(name, str(error).splitlines()[0], cure)]
+    except KernelFault as fault:
+        report = getattr(fault, "report", None)
+        if report and [(f.kind, f.line) for f in report.findings] == [("bounds", 2)]:
+            value = "%%cuda, inspect() and weft inspect watch kernels on the CPU"
+            return [Finding(name, value)]
+    return [Finding(name, "does not see a kernel that writes past its array", cure)]
 
 
 _NEEDED = {"torch", "numpy", "cffi", "platformdirs", "matplotlib", "tqdm"}
@@ -207,7 +233,17 @@ def _cells() -> list[Finding]:
         findings.append(Finding("disassembler", disassembler.tool()))
     except build.BuildError as error:
         findings.append(Finding("disassembler", "none: no --sass", str(error)))
-    return [*findings, _ncu()]
+    return [*findings, _ptxas(), _ncu()]
+
+
+def _ptxas() -> Finding:
+    """What sass() and occupancy() need for Numba's kernels and whole programs."""
+    from .machine import toolchain
+
+    if found := toolchain.ptxas():
+        return Finding("ptxas", found)
+    value = "none: no sass() of Numba's kernels and of programs"
+    return Finding("ptxas", value, "pip install nvidia-cuda-nvcc")
 
 
 def _ncu() -> Finding:

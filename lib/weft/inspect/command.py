@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -93,6 +94,8 @@ def main(options: Options) -> int:
         report = _report(file, options)
     told = report.text() if report.kernels or report.findings else _nothing(report)
     print(coloured(told) if sys.stderr.isatty() else told, file=sys.stderr)
+    if status < 0 and not report.ok:  # else it shows: we end like it
+        run.say(f"the program itself was ended by {signal.Signals(-status).name}")
     if options.json:
         _write(options.json, report, status)
     return FOUND if not report.ok else run.end_like(status)

@@ -36,6 +36,11 @@ def inspected(
         raise ArgumentError(
             "inspect(kernel)[grid, block](...): the brackets come after"
         )
+    if not callable(kernel):
+        raise ArgumentError(
+            f"inspect() takes a kernel of %%cuda, load_cuda() or cuda_c(), or a Python "
+            f"function: {kernel!r} is of type {type(kernel).__name__}"
+        )
     more = {} if timeout is None else {"timeout": timeout}
     return sim(kernel, order=order, quiet=quiet, steps=True, **more)
 

@@ -72,6 +72,11 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
         return _numba(kernel, args)
     if isinstance(kernel, Runner):
         return _runner(kernel, args)
+    if isinstance(kernel, (Kernel, Module)) and args:
+        raise ArgumentError(
+            f"{args[0]!r}: a kernel in CUDA C takes nothing beside it here but what "
+            f'has a name, e.g. threads=256 or arch="sm_80"'
+        )
     if isinstance(kernel, Kernel):
         complete(kernel)
         return _cell(kernel.module, (kernel.expression,))

@@ -71,8 +71,14 @@ def near(rows: list[Row], wanted: Callable[[Row], bool], around: int = 1) -> lis
 
 
 def remarks(counters: Counters, most: int = 3) -> list[str]:
-    """What is worth a word about the cost, the worst first, in one sentence each."""
-    found = [(r, f"line {p.line}: {s}") for p in counters.places for r, s in _said(p)]
+    """What is worth a word about the cost, the worst first, in one sentence each.
+
+    They name the file where there are several."""
+    several = len({place.file for place in counters.places if place.file}) > 1
+    found = []
+    for place in counters.places:
+        where = f"{place.file}, line" if several else "line"
+        found += [(r, f"{where} {place.line}: {said}") for r, said in _said(place)]
     found.sort(key=lambda one: -one[0])
     return list(dict.fromkeys(said for _, said in found))[:most]
 
