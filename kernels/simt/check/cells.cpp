@@ -68,11 +68,6 @@ static Mention distance(const Judge &j, Mention a, Mention b) {
 
 /* ---- saying so ---------------------------------------------------------- */
 
-static uint3 position(uint64_t number, dim3 size) {
-    return {(unsigned)(number % size.x), (unsigned)(number / size.x % size.y),
-            (unsigned)(number / size.x / size.y)};
-}
-
 static void say(Checker *checker, const Fiber *self, const Access &now,
                 Mention m, bool own, bool conflict) {
     const Block *block = checker->worker;

@@ -5,15 +5,21 @@
  * and libtsan, whose functions they name, is not linked. Plain code never does,
  * and both run on this one runtime.
  *
- *     hooks.cpp, atomics.cpp, ubsan.cpp    what instrumented code calls
- *     engine.cpp, meetings.cpp             barriers and the like, out of line
- *     memory.cpp, variables.cpp            which bytes may be touched
- *     names.cpp                            what arrays are called
+ *     hooks.*, plain.h, atomics.cpp        what instrumented code calls ...
+ *     ubsan.cpp, library.cpp               ... for an index; malloc() and its
+ * kin engine.cpp, meetings.cpp             barriers and the like, out of line
+ *     launch.*                             the life of a launch
+ *     sites.cpp                            places in the program
+ *     memory.*, variables.cpp              which bytes may be touched
+ *     judge.cpp, blanks.cpp                what is wrong with an access
  *     races.*, cells.cpp, sync.*, told.*   which accesses nothing orders
  *     race_findings.cpp                    the sentence about two of those
- *     log.*, counters.*                    what accesses cost
- *     findings.cpp, report.cpp             what is said about it
- *     sites.cpp                            places in the program
+ *     faults.cpp                           what is wrong with a block or a
+ * launch names.cpp                            what threads and arrays are
+ * called log.*, match.cpp                     accesses become requests of warps
+ *     tally.cpp, cost.cpp, counters.*      what these cost, and the sums
+ *     findings.cpp, report.*               all of it as text
+ *     simt_check.h                         what others may call
  */
 #ifndef SIMT_CHECK_PRIVATE_H
 #define SIMT_CHECK_PRIVATE_H
@@ -123,7 +129,6 @@ SIMT_INLINE Checker *running_checker() {
 /* ---- sites.cpp ---------------------------------------------------------- */
 
 Site site_at(unsigned number);
-unsigned sites_known();
 unsigned intern_site(Checker *checker, const void *pc, unsigned size, Kind kind,
                      bool is_volatile);
 
@@ -188,11 +193,15 @@ void add_finding(const Job *job, const Found &found);
 /* The same before its text is made: whether add_finding() would only count.
  * Then it has been counted. */
 bool count_known(const Job *job, const Found &found);
-bool any_findings();
+size_t findings_known();
 void clear_findings();
 
 /* ---- names.cpp ---------------------------------------------------------- */
 
+/* "reads", "writes" or "updates". */
+const char *verb(Kind kind);
+/* The (x, y, z) of a linear number: x runs fastest. */
+uint3 position(uint64_t number, dim3 size);
 /* "4", "(1,2)" or "(0,1,2)": sides of 1 at the end are left out. */
 struct Named {
     char text[40];

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <vector>
 
+#include "report.h"
+
 namespace simt {
 #ifdef SIMT_UCONTEXT
 inline namespace ucontext_fibers {
@@ -73,73 +75,65 @@ void add_tally(KernelTotals *to, Tally *tally) {
 
 /* ---- JSON --------------------------------------------------------------- */
 
-void add_text(std::string *text, const std::string &value) {
-    *text += '"';
-    for (const char c : value) {
-        if (c == '"' || c == '\\') *text += '\\';
-        if ((unsigned char)c >= ' ') *text += c;
-    }
-    *text += '"';
+void write_dim(Sink *sink, const char *name, dim3 dim) {
+    sink->print(", \"%s\": [%u, %u, %u]", name, dim.x, dim.y, dim.z);
 }
 
-void add_number(std::string *text, const char *name, uint64_t value) {
-    *text += std::string(", \"") + name + "\": " + std::to_string(value);
+void write_number(Sink *sink, const char *name, uint64_t value) {
+    sink->print(", \"%s\": %llu", name, (unsigned long long)value);
 }
 
-void add_dim(std::string *text, const char *name, dim3 dim) {
-    *text += std::string(", \"") + name + "\": [" + std::to_string(dim.x) +
-             ", " + std::to_string(dim.y) + ", " + std::to_string(dim.z) + "]";
-}
-
-void add_site(std::string *text, const Key &key, const Sums &sums,
-              void (*write_site)(std::string *, const void *)) {
+void write_site(Sink *sink, const Key &key, const Sums &sums) {
     static const char *const kinds[] = {"read", "write", "atomic"};
     static const char *const spaces[] = {"global", "shared", "local", ""};
     const Site site = site_at(key.site);
-    *text += "{\"site\": ";
-    write_site(text, site.pc);
-    *text += std::string(", \"kind\": \"") + kinds[counted_as(key.site)] +
-             "\", \"space\": \"" + spaces[key.space] + "\", \"array\": ";
-    add_text(text, key.array);
-    add_number(text, "size", site.size);
-    add_number(text, "accesses", sums.accesses);
-    add_number(text, "requests", sums.requests);
-    add_number(text, "sectors", sums.sectors);
-    add_number(text, "wavefronts", sums.wavefronts);
-    add_number(text, "needed", sums.needed);
-    *text += "}";
+    sink->print("{\"site\": ");
+    sink->place(site.pc);
+    sink->print(", \"kind\": \"%s\", \"space\": \"%s\", \"array\": ",
+                kinds[counted_as(key.site)], spaces[key.space]);
+    sink->quote(key.array.c_str());
+    write_number(sink, "size", site.size);
+    write_number(sink, "accesses", sums.accesses);
+    write_number(sink, "requests", sums.requests);
+    write_number(sink, "sectors", sums.sectors);
+    write_number(sink, "wavefronts", sums.wavefronts);
+    write_number(sink, "needed", sums.needed);
+    sink->print("}");
 }
 
-void add_kernel(std::string *text, const KernelTotals &kernel,
-                void (*write_site)(std::string *, const void *)) {
-    *text += "{\"name\": ";
-    add_text(text, kernel.name);
-    add_number(text, "launches", kernel.launches);
-    add_dim(text, "grid", kernel.grid);
-    add_dim(text, "block", kernel.block);
-    add_number(text, "blocks", kernel.blocks);
-    add_number(text, "threads", kernel.threads);
-    add_number(text, "warps", kernel.warps);
-    add_number(text, "barriers", kernel.barriers);
-    *text += ", \"sites\": [";
-    const char *comma = "";
+void write_step(Sink *sink, const void *pc, const Step &step) {
+    sink->print("{\"site\": ");
+    sink->place(pc);
+    write_number(sink, "threads", step.threads);
+    write_number(sink, "executions", step.executions);
+    sink->print("}");
+}
+
+void write_kernel(Sink *sink, const KernelTotals &kernel) {
+    sink->print("{\"name\": ");
+    sink->quote(kernel.name.c_str());
+    write_number(sink, "launches", kernel.launches);
+    write_dim(sink, "grid", kernel.grid);
+    write_dim(sink, "block", kernel.block);
+    write_number(sink, "blocks", kernel.blocks);
+    write_number(sink, "threads", kernel.threads);
+    write_number(sink, "warps", kernel.warps);
+    write_number(sink, "barriers", kernel.barriers);
+    sink->print(", \"sites\": [");
+    const char *between = "";
     for (const auto &one : kernel.sites) {
-        *text += comma;
-        add_site(text, one.first, one.second, write_site);
-        comma = ",\n  ";
+        sink->print("%s", between);
+        write_site(sink, one.first, one.second);
+        between = ",\n  ";
     }
-    *text += "], \"steps\": [";
-    comma = "";
+    sink->print("], \"steps\": [");
+    between = "";
     for (const auto &one : kernel.steps) {
-        *text += comma;
-        *text += "{\"site\": ";
-        write_site(text, one.first);
-        add_number(text, "threads", one.second.threads);
-        add_number(text, "executions", one.second.executions);
-        *text += "}";
-        comma = ",\n  ";
+        sink->print("%s", between);
+        write_step(sink, one.first, one.second);
+        between = ",\n  ";
     }
-    *text += "]}";
+    sink->print("]}");
 }
 
 } // namespace
@@ -169,15 +163,14 @@ void counters_clear() {
     totals.clear();
 }
 
-void counters_write(std::string *text,
-                    void (*write_site)(std::string *text, const void *pc)) {
+void write_counters(Sink *sink) {
     std::lock_guard<std::mutex> lock(busy);
-    *text += "[";
+    sink->print("[");
     for (size_t i = 0; i < totals.size(); i++) {
-        if (i) *text += ",\n ";
-        add_kernel(text, totals[i], write_site);
+        if (i) sink->print(",\n ");
+        write_kernel(sink, totals[i]);
     }
-    *text += "]";
+    sink->print("]");
 }
 
 } // namespace

@@ -14,8 +14,6 @@
  * profiler sees fewer requests than are counted here. */
 #ifndef SIMT_CHECK_COUNTERS_H
 #define SIMT_CHECK_COUNTERS_H
-#include <string>
-
 #include "check.h"
 
 namespace simt {
@@ -164,11 +162,7 @@ void count_as(unsigned site, Kind kind);
 /* ---- counters.cpp ------------------------------------------------------- */
 
 void counters_clear();
-/* counters_end_launch() is declared in log.h.
- * The value of "kernels": a list of objects. write_site appends what stands for
- * a place in a program's code, [module, offset]. */
-void counters_write(std::string *text,
-                    void (*write_site)(std::string *text, const void *pc));
+/* counters_end_launch() is declared in log.h, write_counters() in report.h. */
 
 } // namespace
 } // namespace simt

@@ -117,17 +117,12 @@ static int busiest(const Checker *checker) {
     return best;
 }
 
-static uint3 position(int i, dim3 dim) {
-    const unsigned n = (unsigned)i;
-    return {n % dim.x, n / dim.x % dim.y, n / dim.x / dim.y};
-}
-
 static void divide(const Checker *checker, Groups *groups) {
     const dim3 shape = checker->worker->block_dim;
     groups->main.shape = groups->other.shape = groups->gone.shape = shape;
     groups->at = &checker->arrivals[busiest(checker)];
     for (int i = 0; i < checker->worker->threads; i++) {
-        const uint3 thread = position(i, shape);
+        const uint3 thread = position((uint64_t)i, shape);
         const Arrival &mine = checker->arrivals[i];
         if (!is_here(checker, i)) {
             if (mine.ended) groups->gone.add(thread);

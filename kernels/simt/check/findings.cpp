@@ -110,11 +110,6 @@ bool count_known(const Job *job, const Found &found) {
     return count(job, found, true);
 }
 
-bool any_findings() {
-    std::lock_guard<std::mutex> guard(findings().lock);
-    return !findings().list.empty();
-}
-
 size_t findings_known() {
     std::lock_guard<std::mutex> guard(findings().lock);
     return findings().list.size();

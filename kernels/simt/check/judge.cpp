@@ -11,10 +11,6 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-static const char *verb(Kind kind) {
-    return kind == READ ? "reads" : kind == WRITE ? "writes" : "updates";
-}
-
 /* One offence under way: who, and what is known of the array. */
 struct Case {
     Checker *checker;

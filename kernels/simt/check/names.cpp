@@ -12,6 +12,15 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
+const char *verb(Kind kind) {
+    return kind == READ ? "reads" : kind == WRITE ? "writes" : "updates";
+}
+
+uint3 position(uint64_t number, dim3 size) {
+    return {(unsigned)(number % size.x), (unsigned)(number / size.x % size.y),
+            (unsigned)(number / size.x / size.y)};
+}
+
 Named::Named(uint3 i, dim3 shape) {
     if (shape.z > 1)
         snprintf(text, sizeof text, "(%u,%u,%u)", i.x, i.y, i.z);

@@ -33,10 +33,6 @@ static auto rank(const Side &s) {
                            s.thread.z, s.thread.y, s.thread.x);
 }
 
-static const char *verb(Kind kind) {
-    return kind == READ ? "reads" : kind == WRITE ? "writes" : "updates";
-}
-
 static std::string thread_of(const Side &side, const Job *job) {
     return std::string("thread ") + Named(side.thread, job->block).text;
 }

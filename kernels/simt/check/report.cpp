@@ -16,8 +16,6 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-size_t findings_known(); // findings.cpp
-
 /* ---- text --------------------------------------------------------------- */
 
 void Sink::print(const char *format, ...) {
@@ -54,32 +52,23 @@ void Sink::quote(const char *string) {
 static std::map<std::string, unsigned> *modules; // of the report being made
 static std::mutex &reporting = *new std::mutex;
 
-static void write_place(std::string *text, const void *pc) {
+void Sink::place(const void *pc) {
     uintptr_t offset = 0;
     // The call itself lies before what it returns to.
     const char *file = pc ? module_of((const char *)pc - 1, &offset) : 0;
-    if (!file) {
-        *text += "null";
-        return;
-    }
+    if (!file) return print("null");
     const unsigned next = (unsigned)modules->size();
     const unsigned number = modules->insert({file, next}).first->second;
-    char place[64];
-    snprintf(place, sizeof place, "[%u, %llu]", number,
-             (unsigned long long)offset);
-    *text += place;
+    print("[%u, %llu]", number, (unsigned long long)offset);
 }
-
-void Sink::place(const void *pc) { write_place(&text, pc); }
 
 static std::string whole_report() {
     std::lock_guard<std::mutex> guard(reporting);
     std::map<std::string, unsigned> found;
     modules = &found;
-    Sink findings;
+    Sink findings, kernels;
     write_findings(&findings);
-    std::string kernels;
-    counters_write(&kernels, write_place);
+    write_counters(&kernels);
     modules = 0;
     Sink sink;
     sink.print("{\"modules\": [");
@@ -90,7 +79,7 @@ static std::string whole_report() {
                 sink.quote(module.first.c_str());
             }
     sink.text += "],\n \"findings\": " + findings.text;
-    sink.text += ",\n \"kernels\": " + kernels + "}\n";
+    sink.text += ",\n \"kernels\": " + kernels.text + "}\n";
     return sink.text;
 }
 
@@ -132,12 +121,10 @@ void write_report_if_asked() {
 
 using namespace simt;
 
-extern "C" void simt_check_clear(void) {
+extern "C" void simt_check_begin(void) {
     clear_findings();
     counters_clear();
 }
-
-extern "C" void simt_check_begin(void) { simt_check_clear(); }
 
 extern "C" char *simt_check_report(void) {
     try {

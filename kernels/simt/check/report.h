@@ -40,6 +40,10 @@ void found_uneven(Checker *checker);
 bool is_first_look(const Found &found);
 void write_findings(Sink *sink); /* a JSON list */
 
+/* ---- counters.cpp ------------------------------------------------------- */
+
+void write_counters(Sink *sink); /* a JSON list of kernels */
+
 /* ---- report.cpp --------------------------------------------------------- */
 
 /* Write the report to the file that WEFT_CHECK_REPORT names, if there is

@@ -24,16 +24,27 @@ void simt_check_begin(void);
  *                    "file", "line", "column", "other_site", "kernel",
  *                    "block": [x, y, z] | null, "thread", "other", "array",
  *                    "index", "count"}],
- *      "kernels": [{"name", "launches", "grid", "block", ..., "sites": [...],
- *                   "steps": [...]}]}
+ *      "kernels": [{"name", "launches", "grid": [x, y, z], "block", "blocks",
+ *                   "threads", "warps", "barriers",
+ *                   "sites": [{"site", "kind": "read" | "write" | "atomic",
+ *                              "space": "global" | "shared" | "local" | "",
+ *                              "array", "size", "accesses", "requests",
+ *                              "sectors", "wavefronts", "needed"}],
+ *                   "steps": [{"site", "threads", "executions"}]}]}
  *
  * A site is a place in a module's code: the number of the module in "modules"
  * and the offset of the instruction in the file's own addresses, as addr2line
- * wants them. "file", "line" and "column" are there where the compiler told
- * them. Kinds are those of weft.report.KINDS. */
+ * wants them; null: not known. "file", "line" and "column" are "" and 0 but
+ * where the compiler told them. "thread", "other" and "index" may be null like
+ * "block", and "array" too. Kinds are those of weft.report.KINDS.
+ *
+ * Kernels are summed over their launches, grid and block are the last one's.
+ * The numbers of a site are those of weft.report.Place, "size" is in bytes, and
+ * "needed" are the wavefronts that there were without bank conflicts. A step is
+ * a basic block of the kernel: so many threads came to it, together so often.
+ */
 char *simt_check_report(void);
 void simt_check_free(char *report);
-void simt_check_clear(void);
 
 /* 0: kernels run without counters or races, and cost less; 1, the default. */
 void simt_check_counters(int on);

@@ -28,8 +28,6 @@ Site site_at(unsigned number) {
                                                           : Site{};
 }
 
-unsigned sites_known() { return known.load(std::memory_order_acquire); }
-
 static unsigned number_of(const Site &site) {
     std::lock_guard<std::mutex> guard(table().lock);
     auto found = table().numbers.find(site.pc);
