@@ -236,6 +236,13 @@ def test_a_kernels_own_allocations_are_watched(cell):
         cell.on_the_heap[1, 5](out)
 
 
+def test_what_a_kernel_allocates_leaves_arrays_where_sectors_begin(cell):
+    cell.on_the_heap[1, 1](torch.ones(1, dtype=torch.int32))
+    cell.column[1, 64](torch.zeros(64), floats(64), 1)
+    seen = cell.column.report.counters
+    assert seen.sectors_per_request == {"a": 4.0, "out": 4.0}
+
+
 # ---- inspect() ---------------------------------------------------------------------
 
 

@@ -139,8 +139,9 @@ void *take_array(Array array, State state) {
     Owner &o = owner();
     std::lock_guard<std::mutex> guard(o.lock);
     Extent extent;
-    const size_t size = round_up(array.size, align);
-    if (!take(o, size + 2 * zone, &extent)) return 0;
+    // Whole multiples of it, so that the next array's promise holds, too.
+    const size_t size = round_up(round_up(array.size, align) + 2 * zone, ALIGN);
+    if (!take(o, size, &extent)) return 0;
     array.offset = extent.start + zone;
     // What lies elsewhere has only its shadows here.
     if (!array.address) array.address = arena.base + array.offset;
