@@ -3,12 +3,13 @@
 import os
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from weft import cache
+from weft import cache, inspect
 from weft.jit import (
     CompileError,
     KernelFault,
@@ -318,6 +319,21 @@ def test_a_fault_is_an_exception_and_the_next_launch_works(k, name, args, words)
     out = torch.zeros(3)
     k.add[1, 4](out, floats(3), floats(3), 3)
     assert out.tolist() == [0, 2, 4]
+
+
+def test_wild_stores_fault_beside_the_check_builds_memory(k):
+    """Its shadows are terabytes of addresses: nobody may write there unnoticed."""
+    checked = load_cuda(SOURCE, target="cpu", checked=True)
+    inspect(checked.add, quiet=True)[1, 4](torch.zeros(4), floats(4), floats(4), 4)
+    writable = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, access, *rest = line.split()
+        low, high = (int(text, 16) for text in span.split("-"))
+        if access == "rw-p" and len(rest) < 4:
+            writable.append(high - low)
+    assert sum(size for size in writable if size >= 4 << 30) == 0
+    with pytest.raises(KernelFault, match=r"in none of its arrays"):
+        k.far[1, 1](floats(4), 1 << 40)
 
 
 def test_in_place_nothing_is_copied():

@@ -38,9 +38,9 @@ static Worker *worker_of(Block *block) { return static_cast<Worker *>(block); }
 
 /* ---- a worker's memory -------------------------------------------------- */
 
-static char *map(size_t bytes) {
+static char *map(size_t bytes, int access = PROT_READ | PROT_WRITE) {
     // Only pages that are touched take memory.
-    void *memory = mmap(0, bytes, PROT_READ | PROT_WRITE,
+    void *memory = mmap(0, bytes, access,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? 0 : (char *)memory;
 }
@@ -58,11 +58,14 @@ static char *slots_of(int i) {
     std::call_once(once, [] {
         size_t bytes = (size_t)MAX_KNOWN * SLOTS_BYTES;
         for (; bytes > 8 * (size_t)SLOTS_BYTES && !fibers.bytes; bytes /= 4)
-            if (char *memory = map(bytes + SIMT_STACK))
+            if (char *memory = map(bytes + SIMT_STACK, PROT_NONE))
                 fibers = {(uintptr_t)aligned_slots(memory), bytes};
     });
-    if ((size_t)i < fibers.bytes / SLOTS_BYTES)
-        return (char *)fibers.base + (size_t)i * SLOTS_BYTES;
+    if ((size_t)i < fibers.bytes / SLOTS_BYTES) {
+        // Those of workers that there are not yet catch wild stores.
+        char *slots = (char *)fibers.base + (size_t)i * SLOTS_BYTES;
+        if (!mprotect(slots, SLOTS_BYTES, PROT_READ | PROT_WRITE)) return slots;
+    }
     return aligned_slots(map((size_t)SLOTS_BYTES + SIMT_STACK));
 }
 

@@ -23,7 +23,8 @@ enum : size_t {
     MOST_ZONE = 1 << 20,          // this, or its size if that is in between
     NEAR_ZONE = 64,               // the same for what kernels allocate
     LATE_PART = 8,                // of the arena: freed and not yet reused
-    PAGES_FROM = 64 << 10         // worth giving back to the system
+    PAGES_FROM = 64 << 10,        // worth giving back to the system
+    STEP = (size_t)64 << 20       // by which the arena is opened
 };
 
 Arena arena;
@@ -48,10 +49,63 @@ static Owner &owner() {
     return *the;
 }
 
-static void *reserve(size_t bytes) {
-    void *at = mmap(0, bytes, PROT_READ | PROT_WRITE,
+/* ---- addresses ---------------------------------------------------------- */
+
+/* Only what arrays may lie in can be written: in so much memory a wild store of
+ * a plain kernel would else do harm and not be seen. */
+struct Shadow {
+    char *at;
+    size_t each; // bytes for each word of the arena
+};
+
+static struct Opened {
+    std::mutex lock;
+    Shadow shadows[16];
+    int count = 0;
+    size_t bytes = 0;         // of the arena
+} *const opened = new Opened; // never destroyed
+
+static bool make_writable(const Shadow &shadow, size_t from, size_t to) {
+    return to == from ||
+           !mprotect(shadow.at + from / 4 * shadow.each,
+                     (to - from) / 4 * shadow.each, PROT_READ | PROT_WRITE);
+}
+
+static void *reserve(size_t bytes, size_t each, int access) {
+    void *at = mmap(0, bytes / 4 * each, access,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? 0 : at;
+    if (at == MAP_FAILED) return 0;
+    madvise(at, bytes / 4 * each, MADV_DONTDUMP);
+    std::lock_guard<std::mutex> guard(opened->lock);
+    const Shadow shadow = {(char *)at, each};
+    if (opened->count == 16 || !make_writable(shadow, 0, opened->bytes)) {
+        munmap(at, bytes / 4 * each);
+        return 0;
+    }
+    opened->shadows[opened->count++] = shadow;
+    return at;
+}
+
+static void forget_shadow(void *at, size_t bytes) {
+    munmap(at, bytes);
+    std::lock_guard<std::mutex> guard(opened->lock);
+    opened->count--;
+}
+
+void *reserve_shadow(size_t each) {
+    return reserve(arena.bytes, each, PROT_READ);
+}
+
+/* Let arrays lie below `top`; false: the system refuses. */
+static bool open_to(size_t top) {
+    std::lock_guard<std::mutex> guard(opened->lock);
+    if (top <= opened->bytes) return true;
+    size_t to = (top + STEP - 1) / STEP * STEP;
+    if (to > arena.bytes) to = arena.bytes;
+    for (int i = 0; i < opened->count; i++)
+        if (!make_writable(opened->shadows[i], opened->bytes, to)) return false;
+    opened->bytes = to;
+    return true;
 }
 
 bool start_checking() {
@@ -59,11 +113,10 @@ bool start_checking() {
     if (started) return true;
     for (size_t bytes = LARGEST; bytes >= SMALLEST && !arena.bytes;
          bytes /= 2) {
-        void *base = reserve(bytes), *states = base ? reserve(bytes) : 0;
-        if (base && !states) munmap(base, bytes);
+        void *base = reserve(bytes, 4, PROT_NONE);
+        void *states = base ? reserve(bytes, 4, PROT_READ) : 0;
+        if (base && !states) forget_shadow(base, bytes);
         if (!states) continue;
-        madvise(base, bytes, MADV_DONTDUMP);
-        madvise(states, bytes, MADV_DONTDUMP);
         arena = {(uintptr_t)base, bytes, (uint8_t *)states};
     }
     started = arena.bytes != 0;
@@ -117,7 +170,7 @@ static bool take(Owner &o, size_t size, Extent *out) {
     if (size > arena.bytes) return false;
     reuse(o, arena.bytes / LATE_PART);
     if (take_room(o, size, out)) return true;
-    if (size <= arena.bytes - o.top) {
+    if (size <= arena.bytes - o.top && open_to(o.top + size)) {
         *out = {o.top, size};
         o.top += size;
         return true;

@@ -45,11 +45,14 @@ struct Arena {
     size_t bytes;
     uint8_t *states;
 };
-extern Arena arena;
+extern __attribute__((visibility("hidden"))) Arena arena;
 
 /* From now on device memory is checked: true if there is an arena. Called when
  * the first instrumented library is loaded. */
 bool start_checking();
+/* Addresses for a shadow of the arena, `each` bytes for each word, all 0. As
+ * far as arrays lie it can be written. NULL: there are no such. */
+void *reserve_shadow(size_t each);
 bool checking();
 
 /* Make room for `array.size` bytes, with red zones, in which every byte has

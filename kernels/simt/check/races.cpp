@@ -53,7 +53,15 @@ static void *reserve(size_t bytes) {
     return memory == MAP_FAILED ? 0 : memory;
 }
 
-/* Shadows of `count` words or bytes; false: there is no room for them. */
+/* Shadows of the arena's words, or bytes; false: there is no room for them. */
+static bool reserve_global(Cells *cells, size_t of_a_word) {
+    cells->cells = (Cell *)reserve_shadow(of_a_word * sizeof(Cell));
+    cells->others = (Mention *)reserve_shadow(of_a_word * sizeof(Mention));
+    cells->updates = (Updates *)reserve_shadow(of_a_word * sizeof(Updates));
+    return cells->cells && cells->others && cells->updates;
+}
+
+/* The same of `count` words or bytes of shared memory. */
 static bool reserve_cells(Cells *cells, size_t count) {
     cells->cells = (Cell *)reserve(count * sizeof(Cell));
     cells->others = (Mention *)reserve(count * sizeof(Mention));
@@ -65,8 +73,7 @@ static bool have_cells() {
     static std::once_flag once;
     static bool all;
     std::call_once(once, [] {
-        all = reserve_cells(&global, arena.bytes / 4) &&
-              reserve_cells(&global_bytes, arena.bytes);
+        all = reserve_global(&global, 1) && reserve_global(&global_bytes, 4);
     });
     return all;
 }
