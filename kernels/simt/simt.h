@@ -23,6 +23,8 @@
  *     watchdog.cpp, preempt.cpp, interrupt.cpp      kernels that run too long
  *     cuda_*.cpp                                    the host's calls
  *     device_*.cpp, curand.cpp                      what is rare in kernels
+ *     check/                                        the check build: what it
+ *                                                   watches, see check/check.h
  *
  * lib/weft/rewrite.py turns the few things that are not C++ (<<<>>>,
  * __shared__) into calls of these. Only the three cheapest C headers are

@@ -6,17 +6,17 @@
  * and both run on this one runtime.
  *
  *     hooks.*, plain.h, atomics.cpp        what instrumented code calls ...
- *     ubsan.cpp, library.cpp               ... for an index; malloc() and its
- * kin engine.cpp, meetings.cpp             barriers and the like, out of line
+ *     ubsan.cpp, library.cpp               ... for an index; malloc() and so on
+ *     engine.cpp, meetings.cpp             barriers and the like, out of line
  *     launch.*                             the life of a launch
  *     sites.cpp                            places in the program
  *     memory.*, variables.cpp              which bytes may be touched
  *     judge.cpp, blanks.cpp                what is wrong with an access
  *     races.*, cells.cpp, sync.*, told.*   which accesses nothing orders
  *     race_findings.cpp                    the sentence about two of those
- *     faults.cpp                           what is wrong with a block or a
- * launch names.cpp                            what threads and arrays are
- * called log.*, match.cpp                     accesses become requests of warps
+ *     faults.cpp                           faults of a block, of a launch
+ *     names.cpp                            what arrays and threads are called
+ *     log.*, match.cpp                     accesses become requests of warps
  *     tally.cpp, cost.cpp, counters.*      what these cost, and the sums
  *     findings.cpp, report.*               all of it as text
  *     simt_check.h                         what others may call
