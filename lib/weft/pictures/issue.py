@@ -14,7 +14,8 @@ Guide, "Multiprocessor Level" and "Compute Capabilities". An arithmetic result 4
 later: the same chapter. A load from shared memory about 30 (29 on A100 and H100), one
 from global memory that no cache has 470 to 540, and about 260 from the L2 cache: Luo
 et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
-Microbenchmarking", arXiv:2402.13499; 375 on V100: Jia et al., arXiv:1804.06826.
+Microbenchmarking", arXiv:2402.13499; 375 on V100: Jia et al., arXiv:1804.06826. The
+model's 400 lies between.
 The rule that it has to obey is Little's law, as in V. Volkov, "Understanding latency
 hiding on GPUs", Berkeley 2016: what is under way = what begins per cycle x how long
 each takes.
