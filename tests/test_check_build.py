@@ -111,7 +111,7 @@ CASES = {
     "null": (
         "__global__ void k(int *x) { x[1] = 2; }",
         "k<<<1, 1>>>(nullptr);",
-        ("bounds", None, None, "thread 0 writes memory at 0x4: a null pointer"),
+        ("bounds", None, None, "thread 0 writes 4 bytes past a null pointer"),
     ),
     "host_stack": (
         "__global__ void k(int *x) { *x = 2; }",

@@ -101,6 +101,13 @@ def test_every_fault_is_found_at_its_line_and_nothing_else(runs, order):
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+def test_a_kernel_that_makes_no_progress_is_ended_in_seconds(tmp_path):
+    path = FOLDER / "faulty/endless.cu"
+    case = next(c for c in cases(path) if c.name == "a_flag_that_nobody_raises")
+    found, said = Runs(path, tmp_path).findings([case.name], "forward")
+    assert not case.complaints(found), said
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @programs(CLEAN)
 def test_clean_kernels_are_right_and_nothing_is_found(runs, order):

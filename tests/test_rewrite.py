@@ -406,3 +406,19 @@ def test_only_the_names_that_are_volatile_where_they_stand_go_in_step():
     assert "lockstep" in rewrite(shared, "x.cu")
     unbalanced = "#if A\nvoid f() {\n#else\nvoid f(int) {\n#endif\nvolatile int *s = a;"
     assert "lockstep" in rewrite(unbalanced + "s[i] = s[j]; }", "x.cu")
+
+
+@pytest.mark.parametrize("kind", ["struct", "union", "class"])
+def test_a_type_may_be_declared_with_its_shared_variables(kind):
+    text = "__global__ void k() { __shared__ %s { float f[2]; int i; } u, w[2]; }"
+    made = rewrite(text % kind, "a.cu")
+    assert "auto &u = simt_0_arrays.u;" in made and "auto &w = " in made
+
+
+def test_functions_of_the_device_say_that_they_are_left_and_kernels_do_not():
+    text = "__device__ void f(int n) { if (n) return; g(); }\n"
+    text += "__global__ void k(int n) { if (n) return; f(n); }\n"
+    text += "void h(int n) { if (n) return; }"
+    device, kernel, host = rewrite(text, "a.cu").splitlines()[2:]
+    assert "if (n) {SIMT_LEAVES return;} g();" in device
+    assert "SIMT_LEAVES" not in kernel + host

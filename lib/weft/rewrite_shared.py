@@ -94,7 +94,7 @@ def _dynamic(
 def _declared(text: Text, start: int, end: int) -> str:
     """The name that the declarator in [start, end) declares."""
     code = ATTRIBUTE.sub(" ", text.code[start:end].replace(BLANK, " "))
-    code = re.sub(r"\bstruct\b.*\}", " ", code, flags=re.S)
+    code = re.sub(r"\b(?:struct|union|class|enum)\b.*\}", " ", code, flags=re.S)
     if "=" in code or "{" in code:
         raise text.error(start, "a __shared__ variable cannot be initialised")
     found = re.search(r"\b([A-Za-z_]\w*)\s*$", code.split("[")[0])

@@ -11,6 +11,10 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
+static const char *plural(unsigned long long n) { return n == 1 ? "" : "s"; }
+
+enum { NULL_PAGES = 64 << 10 }; // an address below this: from a null pointer
+
 /* One offence under way: who, and what is known of the array. */
 struct Case {
     Checker *checker;
@@ -55,7 +59,12 @@ struct Case {
         const Who who(checker->job, block, thread);
         const Called called(array);
         char what[160];
-        if (!has_array)
+        if (!has_array && !access.address)
+            snprintf(what, sizeof what, "through a null pointer");
+        else if (!has_array && access.address < NULL_PAGES)
+            snprintf(what, sizeof what, "%zu byte%s past a null pointer",
+                     (size_t)access.address, plural(access.address));
+        else if (!has_array)
             snprintf(what, sizeof what, "memory at %p",
                      (const void *)access.address);
         else if (found.indexed)
@@ -86,8 +95,6 @@ struct Case {
 };
 
 /* ---- outside of all arrays ---------------------------------------------- */
-
-static const char *plural(unsigned long long n) { return n == 1 ? "" : "s"; }
 
 /* "x has 12 elements", and how far off that is where it is not clear. */
 static void say_bounds(const Case &c, char *out, size_t size) {
@@ -183,15 +190,13 @@ void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {
 
 /* ---- elsewhere ---------------------------------------------------------- */
 
-enum { NULL_PAGES = 64 << 10 }; // an address below this: from a null pointer
-
 [[noreturn]] static void not_the_devices(Checker *checker, Fiber *self,
                                          const Access &access) {
     const bool null = access.address < NULL_PAGES;
     // No process has anything there; nor does it lie in the host's memory.
     const bool wild = access.address >> 47 != 0;
     Case c(checker, self, access, null || wild ? "bounds" : "host-pointer");
-    c.say(null   ? ": a null pointer"
+    c.say(null   ? ""
           : wild ? ": no memory is there"
                  : ": that is the host's memory");
     c.end(cudaErrorIllegalAddress);

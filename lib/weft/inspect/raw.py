@@ -202,6 +202,11 @@ class _Raw:
 
     def _finding(self, raw: Mapping[str, Any]) -> Finding:
         where, array = self.where(raw.get("site")), raw.get("array") or ""
+        if raw["kind"] == "stack" and not where.line and raw.get("site"):
+            # A large frame has no room for the first call in it, which is not the
+            # reader's.
+            module, start = raw["site"]
+            where = self._first(module, start, start + _LONGEST)
         other = self.where(raw.get("other_site"))
         file, line, column = where.file, where.line, 0
         named = self.readers.name(raw.get("file") or "")
