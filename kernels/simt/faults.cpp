@@ -103,6 +103,24 @@ extern "C" void simt_clear_fault(void) {
 
 extern "C" const char *simt_last_fault(void) { return last.text; }
 
+/* An expression as the reader wrote it: threadIdx.x of simt::x(threadIdx). */
+static void as_written(const char *expression, char *out, size_t size) {
+    char *const end = out + size - 1;
+    while (*expression && out < end) {
+        char axis, name[16];
+        int length = 0;
+        sscanf(expression, "simt::%c(%15[A-Za-z])%n", &axis, name, &length);
+        if (!length) {
+            *out++ = *expression++;
+            continue;
+        }
+        const int put = snprintf(out, (size_t)(end - out), "%s.%c", name, axis);
+        out += put < end - out ? put : end - out;
+        expression += length;
+    }
+    *out = 0;
+}
+
 extern "C" __attribute__((visibility("default"), noreturn)) void
 simt_assert_failed(const char *expression, const char *file, unsigned line,
                    const char *function) {
@@ -113,18 +131,20 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
     // The body of a kernel is a lambda here, which CUDA's line does not have.
     const char *lambda = strstr(function, "::<lambda");
     const int length = (int)(lambda ? lambda - function : strlen(function));
+    char written[400];
+    as_written(expression, written, sizeof written);
     char text[1024]; // one write, so that lines of several threads stay whole
     const int size = snprintf(text, sizeof text,
                               "%s:%u: %.*s: block: [%u,%u,%u], thread: "
                               "[%u,%u,%u] Assertion `%s` failed.\n",
                               file, line, length, function, b.x, b.y, b.z, t.x,
-                              t.y, t.z, expression);
+                              t.y, t.z, written);
     const int most = (int)sizeof text - 1;
     if (write(2, text, (size_t)(size < most ? size : most)) < 0) {
         // nobody to tell; the launch says it, too
     }
     note_fault(worker, self, SIMT_FAULT_ASSERT, cudaErrorAssert,
-               "assertion `%s` failed (%s:%u)", expression, file, line);
+               "assertion `%s` failed (%s:%u)", written, file, line);
     abandon(worker);
 }
 

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from . import cache
 from . import rewrite as rewriter
+from .tracebacks import Short
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
@@ -55,7 +56,7 @@ CHECK_LINK = tuple(f"-Wl,--wrap={name}" for name in _WRAPPED)
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 
-class BuildError(RuntimeError):
+class BuildError(Short, RuntimeError):
     """The library could not be built; the message holds the compiler's own."""
 
 

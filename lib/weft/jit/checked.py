@@ -9,6 +9,7 @@ for the text.
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -180,6 +181,12 @@ def _explained(fault: KernelFault, seen: Seen, timeout: float) -> KernelFault:
             )
         said = _with_line(report, ending, f"{seen.kernel}: {text}")
         block, thread = ending.block, ending.thread
+    else:  # an assertion, a division by zero: the fault itself says more
+        raised = (one for one in report.findings if one.kind == "exception")
+        if ending := next(raised, None):
+            text = said.removesuffix(faults.AS_BEFORE)
+            text = re.sub(r" \(line \d+\)$", "", text)
+            said = _with_line(report, ending, text)
     others = [one for one in report.findings if one is not ending]
     parts = [said, *(told(report, one) for one in others[:3])]
     made = KernelFault("\n".join(parts), seen.kernel, block, thread)
