@@ -240,18 +240,30 @@ template <class Body> struct OwnCopy<Body, false> {
 
 #ifdef SIMT_CHECK
 /* The same, from a copy on the thread's own stack: hooks look at each address,
- * and the closure lies with the host. */
-template <class Body> void run_threads(void *closure) {
+ * and the closure lies with the host. The second copy stays in registers,
+ * unless it is so large that there is no room on the stack for two. */
+template <class Body, bool large = (sizeof(Body) > 4096)> struct ThreadCopy {
     alignas(Body) char bytes[sizeof(Body)];
-    do {
-        checked_begin_thread(bytes, closure, sizeof bytes);
+    inline __attribute__((always_inline)) void run() {
         OwnCopy<Body> mine(*(const Body *)bytes);
+        mine.body();
+    }
+};
+template <class Body> struct ThreadCopy<Body, true> {
+    alignas(Body) char bytes[sizeof(Body)];
+    inline __attribute__((always_inline)) void run() { (*(Body *)bytes)(); }
+};
+
+template <class Body> void run_threads(void *closure) {
+    ThreadCopy<Body> copy;
+    do {
+        checked_begin_thread(copy.bytes, closure, sizeof copy.bytes);
         // Always true, which the compiler cannot know: so the body begins a
         // basic block of its own, and its first lines are a step.
         bool goes_on = true;
         asm volatile("" : "+r"(goes_on));
         if (!goes_on) return;
-        mine.body();
+        copy.run();
     } while (checked_next_thread());
 }
 #else

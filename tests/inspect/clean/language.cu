@@ -410,3 +410,23 @@ CASE(odd_numbers_of_bytes) {
     last_bytes<<<1, 8>>>(out, values<char>(13), 13);
     return equal(out, 16, [](int i) { return i < 13 ? value_at(12 - i) : 7; });
 }
+
+struct Large {
+    int numbers[4000];
+};
+__global__ void large_parameter(int *out, Large large) {
+    large.numbers[threadIdx.x] += 1; // the thread's own
+    out[threadIdx.x] = large.numbers[threadIdx.x] + large.numbers[3999];
+}
+__global__ void largest_parameter(int *out, Large large, Large more) {
+    out[threadIdx.x] = large.numbers[threadIdx.x] + more.numbers[3999];
+}
+CASE(parameters_of_32_kilobytes) {
+    int *out = unwritten<int>(64);
+    Large large;
+    for (int i = 0; i < 4000; i++) large.numbers[i] = i;
+    large_parameter<<<1, 64>>>(out, large);
+    if (!equal(out, 64, [](int i) { return i + 4000; })) return false;
+    largest_parameter<<<1, 64>>>(out, large, large);
+    return equal(out, 64, [](int i) { return i + 3999; });
+}
