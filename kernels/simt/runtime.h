@@ -106,7 +106,7 @@ struct Worker : Block {
 struct Stacks {
     uintptr_t base, bytes;
 };
-extern Stacks fibers;
+extern __attribute__((visibility("hidden"))) Stacks fibers;
 
 /* The worker of this thread while it runs blocks, else NULL. */
 extern thread_local Worker *this_worker;

@@ -44,14 +44,22 @@ static constexpr Mark LOOSE_WRITE = {WRITE, EFFECT_WRITES, false, false};
 static constexpr Mark VOLATILE_READ = {READ, EFFECT_READS, true, true};
 static constexpr Mark VOLATILE_WRITE = {WRITE, EFFECT_WRITES, true, true};
 
+/* What did not pass quickly. */
+template <unsigned size, Kind kind>
+__attribute__((noinline)) static void go_on(const void *address, const void *pc,
+                                            Mark mark) {
+    if (!passes<size, kind, PLAIN>((uintptr_t)address, pc))
+        hook<size>(address, pc, mark);
+}
+
 #define SIMT_PC __builtin_return_address(0)
 #define SIMT_HOOK(name, size, mark) \
     void __tsan_##name(void *address) { hook<size>(address, SIMT_PC, mark); }
-#define SIMT_PLAIN_HOOK(name, size, mark)                     \
-    void __tsan_##name(void *address) {                       \
-        const void *pc = SIMT_PC;                             \
-        if (!passes<size, mark.kind>((uintptr_t)address, pc)) \
-            hook<size>(address, pc, mark);                    \
+#define SIMT_PLAIN_HOOK(name, size, mark)                            \
+    void __tsan_##name(void *address) {                              \
+        const void *pc = SIMT_PC;                                    \
+        if (!passes<size, mark.kind, QUICK>((uintptr_t)address, pc)) \
+            go_on<size, mark.kind>(address, pc, mark);               \
     }
 #define SIMT_HOOKS(size)                                          \
     SIMT_PLAIN_HOOK(read##size, size, READING)                    \

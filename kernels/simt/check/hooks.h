@@ -98,7 +98,7 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
     if (SIMT_UNLIKELY(!are_written<size>(states)))
         judge_states(checker, self, it, mark, states);
     if (SIMT_UNLIKELY(skewed)) judge_misaligned(checker, self, it);
-    if (checker->races_on) judge_access(checker, self, it);
+    if (checker->races_on) races_access(checker, self, it);
 }
 
 /* The same for code that may be the host's: the long way, see plain.h. */

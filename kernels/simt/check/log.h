@@ -54,9 +54,17 @@ void counters_end_launch(Job *job);
 /* Thread `self` has no more room. Returns when it has; other threads may have
  * run. */
 void log_full(Checker *checker, Fiber *self);
-/* Whether there will be room yet after one more entry. */
-SIMT_INLINE bool log_has_room(const Log *log, const Fiber *self) {
-    return log->count[self->thread.linear] + 1 < LOG_ENTRIES;
+/* Append an entry; false: there would be no room after it. */
+SIMT_INLINE bool log_try(Log *log, const Fiber *self, uint64_t entry) {
+    const unsigned thread = self->thread.linear, count = log->count[thread];
+    if (SIMT_UNLIKELY(count >= LOG_ENTRIES - 1)) return false;
+    log_of(log, thread)[count] = entry;
+    log->count[thread] = count + 1;
+    return true;
+}
+/* The last one was none: nothing else has happened since. */
+SIMT_INLINE void log_take_back(Log *log, const Fiber *self) {
+    log->count[self->thread.linear]--;
 }
 
 /* Returns how many there are now. */

@@ -3,8 +3,8 @@
  *
  * All of it is inlined into the hook and fits in the registers that a call may
  * spoil, so that the hook has no frame. Whatever is not common is left to the
- * long way (hooks.h), which begins anew: nothing is logged here before all else
- * has been found in order, and what else is noted may be noted twice. */
+ * long way (hooks.h), which begins anew: what is logged here is
+ * taken back, and what else is noted may be noted twice. */
 #ifndef SIMT_CHECK_PLAIN_H
 #define SIMT_CHECK_PLAIN_H
 #include "check.h"
@@ -58,8 +58,12 @@ SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
     return true;
 }
 
+/* Which of an access's races are looked for: PLAIN knows more of the reasons
+ * why there is none, and QUICK fits in fewer registers. */
+enum Effort { QUICK, PLAIN };
+
 /* Whether an access by code of this tag (check.h) races with none before. */
-template <unsigned size, Kind kind, Space space>
+template <unsigned size, Kind kind, Space space, Effort effort>
 SIMT_INLINE bool races_allow(const Races &races, const Fiber *self,
                              uintptr_t offset, uint64_t tag) {
     if (size < 4 || races.slow) return false;
@@ -68,35 +72,43 @@ SIMT_INLINE bool races_allow(const Races &races, const Fiber *self,
     const Mention now =
         mention(races, self, 0) | tag >> (SITE_TAG - SITE_SHIFT);
 #pragma GCC unroll 4
-    for (size_t i = 0; i < size / 4; i++)
-        if (!(kind == READ
-                  ? read_plainly(races, cells, offset / 4 + i, now, floor)
-                  : write_plainly(races, cells, offset / 4 + i, now, floor)))
-            return false;
+    for (size_t i = offset / 4; i < offset / 4 + size / 4; i++) {
+        const bool fine =
+            effort == QUICK
+                ? (kind == READ ? read_quickly(cells, i, now, floor)
+                                : write_quickly(cells, i, now, floor))
+                : (kind == READ ? read_plainly(races, cells, i, now, floor)
+                                : write_plainly(races, cells, i, now, floor));
+        if (SIMT_UNLIKELY(!fine)) return false;
+    }
     return true;
 }
 
-template <unsigned size, Kind kind, Space space>
+template <unsigned size, Kind kind, Space space, Effort effort>
 SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
                         uintptr_t offset, uint64_t tag) {
     uint8_t *states =
         (space == SHARED ? checker->shared_states : arena.states) + offset;
     if (SIMT_UNLIKELY((!states_allow<size, kind>(checker, states))))
         return false;
-    const bool log_on = checker->log_on;
-    if (log_on && SIMT_UNLIKELY(!log_has_room(&checker->log, self)))
+    // Before the races, since it needs registers; no other thread runs
+    // meanwhile.
+    if (checker->log_on &&
+        SIMT_UNLIKELY(!log_try(&checker->log, self, tag | address)))
         return false;
-    if (checker->races_on && SIMT_UNLIKELY((!races_allow<size, kind, space>(
-                                 checker->races, self, offset, tag))))
+    if (checker->races_on &&
+        SIMT_UNLIKELY((!races_allow<size, kind, space, effort>(
+            checker->races, self, offset, tag)))) {
+        if (checker->log_on) log_take_back(&checker->log, self);
         return false;
-    if (log_on) log_put(&checker->log, self, tag | address);
+    }
     if (kind == WRITE) checker->changes++;
     return true;
 }
 
 /* The whole short way of a plain access by code that goes on at `pc`; false: it
- * has to go the long one. */
-template <unsigned size, Kind kind>
+ * has to go a longer one. */
+template <unsigned size, Kind kind, Effort effort>
 SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     const uintptr_t stack = on_stack();
     if (stack - fibers.base >= fibers.bytes) return true;
@@ -107,10 +119,12 @@ SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     if (SIMT_UNLIKELY(!is_tag(tag)) || address % size) return false;
     uintptr_t offset = address - checker->shared;
     if (offset < SHADOWED)
-        return passes<size, kind, SHARED>(checker, self, address, offset, tag);
+        return passes<size, kind, SHARED, effort>(checker, self, address,
+                                                  offset, tag);
     offset = address - arena.base;
     if (offset < arena.bytes)
-        return passes<size, kind, GLOBAL>(checker, self, address, offset, tag);
+        return passes<size, kind, GLOBAL, effort>(checker, self, address,
+                                                  offset, tag);
     return address - fibers.base < fibers.bytes; // the thread's own
 }
 

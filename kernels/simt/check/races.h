@@ -200,10 +200,72 @@ SIMT_INLINE bool write_plainly(const Races &races, const Cells &cells, size_t i,
     return true;
 }
 
-/* cells.cpp: any access, whatever it meets. Every plain, volatile and atomic
- * access to shared and global memory that may be made comes here, but for those
- * that are plain in every way (plain.h). */
+/* Whether a write came before this launch or interval, or was the same thread's
+ * in it. Mentions are compared whole: their ids stand above all else. */
+SIMT_INLINE bool quickly_before(Mention write, Mention now, unsigned floor) {
+    if (write < (Mention)floor << ID_SHIFT) return true;
+    return (write ^ now) < 1u << THREAD_SHIFT && !(write & (UPDATED | BYTES));
+}
+
+/* read_plainly() and write_plainly() without what is less common yet. */
+SIMT_INLINE bool read_quickly(const Cells &cells, size_t i, Mention now,
+                              unsigned floor) {
+    Cell *cell = cells.cells + i;
+    if (!quickly_before(look_at(cell->write), now, floor)) return false;
+    const Mention read = look_at(cell->read);
+    if (read < (Mention)floor << ID_SHIFT) {
+        put_at(cell->read, now);
+        return true;
+    }
+    const unsigned distance = read & (DISTANCE | WEAK);
+    if (distance == IN_GRID) return true;
+    const Mention apart = read ^ now;
+    if (distance == IN_BLOCK) return apart < (Mention)1 << ID_SHIFT;
+    return apart < (distance == IN_WARP    ? (Mention)1 << (THREAD_SHIFT + 5)
+                    : distance == NO_OTHER ? (Mention)1 << THREAD_SHIFT
+                                           : 0);
+}
+
+SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
+                               unsigned floor) {
+    Cell *cell = cells.cells + i;
+    if (!quickly_before(look_at(cell->write), now, floor)) return false;
+    const Mention read = look_at(cell->read);
+    if (read >= (Mention)floor << ID_SHIFT &&
+        ((read ^ now) >= 1u << THREAD_SHIFT || read & DISTANCE))
+        return false;
+    put_at(cell->write, now);
+    return true;
+}
+
+/* cells.cpp: any access, whatever it meets. */
 void judge_access(Checker *checker, Fiber *self, const Access &access);
+
+/* Every plain, volatile and atomic access to shared and global memory that may
+ * be made and has not gone the short way (plain.h). A plain one may yet be
+ * common: it is the first of its site, say. A template, since a Checker has a
+ * Races. */
+template <class C>
+SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
+    const Races &races = checker->races;
+    const bool plain = access.kind != ATOMIC && !access.is_volatile;
+    const bool whole = !((access.size | access.offset) & 3);
+    if (plain && whole && !races.slow) {
+        const bool global = access.space == GLOBAL;
+        const unsigned floor = global ? races.settled : races.interval;
+        const Mention now = mention(races, self, access.site);
+        const Cells &cells = global ? races.global : races.shared;
+        size_t i = access.offset / 4;
+        const size_t end = i + access.size / 4;
+        if (access.kind == READ)
+            while (i < end && read_plainly(races, cells, i, now, floor)) i++;
+        else
+            while (i < end && write_plainly(races, cells, i, now, floor)) i++;
+        if (i == end) return;
+        // From here on: what was done stays as it is when done once more.
+    }
+    judge_access(checker, self, access);
+}
 
 } // namespace
 } // namespace simt
