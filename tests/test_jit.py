@@ -323,7 +323,7 @@ def test_a_fault_is_an_exception_and_the_next_launch_works(k, name, args, words)
 
 def test_wild_stores_fault_beside_the_check_builds_memory(k):
     """Its shadows are terabytes of addresses: nobody may write there unnoticed."""
-    checked = load_cuda(SOURCE, target="cpu", checked=True)
+    checked = load_cuda(SOURCE, target="cpu", watched=True)
     inspect(checked.add, quiet=True)[1, 4](torch.zeros(4), floats(4), floats(4), 4)
     writable = []
     for line in Path("/proc/self/maps").read_text().splitlines():
@@ -331,7 +331,8 @@ def test_wild_stores_fault_beside_the_check_builds_memory(k):
         low, high = (int(text, 16) for text in span.split("-"))
         if access == "rw-p" and len(rest) < 4:
             writable.append(high - low)
-    assert sum(size for size in writable if size >= 4 << 30) == 0
+    if not torch.cuda.is_initialized():  # the driver has such mappings of its own
+        assert sum(size for size in writable if size >= 4 << 30) == 0
     with pytest.raises(KernelFault, match=r"in none of its arrays"):
         k.far[1, 1](floats(4), 1 << 40)
 

@@ -45,6 +45,7 @@ CHECK_FLAGS = (
     *("--param", "tsan-instrument-func-entry-exit=0"),
     *("-fsanitize=bounds", "-fsanitize-coverage=trace-pc"),
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
+    "-U_FORTIFY_SOURCE",  # on Ubuntu it is the default, and has builtins of its own
 )
 # The same for a link: what a kernel calls of the C library without a hook of its own
 # has a stand-in in the runtime.

@@ -35,7 +35,10 @@ _BLOCKS = (
     "blocks that write apart, {atomics}, a second launch (a kernel's end is a barrier "
     "for all blocks), or {fence} and an atomic counter"
 )
-_WARP = "{warp} or {block} between them, reached by all"
+# Only the first pair of threads is known: others may lie in two warps.
+_WARP = (
+    "{block} between them, reached by all; {warp} where all such pairs lie in one warp"
+)
 _UNWRITTEN = "copy or set it before the launch: cudaMemcpy(), cudaMemset()"
 _NULL = "pass an array, or memory that cudaMalloc() gave (it may have failed)"
 _BYTES = (

@@ -116,7 +116,7 @@ def _said(place: Place) -> list[tuple[float, str]]:
     if place.kind == "atomic":
         why = TURNS[place.space]
     many = f"{short(took)} {unit} per request where {short(needed)} would do"
-    return [(took / needed, f"{verb} {place.array} takes {many}: {why}")]
+    return [(took / needed, f"{verb} {place.array or 'memory'} takes {many}: {why}")]
 
 
 def _cells(line: Line) -> dict[str, Cell]:

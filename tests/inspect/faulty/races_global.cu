@@ -175,7 +175,7 @@ __global__ void in_place(float *a, int n) {
         a[row * n + col] = a[col * n + row];  // OTHER
         a[col * n + row] = upper;             // OTHER
     }
-    a[row * n + col] *= 2; // FAULT: race, a
+    a[row * n + col] *= 2; // FAULT: race|conflict, a
 }
 CASE(transposed_and_scaled_too_soon) {
     in_place<<<1, dim3(8, 8)>>>(values<float>(64), 8);
@@ -187,7 +187,7 @@ __global__ void odd_even(int *x, int n) {
     for (int phase = 0; phase < 2; phase++) {
         const int at = i + phase;
         if (at + 1 < n) {
-            const int a = x[at], b = x[at + 1]; // FAULT: race, x
+            const int a = x[at], b = x[at + 1]; // FAULT: race|conflict, x
             x[at] = min(a, b);                  // OTHER
             x[at + 1] = max(a, b);              // OTHER
         }
