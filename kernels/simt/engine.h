@@ -242,28 +242,27 @@ template <class Body> struct OwnCopy<Body, false> {
 /* The same, from a copy on the thread's own stack: hooks look at each address,
  * and the closure lies with the host. The second copy stays in registers,
  * unless it is so large that there is no room on the stack for two. */
-template <class Body, bool large = (sizeof(Body) > 4096)> struct ThreadCopy {
-    alignas(Body) char bytes[sizeof(Body)];
-    inline __attribute__((always_inline)) void run() {
-        OwnCopy<Body> mine(*(const Body *)bytes);
-        mine.body();
-    }
+template <class Body, bool large = (sizeof(Body) > 4096)> struct SecondCopy {
+    typedef OwnCopy<Body> type;
 };
-template <class Body> struct ThreadCopy<Body, true> {
-    alignas(Body) char bytes[sizeof(Body)];
-    inline __attribute__((always_inline)) void run() { (*(Body *)bytes)(); }
+template <class Body> struct SecondCopy<Body, true> {
+    struct type {
+        Body &body;
+        inline explicit type(const Body &first) : body((Body &)first) {}
+    };
 };
 
 template <class Body> void run_threads(void *closure) {
-    ThreadCopy<Body> copy;
+    alignas(Body) char bytes[sizeof(Body)];
     do {
-        checked_begin_thread(copy.bytes, closure, sizeof copy.bytes);
+        checked_begin_thread(bytes, closure, sizeof bytes);
+        typename SecondCopy<Body>::type mine(*(const Body *)bytes);
         // Always true, which the compiler cannot know: so the body begins a
         // basic block of its own, and its first lines are a step.
         bool goes_on = true;
         asm volatile("" : "+r"(goes_on));
         if (!goes_on) return;
-        copy.run();
+        mine.body();
     } while (checked_next_thread());
 }
 #else
