@@ -108,6 +108,18 @@ def test_a_kernel_that_makes_no_progress_is_ended_in_seconds(tmp_path):
     assert not case.complaints(found), said
 
 
+def test_findings_in_a_template_function_have_their_lines(tmp_path):
+    """It has a section of its own, which begins with the table's first file."""
+    text = (FOLDER / "clean/warps.cu").read_text()
+    text = text.replace('"../cases.h"', f'"{FOLDER}/cases.h"')
+    path = tmp_path / "plain.cu"
+    path.write_text(text.replace("warp_reduce(volatile int *s", "warp_reduce(int *s"))
+    name = "volatile_warp_synchronous_in_a_template"
+    found, said = Runs(path, tmp_path).findings([name], "forward")
+    lines = path.read_text().splitlines()
+    assert found and all("s[t] += s[t + " in lines[one.line - 1] for one in found), said
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @programs(CLEAN)
 def test_clean_kernels_are_right_and_nothing_is_found(runs, order):

@@ -39,7 +39,10 @@ FIBERS = ("asm", "ucontext")
 # What makes code call the hooks of kernels/simt/check: after the other flags of g++,
 # in one call that does not link. libtsan, whose functions these are, is not wanted.
 CHECK_FLAGS = (
-    *("-O1", "-g1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
+    *("-O1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
+    # Of DWARF 5 addr2line takes a function's first lines for the file's that it was
+    # read from: <stdin>.
+    *("-g1", "-gdwarf-4"),
     "-fno-tree-sra",  # else a float4 that is taken apart arrives as four loads
     *("--param", "tsan-distinguish-volatile=1"),
     *("--param", "tsan-instrument-func-entry-exit=0"),

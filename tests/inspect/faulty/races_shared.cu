@@ -354,3 +354,20 @@ CASE(a_word_and_one_of_its_bytes) {
     bytes_and_words<<<1, 32>>>(unwritten<unsigned>(32));
     return launched();
 }
+
+/* A function of its own in the program, in a section of its own. */
+template <int SIZE> __device__ __noinline__ void fold(int *s, int t) {
+    if (t < SIZE) s[t] += s[t + SIZE]; // FAULT: race, s
+}
+__global__ void folded(int *out, const int *x) {
+    __shared__ int s[N]; // written, and read by fold() too soon
+    const int t = threadIdx.x;
+    s[t] = x[t]; // OTHER
+    fold<N / 2>(s, t);
+    __syncthreads();
+    if (t == 0) *out = s[0];
+}
+CASE(a_template_function_without_a_barrier) {
+    folded<<<1, N>>>(unwritten<int>(1), values<int>(N));
+    return launched();
+}
