@@ -19,6 +19,10 @@ from weft.report import KINDS, Finding
 FAULTY = sorted(FOLDER.glob("faulty/*.cu"))
 CLEAN = sorted(FOLDER.glob("clean/*.cu"))
 ORDERS = {"forward": "0", "reverse": "1", "random": "7"}
+each_order = pytest.mark.parametrize(
+    "order",
+    ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in list(ORDERS)[1:])],
+)
 SLOW = {"endless"}  # a kernel is given some seconds before it counts as stuck
 SECONDS = 60  # after which a program that hangs unnoticed fails its test
 
@@ -94,7 +98,7 @@ def _is_about(found: Finding, case: Case, group: list[Case]) -> bool:
     return case in owners or (not owners and case is group[0])
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@each_order
 @programs(FAULTY)
 def test_every_fault_is_found_at_its_line_and_nothing_else(runs, order):
     wrong = complaints(runs, order)
@@ -120,7 +124,7 @@ def test_findings_in_a_template_function_have_their_lines(tmp_path):
     assert found and all("s[t] += s[t + " in lines[one.line - 1] for one in found), said
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@each_order
 @programs(CLEAN)
 def test_clean_kernels_are_right_and_nothing_is_found(runs, order):
     found, said = runs.findings([], order)

@@ -1,6 +1,7 @@
 """Cells and programs under the check build: what is raised, shown and returned."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -437,3 +438,49 @@ def test_arrays_from_numpy_and_scalars_of_all_kinds_are_taken(cell):
     out = np.zeros(4, np.float32)
     cell.shift[1, 4](out, np.arange(5, dtype=np.float32), 4)
     assert out.tolist() == [1, 3, 5, 7]
+
+
+LIMITED = """
+import resource
+import numpy as np
+from weft import load_cuda
+
+fill = load_cuda(
+    "__global__ void fill(float *x) { x[threadIdx.x] = 1; }", target="cpu", watched=True
+).fill
+fill[1, 32](np.zeros(32, np.float32))
+large = np.zeros(1 << 26, np.float32)
+pages = int(open("/proc/self/statm").read().split()[0])
+most = pages * resource.getpagesize() + (64 << 20)
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+try:
+    fill[1, 32](large)
+except MemoryError as error:
+    print("refused:", error)
+fill[1, 32](large[:1024])
+print(large[:32].sum())
+"""
+
+
+def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
+    """Their addresses are reserved at the start, so the system itself would not say."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=120
+    )
+    assert re.search(r"refused: .*268435456 bytes", done.stdout), done
+    assert done.stdout.endswith("32.0\n"), done
+
+
+def test_a_program_has_its_lines_in_whatever_folder_it_is_built(tmp_path):
+    text = "__global__ void one(int *x) { x[threadIdx.x] = 1; }\n"
+    text += "int main() {\n    int *x;\n    cudaMalloc(&x, 16);\n"
+    text += "    one<<<1, 5>>>(x);\n    cudaDeviceSynchronize();\n}\n"
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "five.cu").write_text(text)
+        command = [sys.executable, "-m", "weft", "inspect", "five.cu"]
+        done = subprocess.run(
+            command, cwd=tmp_path / folder, capture_output=True, text=True, timeout=120
+        )
+        assert "five.cu:1: bounds: thread 4 writes x[4]" in done.stderr, folder

@@ -332,7 +332,8 @@ def test_wild_stores_fault_beside_the_check_builds_memory(k):
         if access == "rw-p" and len(rest) < 4:
             writable.append(high - low)
     if not torch.cuda.is_initialized():  # the driver has such mappings of its own
-        assert sum(size for size in writable if size >= 4 << 30) == 0
+        # Nor are there terabytes of stacks: 2048 workers have 64 MB each.
+        assert sum(size for size in writable if size > 128 << 30) == 0
     with pytest.raises(KernelFault, match=r"in none of its arrays"):
         k.far[1, 1](floats(4), 1 << 40)
 

@@ -141,7 +141,10 @@ def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     text = rewrite_program(read, source)
     command = [*_compile(program, "c++", program.std), *_macros(program)]
     command += build.CHECK_FLAGS if program.check else []
-    digest = build._hash(build._compiler_version(command[0]), *command, text, _simt())
+    # Lines are told of files below the folder in which it was compiled.
+    folder = [os.getcwd()] if program.check else []
+    parts = [build._compiler_version(command[0]), *command, *folder, text, _simt()]
+    digest = build._hash(*parts)
     target = cache.folder("objects") / f"{path.stem}-{digest}.o"
     if not target.exists():
         _compiled([*command, "-"], target, text)

@@ -1,6 +1,10 @@
 /* memory.cpp -- the arena: device memory while check builds are about. */
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <deque>
 #include <map>
@@ -41,7 +45,7 @@ struct Owner {
     std::deque<std::pair<Array, Extent>> late;
     std::map<uintptr_t, Extent> extents; // of those that are live
     std::map<size_t, size_t> room;       // given back: start -> size
-    size_t top = ALIGN, late_bytes = 0;
+    size_t top = ALIGN, late_bytes = 0, live_bytes = 0;
     unsigned births = 0;
 };
 static Owner &owner() {
@@ -181,6 +185,25 @@ static bool take(Owner &o, size_t size, Extent *out) {
 
 /* ---- arrays ------------------------------------------------------------- */
 
+/* How many addresses this process has; 0: unknown. */
+static size_t addresses() {
+    char text[64] = {};
+    const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    const bool known = read(file, text, sizeof text - 1) > 0;
+    close(file);
+    return known ? strtoull(text, 0, 10) * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* Whether `ulimit -v` allows so much more. The arena's addresses are reserved,
+ * so the system would not object. */
+static bool is_allowed(const Owner &o, size_t more) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return true;
+    return addresses() + o.live_bytes + more <= limit.rlim_cur;
+}
+
 void *take_array(Array array, State state) {
     if (!checking() || array.size > arena.bytes) return 0;
     const bool near = array.origin == FROM_KERNEL;
@@ -194,13 +217,14 @@ void *take_array(Array array, State state) {
     Extent extent;
     // Whole multiples of it, so that the next array's promise holds, too.
     const size_t size = round_up(round_up(array.size, align) + 2 * zone, ALIGN);
-    if (!take(o, size, &extent)) return 0;
+    if (!is_allowed(o, size) || !take(o, size, &extent)) return 0;
     array.offset = extent.start + zone;
     // What lies elsewhere has only its shadows here.
     if (!array.address) array.address = arena.base + array.offset;
     array.number = ++o.births;
     array.freed = false;
     o.live[array.offset] = array;
+    o.live_bytes += array.size;
     o.extents[array.offset] = extent;
     memset(arena.states + array.offset, state, array.size);
     races_forget(array.offset, array.size);
@@ -231,6 +255,7 @@ bool free_array(const void *pointer) {
     Array array = found->second;
     const Extent extent = o.extents[offset];
     o.live.erase(found);
+    o.live_bytes -= array.size;
     o.extents.erase(offset);
     array.freed = true;
     clear(arena.states + offset, array.size, false);

@@ -152,7 +152,7 @@ CASE(dynamic_shared_memory_carved_badly) {
 // ---- more than a thread has ----
 
 __device__ __noinline__ int factorial(int n, int *trace) { // OTHER
-    trace[n & 7] = n;
+    trace[n & 7] = n;                                      // OTHER
     if (n == 1) return 1;
     return n * factorial(n - 1, trace) + trace[n & 7]; // FAULT: stack
 }
