@@ -106,6 +106,7 @@ def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
     assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], done.stderr
 
 
+@pytest.mark.slow  # it builds the runtime afresh
 def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     script = """
         import torch, weft
@@ -124,6 +125,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     assert "building relu for cpu" in newer.stderr
 
 
+@pytest.mark.slow  # it builds the runtime afresh
 def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
     script = f"""
         import os, torch
@@ -176,6 +178,7 @@ def test_a_library_that_another_process_pruned_is_no_error(tmp_path):
     assert left == ["2", "3", "4", "5"]
 
 
+@pytest.mark.slow  # it builds the runtime afresh
 def test_two_processes_may_build_the_same_library_at_once(checkout):
     script = "import torch, weft\nprint(weft.relu(torch.tensor([-1.0, 2.0])).tolist())"
     env = {"WEFT_CACHE": str(checkout / "cache")}

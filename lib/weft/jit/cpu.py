@@ -101,7 +101,7 @@ def compile(
         path.with_suffix(".txt").write_text(diagnostics.dump(warnings))
         _prune_at_exit()
     warnings = []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         warnings = diagnostics.load(path.with_suffix(".txt").read_text())
     library = _open(path, made)
     return Compiled(
