@@ -1,0 +1,237 @@
+/* ptx.cuh -- the few instructions that CUDA C has no words for: tensor cores on
+ * fragments, copies past the registers, and kernels that overlap.
+ *
+ * All inline PTX of the step is here. On the CPU target each function has a
+ * plain twin that gives the same result: the lanes of a warp exchange what they
+ * hold by shuffles, so that kernels on tensor cores are checked there, too.
+ *
+ * A fragment is what one lane holds of a small matrix. Below g = lane / 4 and
+ * t = lane % 4; for 16-bit types a register holds two neighbours along k.
+ *
+ *     a (16,k)  a[0]: row g, a[1]: row g + 8, at column t (16 bits: 2t, 2t + 1)
+ *               a[2], a[3]: the same rows, half of k further right
+ *     b (k,8)   b[0]: column g, at row t (2t, 2t + 1); b[1]: half of k further
+ *     c (16,8)  c[0], c[1]: row g, columns 2t, 2t + 1; c[2], c[3]: row g + 8
+ *
+ * Source:  PTX ISA, "Warp-level matrix instructions". */
+#ifndef WEFT_PTX_CUH
+#define WEFT_PTX_CUH
+#include "../internal.cuh"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#define PTX_INLINE static __device__ __forceinline__
+
+#ifdef SIMT_H // the CPU target, be it the library or a program of its own
+#define PTX_TWIN 1
+#define PTX_ARCH 0
+#elif defined(__CUDA_ARCH__)
+#define PTX_TWIN 0
+#define PTX_ARCH __CUDA_ARCH__
+#else
+#define PTX_TWIN 0 // nvcc reads device code for the host as well
+#define PTX_ARCH 0
+#endif
+
+/* ---- programmatic dependent launch -------------------------------------- */
+
+/* Wait until the kernels before this one have ended and their stores are seen.
+ * Without the launch attribute that is so from the beginning. */
+PTX_INLINE void pdl_wait() {
+#if PTX_ARCH >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* From here on the next kernel may begin (up to its own pdl_wait()). */
+PTX_INLINE void pdl_trigger() {
+#if PTX_ARCH >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* ---- copies into shared memory that nobody waits for -------------------- */
+
+/* 16 bytes, both addresses multiples of 16. */
+PTX_INLINE void copy16_async(void *shared, const void *global) {
+#if PTX_ARCH >= 800
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
+                 "l"(global)
+                 : "memory");
+#else
+    *(float4 *)shared = *(const float4 *)global;
+#endif
+}
+
+/* The copies asked for since the last commit are a group. */
+PTX_INLINE void copy_commit() {
+#if PTX_ARCH >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Until at most the newest N of this thread's groups are under way. Others see
+ * the copies after the barrier that follows. */
+template <int N> PTX_INLINE void copy_wait() {
+#if PTX_ARCH >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
+/* ---- rounding ----------------------------------------------------------- */
+
+/* To the nearest tf32 (10 bits of mantissa); of two as near the larger. */
+PTX_INLINE float round_tf32(float x) {
+#if PTX_ARCH >= 800
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+#else
+    if (x != x) return x;
+    return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
+#endif
+}
+
+/* ---- fragments from shared memory --------------------------------------- */
+
+/* Four matrices of 8 rows of 16 bytes: lane i gives the address of row i % 8
+ * of matrix i / 8, and gets in r[m] bytes 4t .. 4t + 3 of row g of matrix m. */
+PTX_INLINE void ldmatrix_x4(uint32_t r[4], const void *row) {
+#if PTX_TWIN
+    const int lane = (int)(threadIdx.x % 32);
+    for (int m = 0; m < 4; m++) {
+        const uint64_t from =
+            __shfl_sync(0xffffffffu, (uint64_t)row, 8 * m + lane / 4);
+        r[m] = ((const uint32_t *)from)[lane % 4];
+    }
+    __syncwarp(); // who overwrites the rows next waits for all lanes
+#elif PTX_ARCH >= 750
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
+                 "{%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
+#endif
+}
+
+/* The same matrices, of 8 x 8 numbers of 16 bits, transposed: r[m] is numbers
+ * 2t and 2t + 1 of COLUMN g. */
+PTX_INLINE void ldmatrix_x4_trans(uint32_t r[4], const void *row) {
+#if PTX_TWIN
+    const int lane = (int)(threadIdx.x % 32);
+    for (int m = 0; m < 4; m++) {
+        const int upper = 8 * m + lane % 4 * 2;
+        const uint64_t from = __shfl_sync(0xffffffffu, (uint64_t)row, upper);
+        const uint64_t next =
+            __shfl_sync(0xffffffffu, (uint64_t)row, upper + 1);
+        r[m] = ((const uint16_t *)from)[lane / 4] |
+               (uint32_t)((const uint16_t *)next)[lane / 4] << 16;
+    }
+    __syncwarp();
+#elif PTX_ARCH >= 750
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+                 "{%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
+#endif
+}
+
+/* ---- tensor cores: c += a b --------------------------------------------- */
+
+#if PTX_TWIN
+/* Number `i` (of one, or of two) of a register. */
+enum ptx_format { PTX_TF32, PTX_BF16, PTX_F16 };
+static inline double ptx_number(enum ptx_format format, uint32_t word, int i) {
+    if (format == PTX_TF32) return __uint_as_float(word & 0xffffe000u);
+    const unsigned short bits = (unsigned short)(word >> 16 * i);
+    return format == PTX_BF16 ? simt::BFloat16::to_float(bits)
+                              : simt::Binary16::to_float(bits);
+}
+
+/* The sum of the products along k of one row of a and one column of b, of which
+ * four lanes hold a part each; both halves of k lie in one word of 64 bits. */
+static inline double ptx_dot(enum ptx_format format, const uint64_t a[4],
+                             const uint64_t b[4]) {
+    double sum = 0;
+    for (int lane = 0; lane < 4; lane++)
+        for (int half = 0; half < 2; half++)
+            for (int i = 0; i < (format == PTX_TF32 ? 1 : 2); i++)
+                sum += ptx_number(format, a[lane] >> 32 * half, i) *
+                       ptx_number(format, b[lane] >> 32 * half, i);
+    return sum;
+}
+
+static inline void ptx_mma(enum ptx_format format, float c[4],
+                           const uint32_t a[4], const uint32_t b[2]) {
+    const int lane = (int)(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+    const uint64_t upper = a[0] | (uint64_t)a[2] << 32;
+    const uint64_t lower = a[1] | (uint64_t)a[3] << 32;
+    const uint64_t both = b[0] | (uint64_t)b[1] << 32;
+    uint64_t row[2][4], column[2][4];
+    for (int i = 0; i < 4; i++) {
+        row[0][i] = __shfl_sync(0xffffffffu, upper, 4 * g + i);
+        row[1][i] = __shfl_sync(0xffffffffu, lower, 4 * g + i);
+        column[0][i] = __shfl_sync(0xffffffffu, both, 4 * (2 * t) + i);
+        column[1][i] = __shfl_sync(0xffffffffu, both, 4 * (2 * t + 1) + i);
+    }
+    for (int i = 0; i < 4; i++)
+        c[i] = (float)(c[i] + ptx_dot(format, row[i / 2], column[i % 2]));
+}
+#endif
+
+/* m16n8k8; a and b already rounded (the hardware cuts bits off). sm_80. */
+PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if PTX_TWIN
+    ptx_mma(PTX_TF32, c, a, b);
+#elif PTX_ARCH >= 800
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#else
+    __trap(); // the launcher refuses the device before this
+#endif
+}
+
+/* m16n8k16, sm_80. */
+PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if PTX_TWIN
+    ptx_mma(PTX_BF16, c, a, b);
+#elif PTX_ARCH >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#else
+    __trap();
+#endif
+}
+
+/* m16n8k16; sm_75 has only half of it (k = 8) in one instruction. */
+PTX_INLINE void mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if PTX_TWIN
+    ptx_mma(PTX_F16, c, a, b);
+#elif PTX_ARCH >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#elif PTX_ARCH >= 750
+    for (int half = 0; half < 2; half++)
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
+#else
+    __trap();
+#endif
+}
+#endif
