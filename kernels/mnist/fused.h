@@ -1,0 +1,184 @@
+/* fused.h -- what the files of the fused step share: its sizes, its arrays and
+ * the contract of each kernel.
+ *
+ * The step is a chain of few kernels, each as much work as can be done before
+ * the whole batch must be known (batch norm's statistics, the loss):
+ *
+ *     moments   -> sums over the images' 3x3 patches                     (BN1)
+ *     conv1     conv1 + BN1 + ReLU + pool                          -> p1, code1
+ *     conv2     conv2, its statistics and its raw pool   -> c2, m2, code2, sum2
+ *     fc1       BN2 + ReLU on the way in, linear, split over k       ->
+ * hidden_k head      ReLU, linear, softmax, loss, and back to fc1's output ->
+ * dh fc1_back  both gradients of fc1, masked by the ReLU      -> dp2, dfc1,
+ * sum4 conv2_dx  gradient of p1, which only conv1's sums need          ->
+ * winners conv2_dw  gradient of conv2's weights                              ->
+ * dw2 update    adds up what many blocks left, SGD, next batch
+ *
+ * Nothing is added atomically: where many blocks sum, each leaves its part in a
+ * slot of its own and the reader adds the slots in their order. So the same
+ * seed gives the same bits, always.
+ *
+ * Gradients on the way are those of the SUM of the losses, of order one
+ * whatever the batch: small floats keep them. update() divides by the batch.
+ *
+ * Lesson:  notebooks/15_mnist.ipynb, where the algebra is derived.
+ */
+#ifndef WEFT_FUSED_H
+#define WEFT_FUSED_H
+#include "../internal.cuh"
+#include "cnn.h"
+
+/* ---- sizes --------------------------------------------------------------- */
+
+enum {
+    SIDE1 = 28,
+    PIXELS1 = SIDE1 * SIDE1, /* the image, conv1's output */
+    SIDE2 = 14,
+    PIXELS2 = SIDE2 * SIDE2, /* after pool 1, conv2's output */
+    SIDE3 = 7,
+    PIXELS3 = SIDE3 * SIDE3, /* after pool 2 */
+    C1 = 32,
+    C2 = 64,
+    TAPS = 9,
+    FEATURES = PIXELS3 * C2,
+    HIDDEN = 128,
+    CLASSES = 10,
+    MOMENTS = 9 + 45, /* sums of p[j], then of p[j] p[k] for j <= k */
+};
+
+/* The parameters in one array of float, their gradients in another. Layouts:
+ * conv1 (tap,channel), conv2 (tap,oc,ic), fc1 (out,pixel,channel), fc2 as in
+ * PyTorch; tap = 3 ky + kx. A convolution's bias is kept but moves nothing:
+ * batch norm takes it away again, and its gradient is zero. */
+enum {
+    CONV1_W = 0,
+    CONV1_B = CONV1_W + TAPS * C1,
+    BN1_W = CONV1_B + C1,
+    BN1_B = BN1_W + C1,
+    CONV2_W = BN1_B + C1,
+    CONV2_B = CONV2_W + TAPS * C2 * C1,
+    BN2_W = CONV2_B + C2,
+    BN2_B = BN2_W + C2,
+    FC1_W = BN2_B + C2,
+    FC1_B = FC1_W + HIDDEN * FEATURES,
+    FC2_W = FC1_B + HIDDEN,
+    FC2_B = FC2_W + CLASSES * HIDDEN,
+    PARAMS = FC2_B + CLASSES,
+};
+
+/* What products are made of. T below is float for FP32 and TF32 (there rounded
+ * to tf32 by its producer wherever a tensor core reads it), __nv_bfloat16 or
+ * __half. All sums and all parameters are float. */
+enum precision { FP32, TF32, BF16, FP16 };
+
+/* ---- arrays -------------------------------------------------------------- */
+
+/* What a run of steps reads, on the target. update() advances it: a captured
+ * step needs no new arguments. */
+struct fused_run {
+    const uint8_t *images; /* (count,28,28) */
+    const uint8_t *labels; /* (count) or NULL: forward only */
+    const int32_t *order;  /* of the run's images */
+    float *losses;         /* step i of the context writes losses[i % ring] */
+    int64_t step;          /* of this step */
+    int first;             /* this step takes order[first .. first+batch) */
+    int ring;
+    float lr;
+};
+
+/* Parts of a sum: `count` slots, one after the other. */
+struct slots {
+    float *data;
+    int count; /* written in this step; 1 to the kernel's own most */
+};
+
+struct fused {
+    enum precision precision;
+    int pdl;    /* launch with programmatic dependent launch */
+    int blocks; /* multiprocessors of the device (8 on the CPU target) */
+    float eps, mean, std;
+    struct fused_run *run; /* on the target */
+
+    float *params, *grads; /* (PARAMS), grads of the MEAN loss */
+    /* conv2's weights once more, in T, as its kernels like them:
+     *   FP32: conv2_f (ic,tap,oc); conv2_b (oc,8-tap,ic)
+     *   else: conv2_f (tap,oc,ic); conv2_b (8-tap,ic,oc)
+     * and fc1's (out,pixel,channel); written by fused_shadows(), update() and,
+     * of fc1, fc1_back. For FP32 fc1_s is params + FC1_W itself. */
+    void *conv2_f, *conv2_b, *fc1_s;
+
+    struct slots moments; /* (slot,MOMENTS); room for as many doubles */
+    void *p1;             /* T (batch,196,32): relu(bn1(conv1)) pooled */
+    uint8_t *code1;       /* (batch,196,32): the winner 0..3, 4: no gradient */
+    void *c2;             /* (batch,196,64) conv2 without bias; FP32, TF32:
+                             float as it came, else T */
+    void *m2;             /* like c2, (batch,49,64): of each window the value
+                             that wins: the largest where bn2's weight > 0, the
+                             smallest where < 0, the first where it is 0 */
+    uint8_t *code2;       /* (batch,49,64): which, 0..3; the first of equals */
+    struct slots sum2;    /* (slot,2,64): sums of c2 and of its squares */
+    struct slots hidden;  /* (slot,batch,128): parts of fc1's products; see
+                             hidden_slots() */
+    float *h;             /* (batch,128): relu(fc1), written by the head */
+    float *logits;        /* (batch,10) */
+    void *dh;             /* T (batch,128): gradient of fc1's output */
+    struct slots head;    /* (slot,HEAD): parts of dfc2 (10,128), dfc2 bias
+                             (10), dfc1 bias (128), loss (1) */
+    void *dp2;            /* T (batch,49,64): gradient of m2's BN output, zero
+                             where the ReLU was: m2 * scale + shift <= 0 */
+    struct slots sum4;    /* (slot,2,64): sums of dp2 and of dp2 * m2 */
+    struct slots dfc1;    /* (slot,128,49,64), see dfc1_slots(); one slot: see
+                             fc1_back */
+    struct slots winners; /* (slot,10,32): per channel of conv1 the sums over
+                             code1's winners of dp1 * patch[tap] and of dp1 */
+    struct slots dw2;     /* (slot,9,64,32) as params */
+};
+enum { HEAD = CLASSES * HIDDEN + CLASSES + HIDDEN + 1 };
+
+/* The most slots each array has room for. */
+enum {
+    MOMENT_SLOTS = 256,
+    SUM2_SLOTS = 264,
+    HEAD_SLOTS = 128,
+    SUM4_SLOTS = 512,
+    WINNER_SLOTS = 264,
+    DW2_SLOTS = 132,
+};
+
+/* The same for two whose slots are large: a large batch fills the GPU without
+ * splitting the sum over k, and one slot of dfc1 is 1.6 MB. */
+static inline int hidden_slots(int batch) {
+    const int most = 7168 / batch;
+    return most > 28 ? 28 : most < 4 ? 4 : most;
+}
+static inline int dfc1_slots(int batch) {
+    const int most = CEIL_DIV(batch, 256);
+    return most > 16 ? 16 : most;
+}
+
+/* ---- the kernels --------------------------------------------------------- */
+/* Each queues one kernel (or none) for images order[first .. first+batch) and
+ * notes in `f` how many slots it writes; any batch from 1 up. They read what
+ * the kernels before them wrote, and write what the table above says. */
+
+int fused_moments(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv1(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2(struct fused *f, int batch, cudaStream_t stream);
+int fused_fc1(struct fused *f, int batch, cudaStream_t stream);
+/* With labels: everything; without: only logits (to `logits`). */
+int fused_head(struct fused *f, int batch, int train, cudaStream_t stream);
+/* If it writes one slot of dfc1 only, it also updates fc1's weights itself:
+ * grads (of the mean), params, fc1_s. */
+int fused_fc1_back(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream);
+int fused_update(struct fused *f, int batch, cudaStream_t stream);
+/* conv2_f, conv2_b, fc1_s from params: after weft_cnn_set(). */
+int fused_shadows(struct fused *f, cudaStream_t stream);
+
+/* The tensor cores' versions of three of them, which the ones above call. */
+int fused_conv2_mma(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream);
+
+#endif
