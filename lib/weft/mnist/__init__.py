@@ -7,6 +7,8 @@ python_cnn.py, python_step.py  PythonCnn: the same with the Python bodies
 rungs.py    which of them a rung's name stands for
 weights.py  the parameters by name
 twin.py     the same model in PyTorch
+precisions.py  the precisions in which PyTorch trains it
+exact.py    a step in float64, and how far another one is from it
 config.py   what a run is asked for
 train.py    run(Config(...)): train, time, compare
 plot.py     the pictures of a run
@@ -17,10 +19,12 @@ cli.py      python -m weft mnist
 from .cnn import Cnn
 from .config import Config
 from .data import DataError, Split, load
+from .exact import exact_step
+from .precisions import precision
 from .python_cnn import PythonCnn
 from .rungs import rungs, trainer
 from .train import Result, run
-from .twin import Twin, TwinTrainer, epoch_order, initial_weights, precision
+from .twin import Twin, TwinTrainer, epoch_order, initial_weights
 
 __all__ = [
     "Cnn",
@@ -32,6 +36,7 @@ __all__ = [
     "Twin",
     "TwinTrainer",
     "epoch_order",
+    "exact_step",
     "initial_weights",
     "load",
     "precision",

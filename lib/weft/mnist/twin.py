@@ -6,12 +6,14 @@ A twin has a rung (how its step runs) and a layout (of its images in memory):
     compile        forward and backward through torch.compile
     graph          the eager step captured in one CUDA graph     (GPU only)
     compile+graph  the compiled step captured in one CUDA graph  (GPU only)
+
+and a precision (precisions.py).
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from torch.nn import functional as F
 from ..native import ArgumentError
 from .data import MEAN, STD, Split
 from .marks import Marks
+from .precisions import check_precision, half, precision
 from .trainer import EVALUATION_BATCH
 
 RUNGS = {
@@ -92,31 +95,14 @@ def epoch_order(seed: int, epoch: int, count: int, batch: int = 1) -> np.ndarray
     return order[: count // batch * batch].astype(np.int32)
 
 
-@contextlib.contextmanager
-def precision(name: str) -> Iterator[None]:
-    """Let torch multiply in "fp32" or "tf32", and restore what was set before."""
-    if name not in ("fp32", "3xtf32", "tf32"):
-        raise ArgumentError(f"no PyTorch twin in {name}; there are fp32 and tf32")
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [backend.allow_tf32 for backend in backends]
-    benchmark = torch.backends.cudnn.benchmark
-    try:
-        torch.backends.cudnn.benchmark = True
-        for backend in backends:
-            backend.allow_tf32 = name == "tf32"
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = benchmark
-        for backend, value in zip(backends, before):
-            backend.allow_tf32 = value
-
-
 class TwinTrainer:
     """A Twin with its data set on the device and a step of one kind.
 
     train.images (count,h,w) and labels are uint8; the step gathers and
     normalises its batch on the device, as ours does. Construction compiles and
-    captures, so it may take a minute. Use it inside precision().
+    captures, so it may take a minute. Use step() inside precision(its precision);
+    the others see to that themselves. peak_bytes: the most memory a step takes on
+    a GPU, data, weights and what is captured included; None on a CPU.
     """
 
     def __init__(
@@ -126,6 +112,7 @@ class TwinTrainer:
         *,
         rung: str = "eager",
         layout: str = "nchw",
+        precision: str = "fp32",
         device: str | torch.device = "cpu",
         batch: int = 64,
         lr: float = 0.1,
@@ -134,20 +121,64 @@ class TwinTrainer:
         self.device = torch.device(device)
         if rung not in RUNGS[self.device.type] or layout not in LAYOUTS:
             raise ArgumentError(f"no twin {rung}, {layout} on {self.device.type}")
-        self.rung, self.layout, self.batch, self.lr = rung, layout, batch, lr
+        check_precision(precision, self.device)
+        self.rung, self.layout, self.precision = rung, layout, precision
+        self.batch = batch
+        held = self._allocated()
         self.images = torch.from_numpy(_writable(train.images)).to(self.device)
         self.labels = torch.from_numpy(_writable(train.labels)).to(self.device)
         self.model = Twin(**model).to(self.device)
         self.model.to(memory_format=LAYOUTS[layout])
         self.set_weights(weights)
+        # Gradients of the sum of the losses do not vanish in fp16; the update
+        # divides by the batch. Elsewhere the scale is one.
+        self._scale = float(batch) if precision == "fp16" else 1.0
+        self._seed = torch.tensor(self._scale, device=self.device)
+        # On the device, so that a captured step can be given another one.
+        self._lr = torch.tensor(lr / self._scale, device=self.device)
+        self.lr = lr
         # fused: one kernel for all parameters, the fastest that torch has.
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr, fused=True)
+        parameters = self.model.parameters()
+        self.optimizer = torch.optim.SGD(parameters, lr=self._lr, fused=True)
         self._loss = self._forward
         if "compile" in rung:
             self._loss = torch.compile(self._forward, dynamic=False)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._prepare()
+        self._own = self._allocated() - held  # between two steps
+        with self.mode():
+            self._prepare()
         self.set_weights(weights)
+
+    def mode(self) -> Any:
+        """The context in which step() is to be called."""
+        return precision(self.precision)
+
+    def without_graph(self) -> TwinTrainer:
+        """The same twin, its weights and what was compiled, without its graph."""
+        other = copy.copy(self)
+        other.rung = self.rung.replace("+graph", "").replace("graph", "eager")
+        other._graph = None
+        with self.mode():
+            other._measure(lambda: other._step(other._some()))
+        return other
+
+    def set_lr(self, lr: float) -> None:
+        """Take this learning rate from the next step on, captured or not."""
+        if lr != self.lr:
+            self.lr = lr
+            self._lr.fill_(lr / self._scale)
+
+    def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
+        """Loss and gradients (float64) of the images `index`; nothing is updated."""
+        with self.mode():
+            loss = self._loss_of(index)
+            loss.backward(gradient=self._seed)
+        found = {
+            name: parameter.grad.double().cpu().numpy() / self._scale
+            for name, parameter in self.model.named_parameters()
+        }
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item(), found
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Copy parameters in, in place."""
@@ -161,9 +192,10 @@ class TwinTrainer:
         Returns each step's loss before its update, still on the device.
         """
         parts = order.split(self.batch)
-        if self._graph is None:
-            return [self._step(index) for index in parts]
-        return [self.step(index).clone() for index in parts]
+        with self.mode():
+            if self._graph is None:
+                return [self._step(index) for index in parts]
+            return [self.step(index).clone() for index in parts]
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
         """One step on the images `index`; returns the loss, on the device.
@@ -187,11 +219,17 @@ class TwinTrainer:
         Batch norm takes the statistics of each batch.
         """
         images = torch.from_numpy(_writable(test.images)).to(self.device)
-        parts = [
-            self.model(self._normalise(part)).argmax(dim=1).cpu().numpy()
-            for part in images.split(EVALUATION_BATCH)
-        ]
-        return np.concatenate(parts)
+        return self.classes(images).cpu().numpy()
+
+    @torch.no_grad()
+    def classes(self, images: torch.Tensor) -> torch.Tensor:
+        """predict() for images (count,h,w) that are on the device; queued."""
+        with self.mode(), half(self.precision, self.device):
+            parts = [
+                self.model(self._input(part)).argmax(dim=1)
+                for part in images.split(EVALUATION_BATCH)
+            ]
+        return torch.cat(parts)
 
     def evaluate(self, test: Split) -> float:
         """The share of a set that predict() gets right, 0 to 1."""
@@ -203,22 +241,27 @@ class TwinTrainer:
         "forward.loss" and "backward.loss" are cross entropy's. The marks between
         the sections cost a little, so their sum is more than a step.
         """
+        with self.mode():
+            return self._profile(index)
+
+    def _profile(self, index: torch.Tensor) -> dict[str, float]:
         marks = Marks(self.device)
-        x, target = self._batch(index)
-        marks.note("batch")
-        outputs: list[torch.Tensor] = []
-        for name in LAYERS:
-            x = self.model.layer(name, x)
-            outputs.append(x)
-            marks.note(f"forward.{name}")
-        loss = F.cross_entropy(x, target)
+        with half(self.precision, self.device):
+            x, target = self._batch(index)
+            marks.note("batch")
+            outputs: list[torch.Tensor] = []
+            for name in LAYERS:
+                x = self.model.layer(name, x)
+                outputs.append(x)
+                marks.note(f"forward.{name}")
+            loss = F.cross_entropy(x, target)
         marks.note("forward.loss")
         # A layer's backward has ended when the gradient of its input is there.
         for output, behind in zip(outputs, (*LAYERS[1:], "loss")):
             output.register_hook(
                 lambda _, behind=behind: marks.note(f"backward.{behind}")
             )
-        loss.backward()
+        loss.backward(gradient=self._seed)
         marks.note(f"backward.{LAYERS[0]}")
         self.optimizer.step()
         marks.note("update")
@@ -232,32 +275,39 @@ class TwinTrainer:
         x = images.unsqueeze(1).float()
         return x.mul_(1 / (255 * STD)).sub_(MEAN / STD)
 
+    def _input(self, images: torch.Tensor) -> torch.Tensor:
+        x = self._normalise(images)
+        return x.contiguous(memory_format=LAYOUTS[self.layout])
+
     def _batch(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x = self._normalise(self.images[index])
-        return x.contiguous(memory_format=LAYOUTS[self.layout]), self.labels[
-            index
-        ].long()
+        return self._input(self.images[index]), self.labels[index].long()
 
     def _forward(self, index: torch.Tensor) -> torch.Tensor:
-        x, target = self._batch(index)
-        return F.cross_entropy(self.model(x), target)
+        with half(self.precision, self.device):
+            x, target = self._batch(index)
+            return F.cross_entropy(self.model(x), target)
+
+    def _loss_of(self, index: torch.Tensor) -> torch.Tensor:
+        # A partial batch goes through the eager step: it would be compiled anew.
+        return (self._loss if len(index) == self.batch else self._forward)(index)
 
     def _step(self, index: torch.Tensor) -> torch.Tensor:
-        # A partial batch goes through the eager step: it would be compiled anew.
-        forward = self._loss if len(index) == self.batch else self._forward
-        loss = forward(index)
-        loss.backward()
+        loss = self._loss_of(index)
+        loss.backward(gradient=self._seed)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
 
+    def _some(self) -> torch.Tensor:
+        return torch.arange(self.batch, device=self.device) % len(self.images)
+
     def _prepare(self) -> None:
         """Run a few steps, so that all is compiled, and capture the last kind."""
-        index = torch.arange(self.batch, device=self.device) % len(self.images)
+        index = self._some()
         if "graph" not in self.rung:
             for _ in range(3):
                 self._step(index)
-            return
+            return self._measure(lambda: self._step(index))
         side = torch.cuda.Stream(self.device)
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):
@@ -265,10 +315,33 @@ class TwinTrainer:
                 self._step(index)
         torch.cuda.current_stream(self.device).wait_stream(side)
         self._index = index
+        self._measure(self._capture)
+
+    def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._captured = self._step(index)
+            self._captured = self._step(self._index)
         self._graph = graph
+
+    # ---- memory ---------------------------------------------------------------
+
+    def _allocated(self) -> int:
+        on_gpu = self.device.type == "cuda"
+        return torch.cuda.memory_allocated(self.device) if on_gpu else 0
+
+    def _measure(self, call: Callable[[], object]) -> None:
+        """Note in peak_bytes what `call` takes; not what finding kernels took."""
+        self.peak_bytes: int | None = None
+        if self.device.type == "cpu":
+            call()
+            return
+        torch.cuda.synchronize(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        before = self._allocated()
+        call()
+        torch.cuda.synchronize(self.device)
+        most = torch.cuda.max_memory_allocated(self.device)
+        self.peak_bytes = self._own + most - before
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
