@@ -169,6 +169,11 @@ SIMT_INLINE void __brkpt() { simt::trap(); }
 /* Let other threads run; the time asked for is not kept. */
 SIMT_INLINE void __nanosleep(unsigned) { simt::spin(simt::here()); }
 
+/* Programmatic dependent launch: here a kernel begins when the one before it
+ * is over, so there is nothing to wait for and nobody to let go. */
+SIMT_INLINE void cudaGridDependencySynchronize() {}
+SIMT_INLINE void cudaTriggerProgrammaticLaunchCompletion() {}
+
 /* A counter that grows with time: here nanoseconds, not cycles. */
 SIMT_INLINE long long clock64() { return simt_nanoseconds(); }
 
