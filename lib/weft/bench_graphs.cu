@@ -1,0 +1,337 @@
+/* bench_graphs.cu -- what lies between kernels: the same chain of kernels by
+ * several roads, forks and joins. bench_overlap.cu adds copies beside kernels.
+ *
+ *     bench_graphs SAMPLES FLOATS TURNS PART
+ *
+ * prints a line for each measurement: what, how, a count, and a time in
+ * microseconds for each sample, between tabs. SAMPLES of each; FLOATS in the
+ * chain's array; TURNS of the loop in a kernel that is to take long; PART
+ * floats in each of the parts that are copied. Results are checked: one that
+ * is wrong ends the program with status 1.
+ *
+ * Lesson:  notebooks/14_fusion_and_graphs.ipynb. */
+#include "bench_graphs.cuh"
+
+enum { THREADS = 256, WEIGHTS = 8192 };
+
+/* ---- kernels --------------------------------------------------------------
+ */
+
+/* Programmatic dependent launch: wait until the kernel before has ended and
+ * what it wrote is there; let the next one begin. Nothing before sm_90. */
+static __device__ void wait_for_last(void) {
+#if __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+static __device__ void let_next_begin(void) {
+#if __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+/* x += 1: next to no work. */
+static __global__ void step(float *x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += 1;
+}
+
+/* The same. The next kernel may begin while this one works. */
+static __global__ void step_early(float *x, int n) {
+    let_next_begin();
+    wait_for_last();
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += 1;
+}
+
+/* The same. The next kernel may begin when this one has written. */
+static __global__ void step_late(float *x, int n) {
+    wait_for_last();
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += 1;
+    let_next_begin();
+}
+
+/* x += weights, which no kernel of the chain writes: they may be fetched before
+ * the kernel before has ended. first: do that. */
+static __global__ void add_weights(float *x, const float *weights, int n,
+                                   int first) {
+    __shared__ float weights_s[WEIGHTS];
+    let_next_begin();
+    if (!first) wait_for_last();
+    for (int i = threadIdx.x; i < WEIGHTS; i += blockDim.x)
+        weights_s[i] = weights[i];
+    __syncthreads();
+    if (first) wait_for_last();
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += weights_s[i % WEIGHTS];
+}
+
+/* y = halved(x). */
+static __global__ void work(float *y, const float *x, int n, int turns) {
+    let_next_begin();
+    wait_for_last();
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = halved(x[i], turns);
+}
+
+/* ---- chains ---------------------------------------------------------------
+ */
+
+enum kind { PLAIN, EARLY, LATE, FETCH, WORK };
+
+/* So many launches, one after another, on x (n). */
+struct chain {
+    enum kind kind;
+    int count, pdl;        /* pdl: by programmatic dependent launch */
+    float *x, *weights;    /* weights: of FETCH */
+    int n, threads, turns; /* of the array, of a block, of WORK's loop */
+    int first;             /* of FETCH, see add_weights() */
+    size_t shared;         /* bytes a block of WORK claims and does not use */
+};
+
+/* Queue one of its launches. */
+static void launch(const struct chain *c, cudaStream_t stream) {
+    cudaLaunchAttribute pdl;
+    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    pdl.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((c->n + c->threads - 1) / c->threads);
+    config.blockDim = dim3(c->threads);
+    config.dynamicSmemBytes = c->shared;
+    config.stream = stream;
+    config.attrs = &pdl;
+    config.numAttrs = c->pdl ? 1 : 0;
+    if (c->kind == PLAIN) CHECK(cudaLaunchKernelEx(&config, step, c->x, c->n));
+    if (c->kind == EARLY)
+        CHECK(cudaLaunchKernelEx(&config, step_early, c->x, c->n));
+    if (c->kind == LATE)
+        CHECK(cudaLaunchKernelEx(&config, step_late, c->x, c->n));
+    if (c->kind == FETCH)
+        CHECK(cudaLaunchKernelEx(&config, add_weights, c->x,
+                                 (const float *)c->weights, c->n, c->first));
+    if (c->kind == WORK)
+        CHECK(cudaLaunchKernelEx(&config, work, c->x, (const float *)c->x, c->n,
+                                 c->turns));
+}
+
+/* Queue all of them. */
+static void queue(const struct chain *c, cudaStream_t stream) {
+    for (int i = 0; i < c->count; i++) launch(c, stream);
+}
+
+/* The chain as a graph that can be launched: one call for all of it. */
+static cudaGraphExec_t captured(const struct chain *c, cudaStream_t stream) {
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    queue(c, stream); // nothing runs: each launch becomes a node
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&made, graph, 0));
+    CHECK(cudaGraphDestroy(graph));
+    return made;
+}
+
+/* ---- how long -------------------------------------------------------------
+ */
+
+int samples;
+
+/* Microseconds on the device, between two events around one launch of the
+ * graph, or where there is none around a queued chain. A line of samples,
+ * divided by `count`. */
+static void time_device(const char *what, const char *how,
+                        const struct chain *c, cudaGraphExec_t graph) {
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK(cudaEventCreate(&begin));
+    CHECK(cudaEventCreate(&end));
+    printf("%s\t%s\t%d", what, how, c->count);
+    for (int sample = -3; sample < samples; sample++) {
+        CHECK(cudaStreamSynchronize(stream));
+        CHECK(cudaEventRecord(begin, stream));
+        if (graph)
+            CHECK(cudaGraphLaunch(graph, stream));
+        else
+            queue(c, stream);
+        CHECK(cudaEventRecord(end, stream));
+        CHECK(cudaEventSynchronize(end));
+        float ms = 0;
+        CHECK(cudaEventElapsedTime(&ms, begin, end));
+        if (sample >= 0) printf("\t%.4f", 1e3 * ms / c->count);
+    }
+    printf("\n");
+    CHECK(cudaEventDestroy(begin));
+    CHECK(cudaEventDestroy(end));
+    CHECK(cudaStreamDestroy(stream));
+}
+
+/* Microseconds until the host can go on, by the host's clock. */
+static void time_host(const char *how, const struct chain *c,
+                      cudaGraphExec_t graph) {
+    cudaStream_t stream;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    printf("host\t%s\t%d", how, c->count);
+    for (int sample = -3; sample < samples; sample++) {
+        CHECK(cudaStreamSynchronize(stream));
+        const double begin = now_us();
+        if (graph)
+            CHECK(cudaGraphLaunch(graph, stream));
+        else
+            queue(c, stream);
+        const double us = now_us() - begin;
+        if (sample >= 0) printf("\t%.4f", us / c->count);
+    }
+    printf("\n");
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaStreamDestroy(stream));
+}
+
+/* End the program if the chain's first number is not `want`. */
+static void expect(const struct chain *c, const char *how, float want) {
+    float first;
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaMemcpy(&first, c->x, sizeof first, cudaMemcpyDeviceToHost));
+    if (first == want) return;
+    fprintf(stderr, "%s: x[0] is %g and should be %g\n", how, first, want);
+    exit(1);
+}
+
+/* Both of it, of a chain in a graph; and whether it computes what it should:
+ * each launch adds 1 to x[0], but for WORK, which takes it to 2. */
+static void time_graph(const char *what, const char *how, struct chain c) {
+    cudaStream_t stream;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaGraphExec_t graph = captured(&c, stream);
+    CHECK(cudaMemset(c.x, 0, c.n * sizeof(float)));
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaGraphLaunch(graph, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    expect(&c, how, c.kind == WORK ? halved(0, c.turns * c.count) : c.count);
+    time_device(what, how, &c, graph);
+    if (c.kind == PLAIN) time_host("a graph", &c, graph);
+    CHECK(cudaGraphExecDestroy(graph));
+    CHECK(cudaStreamDestroy(stream));
+}
+
+/* ---- a fork and a join ----------------------------------------------------
+ */
+
+/* One launch, two that do not need each other, one that needs both; those two
+ * one after another, or side by side. Half the array is the one's, half the
+ * other's. Captured into a graph. */
+static void time_fork(const char *how, const struct chain *all, int side) {
+    cudaStream_t main, other;
+    cudaEvent_t forked, joined;
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    CHECK(cudaStreamCreateWithFlags(&main, cudaStreamNonBlocking));
+    CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    CHECK(cudaEventCreate(&forked));
+    CHECK(cudaEventCreate(&joined));
+    struct chain left = *all, right = *all;
+    left.n = all->n / 2;
+    right.n = all->n - left.n;
+    right.x += left.n;
+    CHECK(cudaStreamBeginCapture(main, cudaStreamCaptureModeThreadLocal));
+    launch(all, main);
+    CHECK(cudaEventRecord(forked, main));
+    CHECK(cudaStreamWaitEvent(other, forked, 0)); // now it is captured as well
+    launch(&left, main);
+    launch(&right, side ? other : main);
+    CHECK(cudaEventRecord(joined, other));
+    CHECK(cudaStreamWaitEvent(main, joined, 0));
+    launch(all, main);
+    CHECK(cudaStreamEndCapture(main, &graph));
+    CHECK(cudaGraphInstantiate(&made, graph, 0));
+    struct chain whole = *all;
+    whole.count = 1;
+    time_device("fork", how, &whole, made);
+    CHECK(cudaGraphExecDestroy(made));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaEventDestroy(forked));
+    CHECK(cudaEventDestroy(joined));
+    CHECK(cudaStreamDestroy(main));
+    CHECK(cudaStreamDestroy(other));
+}
+
+/* ---- all of it ------------------------------------------------------------
+ */
+
+static void time_chains(struct chain c) {
+    struct chain early = c, late = c;
+    early.kind = EARLY, late.kind = LATE;
+    early.pdl = late.pdl = 1;
+    const int counts[] = {5, 20, 100};
+    for (int count : counts) {
+        c.count = early.count = late.count = count;
+        time_device("chain", "C, a launch each", &c, NULL);
+        time_graph("chain", "a graph", c);
+        time_graph("chain", "a graph, dependent launch, late", late);
+        time_graph("chain", "a graph, dependent launch, early", early);
+    }
+    time_device("chain", "C, dependent launch, early", &early, NULL);
+    time_host("a launch", &c, NULL);
+}
+
+static void time_fetches(struct chain c) {
+    c.kind = FETCH;
+    time_graph("fetch", "plain", c);
+    c.pdl = 1;
+    time_graph("fetch", "wait, then fetch", c);
+    c.first = 1;
+    time_graph("fetch", "fetch, then wait", c);
+}
+
+/* A block of WORK for each multiprocessor, and room there for two, or for one.
+ */
+static void time_crowds(struct chain c, int processors) {
+    const int claim = 120 << 10; // of 227 KB
+    c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.count = 20;
+    CHECK(cudaFuncSetAttribute(
+        work, cudaFuncAttributeMaxDynamicSharedMemorySize, claim));
+    time_graph("crowd", "plain", c);
+    c.pdl = 1;
+    time_graph("crowd", "early, room for two blocks", c);
+    c.shared = claim;
+    time_graph("crowd", "early, room for one block", c);
+}
+
+static void time_forks(struct chain c) {
+    time_fork("short, in sequence", &c, 0);
+    time_fork("short, forked", &c, 1);
+    c.kind = WORK;
+    time_fork("long, in sequence", &c, 0);
+    time_fork("long, forked", &c, 1);
+}
+
+int main(int count, char **words) {
+    if (count != 5) {
+        fprintf(stderr, "usage: bench_graphs SAMPLES FLOATS TURNS PART\n");
+        return 2;
+    }
+    samples = atoi(words[1]);
+    struct chain c = {};
+    c.n = atoi(words[2]), c.turns = atoi(words[3]), c.threads = THREADS;
+    const int part = atoi(words[4]);
+    struct cudaDeviceProp device;
+    CHECK(cudaGetDeviceProperties(&device, 0));
+    const int processors = device.multiProcessorCount;
+    const size_t most = c.n > processors * 1024 ? c.n : processors * 1024;
+    CHECK(cudaMalloc(&c.x, most * sizeof(float)));
+    CHECK(cudaMalloc(&c.weights, WEIGHTS * sizeof(float)));
+    float ones[WEIGHTS];
+    for (int i = 0; i < WEIGHTS; i++) ones[i] = 1;
+    CHECK(cudaMemcpy(c.weights, ones, sizeof ones, cudaMemcpyHostToDevice));
+    CHECK(cudaMemset(c.x, 0, most * sizeof(float)));
+    time_chains(c);
+    c.count = 20;
+    time_fetches(c);
+    time_crowds(c, processors);
+    time_forks(c);
+    time_overlaps(part, c.turns);
+    CHECK(cudaFree(c.x));
+    CHECK(cudaFree(c.weights));
+    return 0;
+}
