@@ -1,0 +1,172 @@
+/* conv2_dw_fp32.cu -- the gradient of conv2's weights in strict fp32.
+ *
+ * Idea:    dw[tap][oc][ic] is a sum over all pixels of all images of p1 (moved
+ *          by the tap) times dy. A thread owns all 9 taps of 2 ic x 4 oc, 72
+ *          sums in registers, and walks along rows of pixels with a 3x3 window
+ *          of p1 in registers: a step reads 3 pairs of p1 and 4 values of dy
+ *          for 72 multiply-adds. 128 threads cover 32 x 32 channels; two such
+ *          groups take half of the rows each, and add up at the end.
+ * Limit:   each block leaves 36 KB of sums that update() must add: at batch 64
+ *          as much work as a few images.
+ * Shared:  56 KB: 31 an image of p1 with its border, 24.5 dy of 32 channels.
+ * Lesson:  notebooks/15_mnist.ipynb. */
+#include "dy_fp32.cuh"
+#include "launch.cuh"
+#include "ptx.cuh"
+
+enum {
+    DW_OUT = 32,           /* oc of a block */
+    DW_CUTS = C2 / DW_OUT, /* blocks that share an image */
+    DW_HALVES = 2,         /* groups of threads, each with half of the rows */
+    DW_GROUP = 4 * DW_OUT, /* threads: 16 pairs of ic x 8 quads of oc */
+    DW_THREADS = DW_HALVES * DW_GROUP,
+    DW_ROW = (SIDE2 + 1) * C1, /* a row's right border is the next one's left */
+    DW_IMAGE = (SIDE2 + 2) * DW_ROW + C1,
+    DW_DY = PIXELS2 * DW_OUT,
+    DW_SHARED = DW_IMAGE + DW_DY + 3 * C2, /* and the dy_numbers */
+};
+static_assert(2 * 2 * dy_scratch<DW_THREADS>::DOUBLES <= DW_IMAGE,
+              "dy_prepare() has no room");
+static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
+
+/* What the kernel reads and writes, see fused.h. */
+struct conv2_dw_arrays {
+    struct dy_sources dy;
+    const float *p1, *c2, *dp2;
+    const uint8_t *code2;
+    float *dw2;
+    int batch;
+};
+
+/* Starts to copy an image (196,32) into its border. */
+static __device__ __forceinline__ void dw_copy_image(float *image_s,
+                                                     const float *p1) {
+    for (int i = threadIdx.x; i < PIXELS2 * C1 / 4; i += DW_THREADS) {
+        const int pixel = i / (C1 / 4), quad = i % (C1 / 4);
+        copy16_async(image_s + (pixel / SIDE2 + 1) * DW_ROW +
+                         (pixel % SIDE2 + 1) * C1 + 4 * quad,
+                     p1 + 4 * i);
+    }
+}
+
+/* One pixel's part of the sums; window[ky][(x + kx) % 3] is p1 around it. */
+static __device__ __forceinline__ void dw_multiply(float acc[TAPS][2][4],
+                                                   const float2 window[3][3],
+                                                   int x, float4 dy) {
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++) {
+        const float2 v = window[tap / 3][(x + tap % 3) % 3];
+        acc[tap][0][0] = fmaf(v.x, dy.x, acc[tap][0][0]);
+        acc[tap][0][1] = fmaf(v.x, dy.y, acc[tap][0][1]);
+        acc[tap][0][2] = fmaf(v.x, dy.z, acc[tap][0][2]);
+        acc[tap][0][3] = fmaf(v.x, dy.w, acc[tap][0][3]);
+        acc[tap][1][0] = fmaf(v.y, dy.x, acc[tap][1][0]);
+        acc[tap][1][1] = fmaf(v.y, dy.y, acc[tap][1][1]);
+        acc[tap][1][2] = fmaf(v.y, dy.z, acc[tap][1][2]);
+        acc[tap][1][3] = fmaf(v.y, dy.w, acc[tap][1][3]);
+    }
+}
+
+/* A row of 14 pixels; `image` is the bordered row above it. */
+static __device__ __forceinline__ void
+dw_row(float acc[TAPS][2][4], const float *image, const float *dy) {
+    float2 window[3][3];
+#pragma unroll
+    for (int ky = 0; ky < 3; ky++)
+#pragma unroll
+        for (int kx = 0; kx < 2; kx++)
+            window[ky][kx] = *(const float2 *)(image + ky * DW_ROW + kx * C1);
+#pragma unroll
+    for (int x = 0; x < SIDE2; x++) {
+#pragma unroll
+        for (int ky = 0; ky < 3; ky++) // the column that comes in
+            window[ky][(x + 2) % 3] =
+                *(const float2 *)(image + ky * DW_ROW + (x + 2) * C1);
+        dw_multiply(acc, window, x, *(const float4 *)(dy + x * DW_OUT));
+    }
+}
+
+/* The two groups' sums to the slot: the first group adds the second's. */
+static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
+                                                float acc[TAPS][2][4], int half,
+                                                int thread) {
+    const int quad = thread % 8, pair = thread / 8;
+    float4 *other = (float4 *)scratch;
+    __syncthreads(); // the last image has been read
+    if (half == 1)
+#pragma unroll
+        for (int i = 0; i < 2 * TAPS; i++) {
+            const float *v = acc[i / 2][i % 2];
+            other[i * DW_GROUP + thread] = make_float4(v[0], v[1], v[2], v[3]);
+        }
+    __syncthreads();
+    if (half == 1) return;
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++) {
+        const float4 a = other[2 * tap * DW_GROUP + thread];
+        const float4 b = other[(2 * tap + 1) * DW_GROUP + thread];
+        float2 *out = (float2 *)(slot + (tap * C2 + 4 * quad) * C1 + 2 * pair);
+        const float (*v)[4] = acc[tap];
+        out[0 * C1 / 2] = make_float2(v[0][0] + a.x, v[1][0] + b.x);
+        out[1 * C1 / 2] = make_float2(v[0][1] + a.y, v[1][1] + b.y);
+        out[2 * C1 / 2] = make_float2(v[0][2] + a.z, v[1][2] + b.z);
+        out[3 * C1 / 2] = make_float2(v[0][3] + a.w, v[1][3] + b.w);
+    }
+}
+
+template <int BLOCKS>
+static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
+    conv2_dw_fp32(struct conv2_dw_arrays a) {
+    extern __shared__ __align__(16) float shared[];
+    float *image_s = shared, *dy_s = shared + DW_IMAGE;
+    struct dy_numbers *numbers = (struct dy_numbers *)(dy_s + DW_DY);
+    const int first = blockIdx.x % DW_CUTS * DW_OUT;
+    const int slot = blockIdx.x / DW_CUTS;
+    const int half = threadIdx.x / DW_GROUP, thread = threadIdx.x % DW_GROUP;
+    pdl_wait();
+    pdl_trigger();
+    dy_prepare<DW_THREADS>(numbers, (double *)shared, a.dy);
+    for (int i = threadIdx.x; i < DW_IMAGE / 4; i += DW_THREADS)
+        ((float4 *)image_s)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+
+    float acc[TAPS][2][4];
+#pragma unroll
+    for (int i = 0; i < TAPS * 8; i++) acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+    for (int image = slot; image < a.batch; image += gridDim.x / DW_CUTS) {
+        __syncthreads(); // the last image has been read, the border is zero
+        dw_copy_image(image_s, a.p1 + (size_t)image * PIXELS2 * C1);
+        copy_commit();
+        dy_fill<DW_OUT, DW_OUT, SIDE2 * DW_OUT, DW_THREADS>(
+            dy_s, numbers, dy_image_of(a.c2, a.dp2, a.code2, image), first);
+        copy_wait<0>();
+        __syncthreads();
+        const float *from = image_s + 2 * (thread / 8);
+        const float *dy = dy_s + 4 * (thread % 8);
+#pragma unroll 1
+        for (int y = half * (SIDE2 / DW_HALVES);
+             y < (half + 1) * (SIDE2 / DW_HALVES); y++)
+            dw_row(acc, from + y * DW_ROW, dy + y * SIDE2 * DW_OUT);
+    }
+    dw_write(a.dw2 + (size_t)slot * TAPS * C2 * C1 + first * C1, shared, acc,
+             half, thread);
+}
+
+int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
+    if (f->precision != FP32) return fused_conv2_dw_mma(f, batch, stream);
+    enum { BLOCKS = 2 };
+    int slots = f->blocks * BLOCKS / DW_CUTS;
+    if (slots > batch) slots = batch;
+    if (slots > DW2_SLOTS) slots = DW2_SLOTS;
+    f->dw2.count = slots;
+    struct conv2_dw_arrays a;
+    a.dy = dy_from(f, batch);
+    a.p1 = (const float *)f->p1;
+    a.c2 = (const float *)f->c2;
+    a.dp2 = (const float *)f->dp2;
+    a.code2 = f->code2;
+    a.dw2 = f->dw2.data;
+    a.batch = batch;
+    LAUNCH(f, conv2_dw_fp32<BLOCKS>, slots * DW_CUTS, DW_THREADS,
+           DW_SHARED * sizeof(float), stream, a);
+    return WEFT_OK;
+}

@@ -1,0 +1,141 @@
+/* conv2_dx_fp32.cu -- the gradient of conv2's input in strict fp32, and of it
+ * only what conv1 needs: the sums of winners.cuh.
+ *
+ * Idea:    the same convolution as forward (conv2_fp32.cuh), from 64 channels
+ *          of dy to 32 of p1, with the taps turned around. A block takes 16 of
+ *          them, and so builds the whole dy of its image: two blocks do the
+ *          same work there, little beside the product.
+ * Limit:   dy is built while nobody computes; a second block on the SM fills
+ *          the gap.
+ * Shared:  98.3 KB: 36 the weights, 60.75 the image of dy, later its result.
+ * Lesson:  notebooks/15_mnist.ipynb. */
+#include "conv2_fp32.cuh"
+#include "dy_fp32.cuh"
+#include "launch.cuh"
+#include "winners.cuh"
+
+/* What the kernel reads and writes, see fused.h. */
+struct conv2_dx_arrays {
+    struct dy_sources dy;
+    const float *c2, *dp2, *weights;
+    const uint8_t *code2, *code1;
+    const struct fused_run *run;
+    float mean, std;
+    float *winners;
+    int batch;
+};
+
+/* The sums over an image's winners of COT channels from `first` on: a thread
+ * has one channel and every few pixels. */
+template <class S, int COT>
+static __device__ __forceinline__ void
+add_winners(float sums[SUMS], const float *parts, const uint8_t *code1,
+            const float *image_s) {
+    const int c = threadIdx.x % COT;
+#pragma unroll 4
+    for (int pixel = threadIdx.x / COT; pixel < PIXELS2;
+         pixel += S::THREADS / COT)
+        winner_add(sums, read_parts<S>(parts, pixel * COT + c),
+                   code1[pixel * C1 + c], image_s, pixel / SIDE2,
+                   pixel % SIDE2);
+}
+
+/* The block's sums to its slot (10,32), of which it writes COT channels. */
+template <class S, int COT>
+static __device__ __forceinline__ void
+write_winners(float *slot, float *scratch, const float sums[SUMS]) {
+    enum { GROUPS = S::THREADS / COT };
+    __syncthreads(); // the parts have been read
+    const int c = threadIdx.x % COT, group = threadIdx.x / COT;
+    for (int i = 0; i < SUMS; i++)
+        scratch[(group * SUMS + i) * COT + c] = sums[i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < SUMS * COT; i += S::THREADS) {
+        float sum = 0.0f;
+        for (int g = 0; g < GROUPS; g++) sum += scratch[g * SUMS * COT + i];
+        slot[i / COT * C1 + i % COT] = sum;
+    }
+}
+
+template <int COT, int SPLIT> struct dx_shape : conv_shape<C2, COT, SPLIT, 0> {
+    typedef conv_shape<C2, COT, SPLIT, 0> S;
+    enum {
+        NUMBERS = 3 * C2, /* struct dy_numbers */
+        // Behind the parts; both lie where dy was.
+        IMAGE_AT = S::PARTS * S::PART,
+        SHARED = S::WEIGHTS + NUMBERS + S::WORK,
+    };
+    static_assert(IMAGE_AT + IMAGE_SIZE <= S::WORK, "no room for the image");
+};
+
+/* Blocks n, n + 1, .. n + 32 / COT - 1 share an image and a slot. */
+template <int COT, int SPLIT, int BLOCKS>
+static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
+    conv2_dx_fp32(struct conv2_dx_arrays a) {
+    typedef dx_shape<COT, SPLIT> S;
+    enum { CUTS = C1 / COT };
+    extern __shared__ __align__(16) float shared[];
+    float *weights_s = shared;
+    struct dy_numbers *numbers = (struct dy_numbers *)(shared + S::WEIGHTS);
+    float *work = shared + S::WEIGHTS + S::NUMBERS;
+    const int first = blockIdx.x % CUTS * COT, slot = blockIdx.x / CUTS;
+    const struct conv_place at = place<S>();
+    copy_weights<S, COT>(weights_s, a.weights + first, C1);
+    copy_commit();
+    pdl_wait();
+    pdl_trigger();
+    dy_prepare<S::THREADS>(numbers, (double *)work, a.dy);
+
+    float sums[SUMS];
+    for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
+    for (int image = slot; image < a.batch; image += gridDim.x / CUTS) {
+        __syncthreads(); // the last image's parts have been read
+        clear_image<S>(work);
+        __syncthreads();
+        dy_fill<C2, S::PIXEL, S::ROW, S::THREADS>(
+            work + S::at(0, 0), numbers,
+            dy_image_of(a.c2, a.dp2, a.code2, image), 0);
+        copy_wait<0>();
+        __syncthreads();
+        float acc[TILE][TILE][2];
+        convolve<S, COT>(acc, work, weights_s, at);
+        __syncthreads(); // dy has been read
+        load_image(work + S::IMAGE_AT, image_of(a.run, image), a.mean, a.std,
+                   threadIdx.x, S::THREADS);
+        reduce_parts<S, COT, SPLIT>(work, acc, at);
+        add_winners<S, COT>(sums, work,
+                            a.code1 + (size_t)image * PIXELS2 * C1 + first,
+                            work + S::IMAGE_AT);
+    }
+    write_winners<S, COT>(a.winners + slot * WINNERS + first, work, sums);
+}
+
+template <int COT, int SPLIT, int BLOCKS>
+static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
+    typedef dx_shape<COT, SPLIT> S;
+    enum { CUTS = C1 / COT };
+    int slots = f->blocks * BLOCKS / CUTS;
+    if (slots > batch) slots = batch;
+    if (slots > WINNER_SLOTS) slots = WINNER_SLOTS;
+    f->winners.count = slots;
+    struct conv2_dx_arrays a;
+    a.dy = dy_from(f, batch);
+    a.c2 = (const float *)f->c2;
+    a.dp2 = (const float *)f->dp2;
+    a.weights = (const float *)f->conv2_b;
+    a.code2 = f->code2;
+    a.code1 = f->code1;
+    a.run = f->run;
+    a.mean = f->mean;
+    a.std = f->std;
+    a.winners = f->winners.data;
+    a.batch = batch;
+    LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS>), slots * CUTS, S::THREADS,
+           S::SHARED * sizeof(float), stream, a);
+    return WEFT_OK;
+}
+
+int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
+    if (f->precision != FP32) return fused_conv2_dx_mma(f, batch, stream);
+    return launch_conv2_dx<16, 4, 2>(f, batch, stream);
+}

@@ -1,0 +1,176 @@
+/* conv2_fp32.cuh -- a 3x3 convolution of one 14x14 image on FFMA units, for
+ * conv2's forward pass and its data gradient, which differ in sizes only.
+ *
+ * Idea:    a thread owns 7x7 pixels x 2 output channels: 98 sums in registers.
+ *          For two input channels it reads 81 pairs of pixels' values and 18
+ *          pairs of weights and does 1764 multiply-adds: 18 for each load. The
+ *          image lies as it comes, channels innermost, with a border of zeros,
+ *          so no load asks whether it is inside. Four threads make the image,
+ *          COT / 2 such groups the block's output channels, and SPLIT groups of
+ *          warps take a part of the input channels each: that is how a small
+ *          batch fills the GPU.
+ * Binds:   the issue of FFMA, one instruction a cycle and quarter of an SM. */
+#ifndef WEFT_CONV2_FP32_CUH
+#define WEFT_CONV2_FP32_CUH
+#include "fused.h"
+#include "ptx.cuh"
+
+enum {
+    TILE = 7, /* pixels of a thread along each side */
+    BORDERED = SIDE2 + 2,
+};
+
+/* The shape of a block. PIXEL and ROW are the pitches of the bordered image in
+ * floats. A row takes 15 pixels: the zeros right of it are those left of the
+ * next. */
+template <int CIN, int COT, int SPLIT, int PAD> struct conv_shape {
+    enum {
+        PAIRS = COT / 2,
+        THREADS = 4 * PAIRS * SPLIT,
+        CIN_PART = CIN / SPLIT,
+        PIXEL = CIN + PAD,
+        // 8 more: lanes that own the lower tiles read other banks.
+        ROW = (BORDERED - 1) * PIXEL + 8,
+        IMAGE = (BORDERED - 1) * (ROW + PIXEL) + PIXEL,
+        WEIGHTS = CIN * TAPS * COT,
+        PART = PIXELS2 * COT,
+        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* what reduce_parts() leaves */
+        WORK = IMAGE > PARTS *PART ? IMAGE : PARTS * PART,
+    };
+    /* Where pixel (y,x) of the image lies, without its border. */
+    static __device__ __forceinline__ int at(int y, int x) {
+        return (y + 1) * ROW + (x + 1) * PIXEL;
+    }
+};
+
+/* A thread's place in the block. */
+struct conv_place {
+    int pair, tile_y, tile_x, part;
+};
+template <class S> static __device__ __forceinline__ struct conv_place place() {
+    struct conv_place at;
+    const int thread = threadIdx.x, tile = thread / S::PAIRS % 4;
+    at.pair = thread % S::PAIRS;
+    at.tile_y = tile / 2, at.tile_x = tile % 2;
+    at.part = thread / (4 * S::PAIRS);
+    return at;
+}
+
+/* Starts to copy the weights (CIN,9,all) of COT channels to shared memory. */
+template <class S, int COT>
+static __device__ __forceinline__ void
+copy_weights(float *weights_s, const float *weights, int all) {
+    enum { QUADS = COT / 4 };
+    for (int i = threadIdx.x; i < S::WEIGHTS / 4; i += S::THREADS)
+        copy16_async(weights_s + 4 * i,
+                     weights + (size_t)(i / QUADS) * all + 4 * (i % QUADS));
+}
+
+/* Zeros everywhere, so in the border, too. */
+template <class S>
+static __device__ __forceinline__ void clear_image(float *image_s) {
+    for (int i = threadIdx.x; i < S::IMAGE / 4; i += S::THREADS)
+        ((float4 *)image_s)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+/* acc += two input channels' part of the convolution; image and weights point
+ * at the thread's first pixel and its pair of channels. */
+template <class S, int COT>
+static __device__ __forceinline__ void multiply_tile(float acc[TILE][TILE][2],
+                                                     const float *image,
+                                                     const float *weights) {
+    float2 weight[2][TAPS];
+#pragma unroll
+    for (int ci = 0; ci < 2; ci++)
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++)
+            weight[ci][tap] =
+                *(const float2 *)(weights + (ci * TAPS + tap) * COT);
+#pragma unroll
+    for (int row = 0; row < TILE + 2; row++) {
+        float2 line[TILE + 2];
+#pragma unroll
+        for (int x = 0; x < TILE + 2; x++)
+            line[x] = *(const float2 *)(image + row * S::ROW + x * S::PIXEL);
+#pragma unroll
+        for (int ci = 0; ci < 2; ci++)
+#pragma unroll
+            for (int tap = 0; tap < TAPS; tap++) {
+                const int y = row - tap / 3;
+                if (y < 0 || y >= TILE) continue;
+                const float2 w = weight[ci][tap];
+#pragma unroll
+                for (int x = 0; x < TILE; x++) {
+                    const float2 both = line[x + tap % 3];
+                    const float v = ci ? both.y : both.x;
+                    acc[y][x][0] = fmaf(v, w.x, acc[y][x][0]);
+                    acc[y][x][1] = fmaf(v, w.y, acc[y][x][1]);
+                }
+            }
+    }
+}
+
+/* The thread's tile over its part of the input channels. */
+template <class S, int COT>
+static __device__ __forceinline__ void
+convolve(float acc[TILE][TILE][2], const float *image_s, const float *weights_s,
+         const struct conv_place &at) {
+#pragma unroll
+    for (int y = 0; y < TILE; y++)
+#pragma unroll
+        for (int x = 0; x < TILE; x++) acc[y][x][0] = acc[y][x][1] = 0.0f;
+    const float *image = image_s + at.part * S::CIN_PART +
+                         TILE * (at.tile_y * S::ROW + at.tile_x * S::PIXEL);
+    const float *weights =
+        weights_s + at.part * S::CIN_PART * TAPS * COT + 2 * at.pair;
+#pragma unroll 1 // one copy of 1764 multiply-adds fits the instruction cache
+    for (int ci = 0; ci < S::CIN_PART; ci += 2) {
+        multiply_tile<S, COT>(acc, image, weights);
+        image += 2;
+        weights += 2 * TAPS * COT;
+    }
+}
+
+/* Writes a tile to part (196,COT), or adds what lies there. */
+template <int COT, int ADD>
+static __device__ __forceinline__ void
+leave_tile(float *part, const float acc[TILE][TILE][2],
+           const struct conv_place &at) {
+    float *out =
+        part + 2 * at.pair + TILE * (at.tile_y * SIDE2 + at.tile_x) * COT;
+#pragma unroll
+    for (int y = 0; y < TILE; y++)
+#pragma unroll
+        for (int x = 0; x < TILE; x++) {
+            float2 *to = (float2 *)(out + (y * SIDE2 + x) * COT);
+            float2 sum = make_float2(acc[y][x][0], acc[y][x][1]);
+            if (ADD) sum.x += to->x, sum.y += to->y;
+            *to = sum;
+        }
+}
+
+/* From SPLIT tiles a place to PARTS arrays (196,COT) in shared memory, where
+ * the image was; read_parts() adds these. Ends with a barrier. */
+template <class S, int COT, int SPLIT>
+static __device__ __forceinline__ void
+reduce_parts(float *parts, const float acc[TILE][TILE][2],
+             const struct conv_place &at) {
+    __syncthreads(); // all have read the image
+    float *part = parts + at.part % S::PARTS * S::PART;
+    if (at.part >= S::PARTS || SPLIT == 1) leave_tile<COT, 0>(part, acc, at);
+    __syncthreads();
+    if (SPLIT == 1) return;
+    if (at.part < S::PARTS) leave_tile<COT, 1>(part, acc, at);
+    __syncthreads();
+}
+
+template <class S>
+static __device__ __forceinline__ float read_parts(const float *parts, int i) {
+    float sum = parts[i];
+#pragma unroll
+    for (int part = 1; part < S::PARTS; part++)
+        sum += parts[part * S::PART + i];
+    return sum;
+}
+
+#endif
