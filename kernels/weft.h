@@ -244,7 +244,9 @@ int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
 
 /* One section of a step and the time it took. Names are "batch",
  * "forward.LAYER", "backward.LAYER", "update", "zero"; fused layers are joined
- * by '+' ("forward.conv1+bn1+relu1+pool1"). */
+ * by '+' ("forward.conv1+bn1+relu1+pool1"). What goes forward and back at once
+ * is named for the way forward; "backward.conv2.weight" gives only that
+ * gradient. */
 struct weft_section {
     const char *name;
     float us;
@@ -257,6 +259,14 @@ struct weft_section {
 int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      struct weft_section *sections, int capacity, int *count,
                      weft_stream stream);
+
+/* What lies between the kernels of the last pass: "p1", "code1", "c2", ... as
+ * kernels/mnist/fused.h lists them. `shape` (4) receives its sizes, 0 where it
+ * has fewer; the array itself goes to `out` on the host, as float, unless that
+ * is NULL; it must have room for `count` floats, which is the product of the
+ * sizes. Waits. Only the fused rungs keep such arrays. */
+int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
+                  size_t count, weft_stream stream);
 
 /* Bytes of memory this context holds on its target, data sets included. */
 size_t weft_cnn_bytes(const weft_cnn *cnn);

@@ -18,6 +18,19 @@ struct cnn_marks;
 /* Note the end of section `name` (a string constant; see weft_section). */
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
 
+/* `count` steps on `batch` images each, one after the other: the first takes
+ * order[0..batch). Step i of the context writes losses[i % ring]. */
+struct cnn_run {
+    const uint8_t *images, *labels;
+    const int32_t *order;
+    float *losses;
+    int ring;
+    int64_t first; /* the first of these steps */
+    int64_t count;
+    int batch;
+    float lr;
+};
+
 struct cnn_impl {
     /* *state receives the rung's own context: all memory is taken here. After a
      * failure it is NULL or what destroy() takes. */
@@ -44,6 +57,15 @@ struct cnn_impl {
 
     /* Bytes that `state` holds on its target. */
     size_t (*bytes)(const void *state);
+
+    /* The rest may be NULL. Many steps at once; *queued counts those that were
+     * queued, also when one of them fails. */
+    int (*steps)(void *state, const struct cnn_run *run, int64_t *queued,
+                 weft_stream stream);
+
+    /* See weft_cnn_peek(). */
+    int (*peek)(void *state, const char *name, int shape[4], float *out,
+                size_t count, weft_stream stream);
 };
 
 /* Floats in parameter `index` of a model of this shape. */
@@ -69,6 +91,9 @@ void cnn_release(struct cnn_memory *memory);
 
 extern const struct cnn_impl cnn_reference; /* kernels/reference/cnn.c */
 extern const struct cnn_impl cnn_naive;     /* kernels/mnist/naive.cu */
+/* kernels/mnist/fused.cu */
+extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_tf32, cnn_bf16,
+    cnn_fp16;
 
 #ifdef __cplusplus
 }

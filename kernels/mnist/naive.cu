@@ -382,6 +382,6 @@ static int naive_forward(void *state, float *logits, const uint8_t *images,
 }
 
 const struct cnn_impl cnn_naive = {
-    naive_create, naive_destroy, naive_step,  naive_forward,
-    naive_get,    naive_set,     naive_bytes,
+    naive_create, naive_destroy, naive_step, naive_forward, naive_get,
+    naive_set,    naive_bytes,   NULL,       NULL,
 };

@@ -52,12 +52,29 @@ static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
     return WEFT_OK;
 }
 
+/* All steps that take whole batches, where the rung runs many at once. */
+static int whole_batches(weft_cnn *cnn, int count, int batch, float lr,
+                         weft_stream stream) {
+    const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
+    struct cnn_run run = {set->images,   set->labels, cnn->order.device,
+                          cnn->losses,   LOSSES,      cnn->steps,
+                          count / batch, batch,       lr};
+    int64_t queued = 0;
+    if (!cnn->impl->steps || !run.count) return WEFT_OK;
+    const int status = cnn->impl->steps(cnn->state, &run, &queued, stream);
+    cnn->steps += queued;
+    return status;
+}
+
 int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream) {
     CNN_VISIT(cnn, stream);
     WEFT_TRY(check_training(cnn, __func__, order, count, batch, lr));
     WEFT_TRY(cnn_send_order(&cnn->order, order, count, stream));
-    for (int64_t first = 0; first < count; first += batch) {
+    const int64_t before = cnn->steps;
+    WEFT_TRY(whole_batches(cnn, count, batch, lr, stream));
+    for (int64_t first = (cnn->steps - before) * batch; first < count;
+         first += batch) {
         const int64_t left = count - first;
         WEFT_TRY(step(cnn, first, left < batch ? (int)left : batch, lr, NULL,
                       stream));

@@ -246,5 +246,5 @@ static size_t bytes(const void *state) {
     return m->bytes + sizeof *m;
 }
 
-const struct cnn_impl cnn_reference = {create, destroy, step, forward,
-                                       get,    set,     bytes};
+const struct cnn_impl cnn_reference = {create, destroy, step, forward, get,
+                                       set,    bytes,   NULL, NULL};
