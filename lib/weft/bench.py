@@ -15,11 +15,12 @@ import argparse
 import datetime
 import importlib
 import json
+import math
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,7 +35,8 @@ STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
 # What `python -m weft bench WHAT` knows besides the ops (bench_ops.py): a module
 # with rows() -> list of rows, or rows_of(arguments); SHOWN, the columns to print, and
-# note(rows), what stands under them, status(rows), the exit status, if it has these.
+# note(rows), what stands under them, status(rows), the exit status, merged(path, rows),
+# the rows to write where that file may have some already, if it has these.
 BENCHMARKS = {
     "bodies": "weft.bench_bodies",
     "simt": "weft.bench_simt",
@@ -42,10 +44,14 @@ BENCHMARKS = {
     "check": "weft.bench_check",
     "edit": "weft.bench_edit",
     "launch": "weft.bench_launch",
+    "mnist": "weft.bench_mnist",
     "torch-kernels": "weft.bench_torch_kernels",
     "transpose": "weft.bench_transpose",
     "counters": "weft.bench_counters",
+    "graphs": "weft.bench_graphs",
 }
+
+OPTIONS = ("mnist",)  # those of them with options of their own: TITLE, add_arguments()
 
 
 @dataclass(frozen=True)
@@ -163,13 +169,34 @@ def interleave(
     """
     if iterations < 1 or block < 1:
         raise ValueError(f"iterations={iterations}, block={block}: want at least 1")
+    rounds = -(-iterations // block)
+    return in_rounds(blocks, dict.fromkeys(blocks, block), device, rounds, tick=tick)
+
+
+def in_rounds(
+    blocks: Mapping[str, Callable[[int], object]],
+    sizes: Mapping[str, int],
+    device: torch.device | str,
+    rounds: int,
+    seconds: float = math.inf,
+    tick: Callable[[], object] = lambda: None,
+) -> dict[str, Timing]:
+    """interleave() with sizes[name] iterations a sample, in that many rounds.
+
+    A contender that has been timed for that many seconds sits out the other rounds.
+    """
     timer = timer_for(device)
     samples: dict[str, list[float]] = {name: [] for name in blocks}
-    for _ in range(-(-iterations // block)):
+    spent = dict.fromkeys(blocks, 0.0)
+    for _ in range(rounds):
         for name, run in blocks.items():
-            time.sleep(0.01)
-            run(1)
-            samples[name].append(timer.measure(lambda run=run: run(block)) / block)
+            if spent[name] < seconds:
+                time.sleep(0.01)
+                run(1)
+                size = sizes[name]
+                us = timer.measure(lambda run=run, size=size: run(size))
+                samples[name].append(us / size)
+                spent[name] += 1e-6 * us
             tick()
     return {name: summarize(times, timer.name) for name, times in samples.items()}
 
@@ -275,6 +302,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", metavar="N,N", default="", help="of an op: 256,512")
     parser.add_argument("--rungs", metavar="NAME,NAME", default="", help="of an op")
     parser.add_argument("--json", metavar="PATH", help="write the rows there")
+    for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):
+        module.add_arguments(parser.add_argument_group(module.TITLE))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -300,6 +329,8 @@ def main(args: argparse.Namespace) -> int:
     else:
         print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
     if args.json:
+        if args.what in BENCHMARKS and hasattr(module, "merged"):
+            rows = module.merged(args.json, rows)
         on_gpu = any(row["target"] == "cuda" and row["device"] for row in rows)
         write_json(args.json, rows, "cuda" if on_gpu else args.device)
     if args.what in BENCHMARKS and hasattr(module, "status"):

@@ -1,0 +1,189 @@
+"""What ran when: a row for each stream, time runs right, gaps between its marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+from ..style import READ, THREAD, WIDTH, WRITTEN
+from ..words import plural
+from . import svg
+from .panels import EDGE
+from .svg import box, label, num
+
+if TYPE_CHECKING:
+    from ..timeline import Span, Timeline
+
+LEFT, RIGHT = 100.0, 12.0  # pixels left and right of time
+ROW, HOST_ROW, GAPS = 26.0, 12.0, 20.0  # heights of rows
+NARROW = 5.0  # pixels of a mark below which it has no outline
+KINDS = {  # kind of a span: words, colour, opacity of its fill
+    "kernel": ("kernel", THREAD, 0.35),
+    "operator": ("operator of ATen", THREAD, 0.35),
+    "to device": ("copy to the device", READ, 0.25),
+    "to host": ("copy to the host", WRITTEN, 0.4),
+    "copy or fill": ("copy or fill on the device", "currentColor", 0.25),
+    "host": ("the host asks", "currentColor", 0.5),
+}
+
+
+def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
+    """Timelines below one another, on one axis or each on its own, as SVG.
+
+    Those with a date were measured elsewhere and are hollow.
+    """
+    longest = max(_span(one) for one in named.values())
+    body, y = [], 0.0
+    for name, one in named.items():
+        wide = _span(one) if own_axis else longest
+        drawn, y = _one(name, one, (WIDTH - LEFT - RIGHT) / wide, y)
+        body.append(drawn)
+        if own_axis:
+            body.append(_axis(wide, y))
+            y += 30
+    if not own_axis:
+        body.append(_axis(longest, y))
+        y += 30
+    kinds = {span.kind for one in named.values() for span in one.spans}
+    body.append(_legend(kinds, any(one.date for one in named.values()), y + 14))
+    title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
+    return svg.document(WIDTH, y + 30, "".join(body), title.removeprefix(": "))
+
+
+def account(one: Timeline) -> str:
+    """A timeline in words."""
+    work = one.work
+    kernels = sum(span.kind in ("kernel", "operator") for span in work)
+    what = "operator" if work[0].kind == "operator" else "kernel"
+    said = plural(kernels, what) if kernels else ""
+    if copies := len(work) - kernels:
+        said += f"{' and ' * bool(said)}{copies} {'copy' if copies == 1 else 'copies'}"
+    streams = len({span.row for span in work})
+    said += f" on {plural(streams, 'stream')}" * (what == "kernel")
+    said += f" in {_us(one.us)}, {100 * one.busy / one.us:.0f} % of it busy"
+    if gaps := one.gaps():
+        said += (
+            f"; {plural(len(gaps), 'gap')}, longest {_us(max(b - a for a, b in gaps))}"
+        )
+    return said
+
+
+def _one(name: str, one: Timeline, scale: float, top: float) -> tuple[str, float]:
+    """One timeline from `top` down, and where it ends."""
+    where = f"{one.device}, {one.date}" if one.date else one.device
+    told = ". ".join(part for part in (where, one.note) if part)
+    out = [label(EDGE, top + 20, name, 13, bold=True)] if name else []
+    y = top + 20 + 17 * bool(name)
+    out.append(label(EDGE, y, f"{account(one)}. {told}".rstrip(". "), 12, faint=True))
+    y += 10
+    for row in dict.fromkeys(["host", *sorted({s.row for s in one.work}, key=_order)]):
+        spans = [span for span in one.spans if span.row == row]
+        if not spans:
+            continue
+        high = HOST_ROW if row == "host" else ROW
+        out.append(
+            label(LEFT - 10, y + high / 2 + 4, row, 11, anchor="end", faint=True)
+        )
+        out.append(_marks(spans, scale, y, high - 4, hollow=bool(one.date)))
+        y += high
+    gaps = one.gaps(max(1.0, 3 / scale))
+    if gaps:
+        out.append(
+            label(LEFT - 10, y + 12, "nothing runs", 11, anchor="end", faint=True)
+        )
+        out.append("".join(_gap(a, b, scale, y) for a, b in gaps))
+        y += GAPS
+    return "".join(out), y + 2
+
+
+def _marks(spans: list[Span], scale: float, y: float, high: float, hollow: bool) -> str:
+    """A row's spans; those too narrow for an outline are plain."""
+    out, reached = [], -1.0
+    for span in sorted(spans, key=lambda span: span.start):
+        words, colour, fill = KINDS[span.kind]
+        x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
+        if wide < NARROW:
+            if x + wide <= reached + 0.2:
+                continue  # under the mark before
+            dense = 0.45 if hollow else 0.8
+            mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
+        else:
+            inside = 0.08 if hollow else fill
+            look = {"colour": colour, "fill": inside, "radius": 2, "dashed": hollow}
+            mark = box(x, y, wide - 0.6, high, **look)
+            text = svg.clipped(span.name, wide - 8, 11) if high > 14 else ""
+            if len(text) > 2 or text == span.name:
+                mark += label(x + 4, y + high / 2 + 4, text, 11)
+        reached = x + wide
+        hint = f"{span.name}: {_us(span.us)}, {words}, from {_us(span.start)} on"
+        kind = span.kind.replace(" ", "-")
+        out.append(f'<g data-kind="{kind}"><title>{escape(hint)}</title>{mark}</g>')
+    return "".join(out)
+
+
+def _gap(start: float, end: float, scale: float, y: float) -> str:
+    """A line from end to end of a gap, with its length where there is room."""
+    x0, x1 = LEFT + start * scale, LEFT + end * scale
+    text = _us(end - start)
+    line = f'<path data-gap="{num(end - start)}" d="M{num(x0)} {num(y)}v6M{num(x1)} '
+    line += f'{num(y)}v6M{num(x0)} {num(y + 3)}H{num(x1)}" stroke="currentColor" '
+    line += 'stroke-opacity=".7" fill="none"/>'
+    if svg.width_of(text, 11) + 6 > x1 - x0:
+        return line
+    return line + label((x0 + x1) / 2, y + 17, text, 11, anchor="middle", faint=True)
+
+
+def _axis(us: float, y: float) -> str:
+    step = next(s for s in _steps() if us <= 8 * s)
+    scale = (WIDTH - LEFT - RIGHT) / us
+    out = [
+        f'<path d="M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}" stroke="currentColor" '
+        'stroke-opacity=".5"/>'
+    ]
+    tick = 0.0
+    while tick <= us:
+        x = LEFT + tick * scale
+        mark = f'<path d="M{num(x)} {num(y)}v4" stroke="currentColor"'
+        out.append(f'{mark} stroke-opacity=".5"/>')
+        if x < WIDTH - RIGHT - 40:
+            out.append(label(x, y + 17, f"{tick:g}", 11, anchor="middle", faint=True))
+        tick += step
+    out.append(label(WIDTH - RIGHT, y + 17, "µs", 11, anchor="end", faint=True))
+    return "".join(out)
+
+
+def _steps():
+    step = 1.0
+    while True:
+        yield from (step, 2 * step, 5 * step)
+        step *= 10
+
+
+def _legend(kinds: set[str], hollow: bool, y: float) -> str:
+    out, x = [], EDGE
+    for kind in [kind for kind in KINDS if kind in kinds]:
+        words, colour, fill = KINDS[kind]
+        out.append(box(x, y - 10, 13, 13, colour=colour, fill=fill))
+        out.append(label(x + 19, y, words, 11, faint=True))
+        x += 40 + svg.width_of(words, 11)
+    if hollow:
+        out.append(box(x, y - 10, 13, 13, strength=0.7, dashed=True))
+        out.append(label(x + 19, y, "measured elsewhere", 11, faint=True))
+    return "".join(out)
+
+
+def _span(one: Timeline) -> float:
+    """µs from 0 to the last end."""
+    return max(span.end for span in one.spans)
+
+
+def _order(row: str) -> tuple[str, int]:
+    name, _, number = row.rpartition(" ")
+    return name, int(number) if number.isdigit() else 0
+
+
+def _us(value: float) -> str:
+    if value >= 1e4:
+        return f"{value / 1e3:.3g} ms"
+    return f"{value:.0f} µs" if value >= 10 else f"{value:.2g} µs"
