@@ -1,0 +1,251 @@
+/* conv2_dw_mma.cu -- the gradient of conv2's weights on tensor cores, in tf32,
+ * bf16 or fp16.
+ *
+ * Idea:    dw (oc; tap, ic) = sum over pixels of dy (pixel, oc) times
+ *          p1 (pixel + tap, ic): M = output channels, N = taps and input
+ *          channels, K = pixels. A warp has all of the block's output channels
+ *          and 8 input channels with all 9 taps. Both operands lie with
+ *          channels innermost and are needed with pixels along K: ldmatrix
+ *          transposes numbers of 16 bits, tf32 takes single words.
+ *          K runs over windows as in conv_tiles.cuh: the 4x4 pixels around 8
+ *          windows are loaded once and serve 9 taps of 4 pixels.
+ *          Half of the warps takes every other group of windows; the halves
+ *          are added at the end, and each block leaves a slot of sums.
+ * Binds:   tensor cores, and building dy before them.
+ * Shared:  tf32 65 KB (small), 97 KB (large); 16 bits 33 KB, 49 KB. */
+#include "dy_lines.cuh"
+#include "launch.cuh"
+
+struct dw_arrays {
+    struct dy_arrays dy;
+    const void *p1; /* T (batch,196,32) */
+    float *dw2;     /* (slot,9,64,32) */
+    int batch;
+};
+
+/* CHANNELS output channels a block. */
+template <enum precision P_, int CHANNELS_> struct dw_shape {
+    static const enum precision P = P_;
+    typedef typename element<P_>::T T;
+    enum {
+        CHANNELS = CHANNELS_,
+        PARTS = C2 / CHANNELS, /* blocks that share an image */
+        TILES = CHANNELS / 16, /* m-tiles */
+        WARPS_N = C1 / 8,
+        WARPS_K = 2,
+        THREADS = 32 * WARPS_N * WARPS_K,
+        HALVES = (int)sizeof(T) / 2, /* registers of a 8x8 piece of p1 */
+        DY = lines<T, CHANNELS>::BYTES,
+        P1 = lines<T, C1>::BYTES,
+        BYTES = DY + P1 + (int)sizeof(struct dy_numbers),
+    };
+    static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DY + P1, "scratch");
+};
+
+/* ---- fragments: pixels along K, channels g ------------------------------- */
+
+/* patch[y][x]: p1's 8 channels from chunk of `channel` on, at pixel (y,x) of
+ * the 4x4 around each of the group's 8 windows. Numbers of 16 bits: windows 2t
+ * and 2t + 1 in one register; tf32: in two. */
+template <class T>
+static __device__ __forceinline__ void
+load_patch(uint32_t patch[4][4][sizeof(T) / 2], const char *p1, int group,
+           int channel, int lane) {
+    typedef lines<T, C1> at;
+    if (sizeof(T) == 2) { // four matrices: the 4 pixels of a row
+        const int window = min(group * GROUP + lane % 8, PIXELS3 - 1);
+        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2 + lane / 8;
+#pragma unroll
+        for (int row = 0; row < 4; row++)
+            ldmatrix_x4_trans(&patch[row][0][0],
+                              p1 + at::at(y + row, x, channel / 8));
+    } else {
+        // Windows 2t: every other one has another pair of chunks in its line,
+        // so that 4 windows of 8 channels are in 32 banks.
+        const int c = channel + lane / 4;
+#pragma unroll
+        for (int half = 0; half < (int)sizeof(T) / 2; half++) {
+            const int window =
+                min(group * GROUP + lane % 4 * 2 + half, PIXELS3 - 1);
+            const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                const int place = at::at(y + i / 4, x + i % 4, c / 4);
+                patch[i / 4][i % 4][half] =
+                    *(const uint32_t *)(p1 + place + c % 4 * 4);
+            }
+        }
+    }
+}
+
+/* The offset in dy of pixel (row,column) of a window. Windows past the last
+ * are on the border: zeros, which add nothing. */
+template <class T, int CHANNELS>
+static __device__ __forceinline__ int dy_at(int window, int row, int column,
+                                            int chunk) {
+    const bool real = window < PIXELS3;
+    return lines<T, CHANNELS>::at(real ? window / SIDE3 * 2 + 1 + row : 0,
+                                  real ? window % SIDE3 * 2 + 1 + column : 0,
+                                  chunk);
+}
+
+/* Fragments a of all m-tiles: rows are output channels; columns, for 16 bits
+ * the 8 windows at pixel (row,0) and then at (row,1), for tf32 the windows
+ * 0, 2, 4, 6 and then 1, 3, 5, 7 at pixel (row,column). */
+template <class T, int CHANNELS>
+static __device__ __forceinline__ void load_dy(uint32_t a[CHANNELS / 16][4],
+                                               const char *dy, int group,
+                                               int row, int column, int lane) {
+    if (sizeof(T) == 2) {
+        const int at = dy_at<T, CHANNELS>(group * GROUP + lane % 8, row,
+                                          lane >> 4, lane >> 3 & 1);
+#pragma unroll
+        for (int m = 0; m < CHANNELS / 16; m++)
+            ldmatrix_x4_trans(a[m], dy + (at ^ m * 2 * CHUNK));
+    } else {
+        const int word = (lane >> 2) % 4 * 4;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int window = group * GROUP + lane % 4 * 2 + half;
+            const int at = dy_at<T, CHANNELS>(window, row, column, lane >> 4);
+#pragma unroll
+            for (int i = 0; i < CHANNELS / 8; i++) { // two chunks each
+                const int step = i * 2 * CHUNK;
+                const int place = (at ^ step % LINE) + step / LINE * LINE;
+                a[i / 2][2 * half + i % 2] =
+                    *(const uint32_t *)(dy + place + word);
+            }
+        }
+    }
+}
+
+/* ---- the products -------------------------------------------------------- */
+
+/* acc[m-tile][tap] += the products of one group of windows. */
+template <class S>
+static __device__ __forceinline__ void
+add_group(float acc[S::TILES][TAPS][4], const char *dy, const char *p1,
+          int group, int channel, int lane) {
+    typedef typename S::T T;
+    uint32_t patch[4][4][S::HALVES];
+    load_patch<T>(patch, p1, group, channel, lane);
+#pragma unroll
+    for (int row = 0; row < 2; row++)
+#pragma unroll
+        for (int column = 0; column < S::HALVES; column++) {
+            uint32_t a[S::TILES][4];
+            load_dy<T, S::CHANNELS>(a, dy, group, row, column, lane);
+#pragma unroll
+            for (int tap = 0; tap < TAPS; tap++) {
+                const uint32_t (*line)[S::HALVES] = patch[row + tap / 3];
+                const int x = column + tap % 3;
+                const uint32_t b[2] = {line[x][0],
+                                       S::HALVES == 1 ? line[x + 1][0]
+                                                      : line[x][S::HALVES - 1]};
+#pragma unroll
+                for (int m = 0; m < S::TILES; m++)
+                    mma<S::P>(acc[m][tap], a[m], b);
+            }
+        }
+}
+
+/* The sums of both halves of the warps to the block's slot. Half of the m-tiles
+ * at a time: that much fits where the images were. */
+template <class S>
+static __device__ __forceinline__ void
+store_dw(float *slot, float *scratch, float acc[S::TILES][TAPS][4], int first,
+         int channel, int warp_k, int lane) {
+    enum { AT_ONCE = S::TILES / 2, HALF = S::THREADS / 2 };
+    static_assert(AT_ONCE * TAPS * HALF * 16 <= S::DY + S::P1, "scratch");
+    const int own = threadIdx.x % HALF;
+#pragma unroll
+    for (int part = 0; part < S::TILES; part += AT_ONCE) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * TAPS; i++)
+            if (warp_k == 1)
+                put4(scratch + (i * HALF + own) * 4,
+                     acc[part + i / TAPS][i % TAPS]);
+        __syncthreads();
+        if (warp_k == 1) continue;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * TAPS; i++) {
+            float other[4], *v = acc[part + i / TAPS][i % TAPS];
+            load4(other, scratch + (i * HALF + own) * 4);
+            const int oc = first + (part + i / TAPS) * 16 + lane / 4;
+            float *to =
+                slot + ((i % TAPS) * C2 + oc) * C1 + channel + lane % 4 * 2;
+            *(float2 *)to = make_float2(v[0] + other[0], v[1] + other[1]);
+            *(float2 *)(to + 8 * C1) =
+                make_float2(v[2] + other[2], v[3] + other[3]);
+        }
+    }
+}
+
+/* Blocks part, part + PARTS, ... share the images among them. */
+template <class S>
+static __global__ void __launch_bounds__(S::THREADS)
+    conv2_dw(struct dw_arrays a) {
+    typedef typename S::T T;
+    extern __shared__ __align__(128) char memory[];
+    char *dy = memory, *p1 = dy + S::DY;
+    struct dy_numbers *numbers = (struct dy_numbers *)(p1 + S::P1);
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const int channel = warp % S::WARPS_N * 8, warp_k = warp / S::WARPS_N;
+    const int first = blockIdx.x % S::PARTS * S::CHANNELS;
+    const int stride = gridDim.x / S::PARTS;
+
+    pdl_wait();
+    pdl_trigger();
+    dy_prepare<S::THREADS>(numbers, (double *)memory, a.dy.sources);
+    zero_border<T, S::CHANNELS>(dy, thread, S::THREADS);
+    zero_border<T, C1>(p1, thread, S::THREADS);
+
+    float acc[S::TILES][TAPS][4];
+#pragma unroll
+    for (int i = 0; i < S::TILES * TAPS * 4; i++) (&acc[0][0][0])[i] = 0.0f;
+    for (int image = blockIdx.x / S::PARTS; image < a.batch; image += stride) {
+        copy_image<T, C1>(p1, (const T *)a.p1 + (size_t)image * PIXELS2 * C1,
+                          thread, S::THREADS);
+        copy_commit();
+        fill_dy<S::P, S::CHANNELS, S::THREADS>(dy, a.dy, numbers, image, first);
+        copy_wait<0>();
+        __syncthreads(); // both are complete
+#pragma unroll 1
+        for (int group = warp_k; group < GROUPS; group += S::WARPS_K)
+            add_group<S>(acc, dy, p1, group, channel, lane);
+        __syncthreads(); // and have been read
+    }
+    store_dw<S>(a.dw2 + (size_t)(blockIdx.x / S::PARTS) * TAPS * C2 * C1,
+                (float *)memory, acc, first, channel, warp_k, lane);
+}
+
+template <class S>
+static int start(struct fused *f, int batch, int slots, cudaStream_t stream) {
+    const struct dw_arrays a = {dy_arrays_of(f, batch), f->p1, f->dw2.data,
+                                batch};
+    f->dw2.count = slots;
+    LAUNCH(f, conv2_dw<S>, slots * S::PARTS, S::THREADS, S::BYTES, stream, a);
+    return WEFT_OK;
+}
+
+template <enum precision P>
+static int start(struct fused *f, int batch, cudaStream_t stream) {
+    // Few slots: who adds them up reads them all.
+    const int few = f->blocks / 2 > 0 ? f->blocks / 2 : 1;
+    const int most = f->blocks < DW2_SLOTS ? f->blocks : DW2_SLOTS;
+    if (batch <= f->blocks)
+        return start<dw_shape<P, 32>>(f, batch, batch < few ? batch : few,
+                                      stream);
+    return start<dw_shape<P, 64>>(f, batch, most, stream);
+}
+
+int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream) {
+    switch (f->precision) {
+    case TF32: return start<TF32>(f, batch, stream);
+    case BF16: return start<BF16>(f, batch, stream);
+    case FP16: return start<FP16>(f, batch, stream);
+    default:
+        return weft_fail(WEFT_EINVAL, "conv2_dw: fp32 needs no tensor cores");
+    }
+}

@@ -1,0 +1,193 @@
+/* conv2_dx_mma.cu -- conv2's data gradient on tensor cores, in tf32, bf16 or
+ * fp16, down to the sums that conv1 needs of it.
+ *
+ * Idea:    dp1 = dy convolved with the mirrored weights: conv_tiles.cuh again,
+ *          with 64 channels in and 32 out. dy is built in shared memory
+ *          (dy_lines.cuh), dp1 goes to the same place when dy has been used,
+ *          and from there into conv1's winner sums (winners.cuh). Neither is
+ *          ever in global memory.
+ * Binds:   building dy and adding up winners, which run before and after the
+ *          products; other blocks on the multiprocessor fill the gaps.
+ * Shared:  tf32 106 KB (small), 143 KB (large); 16 bits 55 KB, 74 KB. */
+#include "conv_tiles.cuh"
+#include "dy_lines.cuh"
+#include "launch.cuh"
+#include "winners.cuh"
+
+struct dx_arrays {
+    struct dy_arrays dy;
+    const void *weights; /* (9,32,64), mirrored */
+    const uint8_t *code1;
+    const struct fused_run *run;
+    float *winners; /* (slot,10,32) */
+    float mean, std;
+    int batch;
+};
+
+/* WARPS_M warps share the windows, WARPS_N the channels of a block; a warp has
+ * MINE groups of 8 windows and TILES tiles of 8 channels. */
+template <enum precision P_, int WARPS_M_, int WARPS_N_, int MINE_, int TILES_>
+struct dx_shape {
+    static const enum precision P = P_;
+    typedef typename element<P_>::T T;
+    enum {
+        WARPS_M = WARPS_M_,
+        MINE = MINE_,
+        TILES = TILES_,
+        WARPS = WARPS_M_ * WARPS_N_,
+        THREADS = 32 * WARPS,
+        CHANNELS = 8 * TILES * WARPS_N_, /* of a block */
+        PARTS = C1 / CHANNELS,           /* blocks that share an image */
+        // Windows are two pixels apart: 2 * PITCH is 16 modulo 32 banks, so
+        // that two of them (64 bytes each) do not meet.
+        PITCH = CHANNELS + 8,
+        DY = lines<T, C2>::BYTES,
+        WEIGHTS = TAPS * CHANNELS * weight_rows<T, C2>::ROW,
+        IMAGE_BYTES = IMAGE_SIZE * (int)sizeof(float),
+        BYTES = WEIGHTS + DY + IMAGE_BYTES + (int)sizeof(struct dy_numbers),
+    };
+    static_assert(PIXELS2 * PITCH * 4 <= DY, "dp1 takes dy's place");
+    static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DY, "as do the sums");
+};
+
+/* A warp's part of dp1 to shared memory (196,PITCH). */
+template <class S>
+static __device__ __forceinline__ void
+store_dp1(float *dp1, float acc[S::MINE][2][S::TILES][4], int group, int row,
+          int lane) {
+#pragma unroll
+    for (int m = 0; m < S::MINE; m++) {
+        const int window = (group + m) * GROUP + lane / 4;
+        if (window >= PIXELS3) continue;
+        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
+#pragma unroll
+        for (int pixel = 0; pixel < 4; pixel++)
+#pragma unroll
+            for (int j = 0; j < S::TILES; j += 2) {
+                const float *v = &acc[m][pixel / 2][j][pixel % 2 * 2];
+                const float four[4] = {v[0], v[1], v[4], v[5]};
+                const int channel =
+                    channel_of<float>(row + 8 * j + lane % 4 * 2);
+                put4(dp1 +
+                         ((y + pixel / 2) * SIDE2 + x + pixel % 2) * S::PITCH +
+                         channel,
+                     four);
+            }
+    }
+}
+
+/* The winner sums of an image: lane % CHANNELS is the channel; with 16 of them
+ * a warp takes two pixels at a time. */
+template <class S>
+static __device__ __forceinline__ void
+add_winners(float sums[SUMS], const float *dp1, const uint8_t *code1,
+            const float *image, int lane, int warp) {
+    enum { AT_ONCE = 32 / S::CHANNELS, STRIDE = S::WARPS * AT_ONCE };
+    const int channel = lane % S::CHANNELS;
+#pragma unroll 4
+    for (int pixel = warp * AT_ONCE + lane / S::CHANNELS; pixel < PIXELS2;
+         pixel += STRIDE)
+        winner_add(sums, dp1[pixel * S::PITCH + channel],
+                   code1[pixel * C1 + channel], image, pixel / SIDE2,
+                   pixel % SIDE2);
+}
+
+/* The block's sums, its warps in their order, to channels first .. of a slot
+ * (10,32). */
+template <class S>
+static __device__ __forceinline__ void
+store_winners(float *slot, float *scratch, float sums[SUMS], int first,
+              int lane, int warp) {
+    __syncthreads();
+    for (int i = 0; i < SUMS; i++) {
+        if (S::CHANNELS == 16)
+            sums[i] += __shfl_xor_sync(0xffffffffu, sums[i], 16);
+        if (lane < S::CHANNELS)
+            scratch[(warp * SUMS + i) * S::CHANNELS + lane] = sums[i];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < SUMS * S::CHANNELS; i += S::THREADS) {
+        float total = 0.0f;
+        for (int w = 0; w < S::WARPS; w++)
+            total += scratch[w * SUMS * S::CHANNELS + i];
+        slot[i / S::CHANNELS * C1 + first + i % S::CHANNELS] = total;
+    }
+}
+
+/* Blocks part, part + PARTS, ... share the images among them. */
+template <class S>
+static __global__ void __launch_bounds__(S::THREADS)
+    conv2_dx(struct dx_arrays a) {
+    typedef typename S::T T;
+    extern __shared__ __align__(128) char memory[];
+    char *rows = memory, *dy = rows + S::WEIGHTS;
+    float *image_s = (float *)(dy + S::DY), *dp1 = (float *)dy;
+    struct dy_numbers *numbers =
+        (struct dy_numbers *)((char *)image_s + S::IMAGE_BYTES);
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const int group = warp % S::WARPS_M * S::MINE;
+    const int row = warp / S::WARPS_M * S::TILES * 8;
+    const int first = blockIdx.x % S::PARTS * S::CHANNELS;
+    const int stride = gridDim.x / S::PARTS;
+
+    copy_weights<T, float, C2, S::CHANNELS>(rows, (const T *)a.weights, first,
+                                            C1, thread, S::THREADS);
+    copy_commit();
+    pdl_wait();
+    pdl_trigger();
+    dy_prepare<S::THREADS>(numbers, (double *)dy, a.dy.sources);
+
+    float sums[SUMS];
+    for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
+    for (int image = blockIdx.x / S::PARTS; image < a.batch; image += stride) {
+        zero_border<T, C2>(dy, thread, S::THREADS); // dp1 was there
+        fill_dy<S::P, C2, S::THREADS>(dy, a.dy, numbers, image, 0);
+        load_image(image_s, image_of(a.run, image), a.mean, a.std, thread,
+                   S::THREADS);
+        copy_wait<0>();
+        __syncthreads(); // dy, the image and the weights are complete
+        float acc[S::MINE][2][S::TILES][4];
+        zero<S::MINE, S::TILES>(acc);
+        conv_tiles<S::P, C2, S::MINE, S::TILES, S::CHANNELS>(acc, dy, group,
+                                                             rows, row, lane);
+        __syncthreads(); // dy has been read
+        store_dp1<S>(dp1, acc, group, row, lane);
+        __syncthreads(); // dp1 is complete
+        add_winners<S>(sums, dp1,
+                       a.code1 + (size_t)image * PIXELS2 * C1 + first, image_s,
+                       lane, warp);
+        __syncthreads(); // and has been read
+    }
+    store_winners<S>(a.winners + blockIdx.x / S::PARTS * WINNERS, (float *)dy,
+                     sums, first, lane, warp);
+}
+
+template <class S>
+static int start(struct fused *f, int batch, int slots, cudaStream_t stream) {
+    const struct dx_arrays a = {
+        dy_arrays_of(f, batch), f->conv2_b, f->code1, f->run,
+        f->winners.data,        f->mean,    f->std,   batch};
+    f->winners.count = slots;
+    LAUNCH(f, conv2_dx<S>, slots * S::PARTS, S::THREADS, S::BYTES, stream, a);
+    return WEFT_OK;
+}
+
+template <enum precision P>
+static int start(struct fused *f, int batch, cudaStream_t stream) {
+    typedef dx_shape<P, GROUPS, 1, 1, 2> small;
+    typedef dx_shape<P, GROUPS, 1, 1, 4> large;
+    if (batch <= f->blocks) return start<small>(f, batch, batch, stream);
+    int slots = P == TF32 ? f->blocks : 2 * f->blocks; // as many as fit
+    if (slots > WINNER_SLOTS) slots = WINNER_SLOTS;
+    return start<large>(f, batch, slots < batch ? slots : batch, stream);
+}
+
+int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream) {
+    switch (f->precision) {
+    case TF32: return start<TF32>(f, batch, stream);
+    case BF16: return start<BF16>(f, batch, stream);
+    case FP16: return start<FP16>(f, batch, stream);
+    default:
+        return weft_fail(WEFT_EINVAL, "conv2_dx: fp32 needs no tensor cores");
+    }
+}

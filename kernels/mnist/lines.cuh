@@ -1,0 +1,147 @@
+/* lines.cuh -- how conv2's kernels on tensor cores keep images and weights in
+ * shared memory.
+ *
+ * ldmatrix reads 8 rows of 16 bytes at a time, which is free of conflicts when
+ * the rows lie in 8 different groups of 4 banks. Shared memory is seen as lines
+ * of 128 bytes (all 32 banks), each of 8 chunks of 16 bytes; which chunk goes
+ * where in its line is turned by an exclusive or with a key, so that no byte is
+ * spent on padding:
+ *
+ *   images   16 x 16 pixels, NHWC, the outermost ones the border of zeros. The
+ *            8 rows of a matrix are the same pixel of 8 neighbouring windows
+ *            (2x2, as pool 2 has them), shifted by the same tap. The key is
+ *            x/2 - y/2: from one window to the next it grows by one, from the
+ *            end of a row of windows to the next row it changes by -6 - 1 = -7,
+ *            which is one modulo 8. So 8 windows in order have 8 keys.
+ *   weights  rows of one output channel; 8 neighbouring rows have 8 keys.
+ *
+ * The windows' order has one more use: with the four pixels of a window in the
+ * same rows of different fragments, one thread gets all four results. */
+#ifndef WEFT_LINES_CUH
+#define WEFT_LINES_CUH
+#include "element.cuh"
+#include "ptx.cuh"
+
+enum {
+    LINE = 128,                 /* bytes */
+    CHUNK = 16,                 /* bytes */
+    SIDE_LINES = SIDE2 + 2,     /* pixels, with the border */
+    GROUP = 8,                  /* windows that go together */
+    GROUPS = (PIXELS3 + 7) / 8, /* 7, of the last of which one window is real */
+};
+
+/* ---- where things are ---------------------------------------------------- */
+
+/* An image of CHANNELS numbers of type T a pixel. */
+template <class T, int CHANNELS> struct lines {
+    enum {
+        PIXEL = CHANNELS * (int)sizeof(T), /* bytes: 64, 128 or 256 */
+        CHUNKS = PIXEL / CHUNK,            /* of a pixel */
+        BYTES = SIDE_LINES * SIDE_LINES * PIXEL,
+    };
+    /* Offset of a pixel's chunk; (1,1) is the image's upper left pixel. */
+    static __device__ __forceinline__ int at(int y, int x, int chunk) {
+        const int key = ((x >> 1) - (y >> 1)) & 7;
+        return ((y * SIDE_LINES + x) * PIXEL + chunk * CHUNK) ^ (key * CHUNK);
+    }
+};
+
+/* Rows of K weights. */
+template <class T, int K> struct weight_rows {
+    enum { ROW = K * (int)sizeof(T), CHUNKS = ROW / CHUNK };
+    static __device__ __forceinline__ int at(int row, int chunk) {
+        // Two rows of 64 bytes share a line: their places differ already.
+        const int key = ROW < LINE ? row >> 1 & 3 : row & 7;
+        return (row * ROW + chunk * CHUNK) ^ (key * CHUNK);
+    }
+};
+
+/* Which output channel is row `row` of the weights, and so column row % 8 of
+ * n-tile row / 8. A thread has columns 2t and 2t + 1 of each tile; this order
+ * makes those of neighbouring tiles neighbouring channels: 16 bytes of them
+ * (4 floats of 2 tiles, 8 numbers of 16 bits of 4 tiles) are one store.
+ * T: the type that the results are stored as. */
+template <class T> static __device__ __forceinline__ int channel_of(int row) {
+    enum { TILES = 8 / (int)sizeof(T), SPAN = 8 * TILES };
+    const int tile = row / 8 % TILES, t = row % 8 / 2;
+    return row / SPAN * SPAN + 2 * TILES * t + 2 * tile + row % 2;
+}
+
+/* ---- filling ------------------------------------------------------------- */
+
+/* The border's pixels are zero; done once, images only fill the inside. */
+template <class T, int CHANNELS>
+static __device__ __forceinline__ void zero_border(char *image, int thread,
+                                                   int threads) {
+    typedef lines<T, CHANNELS> at;
+    enum { AROUND = 4 * (SIDE_LINES - 1) };
+    for (int i = thread; i < AROUND * at::CHUNKS; i += threads) {
+        const int side = i / at::CHUNKS / (SIDE_LINES - 1);
+        const int along = i / at::CHUNKS % (SIDE_LINES - 1);
+        const int far = SIDE_LINES - 1;
+        const int y = side == 0 ? 0 : side == 1 ? far : along + (side == 2);
+        const int x = side == 2 ? 0 : side == 3 ? far : along + (side == 1);
+        *(float4 *)(image + at::at(y, x, i % at::CHUNKS)) =
+            make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+}
+
+/* Start copying an image (14,14,CHANNELS); the caller commits and waits. */
+template <class T, int CHANNELS>
+static __device__ __forceinline__ void copy_image(char *image, const T *from,
+                                                  int thread, int threads) {
+    typedef lines<T, CHANNELS> at;
+    for (int i = thread; i < PIXELS2 * at::CHUNKS; i += threads) {
+        const int pixel = i / at::CHUNKS, chunk = i % at::CHUNKS;
+        const int y = pixel / SIDE2 + 1, x = pixel % SIDE2 + 1;
+        copy16_async(image + at::at(y, x, chunk),
+                     (const char *)from + (size_t)i * CHUNK);
+    }
+}
+
+/* Start copying, of weights (9,all,K), rows first .. first + ROWS of each tap,
+ * in the order of channel_of<OUT>(). */
+template <class T, class OUT, int K, int ROWS>
+static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
+                                                    int first, int all,
+                                                    int thread, int threads) {
+    typedef weight_rows<T, K> at;
+    for (int i = thread; i < TAPS * ROWS * at::CHUNKS; i += threads) {
+        const int row = i / at::CHUNKS, chunk = i % at::CHUNKS;
+        const int tap = row / ROWS, channel = channel_of<OUT>(row % ROWS);
+        const T *source = from + (size_t)(tap * all + first + channel) * K;
+        copy16_async(rows + at::at(row, chunk),
+                     (const char *)source + chunk * CHUNK);
+    }
+}
+
+/* ---- numbers in chunks --------------------------------------------------- */
+
+/* The numbers of a chunk as floats, and back. */
+template <class T>
+static __device__ __forceinline__ void load_chunk(float *v, const T *from) {
+    for (int i = 0; i < CHUNK / (int)sizeof(T); i += 4) load4(v + i, from + i);
+}
+static __device__ __forceinline__ void store_chunk(float *to, const float *v) {
+    put4(to, v);
+}
+template <class T>
+static __device__ __forceinline__ void store_chunk(T *to, const T *v) {
+    uint4 four;
+    four.x = bits_of(v[0]) | bits_of(v[1]) << 16;
+    four.y = bits_of(v[2]) | bits_of(v[3]) << 16;
+    four.z = bits_of(v[4]) | bits_of(v[5]) << 16;
+    four.w = bits_of(v[6]) | bits_of(v[7]) << 16;
+    *(uint4 *)to = four;
+}
+
+/* c (16,8) += a b in precision P. */
+template <enum precision P>
+static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],
+                                           const uint32_t b[2]) {
+    if (P == TF32) mma_tf32(c, a, b);
+    if (P == BF16) mma_bf16(c, a, b);
+    if (P == FP16) mma_f16(c, a, b);
+}
+
+#endif
