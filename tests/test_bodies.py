@@ -169,9 +169,11 @@ def test_a_bad_target_is_not_hidden():
 
 def kernels() -> Iterator[tuple[str, str, str]]:
     """Every naive kernel: its file, its name there, and that of its body."""
-    for path in [*(ROOT / "kernels").glob("*.cu"), ROOT / "kernels/mnist/naive.cu"]:
+    folders = [ROOT / "kernels/conv2d/conv2d.cu", ROOT / "kernels/mnist/naive.cu"]
+    for path in [*(ROOT / "kernels").glob("*.cu"), *folders]:
         for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):
-            if name != "matmul_naive_general":  # transposes, alpha and beta
+            # The other one has transposes, alpha and beta.
+            if "_tiled" not in name and name != "matmul_naive_general":
                 yield str(path.relative_to(ROOT)), name, name.replace("_naive", "")
 
 
@@ -189,7 +191,7 @@ def test_every_naive_kernel_has_a_body_with_its_parameters():
 def test_beside_puts_what_is_alike_at_one_height():
     table = beside(
         source("lib/weft/bodies/conv2d.py", "conv2d"),
-        source("kernels/conv2d.cu", "conv2d_naive"),
+        source("kernels/conv2d/conv2d.cu", "conv2d_naive"),
         *("Python", "CUDA C"),
     )
     pairs = [(left, right) for left, right in table.pairs if left and right]

@@ -1,4 +1,4 @@
-"""Convolution and its gradients: the naive rung of kernels/conv2d.cu."""
+"""Convolution and its gradients: the naive rung of kernels/conv2d/conv2d.cu."""
 
 from numpy import float32
 

@@ -15,17 +15,20 @@
  *          absolute values.
  * Lesson:  notebooks/10_backwards.ipynb
  */
-#include "internal.cuh"
+#include "../internal.cuh"
 
-#include "checks.cuh"
-#include "reference/reference.h"
+#include "../checks.cuh"
+#include "../reference/reference.h"
+#include "tiled.h"
 
 WEFT_RUNGS({"conv2d", "reference", "plain C, products of gathered columns",
             "fp32", WEFT_CPU, 0},
            {"conv2d", "naive", "one thread per output element", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"conv2d", "tiled", "implicit matrix products of tiles", "fp32",
             WEFT_CPU | WEFT_CUDA, 0});
 
-enum { REFERENCE, NAIVE };
+enum { REFERENCE, NAIVE, TILED };
 
 /* y (n,oc,oh,ow) from x (n,ic,h,w) and weight (oc,ic,kh,kw). */
 static __global__ void conv2d_naive(float *y, const float *x,
@@ -199,6 +202,13 @@ int weft_conv2d(int rung, float *y, const float *x, const float *weight,
                        weft_cuda_stream(stream)>>>(
             y, x, weight, bias, n, ic, h, w, oc, kh, kw, padding, oh, ow);
         WEFT_LAUNCHED(conv2d_naive);
+        return WEFT_OK;
+    case TILED: {
+        const struct conv2d_sizes sizes = {n,  ic, h,       w,  oc,
+                                           kh, kw, padding, oh, ow};
+        return conv2d_tiled_forward(y, x, weight, bias, &sizes,
+                                    weft_cuda_stream(stream));
+    }
     }
     return WEFT_OK;
 }
@@ -224,6 +234,12 @@ int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
         return launch_naive_backward(dx, dweight, dbias, dy, x, weight, n, ic,
                                      h, w, oc, kh, kw, padding, oh, ow,
                                      weft_cuda_stream(stream));
+    case TILED: {
+        const struct conv2d_sizes sizes = {n,  ic, h,       w,  oc,
+                                           kh, kw, padding, oh, ow};
+        return conv2d_tiled_backward(dx, dweight, dbias, dy, x, weight, &sizes,
+                                     weft_cuda_stream(stream));
+    }
     }
     return WEFT_OK;
 }

@@ -1,0 +1,21 @@
+/* tiled.h -- the convolution's rung "tiled", as its launcher calls it. */
+#ifndef WEFT_CONV2D_TILED_H
+#define WEFT_CONV2D_TILED_H
+#include "../internal.cuh"
+
+/* The sizes of weft_conv2d(), and what follows from them. */
+struct conv2d_sizes {
+    int n, ic, h, w, oc, kh, kw;
+    int padding, oh, ow;
+};
+
+/* As weft_conv2d() and weft_conv2d_backward(), whose checks have passed. */
+int conv2d_tiled_forward(float *y, const float *x, const float *weight,
+                         const float *bias, const struct conv2d_sizes *sizes,
+                         cudaStream_t stream);
+int conv2d_tiled_backward(float *dx, float *dweight, float *dbias,
+                          const float *dy, const float *x, const float *weight,
+                          const struct conv2d_sizes *sizes,
+                          cudaStream_t stream);
+
+#endif
