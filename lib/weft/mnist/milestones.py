@@ -1,0 +1,355 @@
+"""Wall clocks: an epoch, the time to 99 % of the test set, five seeds, a cold start.
+
+    rows = epoch("fp32", "cuda")        one epoch at batch 64, shuffled and evaluated
+    rows = target("fp32", "cuda")       the shortest schedule found that reaches 99 %
+    rows = seeds("fp32", "cuda")        three epochs, the accuracy of five seeds
+    rows = cold("fp32", "cuda")         a fresh process to the end of its first epoch
+
+Both sides get the same weights, orders, batches and learning rates, in turn. us is the
+median of the whole trainings: shuffling, every step, the evaluation at the end. The
+first, which compiles and captures, is not timed, except in cold().
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import bench, native
+from . import data
+from .race import (
+    VENDOR,
+    Say,
+    first_line,
+    impl_of,
+    ratios,
+    rungs_of,
+    stamp,
+    sync,
+    twins_of,
+)
+from .rungs import trainer
+from .trainer import EVALUATION_BATCH, checked_device
+from .twin import TwinTrainer, epoch_order, initial_weights
+
+Row = dict[str, Any]
+PIECE = 64  # steps with one learning rate
+COLD_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What both sides are given. peak: of the learning rate; see rate()."""
+
+    epochs: int
+    batch: int
+    peak: float
+    one_cycle: bool = False
+
+    def rate(self, done: float) -> float:
+        """The learning rate when that share of all steps is done.
+
+        Constant; or one cycle: up from a fifth of its peak in the first quarter, then
+        down to zero, both in straight lines (Smith and Topin, arXiv 1708.07120).
+        """
+        if not self.one_cycle:
+            return self.peak
+        rise = 0.25
+        if done < rise:
+            return self.peak * (0.2 + 0.8 * done / rise)
+        return self.peak * (1 - done) / (1 - rise)
+
+    def pieces(self, count: int) -> Iterator[tuple[int, int, int, float]]:
+        """(epoch, first image, end, learning rate), in turn, of `count` images."""
+        steps = count // self.batch
+        length = PIECE if self.one_cycle else steps
+        for epoch in range(self.epochs):
+            for first in range(0, steps, length):
+                end = min(first + length, steps)
+                done = (epoch * steps + (first + end) / 2) / (self.epochs * steps)
+                yield epoch, first * self.batch, end * self.batch, self.rate(done)
+
+
+EPOCH = Schedule(epochs=1, batch=64, peak=0.1)
+TARGET = Schedule(epochs=2, batch=64, peak=0.3, one_cycle=True)
+SEEDS = Schedule(epochs=3, batch=64, peak=0.1)
+
+
+def epoch(precision: str, device: str, **options: Any) -> list[Row]:
+    """A row for each side; see _trained()."""
+    return _trained("epoch", EPOCH, precision, device, **options)
+
+
+def target(precision: str, device: str, **options: Any) -> list[Row]:
+    """A row for each side; see _trained()."""
+    return _trained("target", TARGET, precision, device, **options)
+
+
+def seeds(precision: str, device: str, **options: Any) -> list[Row]:
+    """A row for each side; see _trained()."""
+    return _trained("seeds", SEEDS, precision, device, **options)
+
+
+# ---- training ------------------------------------------------------------------
+
+
+class Ours:
+    """A rung of ours, ready to be trained from given weights."""
+
+    def __init__(
+        self, rung: str, schedule: Schedule, device: torch.device,
+        train: data.Split, test: data.Split,
+    ):  # fmt: skip
+        most = max(schedule.batch, EVALUATION_BATCH)
+        self.cnn = trainer(rung, device, max_batch=most)
+        self.cnn.data(train, test)
+        self.batch = schedule.batch
+        self.row = {"impl": impl_of(rung), "rung": rung, "layout": "nchw"}
+
+    def start(self, weights: dict[str, np.ndarray]) -> None:
+        self.cnn.set_weights(weights)
+
+    def shuffle(self, order: np.ndarray) -> np.ndarray:
+        return order
+
+    def train(self, order: np.ndarray, lr: float) -> None:
+        self.cnn.train(order, self.batch, lr)
+
+    def accuracy(self) -> float:
+        return self.cnn.evaluate()
+
+    def close(self) -> None:
+        self.cnn.close()
+
+
+class Theirs:
+    """A twin, likewise. No step's loss is kept: the fastest way it has."""
+
+    def __init__(
+        self, name: str, precision: str, schedule: Schedule, device: torch.device,
+        train: data.Split, test: data.Split,
+    ):  # fmt: skip
+        rung, _, layout = name.partition(" ")
+        self.twin = TwinTrainer(
+            *[initial_weights(0), train],
+            **{"rung": rung, "layout": layout or "nchw", "precision": precision},
+            **{"device": device, "batch": schedule.batch},
+        )
+        self.images, self.labels = (
+            torch.from_numpy(array.copy()).to(device)
+            for array in (test.images, test.labels)
+        )
+        self.row = {"impl": "torch", "rung": rung, "layout": self.twin.layout}
+
+    def start(self, weights: dict[str, np.ndarray]) -> None:
+        self.twin.set_weights(weights)
+
+    def shuffle(self, order: np.ndarray) -> torch.Tensor:
+        return self.twin.order(order)
+
+    def train(self, order: torch.Tensor, lr: float) -> None:
+        self.twin.set_lr(lr)
+        with self.twin.mode():
+            for index in order.split(self.twin.batch):
+                self.twin.step(index)
+
+    def accuracy(self) -> float:
+        return float((self.twin.classes(self.images) == self.labels).float().mean())
+
+    def close(self) -> None:
+        pass
+
+
+Side = Ours | Theirs
+
+
+def _trained(
+    measure: str,
+    schedule: Schedule,
+    precision: str,
+    device: str,
+    *,
+    rungs: Sequence[str] | None = None,
+    twins: Sequence[str] | None = None,
+    count: int = 5,
+    train: data.Split | None = None,
+    test: data.Split | None = None,
+    say: Say = print,
+) -> list[Row]:
+    """Train every side with the seeds 0 to count-1; a row for each, ours first.
+
+    rungs: ours; None: the fastest of that precision. twins: PyTorch's; None: all
+    finalists. test_accuracies has one for each seed, test_accuracy is their mean.
+    """
+    where = checked_device(device)
+    train, test = train or data.load("train"), test or data.load("test")
+    torch.compiler.reset()
+    with native.on_device(where), contextlib.ExitStack() as stack:
+        sides: list[Side] = []
+        for name, make in _makers(
+            precision, schedule, where, train, test, rungs, twins
+        ):
+            try:
+                say(f"{measure}: {name}")
+                side = make()
+                stack.callback(side.close)
+                _run(side, schedule, 0, train)  # compiles and captures
+                sides.append(side)
+            except native.DeviceLost:
+                raise
+            except Exception as error:
+                say(f"absent: {name}: {first_line(error)}")
+        runs = [
+            [_run(side, schedule, seed, train) for side in sides]
+            for seed in range(count)
+        ]
+        return _rows(measure, schedule, precision, where, sides, runs)
+
+
+def _makers(
+    precision: str, schedule: Schedule, where: torch.device,
+    train: data.Split, test: data.Split,
+    rungs: Sequence[str] | None, twins: Sequence[str] | None,
+) -> Iterator[tuple[str, Callable[[], Side]]]:  # fmt: skip
+    if rungs is None:
+        known = rungs_of(precision, where, schedule.batch)
+        rungs = [name for name in known if name != VENDOR][-1:]
+    for name in rungs:
+        make = functools.partial(Ours, name, schedule, where, train, test)
+        yield f"weft {name}", make
+    for name in twins_of(where) if twins is None else twins:
+        make = functools.partial(Theirs, name, precision, schedule, where, train, test)
+        yield f"PyTorch {name}", make
+
+
+def _run(
+    side: Side, schedule: Schedule, seed: int, train: data.Split
+) -> tuple[float, float]:
+    """(seconds, accuracy) of one training."""
+    side.start(initial_weights(seed))
+    sync(side_device(side))
+    start = time.perf_counter()
+    shuffled: dict[int, Any] = {}
+    for epoch, first, end, lr in schedule.pieces(len(train)):
+        if epoch not in shuffled:
+            order = epoch_order(seed, epoch, len(train), schedule.batch)
+            shuffled = {epoch: side.shuffle(order)}
+        side.train(shuffled[epoch][first:end], lr)
+    accuracy = side.accuracy()  # waits for all of it
+    return time.perf_counter() - start, accuracy
+
+
+def side_device(side: Side) -> torch.device:
+    """Where it trains."""
+    return side.cnn.device if isinstance(side, Ours) else side.twin.device
+
+
+def _rows(
+    measure: str, schedule: Schedule, precision: str, where: torch.device,
+    sides: list[Side], runs: list[list[tuple[float, float]]],
+) -> list[Row]:  # fmt: skip
+    rows = []
+    for number, side in enumerate(sides):
+        seconds = [run[number][0] for run in runs]
+        accuracies = [run[number][1] for run in runs]
+        timing = bench.summarize([1e6 * s for s in seconds], "perf_counter")
+        rows.append({
+            **{"op": "mnist", "measure": measure, **side.row, "precision": precision},
+            **{"target": where.type, "device": bench.device_name(where)},
+            **timing.row(), "batch": schedule.batch, "epochs": schedule.epochs,
+            **{"lr": schedule.peak, "one_cycle": schedule.one_cycle},
+            **{"samples": len(runs), "test_accuracies": accuracies},
+            **{"test_accuracy": float(np.mean(accuracies))},
+            **{"threads": torch.get_num_threads(), **stamp()},
+        })  # fmt: skip
+    ratios(rows)
+    return rows
+
+
+# ---- a cold start ----------------------------------------------------------------
+
+_COLD = """
+import sys, time
+start = time.perf_counter()
+from weft.mnist import Cnn, epoch_order, initial_weights, load
+at = [time.perf_counter()]
+train, test = load("train"), load("test")
+at.append(time.perf_counter())
+cnn = Cnn(sys.argv[1] or None, sys.argv[2])
+cnn.data(train, test)
+cnn.set_weights(initial_weights(0))
+cnn.train(epoch_order(0, 0, len(train), 64)[:64], 64, 0.1)
+cnn.synchronize()
+at.append(time.perf_counter())
+cnn.train(epoch_order(0, 0, len(train), 64), 64, 0.1)
+accuracy = cnn.evaluate()
+at.append(time.perf_counter())
+spans = [b - a for a, b in zip([start, *at], at)]
+import json
+print(json.dumps([accuracy, cnn.rung.name, *spans]))
+"""
+COLD_PARTS = ("import", "data", "open", "epoch")
+
+
+def cold(
+    precision: str,
+    device: str,
+    *,
+    rungs: Sequence[str] | None = None,
+    say: Say = print,
+    **_: Any,
+) -> list[Row]:
+    """A row for each rung: a fresh process until its first epoch is evaluated.
+
+    The library comes from the cache: an untimed run builds it. parts_s: seconds of
+    the imports, of reading the data, of opening the library with the first step, and
+    of the epoch; what is missing to us is the interpreter's own start and end.
+    """
+    where = checked_device(device)
+    if rungs is None:
+        known = rungs_of(precision, where, EPOCH.batch)
+        rungs = [name for name in known if name != VENDOR][-1:]
+    rows = []
+    for rung in rungs:
+        say(f"cold: weft {rung}")
+        program = [sys.executable, "-c", _COLD, rung, device]
+        runs = []
+        for _ in range(1 + COLD_RUNS):
+            start = time.perf_counter()
+            done = subprocess.run(program, capture_output=True, text=True, env=_env())
+            if done.returncode:
+                say(f"absent: weft {rung}: {done.stderr.strip().splitlines()[-1]}")
+                break
+            seconds = time.perf_counter() - start
+            runs.append((seconds, *json.loads(done.stdout.splitlines()[-1])))
+        if len(runs) <= COLD_RUNS:
+            continue
+        timed = runs[1:]
+        timing = bench.summarize([1e6 * run[0] for run in timed], "perf_counter")
+        spans = np.median([run[3:] for run in timed], axis=0)
+        rows.append({
+            **{"op": "mnist", "measure": "cold", "impl": impl_of(rung), "rung": rung},
+            **{"layout": "nchw", "precision": precision, "target": where.type},
+            **{"device": bench.device_name(where), **timing.row()},
+            **{"batch": EPOCH.batch, "samples": COLD_RUNS},
+            **{"parts_s": dict(zip(COLD_PARTS, spans.tolist()))},
+            **{"test_accuracy": timed[0][1], **stamp()},
+        })  # fmt: skip
+    return rows
+
+
+def _env() -> dict[str, str]:
+    """This process's environment, with this package in reach."""
+    paths = [str(bench.ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -1,0 +1,375 @@
+"""One heat of the race: a precision and a batch, ours and PyTorch's side by side.
+
+    rows = race("tf32", 256, device="cuda")
+
+Every contender begins with the same weights. Each takes some steps in turn, many
+times over, so that all see the same machine: us is the median of these samples. How
+many steps a sample has follows from how long one takes. A contender that fails is
+told and left out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import bench, native
+from . import data
+from .exact import Step, exact_step
+from .rungs import rungs as all_rungs
+from .rungs import trainer
+from .trainer import Trainer, checked_device
+from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights
+
+Row = dict[str, Any]
+Say = Callable[[str], object]
+
+# Of PyTorch's, the two that can be fastest, with what they are without their graph.
+FINALISTS = ("compile+graph", "graph")
+# The largest batch in which a slow rung races, unless it was asked for by name.
+SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
+VENDOR = "cudnn"  # our rung that calls the vendor's libraries
+SAMPLE = 0.015  # seconds of a sample, about
+STEPS = (4, 512)  # in a sample: at least, at most
+HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once when the host is timed
+SLOWEST = 60.0  # seconds that a contender may be timed, in all
+CHECKED = 3  # batches whose gradients are compared with float64
+
+
+@dataclass
+class Contender:
+    """Who takes part: `run` queues n steps, `gradients` takes none."""
+
+    name: str
+    row: Row
+    run: Callable[[int], object]
+    gradients: Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
+    peak: Callable[[], int | None]
+    close: Callable[[], object]
+
+
+@dataclass
+class Heat:
+    """What a heat is about; see race()."""
+
+    precision: str
+    batch: int
+    device: torch.device
+    train: data.Split
+    rounds: int = 25
+    seed: int = 0
+    lr: float = 0.01  # gentle: the numbers stay numbers through thousands of steps
+    say: Say = print
+    model: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.weights = initial_weights(self.seed, **self.model)
+        self.order = epoch_order(self.seed, 0, len(self.train), self.batch)
+
+
+def race(
+    precision: str,
+    batch: int,
+    *,
+    device: str | torch.device = "cpu",
+    rungs: Sequence[str] | None = None,
+    twins: Sequence[str] | None = None,
+    rounds: int = 25,
+    seed: int = 0,
+    train: data.Split | None = None,
+    say: Say = print,
+    **model: Any,
+) -> list[Row]:
+    """A row for every contender of that precision, ours first.
+
+    rungs: ours; None: all of that precision that run there, none simulated.
+    twins: PyTorch's, "graph nchw"; None: the finalists; what they are without their
+    graph is timed with them. model: sizes other than the lesson's.
+
+    The rows are those of `weft mnist` with, beside the times: host_us (a step's time
+    on the host until it is queued), peak_bytes, loss_error, gradient_error and
+    gradient_errors (relative, against float64; the mean of some batches), null where
+    they cannot be had, vs_torch_best and vs_torch_eager.
+    """
+    where = checked_device(device)
+    train = train or data.load("train")
+    if not 1 <= batch <= len(train):
+        raise native.ArgumentError(
+            f"a batch of {batch} of {len(train)} training images"
+        )
+    heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
+    torch.compiler.reset()  # what was compiled for other batches
+    contenders: list[Contender] = []
+    try:
+        with native.on_device(where):
+            contenders += _gather(heat, rungs, twins)
+            rows = _rows(heat, contenders)
+    finally:
+        for one in contenders:
+            one.close()
+        contenders.clear()
+        gc.collect()
+        if where.type == "cuda":
+            torch.cuda.empty_cache()
+    return rows
+
+
+def rungs_of(precision: str, device: torch.device, batch: int = 1) -> list[str]:
+    """Ours of that precision that run there at that batch in reasonable time.
+
+    On the CPU those that are simulated are left out.
+    """
+    names = []
+    for rung in all_rungs(device.type):
+        slow = batch > SLOW.get(rung.name, batch)
+        if slow or rung.precision != precision or device.type not in rung.targets:
+            continue
+        if device.type == "cpu" and "cuda" in rung.targets:
+            continue
+        if device.type == "cuda":
+            major, minor = torch.cuda.get_device_capability(device)
+            if rung.sm > 10 * major + minor:
+                continue
+        names.append(rung.name)
+    return names
+
+
+def twins_of(device: torch.device) -> list[str]:
+    """PyTorch's finalists there, as "RUNG LAYOUT"."""
+    here = RUNGS[device.type]
+    kinds = [rung for rung in FINALISTS if rung in here] or [*here]
+    return [f"{rung} {layout}" for rung in kinds for layout in LAYOUTS]
+
+
+def impl_of(rung: str) -> str:
+    """Whose kernels a rung of ours runs: "weft", or the vendor's library."""
+    return VENDOR if rung == VENDOR else "weft"
+
+
+def ratios(rows: list[Row]) -> None:
+    """vs_torch_eager and vs_torch_best of a heat's rows; null without a peer."""
+    theirs = [row for row in rows if row["impl"] == "torch"]
+    eager = [row for row in theirs if row["rung"] == "eager"]
+    for key, peers in (("vs_torch_eager", eager), ("vs_torch_best", theirs)):
+        times = [row["us"] for row in peers]
+        for row in rows:
+            ours = row["impl"] != "torch" and times
+            row[key] = min(times) / row["us"] if ours else None
+
+
+# ---- contenders ----------------------------------------------------------------
+
+
+def _gather(
+    heat: Heat, rungs: Sequence[str] | None, twins: Sequence[str] | None
+) -> Iterator[Contender]:
+    """Make all of them and let each take a step; tell who fails."""
+    device = heat.device
+    if rungs is None:
+        rungs = rungs_of(heat.precision, device, heat.batch)
+    makers = [(f"weft {rung}", lambda rung=rung: _ours(heat, rung)) for rung in rungs]
+    for name in twins_of(device) if twins is None else twins:
+        makers.append((f"PyTorch {name}", lambda name=name: _theirs(heat, name)))
+    for name, make in makers:
+        found: list[Contender] = []
+        try:
+            found += make()
+            for one in found:
+                one.run(1)
+            sync(device)
+        except native.DeviceLost:
+            raise
+        except Exception as error:  # torch.compile fails in many ways
+            heat.say(f"absent: {name}: {first_line(error)}")
+            for one in found:
+                one.close()
+            continue
+        yield from found
+
+
+def _ours(heat: Heat, rung: str) -> list[Contender]:
+    cnn = trainer(rung, heat.device, max_batch=heat.batch, **heat.model)
+    if cnn.rung.precision != heat.precision:
+        cnn.close()
+        raise native.ArgumentError(f"it trains in {cnn.rung.precision}")
+    cnn.data(heat.train)
+    cnn.set_weights(heat.weights)
+    # As long as the longest sample, so that a sample is one call.
+    longest = np.resize(heat.order, STEPS[1] * heat.batch)
+
+    def run(steps: int) -> None:
+        cnn.train(longest[: steps * heat.batch], heat.batch, heat.lr)
+
+    row = {"impl": impl_of(rung), "rung": rung, "layout": "nchw"}
+    take = _gradients_of(cnn, heat)
+    return [Contender(f"weft {rung}", row, run, take, lambda: cnn.bytes, cnn.close)]
+
+
+def _gradients_of(cnn: Trainer, heat: Heat) -> Callable[[np.ndarray], Any]:
+    def take(order: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
+        cnn.set_weights(heat.weights)
+        cnn.losses()
+        cnn.train(order, heat.batch, 0.0)
+        return float(cnn.losses()[-1]), cnn.gradients
+
+    return take
+
+
+def _theirs(heat: Heat, name: str) -> list[Contender]:
+    """A twin, and what it is without its graph."""
+    rung, _, layout = name.partition(" ")
+    kind = "compiles, which may take a minute" if "compile" in rung else "prepares"
+    heat.say(f"PyTorch {name} {kind}")
+    twin = TwinTrainer(
+        *[heat.weights, heat.train],
+        **{"rung": rung, "layout": layout or "nchw", "precision": heat.precision},
+        **{"device": heat.device, "batch": heat.batch, "lr": heat.lr},
+        **heat.model,
+    )
+    pair = [twin, twin.without_graph()] if "graph" in rung else [twin]
+    return [_twin(heat, one) for one in pair]
+
+
+def _twin(heat: Heat, twin: TwinTrainer) -> Contender:
+    parts = twin.order(heat.order).split(heat.batch)
+
+    def run(steps: int) -> None:
+        with twin.mode():
+            for number in range(steps):
+                twin.step(parts[number % len(parts)])
+
+    def take(order: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
+        twin.set_weights(heat.weights)
+        return twin.gradients(twin.order(order))
+
+    name = f"PyTorch {twin.rung} {twin.layout}"
+    row = {"impl": "torch", "rung": twin.rung, "layout": twin.layout}
+    return Contender(name, row, run, take, lambda: twin.peak_bytes, lambda: None)
+
+
+# ---- what is measured of them ------------------------------------------------------
+
+
+def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
+    exact = _exact(heat)
+    alone = {
+        one.name: found for one in contenders if (found := _alone(heat, one, exact))
+    }
+    there = [one for one in contenders if one.name in alone]
+    blocks = {one.name: one.run for one in there}
+    sizes = {one.name: alone[one.name]["steps"] for one in there}
+    timings = bench.in_rounds(blocks, sizes, heat.device, heat.rounds, SLOWEST)
+    rows = [
+        {
+            **{"op": "mnist", "measure": "step", **one.row},
+            **{"precision": heat.precision, "target": heat.device.type},
+            **{"device": bench.device_name(heat.device)},
+            **timings[one.name].row(),
+            **{"batch": heat.batch, "samples": timings[one.name].samples},
+            **alone[one.name],
+            **{"peak_bytes": one.peak(), "seed": heat.seed},
+            **{"threads": torch.get_num_threads(), **stamp()},
+        }
+        for one in there
+    ]
+    ratios(rows)
+    return rows
+
+
+def _alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
+    """What is measured of a contender by itself; nothing if it fails."""
+    try:
+        errors = _errors(heat, one, exact)
+        return {"steps": _steps(heat, one), "host_us": _host_us(heat, one), **errors}
+    except native.DeviceLost:
+        raise
+    except Exception as error:
+        heat.say(f"absent: {one.name}: {first_line(error)}")
+        return {}
+
+
+def stamp() -> Row:
+    """When and from which commit a row is: rows of several runs lie in one file."""
+    date = datetime.date.today().isoformat()
+    return {"date": date, "commit": bench.commit()}
+
+
+def _steps(heat: Heat, one: Contender) -> int:
+    """How many steps make a sample: a power of two, at about SAMPLE seconds."""
+    one.run(2)
+    timer = bench.timer_for(heat.device)
+    us = timer.measure(lambda: one.run(STEPS[0])) / STEPS[0]
+    if us > 1e6 * SAMPLE:
+        return 1
+    wanted = 2 ** int(math.log2(1e6 * SAMPLE / us))
+    return min(STEPS[1], max(STEPS[0], wanted))
+
+
+def _host_us(heat: Heat, one: Contender) -> float | None:
+    """The host's time to queue a step; None where there is no queue."""
+    if heat.device.type == "cpu":
+        return None
+    steps = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
+    times = []
+    for _ in range(7):
+        sync(heat.device)
+        start = time.perf_counter()
+        one.run(steps)
+        times.append(1e6 * (time.perf_counter() - start) / steps)
+    sync(heat.device)
+    return float(np.median(times))
+
+
+def _exact(heat: Heat) -> list[Step]:
+    """Some batches in float64; none where that takes too much memory."""
+    try:
+        images, labels = heat.train.images, heat.train.labels
+        return [
+            exact_step(heat.weights, images[part], labels[part], heat.device)
+            for part in _parts(heat)
+        ]
+    except torch.OutOfMemoryError:
+        heat.say(f"no errors at batch {heat.batch}: float64 takes too much memory")
+        return []
+
+
+def _parts(heat: Heat) -> np.ndarray:
+    return heat.order.reshape(-1, heat.batch)[:CHECKED]
+
+
+def _errors(heat: Heat, one: Contender, exact: list[Step]) -> Row:
+    """The means of its errors in these batches."""
+    if not exact:
+        return dict.fromkeys(("loss_error", "gradient_error", "gradient_errors"))
+    each = [
+        step.errors(*one.gradients(part)) for part, step in zip(_parts(heat), exact)
+    ]
+    mean = {
+        name: float(np.mean([errors["gradient_errors"][name] for errors in each]))
+        for name in each[0]["gradient_errors"]
+    }
+    return {
+        "loss_error": float(np.mean([errors["loss_error"] for errors in each])),
+        "gradient_error": float(np.max([*mean.values()])),
+        "gradient_errors": mean,
+    }
+
+
+def sync(device: torch.device) -> None:
+    """Wait until what was queued is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what it says, or its kind."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
