@@ -1,0 +1,100 @@
+/* bn2.cuh -- BN2 as the affine map it is, for the kernels that apply it as they
+ * load: y = scale * m2 + shift, two numbers a channel, from the sums that conv2
+ * left in slots. Sums of thousands of values and the difference of two of them
+ * (the variance): in double, which costs nothing for so few. */
+#ifndef WEFT_BN2_CUH
+#define WEFT_BN2_CUH
+#include "fused.h"
+
+/* What the two numbers are made of, on the target. */
+struct bn2_sources {
+    const float *sums; /* (count,2,64): sums of c2 and of its squares */
+    int count;
+    const float *gamma, *beta; /* BN2's weight and bias (64) */
+    double per_value;          /* 1 / (values of a channel) */
+    float eps;
+};
+
+static inline struct bn2_sources bn2_from(const struct fused *f, int batch) {
+    struct bn2_sources from;
+    from.sums = f->sum2.data;
+    from.count = f->sum2.count;
+    from.gamma = f->params + BN2_W;
+    from.beta = f->params + BN2_B;
+    from.per_value = 1.0 / ((double)batch * PIXELS2);
+    from.eps = f->eps;
+    return from;
+}
+
+/* Shared memory of a block of THREADS for CHANNELS channels. */
+template <int THREADS, int CHANNELS> struct bn2_affine {
+    double parts[THREADS / 32][2 * CHANNELS];
+    float scale[CHANNELS], shift[CHANNELS];
+};
+
+/* Add up the slots of `CHANNELS` channels from `first` on: a thread takes four
+ * neighbours of every GROUPS-th slot, lanes with the same four meet by
+ * shuffles, and each warp leaves its part. No barrier. */
+template <int THREADS, int CHANNELS>
+static __device__ __forceinline__ void
+bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
+              const struct bn2_sources &from, int first) {
+    enum { QUADS = CHANNELS / 4, ITEMS = 2 * QUADS, GROUPS = THREADS / ITEMS };
+    const int item = threadIdx.x % ITEMS, group = threadIdx.x / ITEMS;
+    const float *quad =
+        from.sums + item / QUADS * C2 + first + item % QUADS * 4;
+    double sum[4] = {0.0, 0.0, 0.0, 0.0};
+#pragma unroll 8 // loads in flight: the sum is one long wait otherwise
+    for (int slot = group; slot < from.count; slot += GROUPS) {
+        const float4 v = *(const float4 *)(quad + slot * 2 * C2);
+        sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+    }
+    for (int step = ITEMS; step < 32; step *= 2)
+        for (int i = 0; i < 4; i++)
+            sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], step);
+    if (threadIdx.x % 32 < ITEMS)
+        for (int i = 0; i < 4; i++)
+            affine->parts[threadIdx.x / 32][4 * item + i] = sum[i];
+}
+
+/* From the warps' parts, one thread a channel. The caller puts a barrier before
+ * (the parts are complete) and after (scale and shift are). */
+template <int THREADS, int CHANNELS>
+static __device__ __forceinline__ void
+bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
+           const struct bn2_sources &from, int first) {
+    const int c = threadIdx.x;
+    if (c >= CHANNELS) return;
+    double sum = 0.0, squares = 0.0;
+    for (int warp = 0; warp < THREADS / 32; warp++) {
+        sum += affine->parts[warp][c];
+        squares += affine->parts[warp][CHANNELS + c];
+    }
+    const double mean = sum * from.per_value;
+    const double var = squares * from.per_value - mean * mean;
+    // Below zero it is rounding only, where all values are equal.
+    const double rstd = 1.0 / sqrt((var > 0.0 ? var : 0.0) + from.eps);
+    const double scale = from.gamma[first + c] * rstd;
+    affine->scale[c] = (float)scale;
+    affine->shift[c] = (float)(from.beta[first + c] - mean * scale);
+}
+
+/* All of it; ends with a barrier. */
+template <int THREADS, int CHANNELS>
+static __device__ __forceinline__ void
+bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
+            const struct bn2_sources &from, int first) {
+    bn2_add_slots(affine, from, first);
+    __syncthreads();
+    bn2_finish(affine, from, first);
+    __syncthreads();
+}
+
+/* BN2's output; the ReLU lets it pass where it is above zero. fc1 and its
+ * gradient must agree on that, so both ask here. */
+static __device__ __forceinline__ float bn2_value(float m2, float scale,
+                                                  float shift) {
+    return fmaf(m2, scale, shift);
+}
+
+#endif

@@ -1,0 +1,399 @@
+/* fc1.cu -- the first linear layer, from conv2's raw pooled output.
+ *
+ * Idea:    BN2 and its ReLU are applied while a tile is on its way from memory
+ *          to shared memory, so their output never exists. The sum over 3136
+ *          features is split over blocks, each leaving its part in a slot of
+ *          `hidden`: a batch of 64 has only 64 x 128 outputs, too few for a
+ * GPU. A slot takes some pixels and a GROUP of their channels, so that its
+ *          blocks need few channels' statistics, which every block adds up
+ * anew. FP32:    a thread owns TALL x WIDE outputs and reads four steps of k in
+ * one load. Small tiles split k once more between a block's warps. Others:
+ * mma.sync; both operands lie with k along the row, as ldmatrix wants them. 16
+ * bytes are 4 tf32 or 8 numbers of 16 bits: k steps of 32 bytes make one loop
+ * serve both. Banks:   a row is PAD = 16 bytes longer than it need be. STEP is
+ * 64, 128 or 224 bytes more than a multiple of 256, or 448, and then eight rows
+ *          start 16 bytes (or an odd multiple) apart: no two share a bank.
+ * Limit:   at 64 images the launch and one trip to memory; from 1024 on FFMA
+ *          issue, or the tensor pipe and the reads of m2.
+ * Lesson:  notebooks/15_mnist.ipynb
+ */
+#include "bn2.cuh"
+#include "fragments.cuh"
+#include "launch.cuh"
+
+/* ROWS images times OUTS outputs a block, PIXELS x CHANNELS features at a time,
+ * in BUFFERS buffers. */
+template <enum precision PRECISION, int ROWS_, int OUTS_, int PIXELS_,
+          int CHANNELS_, int BUFFERS_>
+struct fc1_tile {
+    typedef typename element<PRECISION>::T T;
+    static const enum precision P = PRECISION;
+    enum {
+        THREADS = 256,
+        ROWS = ROWS_,
+        OUTS = OUTS_,
+        PIXELS = PIXELS_,
+        CHANNELS = CHANNELS_,
+        BUFFERS = BUFFERS_,
+        GROUPS = C2 / CHANNELS,
+        STEP = PIXELS * CHANNELS,
+        PAD = 16 / (int)sizeof(T),
+        PITCH = STEP + PAD,
+        QUADS = STEP / 4,                    // of one row
+        LOADS = ROWS * QUADS / THREADS,      // quads of m2 that a thread takes
+        PIECES = STEP * (int)sizeof(T) / 16, // of one row of weights
+        BUFFER = (ROWS + OUTS) * PITCH,
+        BYTES = BUFFERS * BUFFER * (int)sizeof(T),
+    };
+    static_assert(ROWS * QUADS % THREADS == 0, "whole loads");
+    static_assert(THREADS % (CHANNELS / 4) == 0, "a thread keeps its channels");
+};
+
+/* What the kernels read and write. */
+struct fc1_arguments {
+    const void *m2, *weights;
+    struct bn2_sources bn2;
+    float *hidden; /* (slot,batch,128) */
+    int batch;
+    int parts; /* of the 49 pixels; slot = part * GROUPS + group */
+};
+
+/* The features of this block's slot: pixels [pixel,end) of CHANNELS channels
+ * from `channel` on. */
+struct fc1_slice {
+    int channel, pixel, end;
+};
+template <class TILE>
+static __device__ __forceinline__ struct fc1_slice fc1_slice_of(int slot,
+                                                                int parts) {
+    const int part = slot / TILE::GROUPS;
+    struct fc1_slice slice;
+    slice.channel = slot % TILE::GROUPS * TILE::CHANNELS;
+    slice.pixel = PIXELS3 * part / parts;
+    slice.end = PIXELS3 * (part + 1) / parts;
+    return slice;
+}
+
+/* ---- loading ------------------------------------------------------------- */
+
+/* Ask for the weights of PIXELS pixels from `pixel` on: (OUTS,STEP). */
+template <class TILE>
+static __device__ __forceinline__ void
+fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,
+                 int pixel, int channel) {
+    typedef typename TILE::T T;
+    enum { EACH = 16 / sizeof(T), PIECES = TILE::PIECES };
+    const T *from = (const T *)weights + (size_t)first_out * FEATURES +
+                    pixel * C2 + channel;
+    for (int i = threadIdx.x; i < TILE::OUTS * PIECES; i += TILE::THREADS) {
+        const int out = i / PIECES, k = i % PIECES * EACH;
+        copy16_async(to + out * TILE::PITCH + k, from + (size_t)out * FEATURES +
+                                                     k / TILE::CHANNELS * C2 +
+                                                     k % TILE::CHANNELS);
+    }
+    copy_commit();
+}
+
+/* This thread's quads of m2 into registers, so that they are under way while
+ * the tile before is multiplied. Past the batch: zeros, which nobody stores. */
+template <class TILE>
+static __device__ __forceinline__ void
+fc1_fetch_rows(float quads[][4], const void *m2, int first_row, int batch,
+               int pixel, int channel) {
+    typedef typename TILE::T T;
+#pragma unroll
+    for (int i = 0; i < TILE::LOADS; i++) {
+        const int at = threadIdx.x + i * TILE::THREADS;
+        const int row = first_row + at / TILE::QUADS;
+        const int k = at % TILE::QUADS * 4;
+        const T *from = (const T *)m2 + (size_t)row * FEATURES +
+                        (pixel + k / TILE::CHANNELS) * C2 + channel +
+                        k % TILE::CHANNELS;
+        quads[i][0] = quads[i][1] = quads[i][2] = quads[i][3] = 0.0f;
+        if (row < batch) load4(quads[i], from);
+    }
+}
+
+/* The same quads through BN2 and ReLU to shared memory. (ROWS,STEP) */
+template <class TILE>
+static __device__ __forceinline__ void
+fc1_place_rows(typename TILE::T *to, const float quads[][4],
+               const float scale[4], const float shift[4]) {
+#pragma unroll
+    for (int i = 0; i < TILE::LOADS; i++) {
+        const int at = threadIdx.x + i * TILE::THREADS;
+        float v[4];
+        for (int j = 0; j < 4; j++)
+            v[j] = fmaxf(bn2_value(quads[i][j], scale[j], shift[j]), 0.0f);
+        store4<TILE::P>(
+            to + at / TILE::QUADS * TILE::PITCH + at % TILE::QUADS * 4, v);
+    }
+}
+
+/* The loop that both kernels share: tiles arrive, `product` takes them in. */
+template <class TILE, class PRODUCT>
+static __device__ __forceinline__ void
+fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
+               const struct fc1_arguments &from) {
+    typedef typename TILE::T T;
+    __shared__ struct bn2_affine<TILE::THREADS, TILE::CHANNELS> affine;
+    const int first_row = blockIdx.x * TILE::ROWS;
+    const int first_out = blockIdx.y * TILE::OUTS;
+    const struct fc1_slice slice = fc1_slice_of<TILE>(blockIdx.z, from.parts);
+    const int channel = slice.channel;
+
+    // The weights are older than the kernel before this one.
+    fc1_copy_weights<TILE>(shared + TILE::ROWS * TILE::PITCH, from.weights,
+                           first_out, slice.pixel, channel);
+    pdl_wait();
+    pdl_trigger();
+    float quads[TILE::LOADS][4];
+    fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch, slice.pixel,
+                         channel);
+    bn2_prepare(&affine, from.bn2, channel);
+    float scale[4], shift[4];
+    load4(scale, affine.scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
+    load4(shift, affine.shift + threadIdx.x % (TILE::CHANNELS / 4) * 4);
+
+    int buffer = 0;
+    for (int pixel = slice.pixel; pixel < slice.end; pixel += TILE::PIXELS) {
+        T *a = shared + buffer * TILE::BUFFER,
+          *w = a + TILE::ROWS * TILE::PITCH;
+        fc1_place_rows<TILE>(a, quads, scale, shift);
+        copy_wait<0>();
+        // Complete; and whoever passes has read the other buffer, two tiles
+        // old.
+        __syncthreads();
+        buffer = (buffer + 1) % TILE::BUFFERS;
+        if (pixel + TILE::PIXELS < slice.end) {
+            T *next = shared + buffer * TILE::BUFFER;
+            fc1_copy_weights<TILE>(next + TILE::ROWS * TILE::PITCH,
+                                   from.weights, first_out,
+                                   pixel + TILE::PIXELS, channel);
+            fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch,
+                                 pixel + TILE::PIXELS, channel);
+        }
+        product.add(a, w);
+    }
+}
+
+/* ---- FP32: multiply-adds ------------------------------------------------- */
+
+/* TALL x WIDE outputs a thread. Its rows are ROWS / TALL apart, its outputs
+ * OUTS / WIDE: neighbouring lanes read neighbouring rows. Lanes stand 4 x 8. */
+template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
+    enum {
+        DOWN = TILE::ROWS / TALL, // threads of one slice of k
+        ACROSS = TILE::OUTS / WIDE,
+        SLICES = TILE::THREADS / (DOWN * ACROSS),
+        STEPS = TILE::QUADS / SLICES,
+        OUT_PITCH = TILE::OUTS + 8, // four rows of eight lanes: all banks
+    };
+    static_assert(TILE::QUADS % SLICES == 0, "whole steps");
+    static_assert(SLICES * TILE::ROWS * OUT_PITCH * 4 <= TILE::BYTES, "room");
+    float sum[TALL][WIDE];
+    int row, out, slice;
+
+    __device__ __forceinline__ fc1_ffma_product() {
+        const int lane = threadIdx.x % 32;
+        const int warp = threadIdx.x % (DOWN * ACROSS) / 32;
+        slice = threadIdx.x / (DOWN * ACROSS);
+        out = lane % 8 + 8 * (warp % (ACROSS / 8));
+        row = lane / 8 + 4 * (warp / (ACROSS / 8));
+        for (int i = 0; i < TALL; i++)
+            for (int j = 0; j < WIDE; j++) sum[i][j] = 0.0f;
+    }
+
+    __device__ __forceinline__ void add(const float *a, const float *w) {
+        a += row * TILE::PITCH + slice * STEPS * 4;
+        w += out * TILE::PITCH + slice * STEPS * 4;
+#pragma unroll 1 // the loads of one step take 4 (TALL + WIDE) registers
+        for (int k = 0; k < STEPS * 4; k += 4) {
+            float right[WIDE][4];
+#pragma unroll
+            for (int j = 0; j < WIDE; j++)
+                load4(right[j], w + j * ACROSS * TILE::PITCH + k);
+#pragma unroll
+            for (int i = 0; i < TALL; i++) {
+                float left[4];
+                load4(left, a + i * DOWN * TILE::PITCH + k);
+#pragma unroll
+                for (int j = 0; j < WIDE; j++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        sum[i][j] = fmaf(left[e], right[j][e], sum[i][j]);
+            }
+        }
+    }
+
+    /* Through shared memory, where the slices of k meet, and out in rows. */
+    __device__ __forceinline__ void store(float *hidden, float *shared,
+                                          int rows) {
+        __syncthreads(); // the tiles are read
+        float *mine = shared + slice * TILE::ROWS * OUT_PITCH;
+#pragma unroll
+        for (int i = 0; i < TALL; i++)
+#pragma unroll
+            for (int j = 0; j < WIDE; j++)
+                mine[(row + i * DOWN) * OUT_PITCH + out + j * ACROSS] =
+                    sum[i][j];
+        __syncthreads();
+        for (int i = threadIdx.x; i < TILE::ROWS * TILE::OUTS / 4;
+             i += TILE::THREADS) {
+            const int at = i / (TILE::OUTS / 4), o = i % (TILE::OUTS / 4) * 4;
+            float total[4], part[4];
+            load4(total, shared + at * OUT_PITCH + o);
+            for (int s = 1; s < SLICES; s++) {
+                load4(part, shared + (s * TILE::ROWS + at) * OUT_PITCH + o);
+                for (int e = 0; e < 4; e++) total[e] += part[e];
+            }
+            if (at < rows) put4(hidden + at * HIDDEN + o, total);
+        }
+    }
+};
+
+/* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
+
+/* Warps stand DOWN x ACROSS; a warp owns TALL x WIDE tiles of 16 x 8. */
+template <class TILE, int DOWN> struct fc1_mma_product {
+    typedef typename TILE::T T;
+    enum {
+        ACROSS = TILE::THREADS / 32 / DOWN,
+        TALL = TILE::ROWS / DOWN / 16,
+        WIDE = TILE::OUTS / ACROSS / 8,
+    };
+    static_assert(WIDE % 2 == 0, "ldmatrix takes two tiles of weights at once");
+    float sum[TALL][WIDE][4];
+    int row, out; // the warp's first
+
+    __device__ __forceinline__ fc1_mma_product() {
+        const int warp = threadIdx.x / 32;
+        row = warp / ACROSS * TALL * 16;
+        out = warp % ACROSS * WIDE * 8;
+        for (int i = 0; i < TALL; i++)
+            for (int j = 0; j < WIDE; j++)
+                for (int e = 0; e < 4; e++) sum[i][j][e] = 0.0f;
+    }
+
+    __device__ __forceinline__ void add(const T *a, const T *w) {
+        a += row * TILE::PITCH;
+        w += out * TILE::PITCH;
+#pragma unroll
+        for (int k = 0; k < TILE::STEP; k += k_step<T>::K) {
+            uint32_t left[TALL][4], right[WIDE / 2][4];
+#pragma unroll
+            for (int i = 0; i < TALL; i++)
+                fragment_rows(left[i], a + i * 16 * TILE::PITCH + k,
+                              TILE::PITCH);
+#pragma unroll
+            for (int j = 0; j < WIDE / 2; j++)
+                fragment_columns(right[j], w + j * 16 * TILE::PITCH + k,
+                                 TILE::PITCH);
+#pragma unroll
+            for (int i = 0; i < TALL; i++)
+#pragma unroll
+                for (int j = 0; j < WIDE; j++)
+                    mma<TILE::P>(sum[i][j], left[i], right[j / 2] + j % 2 * 2);
+        }
+    }
+
+    __device__ __forceinline__ void store(float *hidden, T *, int rows) {
+        const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+        for (int i = 0; i < TALL; i++)
+#pragma unroll
+            for (int j = 0; j < WIDE; j++)
+                for (int half = 0; half < 2; half++) {
+                    const int at = row + i * 16 + half * 8 + g;
+                    const int o = out + j * 8 + 2 * t;
+                    if (at < rows)
+                        *(float2 *)(hidden + at * HIDDEN + o) = make_float2(
+                            sum[i][j][2 * half], sum[i][j][2 * half + 1]);
+                }
+    }
+};
+
+/* ---- the kernel ---------------------------------------------------------- */
+
+/* Block (row tile, output tile, slot). */
+template <class TILE, class PRODUCT>
+static __global__ void __launch_bounds__(TILE::THREADS, 2)
+    fc1_forward(const struct fc1_arguments from) {
+    extern __shared__ __align__(16) unsigned char fc1_shared[];
+    typename TILE::T *shared = (typename TILE::T *)fc1_shared;
+    PRODUCT product;
+    fc1_accumulate<TILE>(product, shared, from);
+    const int first_row = blockIdx.x * TILE::ROWS;
+    float *hidden = from.hidden +
+                    ((size_t)blockIdx.z * from.batch + first_row) * HIDDEN +
+                    blockIdx.y * TILE::OUTS;
+    product.store(hidden, shared, from.batch - first_row);
+}
+
+template <class TILE, class PRODUCT>
+static int fc1_run(struct fused *f, int batch, int parts, cudaStream_t stream) {
+    struct fc1_arguments from;
+    from.m2 = f->m2;
+    from.weights = f->fc1_s;
+    from.bn2 = bn2_from(f, batch);
+    from.hidden = f->hidden.data;
+    from.batch = batch;
+    from.parts = parts;
+    f->hidden.count = parts * TILE::GROUPS;
+    const dim3 grid(CEIL_DIV(batch, TILE::ROWS), HIDDEN / TILE::OUTS,
+                    f->hidden.count);
+    LAUNCH(f, (fc1_forward<TILE, PRODUCT>), grid, TILE::THREADS, TILE::BYTES,
+           stream, from);
+    return WEFT_OK;
+}
+
+/* Few images: 28 slots of 7 pixels x 16 channels, all of it loaded at once.
+ * More: k in a loop, in fewer slots; tiles of 64 x 64 until there are enough of
+ * 128 x 128, which read less for a product. */
+enum { FC1_FEW = 256, FC1_MANY = 2048 };
+
+/* Into how many parts the pixels are split so that every multiprocessor has
+ * `each` blocks, if there is room for so many slots. */
+template <class TILE>
+static int fc1_parts(const struct fused *f, int batch, int each) {
+    const int most = hidden_slots(batch) / TILE::GROUPS;
+    const int blocks =
+        CEIL_DIV(batch, TILE::ROWS) * (HIDDEN / TILE::OUTS) * TILE::GROUPS;
+    const int parts = each * f->blocks / blocks;
+    return parts < 1 ? 1 : parts < most ? parts : most;
+}
+
+template <enum precision P>
+static int fc1_on_tensor_cores(struct fused *f, int batch,
+                               cudaStream_t stream) {
+    enum { CHANNELS = P == TF32 ? 32 : 64 };
+    typedef fc1_tile<P, 64, 32, 7, 16, 1> FEW;
+    typedef fc1_tile<P, 64, 64, 1, CHANNELS, 2> SOME;
+    typedef fc1_tile<P, 128, 128, 1, CHANNELS, 2> MANY;
+    if (batch <= FC1_FEW)
+        return fc1_run<FEW, fc1_mma_product<FEW, 4>>(f, batch, 7, stream);
+    if (batch <= FC1_MANY)
+        return fc1_run<SOME, fc1_mma_product<SOME, 2>>(
+            f, batch, fc1_parts<SOME>(f, batch, 2), stream);
+    return fc1_run<MANY, fc1_mma_product<MANY, 2>>(
+        f, batch, fc1_parts<MANY>(f, batch, 2), stream);
+}
+
+int fused_fc1(struct fused *f, int batch, cudaStream_t stream) {
+    typedef fc1_tile<FP32, 64, 32, 7, 16, 1> FEW;
+    typedef fc1_tile<FP32, 64, 64, 1, 32, 2> SOME;
+    typedef fc1_tile<FP32, 128, 128, 1, 32, 2> MANY;
+    switch (f->precision) {
+    case TF32: return fc1_on_tensor_cores<TF32>(f, batch, stream);
+    case BF16: return fc1_on_tensor_cores<BF16>(f, batch, stream);
+    case FP16: return fc1_on_tensor_cores<FP16>(f, batch, stream);
+    default: break;
+    }
+    if (batch <= FC1_FEW)
+        return fc1_run<FEW, fc1_ffma_product<FEW, 8, 4>>(f, batch, 7, stream);
+    if (batch <= FC1_MANY)
+        return fc1_run<SOME, fc1_ffma_product<SOME, 8, 4>>(
+            f, batch, fc1_parts<SOME>(f, batch, 2), stream);
+    return fc1_run<MANY, fc1_ffma_product<MANY, 8, 8>>(
+        f, batch, fc1_parts<MANY>(f, batch, 2), stream);
+}

@@ -1,0 +1,77 @@
+/* fragments.cuh -- the tensor cores' operands out of shared memory, whatever
+ * the precision: ptx.cuh's instructions chosen by type. A step of k is 32
+ * bytes: 8 numbers of tf32 or 16 of 16 bits, so that one loop serves all. */
+#ifndef WEFT_FRAGMENTS_CUH
+#define WEFT_FRAGMENTS_CUH
+#include "element.cuh"
+
+template <class T> struct k_step {
+    enum { K = 32 / (int)sizeof(T), HALF = K / 2 };
+};
+
+/* c (16,8) += a (16,K) b (K,8). */
+template <enum precision P>
+static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],
+                                           const uint32_t b[2]) {
+    if (P == TF32) mma_tf32(c, a, b);
+    if (P == BF16) mma_bf16(c, a, b);
+    if (P == FP16) mma_f16(c, a, b);
+}
+
+/* a (16,K) from rows of shared memory: row m at from + m * pitch. Free of bank
+ * conflicts where 8 rows start in 8 different sixteens of 128 bytes. */
+template <class T>
+static __device__ __forceinline__ void fragment_rows(uint32_t a[4],
+                                                     const T *from, int pitch) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4(a, from + lane % 16 * pitch + lane / 16 * k_step<T>::HALF);
+}
+
+/* Two neighbouring b (K,8), each the transpose of 8 rows: column n at
+ * from + n * pitch. b[0..2) is the first, b[2..4) the second. */
+template <class T>
+static __device__ __forceinline__ void
+fragment_columns(uint32_t b[4], const T *from, int pitch) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4(b, from + (lane % 8 + lane / 16 * 8) * pitch +
+                       lane / 8 % 2 * k_step<T>::HALF);
+}
+
+/* a (16,K) of which a row of shared memory is a column: k at from + k * pitch.
+ * tf32 has no instruction for that: four loads of one number, free of bank
+ * conflicts where pitch is 8 more than a multiple of 32. */
+static __device__ __forceinline__ void
+fragment_rows_across(uint32_t a[4], const float *from, int pitch) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    from += t * pitch + g;
+    a[0] = __float_as_uint(from[0]);
+    a[1] = __float_as_uint(from[8]);
+    a[2] = __float_as_uint(from[4 * pitch]);
+    a[3] = __float_as_uint(from[4 * pitch + 8]);
+}
+template <class T>
+static __device__ __forceinline__ void
+fragment_rows_across(uint32_t a[4], const T *from, int pitch) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4_trans(a, from + (lane % 8 + lane / 16 * 8) * pitch +
+                             lane / 8 % 2 * 8);
+}
+
+/* Two neighbouring b (K,8) as they lie: k at from + k * pitch. */
+static __device__ __forceinline__ void
+fragment_columns_across(uint32_t b[4], const float *from, int pitch) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    from += t * pitch + g;
+    b[0] = __float_as_uint(from[0]);
+    b[1] = __float_as_uint(from[4 * pitch]);
+    b[2] = __float_as_uint(from[8]);
+    b[3] = __float_as_uint(from[4 * pitch + 8]);
+}
+template <class T>
+static __device__ __forceinline__ void
+fragment_columns_across(uint32_t b[4], const T *from, int pitch) {
+    const int lane = threadIdx.x % 32;
+    ldmatrix_x4_trans(b, from + lane % 16 * pitch + lane / 16 * 8);
+}
+
+#endif
