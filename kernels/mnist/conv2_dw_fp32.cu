@@ -23,10 +23,9 @@ enum {
     DW_ROW = (SIDE2 + 1) * C1, /* a row's right border is the next one's left */
     DW_IMAGE = (SIDE2 + 2) * DW_ROW + C1,
     DW_DY = PIXELS2 * DW_OUT,
-    DW_SHARED = DW_IMAGE + DW_DY + 3 * C2, /* and the dy_numbers */
+    DW_NUMBERS = 2 * dy_scratch<DW_THREADS>::DOUBLES,
+    DW_SHARED = DW_IMAGE + DW_DY + DW_NUMBERS,
 };
-static_assert(2 * 2 * dy_scratch<DW_THREADS>::DOUBLES <= DW_IMAGE,
-              "dy_prepare() has no room");
 static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
 
 /* What the kernel reads and writes, see fused.h. */
@@ -117,15 +116,14 @@ static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
 template <int BLOCKS>
 static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
     conv2_dw_fp32(struct conv2_dw_arrays a) {
+    typedef dy_builder<DW_OUT, DW_OUT, SIDE2 * DW_OUT, DW_THREADS> builder_t;
     extern __shared__ __align__(16) float shared[];
     float *image_s = shared, *dy_s = shared + DW_IMAGE;
-    struct dy_numbers *numbers = (struct dy_numbers *)(dy_s + DW_DY);
+    double *totals = (double *)(dy_s + DW_DY);
+    struct dy_numbers *numbers = (struct dy_numbers *)totals;
     const int first = blockIdx.x % DW_CUTS * DW_OUT;
     const int slot = blockIdx.x / DW_CUTS;
     const int half = threadIdx.x / DW_GROUP, thread = threadIdx.x % DW_GROUP;
-    pdl_wait();
-    pdl_trigger();
-    dy_prepare<DW_THREADS>(numbers, (double *)shared, a.dy);
     for (int i = threadIdx.x; i < DW_IMAGE / 4; i += DW_THREADS)
         ((float4 *)image_s)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
@@ -133,27 +131,38 @@ static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
 #pragma unroll
     for (int i = 0; i < TAPS * 8; i++) acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
     for (int image = slot; image < a.batch; image += gridDim.x / DW_CUTS) {
+        const struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, image);
+        builder_t builder;
         __syncthreads(); // the last image has been read, the border is zero
+        builder.copy_c2(dy_s, from, first);
         dw_copy_image(image_s, a.p1 + (size_t)image * PIXELS2 * C1);
         copy_commit();
-        dy_fill<DW_OUT, DW_OUT, SIDE2 * DW_OUT, DW_THREADS>(
-            dy_s, numbers, dy_image_of(a.c2, a.dp2, a.code2, image), first);
-        copy_wait<0>();
+        if (image == slot) { // all this was written before conv2_dx began
+            dy_add_early<DW_THREADS>(totals, a.dy);
+            builder.load_dp2(from, first);
+            dy_add_late<DW_THREADS>(totals, a.dy);
+            dy_finish(numbers, totals, a.dy);
+        } else {
+            builder.load_dp2(from, first);
+        }
+        builder.build(dy_s, numbers, first);
         __syncthreads();
-        const float *from = image_s + 2 * (thread / 8);
+        const float *pixels = image_s + 2 * (thread / 8);
         const float *dy = dy_s + 4 * (thread % 8);
 #pragma unroll 1
-        for (int y = half * (SIDE2 / DW_HALVES);
-             y < (half + 1) * (SIDE2 / DW_HALVES); y++)
-            dw_row(acc, from + y * DW_ROW, dy + y * SIDE2 * DW_OUT);
+        for (int i = 0; i < SIDE2 / DW_HALVES; i++) {
+            const int y = half * (SIDE2 / DW_HALVES) + i;
+            dw_row(acc, pixels + y * DW_ROW, dy + y * SIDE2 * DW_OUT);
+        }
     }
+    pdl_wait(); // for conv2_dx, so that update() may rely on both
+    pdl_trigger();
     dw_write(a.dw2 + (size_t)slot * TAPS * C2 * C1 + first * C1, shared, acc,
              half, thread);
 }
 
-int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
-    if (f->precision != FP32) return fused_conv2_dw_mma(f, batch, stream);
-    enum { BLOCKS = 2 };
+template <int BLOCKS>
+static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     int slots = f->blocks * BLOCKS / DW_CUTS;
     if (slots > batch) slots = batch;
     if (slots > DW2_SLOTS) slots = DW2_SLOTS;
@@ -169,4 +178,11 @@ int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     LAUNCH(f, conv2_dw_fp32<BLOCKS>, slots * DW_CUTS, DW_THREADS,
            DW_SHARED * sizeof(float), stream, a);
     return WEFT_OK;
+}
+
+int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
+    if (f->precision != FP32) return fused_conv2_dw_mma(f, batch, stream);
+    if (batch * DW_CUTS <= f->blocks)
+        return launch_conv2_dw<1>(f, batch, stream);
+    return launch_conv2_dw<2>(f, batch, stream);
 }

@@ -7,7 +7,7 @@
  *          same work there, little beside the product.
  * Limit:   dy is built while nobody computes; a second block on the SM fills
  *          the gap.
- * Shared:  98.3 KB: 36 the weights, 60.75 the image of dy, later its result.
+ * Shared:  98.7 KB: 36 the weights, 60.7 the image of dy, later its result.
  * Lesson:  notebooks/15_mnist.ipynb. */
 #include "conv2_fp32.cuh"
 #include "dy_fp32.cuh"
@@ -29,14 +29,14 @@ struct conv2_dx_arrays {
  * has one channel and every few pixels. */
 template <class S, int COT>
 static __device__ __forceinline__ void
-add_winners(float sums[SUMS], const float *parts, const uint8_t *code1,
+add_winners(float sums[SUMS], const float *parts, const uint8_t *codes_s,
             const float *image_s) {
     const int c = threadIdx.x % COT;
 #pragma unroll 4
     for (int pixel = threadIdx.x / COT; pixel < PIXELS2;
          pixel += S::THREADS / COT)
         winner_add(sums, read_parts<S>(parts, pixel * COT + c),
-                   code1[pixel * C1 + c], image_s, pixel / SIDE2,
+                   codes_s[pixel * COT + c], image_s, pixel / SIDE2,
                    pixel % SIDE2);
 }
 
@@ -60,13 +60,26 @@ write_winners(float *slot, float *scratch, const float sums[SUMS]) {
 template <int COT, int SPLIT> struct dx_shape : conv_shape<C2, COT, SPLIT, 0> {
     typedef conv_shape<C2, COT, SPLIT, 0> S;
     enum {
-        NUMBERS = 3 * C2, /* struct dy_numbers */
-        // Behind the parts; both lie where dy was.
+        // Behind the parts, all of it where dy was: the bordered image of the
+        // data set, and its codes.
         IMAGE_AT = S::PARTS * S::PART,
+        CODES_AT = IMAGE_AT + IMAGE_SIZE,
+        CODES = PIXELS2 * COT / 4, /* in floats */
+        NUMBERS = 2 * dy_scratch<S::THREADS>::DOUBLES,
         SHARED = S::WEIGHTS + NUMBERS + S::WORK,
     };
-    static_assert(IMAGE_AT + IMAGE_SIZE <= S::WORK, "no room for the image");
+    static_assert(CODES_AT + CODES <= S::WORK, "no room for image and codes");
+    typedef dy_builder<C2, S::PIXEL, S::ROW, S::THREADS> builder;
 };
+
+/* Starts to copy code1 (196,32) of COT channels. */
+template <class S, int COT>
+static __device__ __forceinline__ void copy_codes(uint8_t *codes_s,
+                                                  const uint8_t *code1) {
+    for (int i = threadIdx.x; i < PIXELS2 * COT / 16; i += S::THREADS)
+        copy16_async(codes_s + 16 * i,
+                     code1 + i / (COT / 16) * C1 + i % (COT / 16) * 16);
+}
 
 /* Blocks n, n + 1, .. n + 32 / COT - 1 share an image and a slot. */
 template <int COT, int SPLIT, int BLOCKS>
@@ -75,37 +88,51 @@ static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
     typedef dx_shape<COT, SPLIT> S;
     enum { CUTS = C1 / COT };
     extern __shared__ __align__(16) float shared[];
-    float *weights_s = shared;
-    struct dy_numbers *numbers = (struct dy_numbers *)(shared + S::WEIGHTS);
-    float *work = shared + S::WEIGHTS + S::NUMBERS;
+    float *weights_s = shared, *work = shared + S::WEIGHTS + S::NUMBERS;
+    double *totals = (double *)(shared + S::WEIGHTS);
+    struct dy_numbers *numbers = (struct dy_numbers *)totals;
     const int first = blockIdx.x % CUTS * COT, slot = blockIdx.x / CUTS;
     const struct conv_place at = place<S>();
+    // Of all this only dp2 and its sums come from the kernel just before.
+    typename S::builder builder;
+    builder.copy_c2(work + S::at(0, 0), dy_image_of(a.c2, a.dp2, a.code2, slot),
+                    0);
     copy_weights<S, COT>(weights_s, a.weights + first, C1);
     copy_commit();
+    dy_add_early<S::THREADS>(totals, a.dy);
     pdl_wait();
     pdl_trigger();
-    dy_prepare<S::THREADS>(numbers, (double *)work, a.dy);
+    builder.load_dp2(dy_image_of(a.c2, a.dp2, a.code2, slot), 0);
+    dy_add_late<S::THREADS>(totals, a.dy);
+    dy_finish(numbers, totals, a.dy);
 
     float sums[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
     for (int image = slot; image < a.batch; image += gridDim.x / CUTS) {
-        __syncthreads(); // the last image's parts have been read
-        clear_image<S>(work);
-        __syncthreads();
-        dy_fill<C2, S::PIXEL, S::ROW, S::THREADS>(
-            work + S::at(0, 0), numbers,
-            dy_image_of(a.c2, a.dp2, a.code2, image), 0);
-        copy_wait<0>();
+        if (image != slot) {
+            const struct dy_image from =
+                dy_image_of(a.c2, a.dp2, a.code2, image);
+            __syncthreads(); // the last image's parts have been read
+            builder.copy_c2(work + S::at(0, 0), from, 0);
+            copy_commit();
+            builder.load_dp2(from, 0);
+        }
+        clear_border<S>(work);
+        builder.build(work + S::at(0, 0), numbers, 0);
+        const uint8_t *pixels = image_of(a.run, image);
         __syncthreads();
         float acc[TILE][TILE][2];
         convolve<S, COT>(acc, work, weights_s, at);
         __syncthreads(); // dy has been read
-        load_image(work + S::IMAGE_AT, image_of(a.run, image), a.mean, a.std,
-                   threadIdx.x, S::THREADS);
+        uint8_t *codes_s = (uint8_t *)(work + S::CODES_AT);
+        copy_codes<S, COT>(codes_s,
+                           a.code1 + (size_t)image * PIXELS2 * C1 + first);
+        copy_commit();
+        load_image(work + S::IMAGE_AT, pixels, a.mean, a.std, threadIdx.x,
+                   S::THREADS);
+        copy_wait<0>();
         reduce_parts<S, COT, SPLIT>(work, acc, at);
-        add_winners<S, COT>(sums, work,
-                            a.code1 + (size_t)image * PIXELS2 * C1 + first,
-                            work + S::IMAGE_AT);
+        add_winners<S, COT>(sums, work, codes_s, work + S::IMAGE_AT);
     }
     write_winners<S, COT>(a.winners + slot * WINNERS + first, work, sums);
 }

@@ -98,8 +98,7 @@ static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
     double total[2] = {0.0, 0.0};
     for (int image = slot; image < a.batch; image += gridDim.x / CUTS) {
         __syncthreads(); // the last image's parts have been read
-        clear_image<S>(work);
-        __syncthreads();
+        clear_border<S>(work);
         copy_image<S>(work, a.p1 + (size_t)image * PIXELS2 * C1);
         copy_commit();
         copy_wait<0>();

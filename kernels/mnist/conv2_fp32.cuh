@@ -51,7 +51,9 @@ template <class S> static __device__ __forceinline__ struct conv_place place() {
     struct conv_place at;
     const int thread = threadIdx.x, tile = thread / S::PAIRS % 4;
     at.pair = thread % S::PAIRS;
-    at.tile_y = tile / 2, at.tile_x = tile % 2;
+    // Neighbouring lanes own an upper and a lower tile: these lie in other
+    // banks.
+    at.tile_y = tile % 2, at.tile_x = tile / 2;
     at.part = thread / (4 * S::PAIRS);
     return at;
 }
@@ -66,11 +68,25 @@ copy_weights(float *weights_s, const float *weights, int all) {
                      weights + (size_t)(i / QUADS) * all + 4 * (i % QUADS));
 }
 
-/* Zeros everywhere, so in the border, too. */
+/* Zeros in the border. */
 template <class S>
-static __device__ __forceinline__ void clear_image(float *image_s) {
-    for (int i = threadIdx.x; i < S::IMAGE / 4; i += S::THREADS)
-        ((float4 *)image_s)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+static __device__ __forceinline__ void clear_border(float *image_s) {
+    enum {
+        TOP = S::ROW + S::PIXEL, /* row 0, and left of row 1 */
+        BOTTOM = (BORDERED - 1) * S::ROW,
+        BETWEEN = TOP - (BORDERED - 1) * S::PIXEL, /* right of one row and left
+                                                      of the next */
+    };
+    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int i = threadIdx.x; i < TOP / 4; i += S::THREADS)
+        ((float4 *)image_s)[i] = zero;
+    for (int i = threadIdx.x; i < (S::IMAGE - BOTTOM) / 4; i += S::THREADS)
+        ((float4 *)(image_s + BOTTOM))[i] = zero;
+    for (int i = threadIdx.x; i < SIDE2 * BETWEEN / 4; i += S::THREADS) {
+        const int y = 1 + i / (BETWEEN / 4), at = i % (BETWEEN / 4) * 4;
+        *(float4 *)(image_s + (y + 1) * S::ROW + S::PIXEL - BETWEEN + at) =
+            zero;
+    }
 }
 
 /* acc += two input channels' part of the convolution; image and weights point

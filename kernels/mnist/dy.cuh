@@ -42,78 +42,106 @@ static inline struct dy_sources dy_from(const struct fused *f, int batch) {
     return from;
 }
 
-/* Doubles of shared memory that dy_add_slots() of one array takes. */
+/* Doubles of shared memory for the sums of both arrays: [4][64]. */
 template <int THREADS> struct dy_scratch {
-    enum { GROUPS = THREADS / 32, DOUBLES = GROUPS * 2 * C2 };
+    enum {
+        // Warps of each array: with a power of two each has whole quads.
+        WARPS = THREADS >= 512 ? 8
+        : THREADS >= 256       ? 4
+        : THREADS >= 128       ? 2
+                               : 1,
+        QUADS = 32 / WARPS, /* of columns, of a warp */
+        DOUBLES = 4 * C2,
+    };
 };
 
-/* Sums over `count` slots of (2,64) floats. Each warp takes every GROUPS-th
- * slot, a lane 4 neighbouring columns, so that a slot is read as one line of
- * 512 bytes; parts[warp][column] receives what the warp found. No barrier. */
+/* Sums over `count` slots of (2,64) floats, by warps 0 .. WARPS - 1: a lane has
+ * 4 neighbouring columns of every WARPS-th slot, and the lanes with the same
+ * columns meet by shuffles. */
 template <int THREADS>
 static __device__ __forceinline__ void
-dy_add_slots(double *parts, const float *slots, int count) {
-    enum { GROUPS = THREADS / 32 };
-    const int quad = threadIdx.x % 32, group = threadIdx.x / 32;
+dy_add_slots(double *totals, const float *slots, int count, int warp) {
+    enum {
+        QUADS = dy_scratch<THREADS>::QUADS,
+        GROUPS = dy_scratch<THREADS>::WARPS
+    };
+    const int quad = warp * QUADS + threadIdx.x % QUADS;
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
-#pragma unroll 8 // eight loads in flight: the sum is one long wait otherwise
-    for (int slot = group; slot < count; slot += GROUPS) {
-        const float4 v = ((const float4 *)slots)[slot * 32 + quad];
+#pragma unroll 16 // loads in flight: the sum is one long wait otherwise
+    for (int slot = threadIdx.x % 32 / QUADS; slot < count; slot += GROUPS) {
+        const float4 v = ((const float4 *)slots)[slot * 2 * C2 / 4 + quad];
         sum[0] += v.x;
         sum[1] += v.y;
         sum[2] += v.z;
         sum[3] += v.w;
     }
-    for (int i = 0; i < 4; i++) parts[group * 2 * C2 + 4 * quad + i] = sum[i];
+    for (int step = QUADS; step < 32; step *= 2)
+        for (int i = 0; i < 4; i++)
+            sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], step);
+    if (threadIdx.x % 32 < QUADS)
+        for (int i = 0; i < 4; i++) totals[4 * quad + i] = sum[i];
 }
 
-/* The sum over the warps, in their order. */
-template <int THREADS>
-static __device__ __forceinline__ double dy_total(const double *parts,
-                                                  int column) {
-    double sum = 0.0;
-#pragma unroll
-    for (int group = 0; group < THREADS / 32; group++)
-        sum += parts[group * 2 * C2 + column];
-    return sum;
-}
-
-/* From both arrays' parts, by threads 0..63. The caller puts a barrier before
- * (the parts are complete) and after (the numbers are). */
+/* conv2's sums: written long ago, so they may be read before pdl_wait(). */
 template <int THREADS>
 static __device__ __forceinline__ void
-dy_finish(struct dy_numbers *numbers, const double *parts2,
-          const double *parts4, const struct dy_sources &from) {
-    const int c = threadIdx.x;
-    if (c >= C2) return;
-    const double per_value = 1.0 / ((double)from.batch * PIXELS2);
-    const double mean = dy_total<THREADS>(parts2, c) * per_value;
-    double var = dy_total<THREADS>(parts2, C2 + c) * per_value - mean * mean;
-    if (var < 0.0) var = 0.0; // rounding, where all values are equal
-    const double rstd = 1.0 / sqrt(var + from.eps);
-    const double dbeta = dy_total<THREADS>(parts4, c);
-    const double dgamma =
-        rstd * (dy_total<THREADS>(parts4, C2 + c) - mean * dbeta);
-    const double scale = from.gamma[c] * rstd;
-    const double slope = -scale * rstd * dgamma * per_value;
-    numbers->scale[c] = (float)scale;
-    numbers->slope[c] = (float)slope;
-    numbers->constant[c] = (float)(-scale * dbeta * per_value - slope * mean);
+dy_add_early(double *totals, const struct dy_sources &from) {
+    const int warp = threadIdx.x / 32;
+    if (warp < dy_scratch<THREADS>::WARPS)
+        dy_add_slots<THREADS>(totals, from.sum2, from.sum2_count, warp);
 }
 
-/* All of it, by all THREADS threads of a block; ends with a barrier. `scratch`
- * is shared memory for 2 * dy_scratch<THREADS>::DOUBLES doubles. A kernel that
- * may read sum2 before pdl_wait() calls the three steps itself. */
+/* fc1_back's sums, by other warps. */
+template <int THREADS>
+static __device__ __forceinline__ void
+dy_add_late(double *totals, const struct dy_sources &from) {
+    const int warp = threadIdx.x / 32 - dy_scratch<THREADS>::WARPS;
+    if (warp >= 0 && warp < dy_scratch<THREADS>::WARPS)
+        dy_add_slots<THREADS>(totals + 2 * C2, from.sum4, from.sum4_count,
+                              warp);
+}
+
+/* The numbers, when both sums are under way; they may lie where the totals do.
+ * Begins and ends with a barrier. */
+static __device__ __forceinline__ void
+dy_finish(struct dy_numbers *numbers, const double *totals,
+          const struct dy_sources &from) {
+    __syncthreads(); // the totals are complete ...
+    const int c = threadIdx.x;
+    double sum = 0.0, squares = 0.0, dbeta = 0.0, dp2_m2 = 0.0;
+    if (c < C2) {
+        sum = totals[c], squares = totals[C2 + c];
+        dbeta = totals[2 * C2 + c], dp2_m2 = totals[3 * C2 + c];
+    }
+    __syncthreads(); // ... and read
+    if (c < C2) {
+        const double per_value = 1.0 / ((double)from.batch * PIXELS2);
+        const double mean = sum * per_value;
+        const double var = squares * per_value - mean * mean;
+        // Below zero it is rounding only, where all values are equal.
+        const double rstd = 1.0 / sqrt((var > 0.0 ? var : 0.0) + from.eps);
+        const double dgamma = rstd * (dp2_m2 - mean * dbeta);
+        const double scale = from.gamma[c] * rstd;
+        const double slope = -scale * rstd * dgamma * per_value;
+        numbers->scale[c] = (float)scale;
+        numbers->slope[c] = (float)slope;
+        numbers->constant[c] =
+            (float)(-scale * dbeta * per_value - slope * mean);
+    }
+    __syncthreads();
+}
+
+/* All of it, by all THREADS (128 or more) threads of a block; ends with a
+ * barrier. `scratch`: shared memory for dy_scratch<THREADS>::DOUBLES doubles.
+ * A kernel that has something to do before pdl_wait() calls the three steps
+ * itself. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_prepare(struct dy_numbers *numbers, double *scratch,
            const struct dy_sources &from) {
-    double *parts4 = scratch + dy_scratch<THREADS>::DOUBLES;
-    dy_add_slots<THREADS>(scratch, from.sum2, from.sum2_count);
-    dy_add_slots<THREADS>(parts4, from.sum4, from.sum4_count);
-    __syncthreads();
-    dy_finish<THREADS>(numbers, scratch, parts4, from);
-    __syncthreads();
+    dy_add_early<THREADS>(scratch, from);
+    dy_add_late<THREADS>(scratch, from);
+    dy_finish(numbers, scratch, from);
 }
 
 /* dy of one pixel and channel; `wins`: the pixel is its window's winner. */

@@ -2,6 +2,7 @@
 #ifndef WEFT_DY_FP32_CUH
 #define WEFT_DY_FP32_CUH
 #include "dy.cuh"
+#include "ptx.cuh"
 
 /* What the step left of one image. */
 struct dy_image {
@@ -19,44 +20,88 @@ dy_image_of(const float *c2, const float *dp2, const uint8_t *code2,
     return from;
 }
 
-/* dy of four channels from `c` on of a window's pixel q. */
-static __device__ __forceinline__ float4
-dy_four(const struct dy_numbers *numbers, int c, float4 dp2, uchar4 code,
-        float4 c2, int q) {
-    const float4 a = *(const float4 *)(numbers->scale + c);
-    const float4 b = *(const float4 *)(numbers->constant + c);
-    const float4 s = *(const float4 *)(numbers->slope + c);
-    return make_float4(dy_value(a.x, b.x, s.x, dp2.x, code.x == q, c2.x),
-                       dy_value(a.y, b.y, s.y, dp2.y, code.y == q, c2.y),
-                       dy_value(a.z, b.z, s.z, dp2.z, code.z == q, c2.z),
-                       dy_value(a.w, b.w, s.w, dp2.w, code.w == q, c2.w));
-}
+/* A thread's share of building dy of CHANNELS channels: every few windows of
+ * four channels, always the same ones. The winners and their gradients wait in
+ * registers, c2 in shared memory where dy will be, until the numbers that make
+ * dy of them are known. */
+template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
+    enum {
+        QUADS = CHANNELS / 4,
+        STEP = THREADS / QUADS,
+        ITEMS = CEIL_DIV(PIXELS3, STEP),
+    };
+    static_assert(THREADS % QUADS == 0, "a thread's channels stay");
+    float4 dp2[ITEMS];
+    uchar4 code[ITEMS];
 
-/* dy of CHANNELS channels from `first` on; pixel (y,x) goes to dy_s + y * ROW +
- * x * PIXEL. A thread takes a window and four channels at a time, so that the
- * winner and its gradient are read once; THREADS threads share the image. */
-template <int CHANNELS, int PIXEL, int ROW, int THREADS>
-static __device__ __forceinline__ void
-dy_fill(float *dy_s, const struct dy_numbers *numbers,
-        const struct dy_image &from, int first) {
-    enum { QUADS = CHANNELS / 4 };
-#pragma unroll 2
-    for (int i = threadIdx.x; i < PIXELS3 * QUADS; i += THREADS) {
-        const int window = i / QUADS, quad = i % QUADS, c = first + 4 * quad;
-        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
-        const float4 dp2 = *(const float4 *)(from.dp2 + window * C2 + c);
-        const uchar4 code = *(const uchar4 *)(from.code2 + window * C2 + c);
-        float4 c2[4];
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const int pixel = (y + q / 2) * SIDE2 + x + q % 2;
-            c2[q] = *(const float4 *)(from.c2 + pixel * C2 + c);
-        }
-#pragma unroll
-        for (int q = 0; q < 4; q++)
-            *(float4 *)(dy_s + (y + q / 2) * ROW + (x + q % 2) * PIXEL +
-                        4 * quad) = dy_four(numbers, c, dp2, code, c2[q], q);
+    /* Pixel q of a window, in shared memory. */
+    static __device__ __forceinline__ float *at(float *dy_s, int window,
+                                                int q) {
+        const int y = window / SIDE3 * 2 + q / 2,
+                  x = window % SIDE3 * 2 + q % 2;
+        return dy_s + y * ROW + x * PIXEL + threadIdx.x % QUADS * 4;
     }
-}
+
+    /* Starts to copy c2 to dy_s, where pixel (y,x) lies y * ROW + x * PIXEL
+     * floats behind (0,0). The caller commits. */
+    static __device__ __forceinline__ void
+    copy_c2(float *dy_s, const struct dy_image &from, int first) {
+        const int c = first + threadIdx.x % QUADS * 4;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            const int window = threadIdx.x / QUADS + i * STEP;
+            if (window >= PIXELS3) break;
+            const int corner = window / SIDE3 * 2 * SIDE2 + window % SIDE3 * 2;
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                const int pixel = corner + q / 2 * SIDE2 + q % 2;
+                copy16_async(at(dy_s, window, q), from.c2 + pixel * C2 + c);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void load_dp2(const struct dy_image &from,
+                                             int first) {
+        const int c = first + threadIdx.x % QUADS * 4;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            const int window = threadIdx.x / QUADS + i * STEP;
+            if (window >= PIXELS3) break;
+            dp2[i] = *(const float4 *)(from.dp2 + window * C2 + c);
+            code[i] = *(const uchar4 *)(from.code2 + window * C2 + c);
+        }
+    }
+
+    /* dy in the place of c2: each thread turns what it copied itself, so that
+     * it need not wait for others. */
+    __device__ __forceinline__ void
+    build(float *dy_s, const struct dy_numbers *numbers, int first) const {
+        const int c = first + threadIdx.x % QUADS * 4;
+        const float4 scale = *(const float4 *)(numbers->scale + c);
+        const float4 constant = *(const float4 *)(numbers->constant + c);
+        const float4 slope = *(const float4 *)(numbers->slope + c);
+        copy_wait<0>();
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            const int window = threadIdx.x / QUADS + i * STEP;
+            if (window >= PIXELS3) break;
+            const float4 d = dp2[i];
+            const uchar4 won = code[i];
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                float4 *v = (float4 *)at(dy_s, window, q);
+                const float4 c2 = *v;
+                *v = make_float4(dy_value(scale.x, constant.x, slope.x, d.x,
+                                          won.x == q, c2.x),
+                                 dy_value(scale.y, constant.y, slope.y, d.y,
+                                          won.y == q, c2.y),
+                                 dy_value(scale.z, constant.z, slope.z, d.z,
+                                          won.z == q, c2.z),
+                                 dy_value(scale.w, constant.w, slope.w, d.w,
+                                          won.w == q, c2.w));
+            }
+        }
+    }
+};
 
 #endif
