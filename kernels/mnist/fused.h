@@ -43,7 +43,7 @@ enum {
     FEATURES = PIXELS3 * C2,
     HIDDEN = 128,
     CLASSES = 10,
-    MOMENTS = 9 + 45, /* sums of p[j], then of p[j] p[k] for j <= k */
+    MOMENTS = 45 + 25, /* exact sums over pixels, see moments.cuh */
 };
 
 /* The parameters in one array of float, their gradients in another. Layouts:
@@ -107,7 +107,7 @@ struct fused {
      * of fc1, fc1_back. For FP32 fc1_s is params + FC1_W itself. */
     void *conv2_f, *conv2_b, *fc1_s;
 
-    struct slots moments; /* (slot,MOMENTS); room for as many doubles */
+    struct slots moments; /* (slot,MOMENTS) integers of 64 bits */
     void *p1;             /* T (batch,196,32): relu(bn1(conv1)) pooled */
     uint8_t *code1;       /* (batch,196,32): the winner 0..3, 4: no gradient */
     void *c2;             /* (batch,196,64) conv2 without bias; FP32, TF32:

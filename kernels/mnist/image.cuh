@@ -16,6 +16,15 @@ enum {
     IMAGE_SIZE = IMAGE_ROWS * IMAGE_PITCH, /* floats */
 };
 
+/* x = scale * p + shift; everybody rounds these two alike. */
+static __host__ __device__ __forceinline__ float pixel_scale(float std) {
+    return 1.0f / (255.0f * std);
+}
+static __host__ __device__ __forceinline__ float pixel_shift(float mean,
+                                                             float std) {
+    return -mean / std;
+}
+
 /* Pixels (28,28) of the batch's image `index`. */
 static __device__ __forceinline__ const uint8_t *
 image_of(const struct fused_run *run, int index) {
@@ -28,7 +37,7 @@ image_of(const struct fused_run *run, int index) {
 static __device__ __forceinline__ void
 load_rows(float *image_s, const uint8_t *image, int top, int rows, float mean,
           float std, int thread, int threads) {
-    const float scale = 1.0f / (255.0f * std), shift = -mean / std;
+    const float scale = pixel_scale(std), shift = pixel_shift(mean, std);
     const unsigned *words = (const unsigned *)image; // 784 divides by 4
     for (int i = thread; i < rows * 8; i += threads) {
         const int row = i / 8, word = i % 8;

@@ -1,0 +1,184 @@
+/* conv1.cu -- conv1, batch norm, ReLU and pool in one pass over the images.
+ *
+ * Idea:    batch norm's mean and variance are known before (moments.cuh), so it
+ *          is one multiply-add at the end of each sum; it is affine, so the
+ *          largest of a window can be picked before it (the smallest where its
+ *          weight is negative): the weights take that sign, and it is always
+ *          the largest. What is written is a quarter of conv1's output.
+ * Limit:   every block makes the statistics anew from the sums over patches.
+ * Binds:   multiply-adds, 36 for each value written; at B = 64 the way from the
+ *          sums to the first multiply-add. */
+#include "element.cuh"
+#include "image.cuh"
+#include "launch.cuh"
+#include "moments.cuh"
+
+/* A block works on half an image: a thread slides over seven windows of a row
+ * of windows, for four channels. Its neighbours have the other channels, so
+ * that what a warp writes at once lies together. */
+enum {
+    THREADS = 128,
+    CHANNELS = 4,
+    HALF_ROWS = SIDE2 / 2,       /* rows of windows */
+    IN_ROWS = 2 * HALF_ROWS + 2, /* rows of the bordered image */
+    GROUPS = C1 / CHANNELS,      /* threads beside each other */
+    STRIPS = THREADS / GROUPS,   /* of them two a row, the last two idle */
+    STRIP = SIDE2 / 2,           /* windows */
+};
+
+/* Batch norm as out = scale * y + shift, and the sign that its weight gives to
+ * y: with w[] times the sign the largest wins. */
+struct affine {
+    float scale, shift, sign;
+};
+
+static __device__ struct affine affine_of(const struct patch_sums *patch_s,
+                                          const float *params, int channel,
+                                          int batch, float eps) {
+    float w[TAPS];
+    for (int tap = 0; tap < TAPS; tap++)
+        w[tap] = params[CONV1_W + tap * C1 + channel];
+    double mean, rstd;
+    patch_statistics(&mean, &rstd, patch_s, w, (double)batch * PIXELS1, eps);
+    const double gamma = params[BN1_W + channel];
+    const double scale = gamma * rstd;
+    struct affine a;
+    a.sign = gamma > 0 ? 1.0f : gamma < 0 ? -1.0f : 0.0f;
+    a.scale = (float)fabs(scale);
+    a.shift = (float)(params[BN1_B + channel] - mean * scale);
+    return a;
+}
+
+/* The four convolutions of one window; the largest, and which it is: the first
+ * of equals. */
+static __device__ __forceinline__ float
+window_max(int *code, const float in[4][4], const float w[TAPS]) {
+    float y[4];
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        y[q] = 0.0f;
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++)
+            y[q] = fmaf(w[tap], in[q / 2 + tap / 3][q % 2 + tap % 3], y[q]);
+    }
+    const float upper = fmaxf(y[0], y[1]), lower = fmaxf(y[2], y[3]);
+    const int in_upper = y[1] > y[0] ? 1 : 0, in_lower = y[3] > y[2] ? 3 : 2;
+    *code = lower > upper ? in_lower : in_upper;
+    return fmaxf(upper, lower);
+}
+
+/* in[row][to], in[row][to + 1] = two columns of the image. */
+static __device__ __forceinline__ void two_columns(float in[4][4], int to,
+                                                   const float *image_s) {
+#pragma unroll
+    for (int row = 0; row < 4; row++) {
+        const float2 two = *(const float2 *)(image_s + row * IMAGE_PITCH);
+        in[row][to] = two.x, in[row][to + 1] = two.y;
+    }
+}
+
+/* A strip of seven windows, whose upper left input is image_s; what belongs to
+ * its first window and channel are p1 and code1. */
+template <enum precision P>
+static __device__ __forceinline__ void
+strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
+      const float w[CHANNELS][TAPS], const struct affine a[CHANNELS]) {
+    float in[4][4];
+    two_columns(in, 0, image_s);
+#pragma unroll
+    for (int x = 0; x < STRIP; x++) {
+        two_columns(in, 2, image_s + 2 * x + 2);
+        float out[CHANNELS];
+        unsigned codes = 0;
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++) {
+            int code;
+            const float y = window_max(&code, in, w[c]);
+            out[c] = fmaf(y, a[c].scale, a[c].shift);
+            codes |= (unsigned)(out[c] > 0.0f ? code : 4) << 8 * c;
+            out[c] = fmaxf(out[c], 0.0f);
+        }
+        store4<P>(p1 + x * C1, out);
+        *(unsigned *)(code1 + x * C1) = codes;
+#pragma unroll
+        for (int row = 0; row < 4; row++)
+            in[row][0] = in[row][2], in[row][1] = in[row][3];
+    }
+}
+
+template <enum precision P>
+static __global__ void __launch_bounds__(THREADS)
+    conv1(typename element<P>::T *p1, uint8_t *code1,
+          struct patch_sums *patches, const struct fused_run *run,
+          const moment *slots, int count, const float *params, float mean,
+          float std, float eps, int batch) {
+    __shared__ __align__(16) float image_s[IN_ROWS * IMAGE_PITCH];
+    __shared__ struct patch_sums patch_s;
+    __shared__ moment scratch_s[MOMENTS];
+    __shared__ struct affine affine_s[C1];
+    const int thread = threadIdx.x;
+    const int first_channel = thread % GROUPS * CHANNELS;
+    const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
+
+    pdl_wait();
+    pdl_trigger();
+    int half = blockIdx.x;
+    load_rows(image_s, image_of(run, half / 2), half % 2 * 2 * HALF_ROWS,
+              IN_ROWS, mean, std, thread, THREADS);
+    sum_patches(&patch_s, scratch_s, slots, count, batch, pixel_scale(std),
+                pixel_shift(mean, std));
+    __syncthreads();
+    if (thread < C1)
+        affine_s[thread] = affine_of(&patch_s, params, thread, batch, eps);
+    if (blockIdx.x == 0) // update() asks for them, when the slots are gone
+        for (int i = thread; i < TAPS + PAIRS; i += THREADS)
+            ((double *)patches)[i] = ((const double *)&patch_s)[i];
+    __syncthreads();
+
+    float w[CHANNELS][TAPS];
+    struct affine a[CHANNELS];
+    for (int c = 0; c < CHANNELS; c++) a[c] = affine_s[first_channel + c];
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++) {
+        float four[CHANNELS];
+        load4(four, params + CONV1_W + tap * C1 + first_channel);
+        for (int c = 0; c < CHANNELS; c++) w[c][tap] = four[c] * a[c].sign;
+    }
+    for (;;) {
+        if (row < HALF_ROWS) {
+            const size_t to = (size_t)half * (PIXELS2 / 2) * C1 +
+                              (row * SIDE2 + half_row * STRIP) * C1 +
+                              first_channel;
+            strip<P>(p1 + to, code1 + to,
+                     image_s + 2 * row * IMAGE_PITCH + 2 * STRIP * half_row, w,
+                     a);
+        }
+        half += gridDim.x;
+        if (half >= 2 * batch) break;
+        __syncthreads(); // all have read the half before
+        load_rows(image_s, image_of(run, half / 2), half % 2 * 2 * HALF_ROWS,
+                  IN_ROWS, mean, std, thread, THREADS);
+        __syncthreads();
+    }
+}
+
+template <enum precision P>
+static int launch(struct fused *f, int batch, cudaStream_t stream) {
+    typedef typename element<P>::T T;
+    const int most = f->blocks * 5; // as many as are resident at a time
+    const int blocks = 2 * batch < most ? 2 * batch : most;
+    LAUNCH(f, conv1<P>, blocks, THREADS, 0, stream, (T *)f->p1, f->code1,
+           patch_sums_of(f), f->run, (const moment *)f->moments.data,
+           f->moments.count, f->params, f->mean, f->std, f->eps, batch);
+    return WEFT_OK;
+}
+
+int fused_conv1(struct fused *f, int batch, cudaStream_t stream) {
+    switch (f->precision) {
+    case FP32: return launch<FP32>(f, batch, stream);
+    case TF32: return launch<TF32>(f, batch, stream);
+    case BF16: return launch<BF16>(f, batch, stream);
+    case FP16: return launch<FP16>(f, batch, stream);
+    }
+    return weft_fail(WEFT_EINVAL, "mnist: conv1 in precision %d", f->precision);
+}

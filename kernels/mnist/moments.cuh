@@ -1,0 +1,270 @@
+/* moments.cuh -- batch norm's statistics of conv1 without conv1's output.
+ *
+ * With one input channel, conv1's output at a pixel is w . p, with w the nine
+ * weights of a channel and p the 3x3 patch around the pixel. So over the batch
+ *
+ *     mean = w . E        E[j]    = mean of p[j]            (9 numbers)
+ *     var  = w' M w - mean^2    M[j][k] = mean of p[j] p[k]  (45: symmetric)
+ *
+ * for all channels: sums over images alone, that do not wait for any weight.
+ *
+ * A weight vector that finds edges makes var a small difference of large
+ * numbers. Here that costs nothing: pixels are integers, so are their sums, and
+ * those are exact. p is 0 outside of the image, though it is the normalised
+ * pixel x = scale * q + shift, q in 0..255, that is padded. With q = 0 outside,
+ *
+ *     sum p[j] p[k] = scale^2 Q + scale shift (A + B) + shift^2 N
+ *
+ * where Q is the sum of q[j] q[k], A that of q[j] over the places where tap k
+ * is inside, B the reverse, N the count of places where both are. A is the sum
+ * of the image's pixels over a rectangle that leaves out at most two rows and
+ * two columns at an edge. So beside the 45 sums Q, sums of pixels over zones
+ * suffice: rows 0, 1, 2..25, 26, 27 times the same columns (25 sums).
+ *
+ * Binds:   four multiply-adds of bytes an instruction (dp4a): 48 instructions
+ *          for four pixels. A float version needs 54 for each. */
+#ifndef WEFT_MOMENTS_H
+#define WEFT_MOMENTS_H
+#include "fused.h"
+
+typedef unsigned long long moment; /* an exact sum */
+enum { PAIRS = 45, ZONES = 5, ZONE_SUMS = PAIRS };
+
+/* Where the sum of q[j] q[k] lies, j <= k. */
+static __host__ __device__ __forceinline__ constexpr int pair_of(int j, int k) {
+    return j * (2 * TAPS + 1 - j) / 2 + k - j;
+}
+
+/* What readers make of the slots, for their own use and (conv1's first block)
+ * for update(): sums over the batch of p[j], and of p[j] p[k] for j <= k. */
+struct patch_sums {
+    double p[TAPS], pp[PAIRS];
+};
+
+/* It lies behind the last slot, so that the next batch's slots can be written
+ * while this batch's step still runs. */
+enum { MOMENTS_MOST = MOMENT_SLOTS - 1 };
+static __host__ __device__ inline struct patch_sums *
+patch_sums_of(const struct fused *f) {
+    return (struct patch_sums *)((moment *)f->moments.data +
+                                 MOMENTS_MOST * MOMENTS);
+}
+
+/* ---- sums over images ---------------------------------------------------- */
+
+/* A warp takes an image: lane 7 r + g owns the four columns from 4 g on and
+ * slides down rows 7 r .. 7 r + 6. Lanes 28 to 31 own none. */
+struct strip {
+    int g, r;
+    bool owns;
+    unsigned at0, at1, rest; /* of its columns: those of zones of one column
+                                (0 and 1, or 3 and 4), and those of zone 2; a
+                                byte of 1 for each */
+};
+
+static __device__ __forceinline__ struct strip strip_of(int lane) {
+    struct strip s;
+    s.g = lane % 7, s.r = lane / 7, s.owns = lane < 28;
+    s.at0 = s.g == 0 ? 0x1 : s.g == 6 ? 0x10000 : 0;
+    s.at1 = s.at0 << 8;
+    s.rest = 0x01010101 - s.at0 - s.at1;
+    return s;
+}
+
+struct strip_sums {
+    unsigned pair[PAIRS];
+    // Of the strip's rows 0, 1, 2..4, 5 and 6: zones of their own where the
+    // strip lies at the upper or the lower edge.
+    unsigned at0[ZONES], at1[ZONES], rest[ZONES];
+};
+
+/* taps[kx] = the bytes of row y that are tap kx of four neighbouring places:
+ * one to the left, straight, one to the right. */
+static __device__ __forceinline__ void row_taps(unsigned taps[3], unsigned word,
+                                                struct strip s) {
+    unsigned left = __shfl_up_sync(0xffffffff, word, 1);
+    unsigned right = __shfl_down_sync(0xffffffff, word, 1);
+    if (s.g == 0) left = 0;
+    if (s.g == 6) right = 0;
+    taps[0] = word << 8 | left >> 24;
+    taps[1] = word;
+    taps[2] = word >> 8 | right << 24;
+}
+
+/* Adds one image, of which words[y * 7 + g] are four pixels. */
+static __device__ __forceinline__ void
+strip_add(struct strip_sums *sums, const unsigned *words, struct strip s) {
+    unsigned word[9], v[3][3];
+#pragma unroll
+    for (int i = 0; i < 9; i++) { // all loads at once
+        const int y = 7 * s.r + i - 1;
+        const bool inside = s.owns && y >= 0 && y < SIDE1;
+        word[i] = inside ? words[y * 7 + s.g] : 0;
+    }
+    row_taps(v[0], word[0], s);
+    row_taps(v[1], word[1], s);
+#pragma unroll
+    for (int i = 0; i < 7; i++) {
+        const int zone = i < 2 ? i : i < 5 ? 2 : i - 2;
+        row_taps(v[2], word[i + 2], s);
+        const unsigned *tap = &v[0][0];
+#pragma unroll
+        for (int j = 0; j < TAPS; j++)
+#pragma unroll
+            for (int k = j; k < TAPS; k++)
+                sums->pair[pair_of(j, k)] =
+                    __dp4a(tap[j], tap[k], sums->pair[pair_of(j, k)]);
+        sums->at0[zone] = __dp4a(v[1][1], s.at0, sums->at0[zone]);
+        sums->at1[zone] = __dp4a(v[1][1], s.at1, sums->at1[zone]);
+        sums->rest[zone] = __dp4a(v[1][1], s.rest, sums->rest[zone]);
+#pragma unroll
+        for (int kx = 0; kx < 3; kx++) v[0][kx] = v[1][kx], v[1][kx] = v[2][kx];
+    }
+}
+
+static __device__ __forceinline__ unsigned warp_sum(unsigned x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(0xffffffff, x);
+#else
+    for (int step = 16; step; step /= 2)
+        x += __shfl_xor_sync(0xffffffff, x, step);
+    return x;
+#endif
+}
+
+/* The warp's sums over all strips, to warp_s (MOMENTS). */
+static __device__ __forceinline__ void
+strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
+               int lane) {
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        const unsigned sum = warp_sum(sums->pair[i]);
+        if (lane == 0) warp_s[i] = sum;
+    }
+    const bool upper = s.r == 0, lower = s.r == 3;
+    const bool left = s.g == 0, right = s.g == 6;
+    const unsigned *const columns[3] = {sums->at0, sums->at1, sums->rest};
+    unsigned zone[ZONES][3];
+#pragma unroll
+    for (int c = 0; c < 3; c++) {
+        const unsigned *of = columns[c];
+        zone[0][c] = upper ? of[0] : 0, zone[1][c] = upper ? of[1] : 0;
+        zone[3][c] = lower ? of[3] : 0, zone[4][c] = lower ? of[4] : 0;
+        zone[2][c] =
+            of[2] + (upper ? 0 : of[0] + of[1]) + (lower ? 0 : of[3] + of[4]);
+    }
+#pragma unroll
+    for (int row = 0; row < ZONES; row++)
+#pragma unroll
+        for (int column = 0; column < ZONES; column++) {
+            const bool mine = column < 2 ? left : column > 2 ? right : true;
+            const int part = column == 2 ? 2 : column < 2 ? column : column - 3;
+            const unsigned sum = warp_sum(mine ? zone[row][part] : 0);
+            if (lane == 0) warp_s[ZONE_SUMS + row * ZONES + column] = sum;
+        }
+}
+
+/* The kernel's whole work for block `block` of `blocks` with `warps` warps:
+ * slot (MOMENTS) = the sums over its share of the images order[first ..
+ * first + batch). A warp must take no more than 80 images, or 32 bits overflow:
+ * moment_blocks(). warps_s holds warps * MOMENTS. A role of another kernel may
+ * call it for the batch that comes next. */
+static __device__ __forceinline__ void
+moments_role(moment *slot, unsigned *warps_s, const struct fused_run *run,
+             int first, int batch, int block, int blocks, int warps) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const struct strip s = strip_of(lane);
+    struct strip_sums sums = {};
+    for (int n = block * warps + warp; n < batch; n += blocks * warps)
+        strip_add(&sums,
+                  (const unsigned *)(run->images +
+                                     (size_t)run->order[first + n] * PIXELS1),
+                  s);
+    strips_to_warp(warps_s + warp * MOMENTS, &sums, s, lane);
+    __syncthreads();
+    for (int i = threadIdx.x; i < MOMENTS; i += 32 * warps) {
+        moment sum = 0;
+        for (int w = 0; w < warps; w++) sum += warps_s[w * MOMENTS + i];
+        slot[i] = sum;
+    }
+}
+
+/* ---- what readers make of them ------------------------------------------- */
+
+/* The sum of the image's pixels that tap j meets where tap k is inside, too. */
+static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
+                                                  int k) {
+    const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
+    // Places 0..27 without the first where a tap looks up, the last where one
+    // looks down; there tap j meets the pixel j - 1 further.
+    const int top = (jy == 0 || ky == 0) + jy - 1;
+    const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
+    const int left = (jx == 0 || kx == 0) + jx - 1;
+    const int right = SIDE1 - 1 - (jx == 2 || kx == 2) + jx - 1;
+    moment sum = 0;
+#pragma unroll
+    for (int row = 0; row < ZONES; row++)
+#pragma unroll
+        for (int column = 0; column < ZONES; column++) {
+            const int y0 = row < 3 ? row : row + 23;
+            const int x0 = column < 3 ? column : column + 23;
+            // Zone 2 is inside always: limits leave out at most two lines.
+            const bool inside = (row == 2 || (y0 >= top && y0 <= bottom)) &&
+                                (column == 2 || (x0 >= left && x0 <= right));
+            if (inside) sum += zone_s[row * ZONES + column];
+        }
+    return sum;
+}
+
+/* At how many of 28 places both taps (of one direction) are inside. */
+static __device__ __forceinline__ int both_inside(int j, int k) {
+    return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
+}
+
+/* patch_s from the slots, by all the block's threads (at least MOMENTS).
+ * scratch_s holds MOMENTS. x = scale * q + shift is what conv1 works with. The
+ * caller synchronises before it reads patch_s. */
+static __device__ __forceinline__ void
+sum_patches(struct patch_sums *patch_s, moment *scratch_s, const moment *slots,
+            int count, int batch, double scale, double shift) {
+    const int i = threadIdx.x;
+    if (i < MOMENTS) {
+        moment sum = 0;
+#pragma unroll 8
+        for (int s = 0; s < count; s++) sum += slots[s * MOMENTS + i];
+        scratch_s[i] = sum;
+    }
+    __syncthreads();
+    if (i >= PAIRS) return;
+    int j = 0, k = i; // the pair: row j of the triangle has 9 - j
+    while (k >= TAPS - j) k -= TAPS - j++;
+    k += j;
+    const moment *zone_s = scratch_s + ZONE_SUMS;
+    const moment a = zone_sum(zone_s, j, k), b = zone_sum(zone_s, k, j);
+    const double places =
+        (double)both_inside(j / 3, k / 3) * both_inside(j % 3, k % 3) * batch;
+    patch_s->pp[i] = scale * scale * (double)scratch_s[i] +
+                     scale * shift * (double)(a + b) + shift * shift * places;
+    if (j == k) patch_s->p[j] = scale * (double)a + shift * places;
+}
+
+/* Of one channel with weights w: mean and rstd over `count` places. */
+static __device__ __forceinline__ void
+patch_statistics(double *mean, double *rstd, const struct patch_sums *patch_s,
+                 const float w[TAPS], double count, double eps) {
+    double sum = 0, squares = 0;
+#pragma unroll
+    for (int j = 0; j < TAPS; j++) {
+        double row = 0;
+#pragma unroll
+        for (int k = 0; k < TAPS; k++)
+            row += w[k] * patch_s->pp[j < k ? pair_of(j, k) : pair_of(k, j)];
+        sum += w[j] * patch_s->p[j];
+        squares += w[j] * row;
+    }
+    *mean = sum / count;
+    const double var = squares / count - *mean * *mean;
+    *rstd = 1.0 / sqrt((var > 0 ? var : 0) + eps); // a constant image: 0
+}
+
+#endif
