@@ -43,6 +43,7 @@ from weft import (
     sass,
     show,
     sim,
+    timeline,
     to_cuda,
     torch_kernels,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "sim",
     "size",
     "source",
+    "timeline",
     "to_cuda",
     "torch",
     "torch_kernels",

@@ -22,6 +22,7 @@ Is it right, how fast is it, what does it do
     latency, warp_view               ... of warps that take turns, of one's requests
     machine/                         PTX, SASS, occupancy, ncu
     torch_kernels, kernel_names      what PyTorch runs
+    timeline                         ... and when: streams, and the gaps in them
     nvtx                             names for profilers
     paint, canvas, predict           live pictures; a guess beside its answer
     style, highlight, words          colours of charts, of programs; numbers in words
@@ -69,6 +70,7 @@ if sys.argv[:1] != ["-m"]:
     from .predict import predict
     from .show import show
     from .sim import sim
+    from .timeline import timeline
     from .to_cuda import TranslationError, to_cuda
     from .torch_kernels import torch_kernels
 
@@ -108,6 +110,7 @@ __all__ = [
     "set_threads",
     "show",
     "sim",
+    "timeline",
     "to_cuda",
     "torch_kernels",
 ]

@@ -1,16 +1,17 @@
 /* bench_graphs.cu -- what lies between kernels: the same chain of kernels by
  * several roads, forks and joins. bench_overlap.cu adds copies beside kernels.
  *
- *     bench_graphs SAMPLES FLOATS TURNS PART
+ *     bench_graphs SAMPLES FLOATS TURNS PART [WHAT]
  *
- * prints a line for each measurement: what, how, a count, and a time in
- * microseconds for each sample, between tabs. SAMPLES of each; FLOATS in the
- * chain's array; TURNS of the loop in a kernel that is to take long; PART
- * floats in each of the parts that are copied. Results are checked: one that
- * is wrong ends the program with status 1.
+ * prints a line for each measurement (of WHAT, if it is said): what, how, a
+ * count, and a time in microseconds for each sample, between tabs. SAMPLES of
+ * each; FLOATS in the chain's array; TURNS of the loop in a kernel that is to
+ * take long; PART floats in each of the parts that are copied. Results are
+ * checked: one that is wrong ends the program with status 1.
  *
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb. */
 #include "bench_graphs.cuh"
+#include <cstring>
 
 enum { THREADS = 256, WEIGHTS = 8192 };
 
@@ -306,15 +307,21 @@ static void time_forks(struct chain c) {
     time_fork("long, forked", &c, 1);
 }
 
+static int wanted(const char *only, const char *what) {
+    return !only || strcmp(only, what) == 0;
+}
+
 int main(int count, char **words) {
-    if (count != 5) {
-        fprintf(stderr, "usage: bench_graphs SAMPLES FLOATS TURNS PART\n");
+    if (count < 5) {
+        fprintf(stderr,
+                "usage: bench_graphs SAMPLES FLOATS TURNS PART [WHAT]\n");
         return 2;
     }
+    const char *only = count > 5 ? words[5] : NULL;
     samples = atoi(words[1]);
     struct chain c = {};
     c.n = atoi(words[2]), c.turns = atoi(words[3]), c.threads = THREADS;
-    const int part = atoi(words[4]);
+    c.count = 20;
     struct cudaDeviceProp device;
     CHECK(cudaGetDeviceProperties(&device, 0));
     const int processors = device.multiProcessorCount;
@@ -325,12 +332,11 @@ int main(int count, char **words) {
     for (int i = 0; i < WEIGHTS; i++) ones[i] = 1;
     CHECK(cudaMemcpy(c.weights, ones, sizeof ones, cudaMemcpyHostToDevice));
     CHECK(cudaMemset(c.x, 0, most * sizeof(float)));
-    time_chains(c);
-    c.count = 20;
-    time_fetches(c);
-    time_crowds(c, processors);
-    time_forks(c);
-    time_overlaps(part, c.turns);
+    if (wanted(only, "chain")) time_chains(c);
+    if (wanted(only, "fetch")) time_fetches(c);
+    if (wanted(only, "crowd")) time_crowds(c, processors);
+    if (wanted(only, "fork")) time_forks(c);
+    if (wanted(only, "overlap")) time_overlaps(atoi(words[4]), c.turns);
     CHECK(cudaFree(c.x));
     CHECK(cudaFree(c.weights));
     return 0;

@@ -91,12 +91,13 @@ def _row(where: torch.device, op: str, rung: str, timing: bench.Timing, **more) 
 # ---- the program --------------------------------------------------------------
 
 
-def _of_program(where: torch.device, samples: int) -> list[Row]:
-    """What bench_graphs.cu prints, a row for each line."""
+def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
+    """What bench_graphs.cu prints of an op, a row for each line."""
     found = []
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
         words = [str(_built(where, Path(folder))), str(samples)]
         words += [str(size) for size in PROGRAM_SIZES[where.type]]
+        words.append(what)
         done = subprocess.run(words, text=True, capture_output=True)
     if done.returncode:
         raise RuntimeError(f"bench_graphs: {done.stderr.strip()}")
@@ -160,7 +161,7 @@ def _from_python(where: torch.device, samples: int) -> list[Row]:
 
 
 def _chain(where: torch.device, samples: int) -> list[Row]:
-    return _of_program(where, samples) + _from_python(where, samples)
+    return _of_program("chain", where, samples) + _from_python(where, samples)
 
 
 # ---- fusion and rematerialisation ---------------------------------------------
@@ -240,6 +241,10 @@ def _timelines(where: torch.device, samples: int) -> list[Row]:
 
 # Who measures which op; one function may measure several.
 OPS = {
-    **dict.fromkeys(("chain", "host", "fetch", "crowd", "fork", "overlap"), _chain),
+    **{"chain": _chain, "host": _chain},
+    **{
+        name: functools.partial(_of_program, name)
+        for name in ("fetch", "crowd", "fork", "overlap")
+    },
     **{"fusion": _of_kernels, "remat": _of_kernels, "timeline": _timelines},
 }

@@ -239,28 +239,36 @@ ENGINES = {"in": TO_DEVICE, "work": KERNEL, "out": TO_HOST}
 
 
 def modelled(
-    queue: Iterable[tuple[str, int, int]], us: Mapping[str, float], launch: float = 2.0
+    queue: Iterable[tuple[str, Any, int]], us: Mapping[str, float], launch: float = 2.0
 ) -> Timeline:
-    """What a GPU would do with a queue: (what, part, stream), in the host's order.
+    """What a GPU would do with a queue, in the order in which the host fills it.
 
-    what: "in", "work" or "out", which take us[what] each. The host queues one in
-    `launch` µs. A stream runs its own in order. One copy at a time goes to the device
-    and one to the host, and a kernel fills the GPU: so of each kind one at a time runs,
-    in the order in which they were queued. Raises ArgumentError for another kind.
+    queue: ("in", part, stream), "work" or "out" likewise, which take us[what];
+    ("record", event, stream) and ("wait", event, stream), where any value may name an
+    event. The host needs `launch` µs for each. A stream runs its own in order, and of
+    each kind one at a time runs: one copy each way, and a kernel fills the GPU. Raises
+    ArgumentError for another kind, and for an event that was not recorded.
     """
-    free: dict[Any, float] = {}  # when a stream or an engine is free again
+    free: dict[Any, float] = {}  # when an engine, a stream, the host is free again
+    events: dict[Any, float] = {}
     spans = []
     for number, (what, part, stream) in enumerate(queue):
-        if what not in ENGINES:
-            raise ArgumentError(f"what is {what!r}? A queue knows in, work and out")
-        begin = max(
-            free.get(what, 0), free.get(("stream", stream), 0), launch * (number + 1)
-        )
-        span = Span(
-            f"stream {stream}", f"{what} {part}", ENGINES[what], begin, us[what]
-        )
-        spans.append(span)
-        free[what] = free["stream", stream] = span.end
+        row = f"stream {stream}"
+        ready = max(free.get(row, 0.0), launch * (number + 1))
+        if what == "record":
+            events[part] = ready
+        elif what == "wait":
+            if part not in events:
+                raise ArgumentError(
+                    f"event {part!r} is waited for, and not recorded yet"
+                )
+            free[row] = max(ready, events[part])
+        elif what in ENGINES:
+            begin = max(ready, free.get(what, 0.0))
+            spans.append(Span(row, str(part), ENGINES[what], begin, us[what]))
+            free[what] = free[row] = begin + us[what]
+        else:
+            raise ArgumentError(f"{what!r}: a queue has in, work, out, record and wait")
     if not spans:
         raise ArgumentError("an empty queue")
     said = "A model: one copy each way and one kernel at a time"
