@@ -89,6 +89,7 @@ struct chain {
     int n, threads, turns; /* of the array, of a block, of WORK's loop */
     int first;             /* of FETCH, see add_weights() */
     size_t shared;         /* bytes a block of WORK claims and does not use */
+    int uneven;            /* every other launch takes half of x only */
 };
 
 /* Queue one of its launches. */
@@ -118,7 +119,10 @@ static void launch(const struct chain *c, cudaStream_t stream) {
 
 /* Queue all of them. */
 static void queue(const struct chain *c, cudaStream_t stream) {
-    for (int i = 0; i < c->count; i++) launch(c, stream);
+    struct chain half = *c;
+    half.n /= 2;
+    for (int i = 0; i < c->count; i++)
+        launch(c->uneven && i % 2 ? &half : c, stream);
 }
 
 /* The chain as a graph that can be launched: one call for all of it. */
@@ -285,11 +289,11 @@ static void time_fetches(struct chain c) {
     time_graph("fetch", "fetch, then wait", c);
 }
 
-/* A block of WORK for each multiprocessor, and room there for two, or for one.
- */
+/* A block of WORK for each multiprocessor, then for every other one; and room
+ * there for two blocks, or for one. */
 static void time_crowds(struct chain c, int processors) {
     const int claim = 120 << 10; // of 227 KB
-    c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.count = 20;
+    c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;
     CHECK(cudaFuncSetAttribute(
         work, cudaFuncAttributeMaxDynamicSharedMemorySize, claim));
     time_graph("crowd", "plain", c);
@@ -297,6 +301,17 @@ static void time_crowds(struct chain c, int processors) {
     time_graph("crowd", "early, room for two blocks", c);
     c.shared = claim;
     time_graph("crowd", "early, room for one block", c);
+}
+
+/* Short kernels of more blocks than the GPU holds at a time: each block waits.
+ */
+static void time_many(struct chain c, size_t most) {
+    c.n = most;
+    time_graph("many", "plain", c);
+    c.pdl = 1, c.kind = LATE;
+    time_graph("many", "late", c);
+    c.kind = EARLY;
+    time_graph("many", "early", c);
 }
 
 static void time_forks(struct chain c) {
@@ -325,7 +340,8 @@ int main(int count, char **words) {
     struct cudaDeviceProp device;
     CHECK(cudaGetDeviceProperties(&device, 0));
     const int processors = device.multiProcessorCount;
-    const size_t most = c.n > processors * 1024 ? c.n : processors * 1024;
+    const size_t many = 8 * c.n, few = processors * 1024;
+    const size_t most = many > few ? many : few;
     CHECK(cudaMalloc(&c.x, most * sizeof(float)));
     CHECK(cudaMalloc(&c.weights, WEIGHTS * sizeof(float)));
     float ones[WEIGHTS];
@@ -335,6 +351,7 @@ int main(int count, char **words) {
     if (wanted(only, "chain")) time_chains(c);
     if (wanted(only, "fetch")) time_fetches(c);
     if (wanted(only, "crowd")) time_crowds(c, processors);
+    if (wanted(only, "many")) time_many(c, many);
     if (wanted(only, "fork")) time_forks(c);
     if (wanted(only, "overlap")) time_overlaps(atoi(words[4]), c.turns);
     CHECK(cudaFree(c.x));

@@ -6,6 +6,7 @@ Lesson 14 explains what is measured here, by the op of a row:
     host      what the host pays for one of them
     fetch     a kernel that fetches its weights before or after it waits
     crowd     dependent launch where blocks of the next kernel crowd this one's
+    many      dependent launch of kernels with very many short blocks
     fork      two kernels side by side
     overlap   copies beside kernels, on 1 to 4 streams
     fusion    three kernels and one; gbs: of `bytes`, those that each way needs
@@ -244,7 +245,7 @@ OPS = {
     **{"chain": _chain, "host": _chain},
     **{
         name: functools.partial(_of_program, name)
-        for name in ("fetch", "crowd", "fork", "overlap")
+        for name in ("fetch", "crowd", "many", "fork", "overlap")
     },
     **{"fusion": _of_kernels, "remat": _of_kernels, "timeline": _timelines},
 }

@@ -46,7 +46,7 @@ def value(op: str, rung: str, rows: list[Row], others: list[Found], **more) -> f
 def chains(
     ax: Axes, rows: list[Row], others: list[Found], floor: float, count: int = 100
 ) -> None:
-    """us for each kernel of a chain by road, on a log axis; floor: what it should be."""
+    """us for each kernel of a chain by road, on a log axis; floor: its bytes alone."""
     series = _series(rows, others, "chain", count)
     if not series:
         return _missing(ax)
