@@ -32,9 +32,10 @@ struct affine {
     float scale, shift, sign;
 };
 
-static __device__ struct affine affine_of(const struct patch_sums *patch_s,
-                                          const float *params, int channel,
-                                          int batch, float eps) {
+static __device__ void affine_of(struct affine *a,
+                                 const struct patch_sums *patch_s,
+                                 const float *params, int channel, int batch,
+                                 float eps) {
     float w[TAPS];
     for (int tap = 0; tap < TAPS; tap++)
         w[tap] = params[CONV1_W + tap * C1 + channel];
@@ -42,11 +43,9 @@ static __device__ struct affine affine_of(const struct patch_sums *patch_s,
     patch_statistics(&mean, &rstd, patch_s, w, (double)batch * PIXELS1, eps);
     const double gamma = params[BN1_W + channel];
     const double scale = gamma * rstd;
-    struct affine a;
-    a.sign = gamma > 0 ? 1.0f : gamma < 0 ? -1.0f : 0.0f;
-    a.scale = (float)fabs(scale);
-    a.shift = (float)(params[BN1_B + channel] - mean * scale);
-    return a;
+    a->sign = gamma > 0 ? 1.0f : gamma < 0 ? -1.0f : 0.0f;
+    a->scale = (float)fabs(scale);
+    a->shift = (float)(params[BN1_B + channel] - mean * scale);
 }
 
 /* The four convolutions of one window; the largest, and which it is: the first
@@ -129,7 +128,7 @@ static __global__ void __launch_bounds__(THREADS)
                 pixel_shift(mean, std));
     __syncthreads();
     if (thread < C1)
-        affine_s[thread] = affine_of(&patch_s, params, thread, batch, eps);
+        affine_of(&affine_s[thread], &patch_s, params, thread, batch, eps);
     if (blockIdx.x == 0) // update() asks for them, when the slots are gone
         for (int i = thread; i < TAPS + PAIRS; i += THREADS)
             ((double *)patches)[i] = ((const double *)&patch_s)[i];
