@@ -10,18 +10,31 @@
  * Error:   sums of `in`, `out` or n terms one after another in float: each at
  *          most 1.01 2^-24 per term of the same sum over absolute values.
  * Lesson:  notebooks/10_backwards.ipynb
+ *
+ * Tiled
+ * Idea:    all three products are one kernel with other strides: a block stages
+ *          tiles of both factors in shared memory, a thread has 4 x 4 results
+ * in registers. Where results are few and sums long (64 x 128 of 3136 terms)
+ * such blocks would be a handful: there a block takes only 8 x 8 results, and
+ * its threads share the terms of each. Limit:   loads wait while nothing is
+ * multiplied; with 8 x 8 results a block reads a quarter of a float for each
+ * multiply-add from the L2 cache. Error:   as above; shared terms are added in
+ * shorter rows. Lesson:  notebooks/15_mnist.ipynb
  */
 #include "internal.cuh"
 
 #include "checks.cuh"
 #include "reference/reference.h"
+#include "tiles.cuh"
 
 WEFT_RUNGS({"linear", "reference", "plain C on the blocked matrix product",
             "fp32", WEFT_CPU, 0},
            {"linear", "naive", "one thread per output element", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0});
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"linear", "tiled", "tiles in shared memory and in registers",
+            "fp32", WEFT_CPU | WEFT_CUDA, 0});
 
-enum { REFERENCE, NAIVE };
+enum { REFERENCE, NAIVE, TILED };
 
 /* y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]. */
 static __global__ void linear_naive(float *y, const float *x,
@@ -93,6 +106,181 @@ static int launch_naive_backward(float *dx, float *dweight, float *dbias,
     return WEFT_OK;
 }
 
+/* ---- tiled --------------------------------------------------------------- */
+
+/* A factor of a product: element (line,k), where k runs along the sum's depth,
+ * is data[line * line_stride + k * k_stride]. */
+struct factor {
+    const float *data;
+    size_t line_stride, k_stride;
+    int lines;
+};
+
+/* tile_s[k][line] = element (first + line, k0 + k), k < depth; zero where the
+ * factor has no such line. Lanes go along what lies side by side in memory. */
+template <int LINES, int PITCH>
+static __device__ void load_tile(float (*tile_s)[PITCH], struct factor from,
+                                 int first, int k0, int depth) {
+    enum { STEP = TILE_THREADS / 32, TURNS = LINES * TILE_DEPTH / 32 / STEP };
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const bool along_k = from.k_stride == 1;
+#pragma unroll
+    for (int i = 0; i < TURNS; i++) {
+        const int turn = i * STEP + warp;
+        // 32 lines of one k; or 8 k of 4 lines, whole sectors of 32 bytes.
+        const int line = along_k ? turn % (LINES / 4) * 4 + lane % 4
+                                 : turn % (LINES / 32) * 32 + lane;
+        const int k =
+            along_k ? turn / (LINES / 4) * 8 + lane / 4 : turn / (LINES / 32);
+        if (k < depth)
+            tile_s[k][line] =
+                first + line < from.lines
+                    ? from.data[(first + line) * from.line_stride +
+                                (k0 + k) * from.k_stride]
+                    : 0.0f;
+    }
+}
+
+/* result (left.lines,right.lines) = sum over k of left[row][k] * right[col][k],
+ * plus bias[col]. A block makes TILE_ROWS x TILE_COLS of it. */
+static __global__ void linear_tiled(float *result, struct factor left,
+                                    struct factor right, const float *bias,
+                                    int terms) {
+    __shared__ __align__(16) float left_s[TILE_DEPTH][LEFT_PITCH];
+    __shared__ __align__(16) float right_s[TILE_DEPTH][RIGHT_PITCH];
+    const int across = (right.lines - 1) / TILE_COLS + 1;
+    const int first_row = blockIdx.x / across * TILE_ROWS;
+    const int first_col = blockIdx.x % across * TILE_COLS;
+
+    float sums[4][4] = {};
+    for (int k0 = 0; k0 < terms; k0 += TILE_DEPTH) {
+        const int depth = terms - k0 < TILE_DEPTH ? terms - k0 : TILE_DEPTH;
+        load_tile<TILE_ROWS>(left_s, left, first_row, k0, depth);
+        load_tile<TILE_COLS>(right_s, right, first_col, k0, depth);
+        __syncthreads(); // both tiles are complete ...
+        multiply_tiles(sums, left_s, right_s, depth);
+        __syncthreads(); // ... and read, so they may be overwritten
+    }
+
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            const int row = first_row + own_row() + i;
+            const int col = first_col + own_col() + j;
+            if (row < left.lines && col < right.lines)
+                result[(size_t)row * right.lines + col] =
+                    sums[i][j] + (bias ? bias[col] : 0.0f);
+        }
+}
+
+enum { SIDE = 8 }; // of the square of results that a block has for few
+
+/* y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]: SIDE x
+ * SIDE of them a block, whose threads take every THREADS-th i. */
+static __global__ void __launch_bounds__(THREADS)
+    linear_tiled_few(float *y, const float *x, const float *weight,
+                     const float *bias, int n, int in, int out) {
+    __shared__ float sums_s[SIDE * SIDE][33];
+    const int across = (out - 1) / SIDE + 1;
+    const int first_row = blockIdx.x / across * SIDE;
+    const int first_col = blockIdx.x % across * SIDE;
+
+    float sums[SIDE * SIDE] = {};
+    for (int i = threadIdx.x; i < in; i += THREADS) {
+        float x_r[SIDE];
+#pragma unroll
+        for (int r = 0; r < SIDE; r++)
+            x_r[r] =
+                first_row + r < n ? x[(size_t)(first_row + r) * in + i] : 0;
+#pragma unroll
+        for (int c = 0; c < SIDE; c++) {
+            const size_t col = first_col + c;
+            const float w = col < (size_t)out ? weight[col * in + i] : 0.0f;
+#pragma unroll
+            for (int r = 0; r < SIDE; r++) sums[r * SIDE + c] += x_r[r] * w;
+        }
+    }
+
+    const float sum = block_totals<SIDE * SIDE>(sums, sums_s);
+    const int row = first_row + threadIdx.x / SIDE;
+    const int col = first_col + threadIdx.x % SIDE;
+    if (threadIdx.x < SIDE * SIDE && row < n && col < out)
+        y[(size_t)row * out + col] = sum + (bias ? bias[col] : 0.0f);
+}
+
+enum { BIAS_COLS = 32, BIAS_ROWS = 32, BIAS_LOADS = 4 };
+
+/* dbias[col] = sum over the batch of dy[row][col]: BIAS_COLS columns a block,
+ * of which each warp adds every BIAS_ROWS-th row. */
+static __global__ void linear_tiled_dbias(float *dbias, const float *dy, int n,
+                                          int out) {
+    __shared__ float sums_s[BIAS_ROWS][BIAS_COLS];
+    const int tx = threadIdx.x % BIAS_COLS, ty = threadIdx.x / BIAS_COLS;
+    const size_t col = (size_t)blockIdx.x * BIAS_COLS + tx;
+    float sum = 0.0f;
+    for (size_t first = ty; first < (size_t)n; first += BIAS_LOADS * BIAS_ROWS)
+#pragma unroll
+        for (int i = 0; i < BIAS_LOADS; i++) {
+            const size_t row = first + i * BIAS_ROWS;
+            sum +=
+                row < (size_t)n && col < (size_t)out ? dy[row * out + col] : 0;
+        }
+    sums_s[ty][tx] = sum;
+    __syncthreads(); // the sums of all warps are there
+    if (ty > 0 || col >= (size_t)out) return;
+    for (int i = 1; i < BIAS_ROWS; i++) sum += sums_s[i][tx];
+    dbias[col] = sum;
+}
+
+static size_t tiles_of(size_t rows, size_t cols, int tile_rows, int tile_cols) {
+    return CEIL_DIV(rows, tile_rows) * CEIL_DIV(cols, tile_cols);
+}
+
+static int launch_tiled(float *result, struct factor left, struct factor right,
+                        const float *bias, int terms, cudaStream_t stream) {
+    const size_t tiles =
+        tiles_of(left.lines, right.lines, TILE_ROWS, TILE_COLS);
+    linear_tiled<<<(unsigned)tiles, TILE_THREADS, 0, stream>>>(
+        result, left, right, bias, terms);
+    WEFT_LAUNCHED(linear_tiled);
+    return WEFT_OK;
+}
+
+static int launch_tiled_forward(float *y, const float *x, const float *weight,
+                                const float *bias, int n, int in, int out,
+                                cudaStream_t stream) {
+    enum { FEW_TILES = 64, LONG_SUM = 256 };
+    const struct factor left = {x, (size_t)in, 1, n};
+    const struct factor right = {weight, (size_t)in, 1, out};
+    if (in < LONG_SUM || tiles_of(n, out, TILE_ROWS, TILE_COLS) > FEW_TILES)
+        return launch_tiled(y, left, right, bias, in, stream);
+    linear_tiled_few<<<(unsigned)tiles_of(n, out, SIDE, SIDE), THREADS, 0,
+                       stream>>>(y, x, weight, bias, n, in, out);
+    WEFT_LAUNCHED(linear_tiled_few);
+    return WEFT_OK;
+}
+
+static int launch_tiled_backward(float *dx, float *dweight, float *dbias,
+                                 const float *dy, const float *x,
+                                 const float *weight, int n, int in, int out,
+                                 cudaStream_t stream) {
+    const size_t in_row = in, out_row = out;
+    if (dx)
+        WEFT_TRY(launch_tiled(dx, {dy, out_row, 1, n}, {weight, 1, in_row, in},
+                              NULL, out, stream));
+    if (dweight)
+        WEFT_TRY(launch_tiled(dweight, {dy, 1, out_row, out},
+                              {x, 1, in_row, in}, NULL, n, stream));
+    if (dbias) {
+        linear_tiled_dbias<<<CEIL_DIV((unsigned)out, BIAS_COLS),
+                             BIAS_COLS * BIAS_ROWS, 0, stream>>>(dbias, dy, n,
+                                                                 out);
+        WEFT_LAUNCHED(linear_tiled_dbias);
+    }
+    return WEFT_OK;
+}
+
+/* ---- launchers ----------------------------------------------------------- */
+
 int weft_linear(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int in, int out, weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
@@ -113,6 +301,10 @@ int weft_linear(int rung, float *y, const float *x, const float *weight,
                        weft_cuda_stream(stream)>>>(y, x, weight, bias, n, in,
                                                    out);
         WEFT_LAUNCHED(linear_naive);
+        return WEFT_OK;
+    case TILED:
+        return launch_tiled_forward(y, x, weight, bias, n, in, out,
+                                    weft_cuda_stream(stream));
     }
     return WEFT_OK;
 }
@@ -136,6 +328,9 @@ int weft_linear_backward(int rung, float *dx, float *dweight, float *dbias,
                                                         x, weight, n, in, out));
     case NAIVE:
         return launch_naive_backward(dx, dweight, dbias, dy, x, weight, n, in,
+                                     out, weft_cuda_stream(stream));
+    case TILED:
+        return launch_tiled_backward(dx, dweight, dbias, dy, x, weight, n, in,
                                      out, weft_cuda_stream(stream));
     }
     return WEFT_OK;

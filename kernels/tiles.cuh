@@ -56,8 +56,8 @@ static __device__ __forceinline__ float warp_sum(float value) {
 /* The sum over all threads of the block, in an order that is always the same;
  * every thread has it. All threads call it; partial_s: a float for each of up
  * to 32 warps, which no thread may be using. */
-static __device__ __forceinline__ float block_sum(float value,
-                                                  float *partial_s) {
+static __device__ __forceinline__ float block_total(float value,
+                                                    float *partial_s) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const float sum = warp_sum(value);
     if (lane == 0) partial_s[threadIdx.x / 32] = sum;
@@ -69,8 +69,8 @@ static __device__ __forceinline__ float block_sum(float value,
  * shuffles for each would be too many, so the warps take turns to add theirs to
  * one row per value; a pitch of 33 keeps 32 rows in 32 banks. */
 template <int COUNT>
-static __device__ __forceinline__ float block_sums(const float values[COUNT],
-                                                   float (*sums_s)[33]) {
+static __device__ __forceinline__ float block_totals(const float values[COUNT],
+                                                     float (*sums_s)[33]) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int turn = 0; turn < (int)blockDim.x / 32; turn++) {
         if (warp == turn)

@@ -189,7 +189,7 @@ static __global__ void __launch_bounds__(THREADS)
         }
     }
 
-    const float sum = block_sums<FILTERS * TAPS>(sums, sums_s);
+    const float sum = block_totals<FILTERS * TAPS>(sums, sums_s);
     const int filter = first_filter + threadIdx.x / TAPS;
     const int tap = first_tap + threadIdx.x % TAPS;
     if (threadIdx.x < FILTERS * TAPS && filter < c.oc && tap < taps)
@@ -214,7 +214,7 @@ static __global__ void conv2d_tiled_dbias(float *dbias, const float *dy, int n,
             advance(&at, &by, oh, ow);
         }
     }
-    sum = block_sum(sum, partial_s);
+    sum = block_total(sum, partial_s);
     if (threadIdx.x == 0) dbias[blockIdx.x] = sum;
 }
 
