@@ -17,7 +17,19 @@
 WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
             WEFT_CPU, 0},
            {"mnist", "naive", "one naive kernel per layer", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0});
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"mnist", "fused", "nine kernels for the whole step", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"mnist", "graph", "64 steps of them captured in one graph", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"mnist", "pdl", "a kernel starts while the one before it ends",
+            "fp32", WEFT_CUDA, 90},
+           {"mnist", "tf32", "tensor cores, 10 bits of every factor", "tf32",
+            WEFT_CPU | WEFT_CUDA, 80},
+           {"mnist", "bf16", "half the bytes, 7 bits of every factor", "bf16",
+            WEFT_CPU | WEFT_CUDA, 80},
+           {"mnist", "fp16", "half the bytes, 10 bits of every factor", "fp16",
+            WEFT_CPU | WEFT_CUDA, 75});
 
 /* In the order of the table above. */
 static const struct cnn_impl *const impls[] = {
@@ -26,7 +38,8 @@ static const struct cnn_impl *const impls[] = {
 #else
     &cnn_reference,
 #endif
-    &cnn_naive,
+    &cnn_naive, &cnn_fused, &cnn_graph, &cnn_pdl,
+    &cnn_tf32,  &cnn_bf16,  &cnn_fp16,
 };
 
 /* ---- the model's shape --------------------------------------------------- */

@@ -121,11 +121,22 @@ class Library:
                 self._chosen[name] = found
         return found
 
-    def _choose(self, name: str | None) -> Rung:
+    def fastest(self) -> list[Rung]:
+        """The rungs in fp32 that run here, the one that rung() takes first.
+
+        The others are for what it does not take, a model's sizes for example.
+        """
         here = [r for r in self.rungs if self.target in r.targets]
+        if first := [r for r in here if r.name == "reference"]:
+            return first
+        major, minor = torch.cuda.get_device_capability()
+        sm = 10 * major + minor
+        return [r for r in here if r.sm <= sm and r.precision == "fp32"][::-1]
+
+    def _choose(self, name: str | None) -> Rung:
         if name is None:
-            first = [r for r in here if r.name == "reference"]
-            return first[0] if first else self._fastest(here)
+            return self.fastest()[0]
+        here = [r for r in self.rungs if self.target in r.targets]
         for rung in here:
             if rung.name == name:
                 return rung
@@ -135,11 +146,6 @@ class Library:
         raise ArgumentError(
             f"{self.op} has no rung '{name}' on {self.target}{why}; it has {known}"
         )
-
-    def _fastest(self, rungs: list[Rung]) -> Rung:
-        major, minor = torch.cuda.get_device_capability()
-        sm = 10 * major + minor
-        return [r for r in rungs if r.sm <= sm and r.precision == "fp32"][-1]
 
     def _read_rungs(self) -> list[Rung]:
         count = ffi.new("int *")

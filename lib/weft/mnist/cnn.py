@@ -49,13 +49,9 @@ class Cnn(Trainer):
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         self._lib = native.library("mnist", self.device.type)
         self._ffi = self._lib.ffi  # weft.reload() gives new models another one
-        with native.on_device(self.device):
-            self.rung = self._lib.rung(rung)
         config = self._ffi.new("struct weft_cnn_config *", self.config)
         config.eps, config.mean, config.std = eps, mean, std
-        out = self._ffi.new("weft_cnn **")
-        self._call("weft_cnn_create", out, self.rung.index, config, owned=False)
-        self._cnn = out[0]
+        self._cnn = self._create(rung, config)
         self.close = weakref.finalize(self, self._lib.C.weft_cnn_destroy, self._cnn)
 
     @property
@@ -115,7 +111,36 @@ class Cnn(Trainer):
         """Wait until the queued steps are done."""
         self._call("weft_sync", owned=False)
 
+    def peek(self, name: str) -> np.ndarray:
+        """What lies between two kernels of the last step: a copy, as float32.
+
+        Fused rungs only. "p1" (batch,196,32), "c2" (batch,196,64), "m2", "dp2" and
+        others, as kernels/mnist/fused.h lists them; where many blocks leave parts of
+        a sum, (parts,...). ArgumentError names all if there is no such array.
+        """
+        shape = self._ffi.new("int[4]")
+        data = self._ffi.NULL
+        self._call("weft_cnn_peek", name.encode(), shape, data, 0)
+        array = np.empty([size for size in shape if size], np.float32)
+        data = self._ffi.from_buffer("float[]", array)
+        self._call("weft_cnn_peek", name.encode(), shape, data, array.size)
+        return array
+
     # ---- the border to C ----------------------------------------------------------
+
+    def _create(self, rung: str | None, config: Any) -> Any:
+        """The C side's model, on the first rung that takes its sizes."""
+        with native.on_device(self.device):
+            rungs = [self._lib.rung(rung)] if rung else self._lib.fastest()
+        out = self._ffi.new("weft_cnn **")
+        for self.rung in rungs:
+            try:
+                self._call("weft_cnn_create", out, self.rung.index, config, owned=False)
+                return out[0]
+            except ArgumentError:
+                if self.rung is rungs[-1]:
+                    raise
+        raise AssertionError("a target has at least one rung")
 
     def _call(self, function: str, *args: Any, owned: bool = True) -> None:
         """Call a C function on the model, with torch's current stream."""

@@ -1,0 +1,310 @@
+/* fused.cu -- the CNN, rungs "fused" to "fp16": few kernels for a whole step.
+ *
+ * Before:  rung "tiled" writes every layer's output to memory and reads it
+ * back, and launches some forty kernels for a step. Idea:    a kernel does all
+ * that can be done before the whole batch must be known; fused.h says which
+ * nine are left. What a kernel can compute again from what it reads anyway is
+ * never stored. Limit:   between two kernels the GPU empties and fills again: 1
+ * to 2 us each, half of a step at batch 64. Rungs "graph" and "pdl" attack
+ * that. Lesson:  notebooks/15_mnist.ipynb
+ *
+ * The rungs differ in the numbers that products are made of and in how their
+ * kernels are launched; the kernels are the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fused_state.cuh"
+
+/* ---- one step ------------------------------------------------------------ */
+
+static __global__ void write_run(struct fused_run *to, struct fused_run run) {
+    *to = run;
+}
+
+int fused_set_run(struct fused *f, const struct fused_run *run,
+                  cudaStream_t stream) {
+    // A kernel and no copy: its argument is read before the call returns, so
+    // nobody waits and a later call may come with other values.
+    write_run<<<1, 1, 0, stream>>>(f->run, *run);
+    WEFT_LAUNCHED(write_run);
+    return WEFT_OK;
+}
+
+/* Queue one kernel and note the end of its section. */
+#define SECTION(name, call)          \
+    do {                             \
+        WEFT_TRY(call);              \
+        cnn_mark(marks, name, mark); \
+    } while (0)
+
+int fused_chain(struct fused *f, int batch, struct cnn_marks *marks,
+                cudaStream_t stream) {
+    const weft_stream mark = (weft_stream)stream;
+    WEFT_TRY(fused_moments(f, batch, stream));
+    SECTION("forward.conv1+bn1+relu1+pool1", fused_conv1(f, batch, stream));
+    SECTION("forward.conv2+pool2", fused_conv2(f, batch, stream));
+    SECTION("forward.bn2+relu2+fc1", fused_fc1(f, batch, stream));
+    SECTION("forward.relu3+fc2+loss", fused_head(f, batch, 1, stream));
+    SECTION("backward.fc1+relu2", fused_fc1_back(f, batch, stream));
+    SECTION("backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1",
+            fused_conv2_dx(f, batch, stream));
+    SECTION("backward.conv2.weight", fused_conv2_dw(f, batch, stream));
+    SECTION("update", fused_update(f, batch, stream));
+    return WEFT_OK;
+}
+
+static void note(struct fused_state *s, const struct fused *f, int batch,
+                 int trained) {
+    s->last = *f;
+    s->batch = batch;
+    s->trained = trained;
+}
+
+static int fused_step(void *state, float *loss, const uint8_t *images,
+                      const uint8_t *labels, const int32_t *order, int batch,
+                      float lr, struct cnn_marks *marks, weft_stream stream) {
+    struct fused_state *s = (struct fused_state *)state;
+    cudaStream_t on = weft_cuda_stream(stream);
+    struct fused_run run = {images, labels, order, loss, 0, 0, 1, lr};
+    WEFT_TRY(fused_set_run(&s->f, &run, on));
+    cnn_mark(marks, "batch", stream);
+    WEFT_TRY(fused_chain(&s->f, batch, marks, on));
+    note(s, &s->f, batch, 1);
+    return WEFT_OK;
+}
+
+static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
+                       weft_stream stream) {
+    struct fused_state *s = (struct fused_state *)state;
+    cudaStream_t on = weft_cuda_stream(stream);
+    struct fused_run run = {r->images, r->labels, r->order, r->losses,
+                            r->first,  0,         r->ring,  r->lr};
+    WEFT_TRY(fused_set_run(&s->f, &run, on));
+    if (s->graphed) return fused_replay(s, r->batch, r->count, queued, on);
+    for (; *queued < r->count; ++*queued)
+        WEFT_TRY(fused_chain(&s->f, r->batch, NULL, on));
+    note(s, &s->f, r->batch, 1);
+    return WEFT_OK;
+}
+
+static int fused_forward(void *state, float *logits, const uint8_t *images,
+                         const int32_t *order, int count, weft_stream stream) {
+    struct fused_state *s = (struct fused_state *)state;
+    cudaStream_t on = weft_cuda_stream(stream);
+    struct fused_run run = {images, NULL, order, NULL, 0, 0, 1, 0};
+    struct fused *f = &s->f;
+    WEFT_TRY(fused_set_run(f, &run, on));
+    WEFT_TRY(fused_moments(f, count, on));
+    WEFT_TRY(fused_conv1(f, count, on));
+    WEFT_TRY(fused_conv2(f, count, on));
+    WEFT_TRY(fused_fc1(f, count, on));
+    WEFT_TRY(fused_head(f, count, 0, on));
+    note(s, f, count, 0);
+    const size_t bytes = sizeof *logits * count * CLASSES;
+    WEFT_CUDA_TRY(cudaMemcpyAsync(logits, f->logits, bytes,
+                                  cudaMemcpyDeviceToDevice, on));
+    return WEFT_OK;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+#define TAKE(field, count, size) \
+    WEFT_TRY(cnn_take(&s->memory, &(f->field), (count), (size), #field, stream))
+
+static int take_slots(struct fused_state *s, size_t batch, weft_stream stream) {
+    struct fused *f = &s->f;
+    // Slots times images, at the batch size at which that is the most.
+    const size_t rows = batch <= 256 ? 28 * batch : 7168;
+    const size_t most = 4 * batch > rows ? 4 * batch : rows;
+    TAKE(moments.data, MOMENT_SLOTS * MOMENTS, sizeof(double));
+    TAKE(sum2.data, SUM2_SLOTS * 2 * C2, sizeof(float));
+    TAKE(hidden.data, most * HIDDEN, sizeof(float));
+    TAKE(head.data, HEAD_SLOTS * HEAD, sizeof(float));
+    TAKE(sum4.data, SUM4_SLOTS * 2 * C2, sizeof(float));
+    TAKE(dfc1.data, (size_t)dfc1_slots(batch) * HIDDEN * FEATURES,
+         sizeof(float));
+    TAKE(winners.data, WINNER_SLOTS * (TAPS + 1) * C1, sizeof(float));
+    TAKE(dw2.data, DW2_SLOTS * TAPS * C2 * C1, sizeof(float));
+    return WEFT_OK;
+}
+
+static int take_all(struct fused_state *s, size_t batch, weft_stream stream) {
+    struct fused *f = &s->f;
+    const size_t element = f->precision >= BF16 ? 2 : sizeof(float);
+    TAKE(run, 1, sizeof *f->run);
+    TAKE(params, PARAMS, sizeof(float));
+    TAKE(grads, PARAMS, sizeof(float));
+    TAKE(conv2_f, TAPS * C2 * C1, element);
+    TAKE(conv2_b, TAPS * C2 * C1, element);
+    f->fc1_s = f->params + FC1_W;
+    if (f->precision != FP32) TAKE(fc1_s, HIDDEN * FEATURES, element);
+    TAKE(p1, batch * PIXELS2 * C1, element);
+    TAKE(code1, batch * PIXELS2 * C1, 1);
+    TAKE(c2, batch * PIXELS2 * C2, element);
+    TAKE(m2, batch * FEATURES, element);
+    TAKE(code2, batch * FEATURES, 1);
+    TAKE(h, batch * HIDDEN, sizeof(float));
+    TAKE(logits, batch * CLASSES, sizeof(float));
+    TAKE(dh, batch * HIDDEN, element);
+    TAKE(dp2, batch * FEATURES, element);
+    return take_slots(s, batch, stream);
+}
+
+/* All weights and gradients zero. */
+static int clear(struct fused *f, cudaStream_t stream) {
+    const size_t bytes = PARAMS * sizeof(float);
+    WEFT_CUDA_TRY(cudaMemsetAsync(f->params, 0, bytes, stream));
+    WEFT_CUDA_TRY(cudaMemsetAsync(f->grads, 0, bytes, stream));
+    return fused_shadows(f, stream);
+}
+
+static int check_shape(const struct weft_cnn_config *c) {
+    WEFT_REQUIRE(
+        c->height == SIDE1 && c->width == SIDE1 && c->channels1 == C1 &&
+            c->channels2 == C2 && c->hidden == HIDDEN && c->classes == CLASSES,
+        "weft_cnn_create: a fused rung is made for images of %dx%d, %d and %d "
+        "channels, %d hidden, %d classes; this model has %dx%d, %d and %d, %d, "
+        "%d",
+        SIDE1, SIDE1, C1, C2, HIDDEN, CLASSES, c->height, c->width,
+        c->channels1, c->channels2, c->hidden, c->classes);
+    return WEFT_OK;
+}
+
+/* The device's multiprocessors, and whether it launches kernels early. */
+static int ask_device(struct fused *f) {
+#ifdef __CUDACC__
+    int device, major;
+    WEFT_CUDA_TRY(cudaGetDevice(&device));
+    WEFT_CUDA_TRY(cudaDeviceGetAttribute(
+        &f->blocks, cudaDevAttrMultiProcessorCount, device));
+    WEFT_CUDA_TRY(cudaDeviceGetAttribute(
+        &major, cudaDevAttrComputeCapabilityMajor, device));
+    f->pdl = f->pdl && major >= 9;
+#else
+    f->blocks = 8; // few, so that blocks get several images even of few
+#endif
+    return WEFT_OK;
+}
+
+static void fused_destroy(void *state) {
+    struct fused_state *s = (struct fused_state *)state;
+    fused_free_graphs(s);
+    cnn_release(&s->memory);
+    free(s);
+}
+
+/* A rung: its precision, whether from graphs, whether launched early. */
+template <enum precision PRECISION, int GRAPHED, int PDL>
+static int create(void **state, const struct weft_cnn_config *config,
+                  weft_stream stream) {
+    WEFT_TRY(check_shape(config));
+    struct fused_state *s = (struct fused_state *)calloc(1, sizeof *s);
+    if (!s)
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *s);
+    *state = s; // whoever called frees it, also after a failure
+    s->f.precision = PRECISION;
+    s->f.pdl = PDL;
+    s->f.eps = config->eps;
+    s->f.mean = config->mean;
+    s->f.std = config->std;
+    s->graphed = GRAPHED;
+    WEFT_TRY(ask_device(&s->f));
+    WEFT_TRY(take_all(s, config->max_batch, stream));
+    WEFT_TRY(clear(&s->f, weft_cuda_stream(stream)));
+    return fused_rehearse(s, config->max_batch);
+}
+
+static size_t fused_bytes(const void *state) {
+    return ((const struct fused_state *)state)->memory.bytes;
+}
+
+/* ---- weights and gradients ----------------------------------------------- */
+
+/* Where a parameter lies, and how: PyTorch's array is (outer,rows,columns),
+ * ours (outer,columns,rows). Columns of 1: the same. */
+static const struct layout {
+    int at, outer, rows, columns;
+} layouts[WEFT_CNN_PARAMS] = {
+    {CONV1_W, 1, C1, TAPS},
+    {CONV1_B, 1, C1, 1},
+    {BN1_W, 1, C1, 1},
+    {BN1_B, 1, C1, 1},
+    {CONV2_W, 1, C2 * C1, TAPS},
+    {CONV2_B, 1, C2, 1},
+    {BN2_W, 1, C2, 1},
+    {BN2_B, 1, C2, 1},
+    {FC1_W, HIDDEN, C2, PIXELS3},
+    {FC1_B, 1, HIDDEN, 1},
+    {FC2_W, 1, CLASSES * HIDDEN, 1},
+    {FC2_B, 1, CLASSES, 1},
+};
+
+/* out (outer,columns,rows) = in (outer,rows,columns). */
+static void transpose(float *out, const float *in, int outer, int rows,
+                      int columns) {
+    for (int o = 0; o < outer; o++, in += rows * columns)
+        for (int j = 0; j < columns; j++)
+            for (int i = 0; i < rows; i++) *out++ = in[i * columns + j];
+}
+
+static int fused_get(void *state, int kind, int index, float *out,
+                     weft_stream stream) {
+    const struct fused_state *s = (const struct fused_state *)state;
+    const struct layout *l = &layouts[index];
+    const size_t bytes = sizeof *out * (size_t)l->outer * l->rows * l->columns;
+    const float *from = kind == WEFT_CNN_WEIGHT ? s->f.params : s->f.grads;
+    float *ours = (float *)malloc(bytes);
+    if (!ours)
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", bytes);
+    cudaError_t error =
+        cudaMemcpyAsync(ours, from + l->at, bytes, cudaMemcpyDeviceToHost,
+                        weft_cuda_stream(stream));
+    int status =
+        error ? weft_cuda_fail(error, "weft_cnn_get") : weft_sync(stream);
+    if (!status) transpose(out, ours, l->outer, l->columns, l->rows);
+    free(ours);
+    return status;
+}
+
+static int fused_set(void *state, int index, const float *in,
+                     weft_stream stream) {
+    struct fused_state *s = (struct fused_state *)state;
+    const struct layout *l = &layouts[index];
+    const size_t bytes = sizeof *in * (size_t)l->outer * l->rows * l->columns;
+    float *ours = (float *)malloc(bytes);
+    if (!ours)
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", bytes);
+    transpose(ours, in, l->outer, l->rows, l->columns);
+    cudaError_t error =
+        cudaMemcpyAsync(s->f.params + l->at, ours, bytes,
+                        cudaMemcpyHostToDevice, weft_cuda_stream(stream));
+    int status =
+        error ? weft_cuda_fail(error, "weft_cnn_set") : weft_sync(stream);
+    free(ours);
+    if (!status && l->columns > 1) // a matrix that may be kept once more
+        status = fused_shadows(&s->f, weft_cuda_stream(stream));
+    return status;
+}
+
+/* ---- rungs --------------------------------------------------------------- */
+
+#define RUNG(name, precision, graphed, pdl) \
+    extern const struct cnn_impl name;      \
+    const struct cnn_impl name = {          \
+        create<precision, graphed, pdl>,    \
+        fused_destroy,                      \
+        fused_step,                         \
+        fused_forward,                      \
+        fused_get,                          \
+        fused_set,                          \
+        fused_bytes,                        \
+        fused_steps,                        \
+        fused_peek,                         \
+    }
+
+RUNG(cnn_fused, FP32, 0, 0);
+RUNG(cnn_graph, FP32, 1, 0);
+RUNG(cnn_pdl, FP32, 1, 1);
+RUNG(cnn_tf32, TF32, 1, 1);
+RUNG(cnn_bf16, BF16, 1, 1);
+RUNG(cnn_fp16, FP16, 1, 1);

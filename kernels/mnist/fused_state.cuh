@@ -1,0 +1,61 @@
+/* fused_state.cuh -- what a fused rung keeps from one call to the next, for the
+ * files that run it: fused.cu (memory, weights, the chain of kernels), graph.cu
+ * (many steps in one launch), peek.cu (the arrays between the kernels). */
+#ifndef WEFT_FUSED_STATE_CUH
+#define WEFT_FUSED_STATE_CUH
+#include "fused.h"
+
+/* A step is captured as often as new batch sizes come: this many are kept. */
+enum { GRAPHS_KEPT = 4, GRAPH_SIZES = 3 };
+
+/* The captured steps of one batch size. */
+struct fused_graph {
+    int batch;
+    int64_t used;   /* which launch used it last */
+    struct fused f; /* with the slots that these steps write */
+    cudaGraphExec_t execs[GRAPH_SIZES]; /* NULL: not needed yet */
+};
+
+struct fused_state {
+    struct fused f;
+    int graphed; /* run steps from graphs */
+    struct cnn_memory memory;
+
+    cudaStream_t capture; /* where steps are captured; nothing runs on it */
+    struct fused_graph graphs[GRAPHS_KEPT];
+    int64_t launches;
+
+    struct fused last; /* `f` as the last pass left it */
+    int batch;         /* of that pass, 0: none yet */
+    int trained;       /* it was a step, not only forward */
+};
+
+/* ---- fused.cu ------------------------------------------------------------ */
+
+/* Set *f->run on the target. */
+int fused_set_run(struct fused *f, const struct fused_run *run,
+                  cudaStream_t stream);
+
+/* Queue the kernels of one step; fused_set_run() comes before the first. */
+int fused_chain(struct fused *f, int batch, struct cnn_marks *marks,
+                cudaStream_t stream);
+
+/* ---- graph.cu ------------------------------------------------------------ */
+
+/* Capture a step on `batch` images and throw it away: it fails where a kernel
+ * cannot be launched on this device. */
+int fused_rehearse(struct fused_state *s, int batch);
+
+/* Queue `count` steps on `batch` images each, as few launches; *queued counts
+ * the steps. fused_set_run() comes before. */
+int fused_replay(struct fused_state *s, int batch, int64_t count,
+                 int64_t *queued, cudaStream_t stream);
+
+void fused_free_graphs(struct fused_state *s);
+
+/* ---- peek.cu ------------------------------------------------------------- */
+
+int fused_peek(void *state, const char *name, int shape[4], float *out,
+               size_t count, weft_stream stream);
+
+#endif

@@ -1,0 +1,111 @@
+/* graph.cu -- the CNN, rung "graph": steps captured once and replayed.
+ *
+ * Before:  rung "fused" launches nine kernels a step from the host, at about
+ *          2.4 us each: the GPU waits for them at small batches.
+ * Idea:    one launch runs 64 steps. Nothing in a captured step may change, so
+ *          what changes lies in memory: update() advances the number of the
+ *          next image, and the learning rate is read from there too. A new lr
+ *          or a new data set needs no new capture.
+ * Limit:   a kernel starts when the one before it has ended: 1.0 to 1.5 us.
+ *          Rung "pdl" overlaps the two.
+ * Lesson:  notebooks/14_fusion_and_graphs.ipynb
+ */
+#include "fused_state.cuh"
+
+/* Steps in each graph, the largest first: 937 steps are 20 launches. */
+static const int sizes[GRAPH_SIZES] = {64, 8, 1};
+
+/* ---- capturing ----------------------------------------------------------- */
+
+/* *graph receives `steps` steps; what a failure leaves is for the caller. */
+static int record(struct fused_state *s, struct fused *f, int batch, int steps,
+                  cudaGraph_t *graph) {
+    if (!s->capture)
+        WEFT_CUDA_TRY(
+            cudaStreamCreateWithFlags(&s->capture, cudaStreamNonBlocking));
+    // Relaxed: what other streams and threads do meanwhile is their business,
+    // and a kernel's first use may load its code.
+    WEFT_CUDA_TRY(
+        cudaStreamBeginCapture(s->capture, cudaStreamCaptureModeRelaxed));
+    int status = WEFT_OK;
+    for (int i = 0; i < steps && !status; i++)
+        status = fused_chain(f, batch, NULL, s->capture);
+    const cudaError_t error = cudaStreamEndCapture(s->capture, graph);
+    if (error) cudaGetLastError(); // not sticky
+    if (status) return status;     // which says what caused the error
+    return error ? weft_cuda_fail(error, "cudaStreamEndCapture") : WEFT_OK;
+}
+
+static int capture(struct fused_state *s, struct fused *f, int batch, int steps,
+                   cudaGraphExec_t *exec) {
+    cudaGraph_t graph = NULL;
+    int status = record(s, f, batch, steps, &graph);
+    if (!status) {
+        cudaError_t error = cudaGraphInstantiateWithFlags(exec, graph, 0);
+        if (error) status = weft_cuda_fail(error, "cudaGraphInstantiate");
+    }
+    if (graph) cudaGraphDestroy(graph);
+    return status;
+}
+
+int fused_rehearse(struct fused_state *s, int batch) {
+    struct fused f = s->f; // its slots are of no interest
+    cudaGraph_t graph = NULL;
+    int status = record(s, &f, batch, 1, &graph);
+    if (graph) cudaGraphDestroy(graph);
+    return status;
+}
+
+/* ---- keeping ------------------------------------------------------------- */
+
+static void free_graph(struct fused_graph *g) {
+    for (int i = 0; i < GRAPH_SIZES; i++)
+        if (g->execs[i]) cudaGraphExecDestroy(g->execs[i]);
+    *g = {};
+}
+
+void fused_free_graphs(struct fused_state *s) {
+    for (int i = 0; i < GRAPHS_KEPT; i++) free_graph(&s->graphs[i]);
+    if (s->capture) cudaStreamDestroy(s->capture);
+    s->capture = NULL;
+}
+
+/* The graphs of that batch size; the ones not used for longest make room. */
+static int find(struct fused_state *s, int batch, struct fused_graph **found,
+                cudaStream_t stream) {
+    struct fused_graph *oldest = s->graphs;
+    for (int i = 0; i < GRAPHS_KEPT; i++) {
+        struct fused_graph *g = &s->graphs[i];
+        *found = g;
+        if (g->batch == batch) return WEFT_OK;
+        if (g->used < oldest->used) oldest = g;
+    }
+    if (oldest->batch) // it may be running still
+        WEFT_CUDA_TRY(cudaStreamSynchronize(stream));
+    free_graph(oldest);
+    oldest->batch = batch;
+    oldest->f = s->f;
+    *found = oldest;
+    return WEFT_OK;
+}
+
+/* ---- running ------------------------------------------------------------- */
+
+int fused_replay(struct fused_state *s, int batch, int64_t count,
+                 int64_t *queued, cudaStream_t stream) {
+    struct fused_graph *g;
+    WEFT_TRY(find(s, batch, &g, stream));
+    for (int i = 0; i < GRAPH_SIZES; i++) {
+        while (count - *queued >= sizes[i]) {
+            if (!g->execs[i])
+                WEFT_TRY(capture(s, &g->f, batch, sizes[i], &g->execs[i]));
+            g->used = ++s->launches;
+            WEFT_CUDA_TRY(cudaGraphLaunch(g->execs[i], stream));
+            *queued += sizes[i];
+        }
+    }
+    s->last = g->f;
+    s->batch = batch;
+    s->trained = 1;
+    return WEFT_OK;
+}
