@@ -34,7 +34,7 @@ from weft.mnist import (
     precision,
     run,
 )
-from weft.mnist.train import _add_ratios
+from weft.mnist.row import ratios
 from weft.native import ArgumentError
 
 SMALL = {"channels": (2, 3), "hidden": 5}
@@ -391,17 +391,18 @@ def test_a_twin_that_fails_is_absent_with_its_reason(result):
 
 
 def test_ratios_are_their_time_over_ours():
-    rows = {
-        "weft": {"impl": "weft", "us": 10.0},
-        "a": {"impl": "torch", "rung": "eager", "us": 30.0},
-        "b": {"impl": "torch", "rung": "eager", "us": 20.0},
-        "c": {"impl": "torch", "rung": "compile", "us": 5.0},
-    }
-    _add_ratios(rows)
-    assert (rows["weft"]["vs_torch_eager"], rows["weft"]["vs_torch_best"]) == (2, 0.5)
-    assert rows["a"]["vs_torch_best"] is None
-    _add_ratios(alone := {"weft": {"impl": "weft", "us": 10.0}})
-    assert alone["weft"]["vs_torch_best"] is None
+    ours = {"impl": "weft", "us": 10.0, "precision": "fp32", "batch": 8}
+    twin = {"impl": "torch", "rung": "eager", "us": 30.0, "precision": "fp32"}
+    twin |= {"batch": 8}
+    others = [
+        *[twin, twin | {"us": 20.0}, twin | {"rung": "compile", "us": 5.0}],
+        *[twin | {"us": 1.0, "precision": "bf16"}, twin | {"us": 1.0, "batch": 16}],
+    ]
+    ratios([ours, *others])
+    assert (ours["vs_torch_eager"], ours["vs_torch_best"]) == (2, 0.5)
+    assert others[0]["vs_torch_best"] is None
+    ratios([ours])
+    assert ours["vs_torch_best"] is None
 
 
 def test_a_run_is_repeatable_and_begins_with_loaded_weights(tmp_path):

@@ -12,6 +12,8 @@ exact.py    a step in float64, and how far another one is from it
 config.py   what a run is asked for
 train.py    run(Config(...)): train, time, compare
 plot.py     the pictures of a run
+race.py     one heat of the race over batches and precisions; row.py  what it measures
+milestones.py  an epoch, 99 %, five seeds, a cold start
 marks.py    when the sections of a step end
 cli.py      python -m weft mnist
 """

@@ -25,7 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         training and, over batches of 1000, in evaluation, on both sides."""
     default = Config()
     add = parser.add_argument
-    add("--rung", help="numba, naive, ... or several: numba,naive (default: fastest)")
+    add(
+        "--rung",
+        help="naive, tf32, ... or several: numba,naive; ladder: all that run there "
+        "(default: the fastest in fp32)",
+    )
     add("--device", default=default.device, help="cpu (default), cuda or cuda:N")
     add("--epochs", type=int, default=default.epochs, help="default: %(default)s")
     add("--batch", type=int, default=default.batch, help="default: %(default)s")
@@ -94,7 +98,7 @@ def summary(result: Result) -> str:
     lines = []
     for row in result.rows:
         accuracy, size = row["test_accuracy"], row["peak_bytes"]
-        side = "" if row["impl"] == "weft" else "PyTorch "
+        side = "PyTorch " if row["impl"] == "torch" else ""
         values = [
             side + label(row),
             *[f"{row[key] / 1e3:.3f}" for key in ("us", "us_low", "us_high")],
@@ -105,9 +109,10 @@ def summary(result: Result) -> str:
         ]
         lines.append(dict(zip(COLUMNS, values)))
     first = result.rows[0]
+    precisions = dict.fromkeys(row["precision"] for row in result.rows)
     threads = f", {first['threads']} threads" if first["target"] == "cpu" else ""
     notes = [
-        f"{first['device']}{threads}; batch {first['batch']}, {first['precision']}; "
+        f"{first['device']}{threads}; batch {first['batch']}, {', '.join(precisions)}; "
         f"timer {first['timer']}, {bench.STATISTIC}.",
         "Accuracy over batches of 1000, batch norm with the batch's own statistics.",
     ]
@@ -115,8 +120,9 @@ def summary(result: Result) -> str:
         notes.append("These CUDA kernels were simulated: their time here says nothing.")
     if any(row["impl"] == "torch" for row in result.rows):
         notes.append(
-            "vs: PyTorch's time over ours, above 1 ours is faster. Of PyTorch's, "
-            "the fastest eager one was trained, the others timed only."
+            "vs: PyTorch's time over ours in the same precision, above 1 ours is "
+            "faster. Of PyTorch's, the fastest eager one was trained, the others "
+            "timed only."
         )
     notes += [f"absent: {name}: {why}" for name, why in result.absent.items()]
     return "\n".join([bench.table(lines, list(COLUMNS)), *notes])

@@ -8,12 +8,15 @@ from pathlib import Path
 from ..native import ArgumentError
 from .rungs import FASTEST
 
+LADDER = "ladder"  # every rung that runs on the device
+
 
 @dataclass(frozen=True)
 class Config:
     """What `python -m weft mnist` takes; the defaults are the lesson's."""
 
-    rung: str | None = None  # "naive", "numba,naive"; None: the fastest in fp32
+    # "naive", "numba,naive", "ladder"; None: the fastest in fp32
+    rung: str | None = None
     device: str = "cpu"
     epochs: int = 3
     batch: int = 64

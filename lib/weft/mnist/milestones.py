@@ -31,19 +31,15 @@ from . import data
 from .race import (
     VENDOR,
     Say,
-    first_line,
     impl_of,
-    ratios,
     rungs_of,
-    stamp,
-    sync,
     twins_of,
 )
+from .row import Row, first_line, ratios, stamp, sync
 from .rungs import trainer
 from .trainer import EVALUATION_BATCH, checked_device
 from .twin import TwinTrainer, epoch_order, initial_weights
 
-Row = dict[str, Any]
 PIECE = 64  # steps with one learning rate
 COLD_RUNS = 3
 

@@ -98,10 +98,17 @@ def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
 
 def label(row: Row) -> str:
     """What stands beside a row's mark: "weft reference", "eager channels-last"."""
-    if row["impl"] == "weft":
+    if row["impl"] != "torch":
         return f"weft {row['rung']}"
     layout = row.get("layout") or ""
-    return f"{row['rung']} {'NCHW' if layout == 'nchw' else layout.replace('_', '-')}"
+    name = f"{row['rung']} {'NCHW' if layout == 'nchw' else layout.replace('_', '-')}"
+    precision = row.get("precision", "fp32")
+    return name if precision == "fp32" else f"{name}, {precision}"
+
+
+def colour_of(row: Row) -> str:
+    """Ours, the opponent's, or grey for our rung that calls the vendor's library."""
+    return {"weft": OURS, "torch": OPPONENT}.get(row["impl"], INK)
 
 
 def layer_groups(
@@ -142,17 +149,23 @@ def _draw_steps(
     shown = [*elsewhere, *rows]
     unit, scale = _unit(max(row["us"] for row in shown))
     longest = max(row["us_high"] for row in shown) / scale
-    peers = [row for row in rows if row["impl"] == "torch"]
-    best = min(peers, key=lambda row: row["us"], default=None)
+    peers = sorted(
+        (row for row in rows if row["impl"] == "torch"), key=lambda row: -row["us"]
+    )
+    best_of = {row["precision"]: row for row in peers}  # the last one is the fastest
+    precisions = dict.fromkeys(row["precision"] for row in rows)
+    # One line says it all only where all race in one class.
+    best = best_of.get(*precisions) if len(precisions) == 1 else None
     for place, row in enumerate(shown):
-        colour = OURS if row["impl"] == "weft" else OPPONENT
+        colour = colour_of(row)
         there = place < len(elsewhere)
         kind = hollow(colour) if there or all_hollow else outlined(colour)
         axes.barh(place, row["us"] / scale, height=0.62, **kind)
         if not there:
             ends = [row["us_low"] / scale, row["us_high"] / scale]
             axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
-        ratio = row.get("vs_torch_best") if there else best and best["us"] / row["us"]
+        peer = best_of.get(row["precision"])
+        ratio = row.get("vs_torch_best") if there else peer and peer["us"] / row["us"]
         text = _short(row["us"] / scale) + f" {unit}"
         text += f" · {_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
@@ -166,8 +179,8 @@ def _draw_steps(
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
     axes.set_ylim(len(shown) - 0.4, -1.1 if best else -0.6)
-    batch, precision = rows[0]["batch"], rows[0]["precision"]
-    axes.set_xlabel(f"{unit} per step, batch {batch}, {precision} (left is better)")
+    batch, named = rows[0]["batch"], ", ".join(precisions)
+    axes.set_xlabel(f"{unit} per step, batch {batch}, {named} (left is better)")
     if best:
         x = best["us"] / scale
         axes.axvline(x, color=OPPONENT, lw=1.6, zorder=0.5)
@@ -180,7 +193,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     loss, accuracy = axes
     trained = [row for row in rows if row.get("losses")]
     for row in trained:
-        ours = row["impl"] == "weft"
+        ours = row["impl"] != "torch"
         # Ours lies over PyTorch's, so that one is broad and this one thin.
         look = {"color": OURS, "lw": 1.4, "zorder": 3} if ours else {
             **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
@@ -227,7 +240,7 @@ def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
             f"{value:.2f}",
             (row["epochs"], value),
             (8, up),
-            **{**_BESIDE, "color": OURS if row["impl"] == "weft" else OPPONENT},
+            **{**_BESIDE, "color": colour_of(row)},
         )
     accuracy.margins(y=0.35)
 
@@ -240,12 +253,11 @@ def _draw_groups(
     unit, scale = _unit(largest)
     thick = 0.8 / max(1, len(rows))
     for number, row in enumerate(rows):
-        colour = OURS if row["impl"] == "weft" else OPPONENT
-        hatch = (
-            ".." if row["rung"] in PYTHON else "" if row["impl"] == "weft" else "///"
-        )
+        colour = colour_of(row)
+        hatch = ".." if row["rung"] in PYTHON else ""
+        hatch = "///" if row["impl"] == "torch" else hatch
         kind = outlined(colour) | {"hatch": hatch}
-        name = label(row) if row["impl"] == "weft" else f"PyTorch {label(row)}"
+        name = f"PyTorch {label(row)}" if row["impl"] == "torch" else label(row)
         values = [group[number] for group in groups.values()]
         places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
         widths = [(us or 0) / scale for us in values]
@@ -281,9 +293,10 @@ def _caption(
 ) -> None:
     """Device, precision, timer, statistic and date below everything, and notes."""
     row, here = rows[0], measured or machine()
+    named = ", ".join(dict.fromkeys(row["precision"] for row in rows))
     threads = f", {row['threads']} threads" if row["target"] == "cpu" else ""
     text = (
-        f"{row['device']}{threads} · {row['precision']} · PyTorch {here['torch']} · "
+        f"{row['device']}{threads} · {named} · PyTorch {here['torch']} · "
         f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
     )
     text = " · ".join([text, *notes])
@@ -322,7 +335,7 @@ def _best_of_each(rows: Sequence[Row], key: str) -> list[Row]:
     have = [row for row in rows if row.get(key)]
     peers = [row for row in have if row["impl"] == "torch"]
     best = min(peers, key=lambda row: row["us"], default=None)
-    return [row for row in have if row["impl"] == "weft" or row is best]
+    return [row for row in have if row["impl"] != "torch" or row is best]
 
 
 def _name(row: Row, elsewhere: bool) -> str:

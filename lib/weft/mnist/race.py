@@ -10,10 +10,6 @@ told and left out.
 
 from __future__ import annotations
 
-import datetime
-import gc
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,12 +20,26 @@ import torch
 from .. import bench, native
 from . import data
 from .exact import Step, exact_step
+from .precisions import PRECISIONS
+from .row import (
+    STEPS,
+    Gradients,
+    Row,
+    errors,
+    first_line,
+    free,
+    host_us,
+    layer_times,
+    ratios,
+    stamp,
+    steps_of,
+    sync,
+)
 from .rungs import rungs as all_rungs
 from .rungs import trainer
-from .trainer import Trainer, checked_device
+from .trainer import checked_device
 from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights
 
-Row = dict[str, Any]
 Say = Callable[[str], object]
 
 # Of PyTorch's, the two that can be fastest, with what they are without their graph.
@@ -37,8 +47,6 @@ FINALISTS = ("compile+graph", "graph")
 # The largest batch in which a slow rung races, unless it was asked for by name.
 SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
 VENDOR = "cudnn"  # our rung that calls the vendor's libraries
-SAMPLE = 0.015  # seconds of a sample, about
-STEPS = (4, 512)  # in a sample: at least, at most
 HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once when the host is timed
 SLOWEST = 60.0  # seconds that a contender may be timed, in all
 CHECKED = 3  # batches whose gradients are compared with float64
@@ -51,8 +59,9 @@ class Contender:
     name: str
     row: Row
     run: Callable[[int], object]
-    gradients: Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
+    gradients: Gradients
     peak: Callable[[], int | None]
+    layers: Callable[[], dict[str, float] | None]
     close: Callable[[], object]
 
 
@@ -116,9 +125,7 @@ def race(
         for one in contenders:
             one.close()
         contenders.clear()
-        gc.collect()
-        if where.type == "cuda":
-            torch.cuda.empty_cache()
+        free(where)
     return rows
 
 
@@ -154,15 +161,10 @@ def impl_of(rung: str) -> str:
     return VENDOR if rung == VENDOR else "weft"
 
 
-def ratios(rows: list[Row]) -> None:
-    """vs_torch_eager and vs_torch_best of a heat's rows; null without a peer."""
-    theirs = [row for row in rows if row["impl"] == "torch"]
-    eager = [row for row in theirs if row["rung"] == "eager"]
-    for key, peers in (("vs_torch_eager", eager), ("vs_torch_best", theirs)):
-        times = [row["us"] for row in peers]
-        for row in rows:
-            ours = row["impl"] != "torch" and times
-            row[key] = min(times) / row["us"] if ours else None
+def ladder(device: torch.device, batch: int) -> list[str]:
+    """Every rung of ours that runs there, in the order of the table; see rungs_of()."""
+    found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
+    return [rung.name for rung in all_rungs(device.type) if rung.name in found]
 
 
 # ---- contenders ----------------------------------------------------------------
@@ -209,18 +211,18 @@ def _ours(heat: Heat, rung: str) -> list[Contender]:
         cnn.train(longest[: steps * heat.batch], heat.batch, heat.lr)
 
     row = {"impl": impl_of(rung), "rung": rung, "layout": "nchw"}
-    take = _gradients_of(cnn, heat)
-    return [Contender(f"weft {rung}", row, run, take, lambda: cnn.bytes, cnn.close)]
 
-
-def _gradients_of(cnn: Trainer, heat: Heat) -> Callable[[np.ndarray], Any]:
     def take(order: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         cnn.set_weights(heat.weights)
         cnn.losses()
         cnn.train(order, heat.batch, 0.0)
         return float(cnn.losses()[-1]), cnn.gradients
 
-    return take
+    def layers() -> dict[str, float]:
+        return layer_times(lambda: cnn.profile(heat.order[: heat.batch], heat.lr))
+
+    rest = take, lambda: cnn.bytes, layers, cnn.close
+    return [Contender(f"weft {rung}", row, run, *rest)]
 
 
 def _theirs(heat: Heat, name: str) -> list[Contender]:
@@ -252,7 +254,8 @@ def _twin(heat: Heat, twin: TwinTrainer) -> Contender:
 
     name = f"PyTorch {twin.rung} {twin.layout}"
     row = {"impl": "torch", "rung": twin.rung, "layout": twin.layout}
-    return Contender(name, row, run, take, lambda: twin.peak_bytes, lambda: None)
+    rest = take, lambda: twin.peak_bytes, lambda: None, lambda: None
+    return Contender(name, row, run, *rest)
 
 
 # ---- what is measured of them ------------------------------------------------------
@@ -260,9 +263,9 @@ def _twin(heat: Heat, twin: TwinTrainer) -> Contender:
 
 def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
     exact = _exact(heat)
-    alone = {
-        one.name: found for one in contenders if (found := _alone(heat, one, exact))
-    }
+    free(heat.device)
+    found = {one.name: _alone(heat, one, exact) for one in contenders}
+    alone = {name: row for name, row in found.items() if row}
     there = [one for one in contenders if one.name in alone]
     blocks = {one.name: one.run for one in there}
     sizes = {one.name: alone[one.name]["steps"] for one in there}
@@ -287,45 +290,19 @@ def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
 def _alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
     """What is measured of a contender by itself; nothing if it fails."""
     try:
-        errors = _errors(heat, one, exact)
-        return {"steps": _steps(heat, one), "host_us": _host_us(heat, one), **errors}
+        wrong = errors(one.gradients, zip(_parts(heat), exact))
+        at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
+        return {
+            "steps": steps_of(one.run, heat.device),
+            "host_us": host_us(one.run, at_once, heat.device),
+            "layers_us": one.layers(),
+            **wrong,
+        }
     except native.DeviceLost:
         raise
     except Exception as error:
         heat.say(f"absent: {one.name}: {first_line(error)}")
         return {}
-
-
-def stamp() -> Row:
-    """When and from which commit a row is: rows of several runs lie in one file."""
-    date = datetime.date.today().isoformat()
-    return {"date": date, "commit": bench.commit()}
-
-
-def _steps(heat: Heat, one: Contender) -> int:
-    """How many steps make a sample: a power of two, at about SAMPLE seconds."""
-    one.run(2)
-    timer = bench.timer_for(heat.device)
-    us = timer.measure(lambda: one.run(STEPS[0])) / STEPS[0]
-    if us > 1e6 * SAMPLE:
-        return 1
-    wanted = 2 ** int(math.log2(1e6 * SAMPLE / us))
-    return min(STEPS[1], max(STEPS[0], wanted))
-
-
-def _host_us(heat: Heat, one: Contender) -> float | None:
-    """The host's time to queue a step; None where there is no queue."""
-    if heat.device.type == "cpu":
-        return None
-    steps = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
-    times = []
-    for _ in range(7):
-        sync(heat.device)
-        start = time.perf_counter()
-        one.run(steps)
-        times.append(1e6 * (time.perf_counter() - start) / steps)
-    sync(heat.device)
-    return float(np.median(times))
 
 
 def _exact(heat: Heat) -> list[Step]:
@@ -342,34 +319,5 @@ def _exact(heat: Heat) -> list[Step]:
 
 
 def _parts(heat: Heat) -> np.ndarray:
+    """The batches that are compared with float64."""
     return heat.order.reshape(-1, heat.batch)[:CHECKED]
-
-
-def _errors(heat: Heat, one: Contender, exact: list[Step]) -> Row:
-    """The means of its errors in these batches."""
-    if not exact:
-        return dict.fromkeys(("loss_error", "gradient_error", "gradient_errors"))
-    each = [
-        step.errors(*one.gradients(part)) for part, step in zip(_parts(heat), exact)
-    ]
-    mean = {
-        name: float(np.mean([errors["gradient_errors"][name] for errors in each]))
-        for name in each[0]["gradient_errors"]
-    }
-    return {
-        "loss_error": float(np.mean([errors["loss_error"] for errors in each])),
-        "gradient_error": float(np.max([*mean.values()])),
-        "gradient_errors": mean,
-    }
-
-
-def sync(device: torch.device) -> None:
-    """Wait until what was queued is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of what it says, or its kind."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

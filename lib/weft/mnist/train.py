@@ -5,12 +5,14 @@
 
 Every contender starts from the same weights and takes the images in the same
 order. First all are timed side by side, from the first weights; then ours and
-the fastest eager twin are trained for all epochs, one after the other.
+the fastest eager twin are trained for all epochs, one after the other. A rung races
+against twins of its own precision.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,14 +26,16 @@ from tqdm import tqdm
 from .. import bench, native
 from ..native import ArgumentError
 from . import data
-from .config import Config
+from .config import LADDER, Config
 from .python_cnn import PythonCnn
+from .race import SLOWEST, impl_of, ladder
+from .row import STEPS, first_line, ratios, steps_of
 from .rungs import trainer
-from .trainer import EVALUATION_BATCH, Trainer
-from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights, precision
+from .trainer import EVALUATION_BATCH, Trainer, checked_device
+from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights
 
 PARTS = ("batch", "forward", "backward", "update", "zero")
-BLOCK = 5  # steps in a sample of the time per step
+BLOCK = 5  # steps in a sample of the time per step, on a CPU
 SLOW = " (it may compile for a minute)"
 SYNC_STEPS = 64  # steps of a twin between two looks at its losses and at Ctrl-C
 
@@ -73,23 +77,23 @@ class _Race:
 
     def __init__(self, config: Config, train: data.Split, test: data.Split):
         self.config, self.train, self.test = config, train, test
-        self.cnns = [self.make_ours(rung) for rung in config.rungs]
+        names = config.rungs
+        if names == [LADDER]:
+            names = ladder(checked_device(config.device), config.batch)
+        self.cnns = [self.make_ours(rung) for rung in names]
         self.cnn = self.cnns[0]
         self.device = self.cnn.device
         self.start = self.cnn.weights
         self.absent: dict[str, str] = {}
 
     def run(self) -> Result:
-        with precision(self.cnn.rung.precision):
-            twins = self.make_twins() if self.config.compare else {}
-            rows = self.time(twins)
-            eager = [name for name in twins if name.startswith("eager")]
-            best = min(eager, key=lambda name: rows[name]["us"], default=None)
-            for cnn in self.cnns:
-                rows[_name(cnn)] |= self.train_ours(cnn)
-            if best:
-                rows[best] |= self.train_twin(twins[best])
-        _add_ratios(rows)
+        twins = self.make_twins() if self.config.compare else {}
+        rows = self.time(twins)
+        for cnn in self.cnns:
+            rows[_name(cnn)] |= self.train_ours(cnn)
+        for name in _fastest_eager(rows, twins):
+            rows[name] |= self.train_twin(twins[name])
+        ratios([*rows.values()])
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
 
     def make_ours(self, rung: str) -> Trainer:
@@ -112,33 +116,26 @@ class _Race:
     def make_twins(self) -> dict[str, TwinTrainer]:
         """Every twin that runs here; why the others do not goes to `absent`."""
         torch.compiler.reset()  # what was compiled for an earlier run's twins
-        twins, self.peaks = {}, {}
-        for rung in RUNGS[self.device.type]:
-            for layout in LAYOUTS:
-                name = f"{rung} {layout}"
-                if self.config.twins and name not in self.config.twins:
-                    continue
-                self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
-                try:
-                    twins[name] = self.make_twin(name, rung, layout)
-                except Exception as error:  # torch.compile fails in many ways
-                    first = str(error).strip().splitlines() or [type(error).__name__]
-                    self.absent[f"torch {name}"] = first[0]
+        twins = {}
+        precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
+        for precision, rung, layout in itertools.product(
+            precisions, RUNGS[self.device.type], LAYOUTS
+        ):
+            name = f"{rung} {layout}"
+            if self.config.twins and name not in self.config.twins:
+                continue
+            name += "" if precision == "fp32" else f" {precision}"
+            self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
+            try:
+                twins[name] = self.make_twin(rung, layout, precision)
+            except Exception as error:  # torch.compile fails in many ways
+                self.absent[f"torch {name}"] = first_line(error)
         return twins
 
-    def make_twin(self, name: str, rung: str, layout: str) -> TwinTrainer:
-        cuda = self.device.type == "cuda"
-        if cuda:
-            torch.cuda.synchronize(self.device)
-            held = torch.cuda.memory_allocated(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
+    def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
         options = {"device": self.device, "rung": rung, "layout": layout}
         options |= {"batch": self.config.batch, "lr": self.config.lr}
-        twin = TwinTrainer(self.start, self.train, **options)
-        if cuda:
-            peak = torch.cuda.max_memory_allocated(self.device)
-            self.peaks[name] = peak - held
-        return twin
+        return TwinTrainer(self.start, self.train, precision=precision, **options)
 
     # ---- time -------------------------------------------------------------------
 
@@ -148,24 +145,27 @@ class _Race:
         contenders = {_name(cnn): self.our_block(cnn, whole) for cnn in self.cnns}
         for name, twin in twins.items():
             contenders[name] = _twin_block(twin, twin.order(whole))
-        iterations = self.config.iterations
-        samples = len(contenders) * -(-iterations // BLOCK)
-        with self.bar("timing steps", samples, " samples") as bar:
-            timings = bench.interleave(
-                contenders, self.device, iterations, BLOCK, bar.update
+        rounds = -(-self.config.iterations // BLOCK)
+        sizes = {name: self.block_of(run) for name, run in contenders.items()}
+        with self.bar("timing steps", len(sizes) * rounds, " samples") as bar:
+            timings = bench.in_rounds(
+                contenders, sizes, self.device, rounds, SLOWEST, bar.update
             )
         rows = {}
         for cnn in self.cnns:
             name = _name(cnn)
-            row = rows[name] = self.row("weft", cnn.rung.name, timings[name])
+            impl, rung = impl_of(cnn.rung.name), cnn.rung
+            row = self.row(impl, rung.name, rung.precision, timings[name])
+            rows[name] = row
             row |= {"layout": "nchw", "peak_bytes": cnn.bytes}
             profile = functools.partial(cnn.profile, lr=self.config.lr)
             row |= self.sections(profile, whole, name)
             cnn.losses()  # those of the timed steps
             cnn.set_weights(self.start)
         for name, twin in twins.items():
-            row = rows[name] = self.row("torch", twin.rung, timings[name])
-            row |= {"layout": twin.layout, "peak_bytes": self.peaks.get(name)}
+            row = self.row("torch", twin.rung, twin.precision, timings[name])
+            rows[name] = row
+            row |= {"layout": twin.layout, "peak_bytes": twin.peak_bytes}
             # Inside a compiled or captured step nothing can be told apart.
             row |= {"parts_us": None, "parts_mean_us": None, "layers_us": None}
             if twin.rung == "eager":
@@ -176,11 +176,18 @@ class _Race:
     def our_block(self, cnn: Trainer, order: np.ndarray) -> Callable[[int], None]:
         """Train on n batches of `order`, which starts anew at its end."""
         batch, lr = self.config.batch, self.config.lr
+        longest = np.resize(order, STEPS[1] * batch)
 
         def run(steps: int) -> None:
-            cnn.train(np.resize(order, steps * batch), batch, lr)
+            cnn.train(longest[: steps * batch], batch, lr)
 
         return run
+
+    def block_of(self, run: Callable[[int], object]) -> int:
+        """Steps in a sample. On a GPU enough that queueing them takes no time."""
+        if self.device.type == "cuda":
+            return steps_of(run, self.device)
+        return BLOCK
 
     def sections(
         self, profile: Callable[[Any], dict[str, float]], order: Any, who: str
@@ -189,7 +196,10 @@ class _Race:
         batch, steps, warmup = self.config.batch, [], 3
         total = self.config.iterations + warmup
         with self.bar(f"timing sections, {who}", total, " steps") as bar:
+            begun = time.perf_counter()
             for number in range(total):
+                if number > warmup and time.perf_counter() - begun > SLOWEST / 2:
+                    break
                 first = number % (len(order) // batch) * batch
                 steps.append(profile(order[first : first + batch]))
                 bar.update()
@@ -205,11 +215,13 @@ class _Race:
             },
         }
 
-    def row(self, impl: str, rung: str, timing: bench.Timing) -> dict[str, Any]:
+    def row(
+        self, impl: str, rung: str, precision: str, timing: bench.Timing
+    ) -> dict[str, Any]:
         """The keys that every row has; what training adds is null until then."""
         return {
             **{"op": "mnist", "impl": impl, "rung": rung},
-            **{"precision": self.cnn.rung.precision, "target": self.device.type},
+            **{"precision": precision, "target": self.device.type},
             **{"device": bench.device_name(self.device)},
             **timing.row(),
             **{"batch": self.config.batch, "epochs": self.config.epochs},
@@ -299,10 +311,20 @@ def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]
     parts = order.split(twin.batch)
 
     def run(steps: int) -> None:
-        for number in range(steps):
-            twin.step(parts[number % len(parts)])
+        with twin.mode():
+            for number in range(steps):
+                twin.step(parts[number % len(parts)])
 
     return run
+
+
+def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[str]:
+    """The name of the fastest eager twin of each precision."""
+    found: dict[str, str] = {}
+    for name in sorted(twins, key=lambda name: rows[name]["us"]):
+        if twins[name].rung == "eager":
+            found.setdefault(twins[name].precision, name)
+    return [*found.values()]
 
 
 def _parts(sections: dict[str, float]) -> dict[str, float | None]:
@@ -322,17 +344,6 @@ def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
         else float(statistic([step[name] for step in steps]))
         for name, value in steps[0].items()
     }
-
-
-def _add_ratios(rows: dict[str, dict[str, Any]]) -> None:
-    """vs_torch_eager and vs_torch_best: their time over ours, null without them."""
-    torch_rows = [row for row in rows.values() if row["impl"] == "torch"]
-    eager = [row for row in torch_rows if row["rung"] == "eager"]
-    for key, peers in (("vs_torch_eager", eager), ("vs_torch_best", torch_rows)):
-        times = [row["us"] for row in peers]
-        for row in rows.values():
-            ours = row["impl"] == "weft" and times
-            row[key] = min(times) / row["us"] if ours else None
 
 
 def _cores() -> int:
