@@ -17,12 +17,11 @@
  * of windows, for four channels. Its neighbours have the other channels, so
  * that what a warp writes at once lies together. */
 enum {
-    THREADS = 128,
+    THREADS = 128, /* 16 strips, of which the last two are idle */
     CHANNELS = 4,
     HALF_ROWS = SIDE2 / 2,       /* rows of windows */
-    IN_ROWS = 2 * HALF_ROWS + 2, /* rows of the bordered image */
+    IN_ROWS = 2 * HALF_ROWS + 2, /* of the bordered image: THREADS items */
     GROUPS = C1 / CHANNELS,      /* threads beside each other */
-    STRIPS = THREADS / GROUPS,   /* of them two a row, the last two idle */
     STRIP = SIDE2 / 2,           /* windows */
 };
 
@@ -105,6 +104,22 @@ strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
     }
 }
 
+/* Half an image in shared memory. Each thread brings one item, in two steps:
+ * between them it need not wait for memory. */
+static __device__ __forceinline__ unsigned
+fetch_half(const struct fused_run *run, int half, int thread) {
+    return fetch_item(image_of(run, half / 2),
+                      half % 2 * 2 * HALF_ROWS + thread / ROW_ITEMS,
+                      thread % ROW_ITEMS);
+}
+static __device__ __forceinline__ void put_half(float *image_s, unsigned pixels,
+                                                int half, int thread,
+                                                float mean, float std) {
+    const int row = thread / ROW_ITEMS;
+    put_item(image_s + row * IMAGE_PITCH, pixels,
+             half % 2 * 2 * HALF_ROWS + row, thread % ROW_ITEMS, mean, std);
+}
+
 template <enum precision P>
 static __global__ void __launch_bounds__(THREADS)
     conv1(typename element<P>::T *p1, uint8_t *code1,
@@ -119,11 +134,19 @@ static __global__ void __launch_bounds__(THREADS)
     const int first_channel = thread % GROUPS * CHANNELS;
     const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
 
+    // Images, their order and the weights are older than the kernel before.
+    int half = blockIdx.x;
+    unsigned pixels = fetch_half(run, half, thread);
+    float w[CHANNELS][TAPS];
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++) {
+        float four[CHANNELS];
+        load4(four, params + CONV1_W + tap * C1 + first_channel);
+        for (int c = 0; c < CHANNELS; c++) w[c][tap] = four[c];
+    }
     pdl_wait();
     pdl_trigger();
-    int half = blockIdx.x;
-    load_rows(image_s, image_of(run, half / 2), half % 2 * 2 * HALF_ROWS,
-              IN_ROWS, mean, std, thread, THREADS);
+    put_half(image_s, pixels, half, thread, mean, std);
     sum_patches(&patch_s, scratch_s, slots, count, batch, pixel_scale(std),
                 pixel_shift(mean, std));
     __syncthreads();
@@ -134,16 +157,14 @@ static __global__ void __launch_bounds__(THREADS)
             ((double *)patches)[i] = ((const double *)&patch_s)[i];
     __syncthreads();
 
-    float w[CHANNELS][TAPS];
     struct affine a[CHANNELS];
-    for (int c = 0; c < CHANNELS; c++) a[c] = affine_s[first_channel + c];
-#pragma unroll
-    for (int tap = 0; tap < TAPS; tap++) {
-        float four[CHANNELS];
-        load4(four, params + CONV1_W + tap * C1 + first_channel);
-        for (int c = 0; c < CHANNELS; c++) w[c][tap] = four[c] * a[c].sign;
+    for (int c = 0; c < CHANNELS; c++) {
+        a[c] = affine_s[first_channel + c];
+        for (int tap = 0; tap < TAPS; tap++) w[c][tap] *= a[c].sign;
     }
     for (;;) {
+        const int next = half + gridDim.x;
+        if (next < 2 * batch) pixels = fetch_half(run, next, thread);
         if (row < HALF_ROWS) {
             const size_t to = (size_t)half * (PIXELS2 / 2) * C1 +
                               (row * SIDE2 + half_row * STRIP) * C1 +
@@ -152,11 +173,10 @@ static __global__ void __launch_bounds__(THREADS)
                      image_s + 2 * row * IMAGE_PITCH + 2 * STRIP * half_row, w,
                      a);
         }
-        half += gridDim.x;
-        if (half >= 2 * batch) break;
+        if (next >= 2 * batch) break;
+        half = next;
         __syncthreads(); // all have read the half before
-        load_rows(image_s, image_of(run, half / 2), half % 2 * 2 * HALF_ROWS,
-                  IN_ROWS, mean, std, thread, THREADS);
+        put_half(image_s, pixels, half, thread, mean, std);
         __syncthreads();
     }
 }

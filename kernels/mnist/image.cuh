@@ -31,38 +31,45 @@ image_of(const struct fused_run *run, int index) {
     return run->images + (size_t)run->order[run->first + index] * PIXELS1;
 }
 
-/* Rows [top, top + rows) of the bordered image to image_s (rows,IMAGE_PITCH);
- * row 0 and row 29 are border. All `threads` threads of the block call it; the
- * caller synchronises. */
-static __device__ __forceinline__ void
-load_rows(float *image_s, const uint8_t *image, int top, int rows, float mean,
-          float std, int thread, int threads) {
+/* Items of a row of the bordered image: seven words of four pixels, and the
+ * two columns of border. */
+enum { ROW_ITEMS = 8 };
+
+/* The pixels of item `item`, row `row` of the bordered image. */
+static __device__ __forceinline__ unsigned fetch_item(const uint8_t *image,
+                                                      int row, int item) {
+    const bool inside = row >= 1 && row <= SIDE1 && item < ROW_ITEMS - 1;
+    return inside ? ((const unsigned *)image)[(row - 1) * 7 + item] : 0;
+}
+
+/* They, normalised, to row_s, which row `row` of the bordered image has. */
+static __device__ __forceinline__ void put_item(float *row_s, unsigned pixels,
+                                                int row, int item, float mean,
+                                                float std) {
     const float scale = pixel_scale(std), shift = pixel_shift(mean, std);
-    const unsigned *words = (const unsigned *)image; // 784 divides by 4
-    for (int i = thread; i < rows * 8; i += threads) {
-        const int row = i / 8, word = i % 8;
-        const int y = top + row - 1; // in the image
-        float *out = image_s + row * IMAGE_PITCH + 4 * word;
-        if (word == 7) { // the columns left and right of the image
-            out -= 28;
-            out[0] = out[29] = 0.0f;
-            continue;
-        }
-        const bool inside = y >= 0 && y < SIDE1;
-        const unsigned four = inside ? words[y * 7 + word] : 0;
-        for (int k = 0; k < 4; k++) {
-            const float p = (float)(four >> (8 * k) & 255);
-            out[1 + k] = inside ? fmaf(p, scale, shift) : 0.0f;
-        }
+    const bool inside = row >= 1 && row <= SIDE1;
+    if (item == ROW_ITEMS - 1) {
+        row_s[0] = row_s[1 + SIDE1] = 0.0f;
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const float p = (float)(pixels >> (8 * k) & 255);
+        row_s[1 + 4 * item + k] = inside ? fmaf(p, scale, shift) : 0.0f;
     }
 }
 
-/* The whole image with its border to image_s (30,IMAGE_PITCH). */
+/* The whole image with its border to image_s (30,IMAGE_PITCH). All `threads`
+ * threads of the block call it; the caller synchronises. */
 static __device__ __forceinline__ void load_image(float *image_s,
                                                   const uint8_t *image,
                                                   float mean, float std,
                                                   int thread, int threads) {
-    load_rows(image_s, image, 0, IMAGE_ROWS, mean, std, thread, threads);
+    for (int i = thread; i < IMAGE_ROWS * ROW_ITEMS; i += threads) {
+        const int row = i / ROW_ITEMS, item = i % ROW_ITEMS;
+        put_item(image_s + row * IMAGE_PITCH, fetch_item(image, row, item), row,
+                 item, mean, std);
+    }
 }
 
 #endif

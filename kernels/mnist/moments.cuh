@@ -264,7 +264,7 @@ patch_statistics(double *mean, double *rstd, const struct patch_sums *patch_s,
     }
     *mean = sum / count;
     const double var = squares / count - *mean * *mean;
-    *rstd = 1.0 / sqrt((var > 0 ? var : 0) + eps); // a constant image: 0
+    *rstd = rsqrt((var > 0 ? var : 0) + eps); // a constant image: 0
 }
 
 #endif

@@ -143,7 +143,7 @@ static __device__ void update_bn2(const struct step *s, const struct slots sum2,
     const double count = (double)s->batch * PIXELS2;
     const double mean = forward_s[i] / count;
     const double var = forward_s[BN2_EACH + i] / count - mean * mean;
-    const double rstd = 1.0 / sqrt((var > 0 ? var : 0) + s->eps);
+    const double rstd = rsqrt((var > 0 ? var : 0) + s->eps);
     const double dbeta = backward_s[i];
     const double dgamma = rstd * (backward_s[BN2_EACH + i] - mean * dbeta);
     sgd(s, BN2_W + first + i, (float)dgamma);
