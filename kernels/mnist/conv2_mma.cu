@@ -183,12 +183,20 @@ static __global__ void __launch_bounds__(S::THREADS)
         __syncthreads(); // this image is complete
         float acc[S::MINE][2][S::TILES][4];
         zero<S::MINE, S::TILES>(acc);
-        conv_tiles<S::P, C1, S::MINE, S::TILES, S::CHANNELS>(
-            acc, images + buffer * S::IMAGE, warp_m * S::MINE, rows,
-            warp_n * S::TILES * 8, lane);
+        const char *input = images + buffer * S::IMAGE;
+        const int group = warp_m * S::MINE, row = warp_n * S::TILES * 8;
+        // Two copies of the loop cost less than to ask in it, which would keep
+        // the loads of one tap behind the products of the tap before.
+        enum { LEFT = S::MINE > 1 ? S::MINE - 1 : 1 };
+        if (group + S::MINE <= GROUPS)
+            conv_tiles<S::P, C1, S::MINE, S::TILES, S::CHANNELS>(
+                acc, input, group, rows, row, lane);
+        else
+            conv_tiles<S::P, C1, LEFT, S::TILES, S::CHANNELS>(acc, input, group,
+                                                              rows, row, lane);
 #pragma unroll
         for (int m = 0; m < S::MINE; m++) {
-            const int window = (warp_m * S::MINE + m) * GROUP + lane / 4;
+            const int window = (group + m) * GROUP + lane / 4;
             if (window >= PIXELS3) continue;
 #pragma unroll
             for (int j = 0; j < S::TILES; j += RUN) {
@@ -197,10 +205,10 @@ static __global__ void __launch_bounds__(S::THREADS)
                 for (int i = 0; i < 4 * N; i++)
                     v[i / N][i % N] =
                         acc[m][i / N / 2][j + i % N / 2][i / N % 2 * 2 + i % 2];
-                const int row = 8 * (warp_n * S::TILES + j) + lane % 4 * 2;
-                store_window<S::P>(a, image, window, first + channel_of<T>(row),
-                                   v, sum + 2 * j, square + 2 * j,
-                                   gamma + 2 * j);
+                const int column = row + 8 * j + lane % 4 * 2;
+                store_window<S::P>(a, image, window,
+                                   first + channel_of<T>(column), v,
+                                   sum + 2 * j, square + 2 * j, gamma + 2 * j);
             }
         }
         if (S::BUFFERS == 2) buffer ^= 1;

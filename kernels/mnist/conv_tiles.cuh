@@ -63,8 +63,8 @@ load_patch(uint32_t patch[4][4][2], const char *image,
 }
 
 /* acc[group][row of the window][tile][2 * column + i]: of each window of the
- * warp's `MINE` groups (from `first` on; those past GROUPS are left out) the
- * pixel (row,column) in output channel 2t + i of n-tile `tile`.
+ * warp's `MINE` groups (from `first` on) the pixel (row,column) in output
+ * channel 2t + i of n-tile `tile`.
  *
  * rows: weights (9,ROWS,CHANNELS), of which the warp takes TILES * 8 rows from
  * `row` on. */
@@ -100,7 +100,6 @@ conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,
                             rows_k + (tap * ROWS + j * 16) * weights::ROW);
 #pragma unroll
             for (int m = 0; m < MINE; m++) {
-                if (first + m >= GROUPS) continue; // the same for all lanes
 #pragma unroll
                 for (int y = 0; y < 2; y++) {
                     const uint32_t (*line)[2] = patch[m][y + tap / 3];
