@@ -98,8 +98,8 @@ fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,
  * the tile before is multiplied. Past the batch: zeros, which nobody stores. */
 template <class TILE>
 static __device__ __forceinline__ void
-fc1_fetch_rows(float quads[][4], const void *m2, int first_row, int batch,
-               int pixel, int channel) {
+fc1_fetch_rows(struct quad<typename TILE::T> *quads, const void *m2,
+               int first_row, int batch, int pixel, int channel) {
     typedef typename TILE::T T;
 #pragma unroll
     for (int i = 0; i < TILE::LOADS; i++) {
@@ -109,22 +109,23 @@ fc1_fetch_rows(float quads[][4], const void *m2, int first_row, int batch,
         const T *from = (const T *)m2 + (size_t)row * FEATURES +
                         (pixel + k / TILE::CHANNELS) * C2 + channel +
                         k % TILE::CHANNELS;
-        quads[i][0] = quads[i][1] = quads[i][2] = quads[i][3] = 0.0f;
-        if (row < batch) load4(quads[i], from);
+        quads[i] = {};
+        if (row < batch) quad_load(&quads[i], from);
     }
 }
 
 /* The same quads through BN2 and ReLU to shared memory. (ROWS,STEP) */
 template <class TILE>
 static __device__ __forceinline__ void
-fc1_place_rows(typename TILE::T *to, const float quads[][4],
+fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
                const float scale[4], const float shift[4]) {
 #pragma unroll
     for (int i = 0; i < TILE::LOADS; i++) {
         const int at = threadIdx.x + i * TILE::THREADS;
         float v[4];
+        quad_widen(v, quads[i]);
         for (int j = 0; j < 4; j++)
-            v[j] = fmaxf(bn2_value(quads[i][j], scale[j], shift[j]), 0.0f);
+            v[j] = fmaxf(bn2_value(v[j], scale[j], shift[j]), 0.0f);
         store4<TILE::P>(
             to + at / TILE::QUADS * TILE::PITCH + at % TILE::QUADS * 4, v);
     }
@@ -147,7 +148,7 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
                            first_out, slice.pixel, channel);
     pdl_wait();
     pdl_trigger();
-    float quads[TILE::LOADS][4];
+    struct quad<T> quads[TILE::LOADS];
     fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch, slice.pixel,
                          channel);
     bn2_prepare(&affine, from.bn2, channel);

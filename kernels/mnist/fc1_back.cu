@@ -139,32 +139,35 @@ back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
 /* This thread's quads of m2: one place in a row, LOADS rows STRIDE apart. */
 template <class TILE>
 static __device__ __forceinline__ void
-back_fetch(float quads[][4], const struct back_block<TILE> &block,
-           const void *m2, int first, int batch) {
+back_fetch(struct quad<typename TILE::T> *quads,
+           const struct back_block<TILE> &block, const void *m2, int first,
+           int batch) {
     const int k = threadIdx.x % TILE::QUADS * 4;
     first += threadIdx.x / TILE::QUADS;
 #pragma unroll
     for (int i = 0; i < TILE::LOADS; i++) {
         const int row = first + i * TILE::STRIDE;
-        quads[i][0] = quads[i][1] = quads[i][2] = quads[i][3] = 0.0f;
+        quads[i] = {};
         if (row < batch && block.exists(k))
-            load4(quads[i], (const typename TILE::T *)m2 +
-                                (size_t)row * FEATURES + block.feature(k));
+            quad_load(&quads[i], (const typename TILE::T *)m2 +
+                                     (size_t)row * FEATURES + block.feature(k));
     }
 }
 
 /* The same quads through BN2 and ReLU to shared memory. */
 template <class TILE>
 static __device__ __forceinline__ void
-back_place(const struct back_block<TILE> &block, const float quads[][4],
-           const float scale[4], const float shift[4]) {
+back_place(const struct back_block<TILE> &block,
+           const struct quad<typename TILE::T> *quads, const float scale[4],
+           const float shift[4]) {
     const int k = threadIdx.x % TILE::QUADS * 4;
 #pragma unroll
     for (int i = 0; i < TILE::LOADS; i++) {
         const int row = threadIdx.x / TILE::QUADS + i * TILE::STRIDE;
         float v[4];
+        quad_widen(v, quads[i]);
         for (int j = 0; j < 4; j++)
-            v[j] = fmaxf(bn2_value(quads[i][j], scale[j], shift[j]), 0.0f);
+            v[j] = fmaxf(bn2_value(v[j], scale[j], shift[j]), 0.0f);
         store4<TILE::P>(block.a + row * TILE::PITCH + k, v);
     }
 }
@@ -180,8 +183,9 @@ struct back_sums {
 template <class TILE>
 static __device__ __forceinline__ void
 back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
-               void *dp2, const float quads[][4], const float scale[4],
-               const float shift[4], int first, int batch) {
+               void *dp2, const struct quad<typename TILE::T> *quads,
+               const float scale[4], const float shift[4], int first,
+               int batch) {
     typedef typename TILE::T T;
     // No tensor core reads dp2 itself, so TF32 keeps it as it is.
     const enum precision KEPT = TILE::P == TF32 ? FP32 : TILE::P;
@@ -192,7 +196,8 @@ back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
         const int row = threadIdx.x / TILE::QUADS + i * TILE::STRIDE;
         if (first + row >= batch) break;
         const float *at = block.out + row * TILE::OUT_PITCH + k;
-        float v[4], part[4];
+        float v[4], part[4], m2[4];
+        quad_widen(m2, quads[i]);
         load4(v, at);
         for (int s = 1; s < TILE::SLICES; s++) {
             load4(part, at + s * TILE::ROWS * TILE::OUT_PITCH);
@@ -200,11 +205,11 @@ back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
         }
         T kept[4];
         for (int j = 0; j < 4; j++) {
-            const bool on = bn2_value(quads[i][j], scale[j], shift[j]) > 0.0f;
+            const bool on = bn2_value(m2[j], scale[j], shift[j]) > 0.0f;
             kept[j] = narrow<KEPT>(on ? v[j] : 0.0f);
             v[j] = widen(kept[j]);
             sums->dp2[j] += v[j];
-            sums->dp2_m2[j] = fmaf(v[j], quads[i][j], sums->dp2_m2[j]);
+            sums->dp2_m2[j] = fmaf(v[j], m2[j], sums->dp2_m2[j]);
         }
         put4((T *)dp2 + (size_t)(first + row) * FEATURES + block.feature(k),
              kept);
@@ -501,7 +506,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     const struct back_block<TILE> block(back_shared);
     affine_type *affine = (affine_type *)back_shared;
     struct back_sums sums = {};
-    float quads[TILE::LOADS][4], scale[4], shift[4];
+    struct quad<typename TILE::T> quads[TILE::LOADS];
+    float scale[4], shift[4];
     PRODUCT product;
 
     // All of this is older than the kernel before this one.

@@ -9,6 +9,24 @@ template <class T> struct k_step {
     enum { K = 32 / (int)sizeof(T), HALF = K / 2 };
 };
 
+/* Four neighbours as they lie in memory, on their way through registers. */
+template <class T> struct quad {
+    uint2 bits;
+};
+template <> struct quad<float> {
+    float4 bits;
+};
+template <class T>
+static __device__ __forceinline__ void quad_load(struct quad<T> *to,
+                                                 const T *from) {
+    *to = *(const struct quad<T> *)from;
+}
+template <class T>
+static __device__ __forceinline__ void quad_widen(float v[4],
+                                                  const struct quad<T> &from) {
+    load4(v, (const T *)&from);
+}
+
 /* c (16,8) += a (16,K) b (K,8). */
 template <enum precision P>
 static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],
