@@ -10,71 +10,10 @@
  * checked: one that is wrong ends the program with status 1.
  *
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb. */
-#include "bench_graphs.cuh"
+#include "bench_chain.cuh"
 #include <cstring>
 
-enum { THREADS = 256, WEIGHTS = 8192 };
-
-/* ---- kernels --------------------------------------------------------------
- */
-
-/* Programmatic dependent launch: wait until the kernel before has ended and
- * what it wrote is there; let the next one begin. Nothing before sm_90. */
-static __device__ void wait_for_last(void) {
-#if __CUDA_ARCH__ >= 900
-    cudaGridDependencySynchronize();
-#endif
-}
-static __device__ void let_next_begin(void) {
-#if __CUDA_ARCH__ >= 900
-    cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-
-/* x += 1: next to no work. */
-static __global__ void step(float *x, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] += 1;
-}
-
-/* The same. The next kernel may begin while this one works. */
-static __global__ void step_early(float *x, int n) {
-    let_next_begin();
-    wait_for_last();
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] += 1;
-}
-
-/* The same. The next kernel may begin when this one has written. */
-static __global__ void step_late(float *x, int n) {
-    wait_for_last();
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] += 1;
-    let_next_begin();
-}
-
-/* x += weights, which no kernel of the chain writes: they may be fetched before
- * the kernel before has ended. first: do that. */
-static __global__ void add_weights(float *x, const float *weights, int n,
-                                   int first) {
-    __shared__ float weights_s[WEIGHTS];
-    let_next_begin();
-    if (!first) wait_for_last();
-    for (int i = threadIdx.x; i < WEIGHTS; i += blockDim.x)
-        weights_s[i] = weights[i];
-    __syncthreads();
-    if (first) wait_for_last();
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] += weights_s[i % WEIGHTS];
-}
-
-/* y = halved(x). */
-static __global__ void work(float *y, const float *x, int n, int turns) {
-    let_next_begin();
-    wait_for_last();
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = halved(x[i], turns);
-}
+enum { THREADS = 256 };
 
 /* ---- chains ---------------------------------------------------------------
  */
@@ -90,6 +29,7 @@ struct chain {
     int first;             /* of FETCH, see add_weights() */
     size_t shared;         /* bytes a block of WORK claims and does not use */
     int uneven;            /* every other launch takes half of x only */
+    int host;              /* time the host, too */
 };
 
 /* Queue one of its launches. */
@@ -104,17 +44,21 @@ static void launch(const struct chain *c, cudaStream_t stream) {
     config.stream = stream;
     config.attrs = &pdl;
     config.numAttrs = c->pdl ? 1 : 0;
-    if (c->kind == PLAIN) CHECK(cudaLaunchKernelEx(&config, step, c->x, c->n));
-    if (c->kind == EARLY)
+    const float *x = c->x, *weights = c->weights;
+    switch (c->kind) {
+    case PLAIN: CHECK(cudaLaunchKernelEx(&config, step, c->x, c->n)); break;
+    case EARLY:
         CHECK(cudaLaunchKernelEx(&config, step_early, c->x, c->n));
-    if (c->kind == LATE)
-        CHECK(cudaLaunchKernelEx(&config, step_late, c->x, c->n));
-    if (c->kind == FETCH)
-        CHECK(cudaLaunchKernelEx(&config, add_weights, c->x,
-                                 (const float *)c->weights, c->n, c->first));
-    if (c->kind == WORK)
-        CHECK(cudaLaunchKernelEx(&config, work, c->x, (const float *)c->x, c->n,
-                                 c->turns));
+        break;
+    case LATE: CHECK(cudaLaunchKernelEx(&config, step_late, c->x, c->n)); break;
+    case FETCH:
+        CHECK(cudaLaunchKernelEx(&config, add_weights, c->x, weights, c->n,
+                                 c->first));
+        break;
+    case WORK:
+        CHECK(cudaLaunchKernelEx(&config, work, c->x, x, c->n, c->turns));
+        break;
+    }
 }
 
 /* Queue all of them. */
@@ -215,7 +159,7 @@ static void time_graph(const char *what, const char *how, struct chain c) {
     CHECK(cudaStreamSynchronize(stream));
     expect(&c, how, c.kind == WORK ? halved(0, c.turns * c.count) : c.count);
     time_device(what, how, &c, graph);
-    if (c.kind == PLAIN) time_host("a graph", &c, graph);
+    if (c.host) time_host("a graph", &c, graph);
     CHECK(cudaGraphExecDestroy(graph));
     CHECK(cudaStreamDestroy(stream));
 }
@@ -269,6 +213,7 @@ static void time_chains(struct chain c) {
     early.kind = EARLY, late.kind = LATE;
     early.pdl = late.pdl = 1;
     const int counts[] = {5, 20, 100};
+    c.host = 1;
     for (int count : counts) {
         c.count = early.count = late.count = count;
         time_device("chain", "C, a launch each", &c, NULL);

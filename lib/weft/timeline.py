@@ -29,6 +29,7 @@ from .native import ArgumentError
 KERNEL, TO_DEVICE, TO_HOST, OTHER = "kernel", "to device", "to host", "copy or fill"
 HOST = "host"  # a call that asks for work
 OPERATOR = "operator"  # of ATen, on the CPU
+LAUNCH, FETCH = "launch", "fetch"  # parts of a kernel, in a drawing
 FOLDER = "notebooks/results"
 MARK = "weft timeline"  # the run that is kept
 LEAST = 1.0  # µs of a gap that is told
@@ -51,7 +52,10 @@ class Span:
 
 @dataclass
 class Timeline:
-    """Spans by start. target: "cuda", "cpu" or "model"; date: if measured elsewhere."""
+    """Spans by start. target: "cuda", "cpu" or "model".
+
+    date: if it was measured elsewhere. note: what else is to be known.
+    """
 
     spans: list[Span]
     device: str = ""

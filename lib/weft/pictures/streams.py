@@ -25,7 +25,12 @@ KINDS = {  # kind of a span: words, colour, opacity of its fill
     "to host": ("copy to the host", WRITTEN, 0.4),
     "copy or fill": ("copy or fill on the device", "currentColor", 0.25),
     "host": ("the host asks", "currentColor", 0.5),
+    "launch": ("launch", "currentColor", 0.1),
+    "fetch": ("fetches weights", READ, 0.25),
 }
+
+
+COPIES = ("to device", "to host", "copy or fill")
 
 
 def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
@@ -57,10 +62,10 @@ def account(one: Timeline) -> str:
     kernels = sum(span.kind in ("kernel", "operator") for span in work)
     what = "operator" if work[0].kind == "operator" else "kernel"
     said = plural(kernels, what) if kernels else ""
-    if copies := len(work) - kernels:
+    if copies := sum(span.kind in COPIES for span in work):
         said += f"{' and ' * bool(said)}{copies} {'copy' if copies == 1 else 'copies'}"
-    streams = len({span.row for span in work})
-    said += f" on {plural(streams, 'stream')}" * (what == "kernel")
+    streams = len({span.row for span in work if span.row.startswith("stream")})
+    said += f" on {plural(streams, 'stream')}" * bool(streams)
     said += f" in {_us(one.us)}, {100 * one.busy / one.us:.0f} % of it busy"
     if gaps := one.gaps():
         said += (
