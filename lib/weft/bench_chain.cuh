@@ -8,11 +8,9 @@
 
 enum { WEIGHTS = 8192 };
 
-*/
-
-    /* Programmatic dependent launch: wait until the kernel before has ended and
-     * what it wrote is there; let the next one begin. Nothing before sm_90. */
-    static __device__ void wait_for_last(void) {
+/* Programmatic dependent launch: wait until the kernel before has ended and
+ * what it wrote is there; let the next one begin. Nothing before sm_90. */
+static __device__ void wait_for_last(void) {
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
 #endif
