@@ -4,179 +4,18 @@
  *          to shared memory, so their output never exists. The sum over 3136
  *          features is split over blocks, each leaving its part in a slot of
  *          `hidden`: a batch of 64 has only 64 x 128 outputs, too few for a
- * GPU. A slot takes some pixels and a GROUP of their channels, so that its
- *          blocks need few channels' statistics, which every block adds up
- * anew. FP32:    a thread owns TALL x WIDE outputs and reads four steps of k in
- * one load. Small tiles split k once more between a block's warps. Others:
- * mma.sync; both operands lie with k along the row, as ldmatrix wants them. 16
- * bytes are 4 tf32 or 8 numbers of 16 bits: k steps of 32 bytes make one loop
- * serve both. Banks:   a row is PAD = 16 bytes longer than it need be. STEP is
- * 64, 128 or 224 bytes more than a multiple of 256, or 448, and then eight rows
- *          start 16 bytes (or an odd multiple) apart: no two share a bank.
+ *          GPU. A slot takes some pixels and a GROUP of their channels, so that
+ *          its blocks need few channels' statistics, which each adds up anew.
+ * FP32:    a thread owns TALL x WIDE outputs and reads four steps of k in one
+ *          load. Small tiles split k once more between a block's warps.
+ * Others:  mma.sync; both operands lie with k along the row, as ldmatrix wants
+ *          them.
  * Limit:   at 64 images the launch and one trip to memory; from 1024 on FFMA
  *          issue, or the tensor pipe and the reads of m2.
  * Lesson:  notebooks/15_mnist.ipynb
  */
-#include "bn2.cuh"
-#include "fragments.cuh"
+#include "fc1_tile.cuh"
 #include "launch.cuh"
-
-/* ROWS images times OUTS outputs a block, PIXELS x CHANNELS features at a time,
- * in BUFFERS buffers. */
-template <enum precision PRECISION, int ROWS_, int OUTS_, int PIXELS_,
-          int CHANNELS_, int BUFFERS_>
-struct fc1_tile {
-    typedef typename element<PRECISION>::T T;
-    static const enum precision P = PRECISION;
-    enum {
-        THREADS = 256,
-        ROWS = ROWS_,
-        OUTS = OUTS_,
-        PIXELS = PIXELS_,
-        CHANNELS = CHANNELS_,
-        BUFFERS = BUFFERS_,
-        GROUPS = C2 / CHANNELS,
-        STEP = PIXELS * CHANNELS,
-        PAD = 16 / (int)sizeof(T),
-        PITCH = STEP + PAD,
-        QUADS = STEP / 4,                    // of one row
-        LOADS = ROWS * QUADS / THREADS,      // quads of m2 that a thread takes
-        PIECES = STEP * (int)sizeof(T) / 16, // of one row of weights
-        BUFFER = (ROWS + OUTS) * PITCH,
-        BYTES = BUFFERS * BUFFER * (int)sizeof(T),
-    };
-    static_assert(ROWS * QUADS % THREADS == 0, "whole loads");
-    static_assert(THREADS % (CHANNELS / 4) == 0, "a thread keeps its channels");
-};
-
-/* What the kernels read and write. */
-struct fc1_arguments {
-    const void *m2, *weights;
-    struct bn2_sources bn2;
-    float *hidden; /* (slot,batch,128) */
-    int batch;
-    int parts; /* of the 49 pixels; slot = part * GROUPS + group */
-};
-
-/* The features of this block's slot: pixels [pixel,end) of CHANNELS channels
- * from `channel` on. */
-struct fc1_slice {
-    int channel, pixel, end;
-};
-template <class TILE>
-static __device__ __forceinline__ struct fc1_slice fc1_slice_of(int slot,
-                                                                int parts) {
-    const int part = slot / TILE::GROUPS;
-    struct fc1_slice slice;
-    slice.channel = slot % TILE::GROUPS * TILE::CHANNELS;
-    slice.pixel = PIXELS3 * part / parts;
-    slice.end = PIXELS3 * (part + 1) / parts;
-    return slice;
-}
-
-/* ---- loading ------------------------------------------------------------- */
-
-/* Ask for the weights of PIXELS pixels from `pixel` on: (OUTS,STEP). */
-template <class TILE>
-static __device__ __forceinline__ void
-fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,
-                 int pixel, int channel) {
-    typedef typename TILE::T T;
-    enum { EACH = 16 / sizeof(T), PIECES = TILE::PIECES };
-    const T *from = (const T *)weights + (size_t)first_out * FEATURES +
-                    pixel * C2 + channel;
-    for (int i = threadIdx.x; i < TILE::OUTS * PIECES; i += TILE::THREADS) {
-        const int out = i / PIECES, k = i % PIECES * EACH;
-        copy16_async(to + out * TILE::PITCH + k, from + (size_t)out * FEATURES +
-                                                     k / TILE::CHANNELS * C2 +
-                                                     k % TILE::CHANNELS);
-    }
-    copy_commit();
-}
-
-/* This thread's quads of m2 into registers, so that they are under way while
- * the tile before is multiplied. Past the batch: zeros, which nobody stores. */
-template <class TILE>
-static __device__ __forceinline__ void
-fc1_fetch_rows(struct quad<typename TILE::T> *quads, const void *m2,
-               int first_row, int batch, int pixel, int channel) {
-    typedef typename TILE::T T;
-#pragma unroll
-    for (int i = 0; i < TILE::LOADS; i++) {
-        const int at = threadIdx.x + i * TILE::THREADS;
-        const int row = first_row + at / TILE::QUADS;
-        const int k = at % TILE::QUADS * 4;
-        const T *from = (const T *)m2 + (size_t)row * FEATURES +
-                        (pixel + k / TILE::CHANNELS) * C2 + channel +
-                        k % TILE::CHANNELS;
-        quads[i] = {};
-        if (row < batch) quad_load(&quads[i], from);
-    }
-}
-
-/* The same quads through BN2 and ReLU to shared memory. (ROWS,STEP) */
-template <class TILE>
-static __device__ __forceinline__ void
-fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
-               const float scale[4], const float shift[4]) {
-#pragma unroll
-    for (int i = 0; i < TILE::LOADS; i++) {
-        const int at = threadIdx.x + i * TILE::THREADS;
-        float v[4];
-        quad_widen(v, quads[i]);
-        for (int j = 0; j < 4; j++)
-            v[j] = fmaxf(bn2_value(v[j], scale[j], shift[j]), 0.0f);
-        store4<TILE::P>(
-            to + at / TILE::QUADS * TILE::PITCH + at % TILE::QUADS * 4, v);
-    }
-}
-
-/* The loop that both kernels share: tiles arrive, `product` takes them in. */
-template <class TILE, class PRODUCT>
-static __device__ __forceinline__ void
-fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
-               const struct fc1_arguments &from) {
-    typedef typename TILE::T T;
-    __shared__ struct bn2_affine<TILE::THREADS, TILE::CHANNELS> affine;
-    const int first_row = blockIdx.x * TILE::ROWS;
-    const int first_out = blockIdx.y * TILE::OUTS;
-    const struct fc1_slice slice = fc1_slice_of<TILE>(blockIdx.z, from.parts);
-    const int channel = slice.channel;
-
-    // The weights are older than the kernel before this one.
-    fc1_copy_weights<TILE>(shared + TILE::ROWS * TILE::PITCH, from.weights,
-                           first_out, slice.pixel, channel);
-    pdl_wait();
-    pdl_trigger();
-    struct quad<T> quads[TILE::LOADS];
-    fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch, slice.pixel,
-                         channel);
-    bn2_prepare(&affine, from.bn2, channel);
-    float scale[4], shift[4];
-    load4(scale, affine.scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
-    load4(shift, affine.shift + threadIdx.x % (TILE::CHANNELS / 4) * 4);
-
-    int buffer = 0;
-    for (int pixel = slice.pixel; pixel < slice.end; pixel += TILE::PIXELS) {
-        T *a = shared + buffer * TILE::BUFFER,
-          *w = a + TILE::ROWS * TILE::PITCH;
-        fc1_place_rows<TILE>(a, quads, scale, shift);
-        copy_wait<0>();
-        // Complete; and whoever passes has read the other buffer, two tiles
-        // old.
-        __syncthreads();
-        buffer = (buffer + 1) % TILE::BUFFERS;
-        if (pixel + TILE::PIXELS < slice.end) {
-            T *next = shared + buffer * TILE::BUFFER;
-            fc1_copy_weights<TILE>(next + TILE::ROWS * TILE::PITCH,
-                                   from.weights, first_out,
-                                   pixel + TILE::PIXELS, channel);
-            fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch,
-                                 pixel + TILE::PIXELS, channel);
-        }
-        product.add(a, w);
-    }
-}
 
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 

@@ -1,0 +1,264 @@
+/* fc1_back_tile.cuh -- what a block of fc1's backward owns, loads and stores
+ * (fc1_back.cu).
+ *
+ * Banks:   rows are PAD longer: FP32 4 floats (float4s of neighbouring rows),
+ *          TF32 8 floats (8 columns x 4 rows of a fragment), others 16 bytes
+ *          (ldmatrix). For TF32 the rows of dh, 136 floats, meet two by two in
+ *          ldmatrix: one of its two readers had to. */
+#ifndef WEFT_FC1_BACK_TILE_CUH
+#define WEFT_FC1_BACK_TILE_CUH
+#include "bn2.cuh"
+#include "fragments.cuh"
+
+template <enum precision PRECISION, int PIXELS_, int CHANNELS_>
+struct back_tile {
+    typedef typename element<PRECISION>::T T;
+    static const enum precision P = PRECISION;
+    enum {
+        THREADS = 256,
+        ROWS = 64, // images at a time
+        PIXELS = PIXELS_,
+        CHANNELS = CHANNELS_,
+        GROUPS = C2 / CHANNELS,
+        PLACES = (PIXELS3 + PIXELS - 1) / PIXELS,
+        WIDTH = PIXELS * CHANNELS, // features
+        PAD = PRECISION == FP32 ? 4 : 8,
+        PITCH = WIDTH + PAD, // of weights and activations
+        DH_PITCH = HIDDEN + PAD,
+        OUT_PITCH = WIDTH + 8, // of dp2
+        QUADS = WIDTH / 4,     // of a row
+        STRIDE = THREADS / QUADS,
+        LOADS = ROWS / STRIDE, // quads of m2 that a thread takes
+        // FP32: 16 x QUADS threads have work; the others take part of the sum.
+        SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
+        OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
+        BYTES = ((HIDDEN + ROWS) * PITCH + ROWS * DH_PITCH) * (int)sizeof(T) +
+            OUT_FLOATS * 4,
+    };
+    static_assert(SLICES >= 1 && THREADS % QUADS == 0, "work for all threads");
+    static_assert(sizeof(bn2_affine<THREADS, CHANNELS>) <= OUT_FLOATS * 4,
+                  "the statistics fit where dp2 will be");
+};
+
+struct back_arguments {
+    const void *m2, *dh;
+    struct bn2_sources bn2;
+    const struct fused_run *run;
+    void *dp2;
+    float *sum4, *dfc1;
+    float *params, *grads; /* of fc1's weights */
+    void *shadow;
+    int batch;
+    int parts; /* of the batch; 1: update the weights */
+};
+
+/* Where a block's arrays lie in its shared memory, and what it owns. */
+template <class TILE> struct back_block {
+    typedef typename TILE::T T;
+    T *weights, *a, *dh; /* (128,WIDTH), (64,WIDTH), (64,128) */
+    float *out;          /* (SLICES,64,WIDTH): dp2 before its mask */
+    int pixel, channel;  /* the first */
+
+    __device__ __forceinline__ explicit back_block(void *shared) {
+        out = (float *)shared; // first: it begins as bn2_affine's doubles
+        weights = (T *)(out + TILE::OUT_FLOATS);
+        a = weights + HIDDEN * TILE::PITCH;
+        dh = a + TILE::ROWS * TILE::PITCH;
+        pixel = blockIdx.x / TILE::GROUPS * TILE::PIXELS;
+        channel = blockIdx.x % TILE::GROUPS * TILE::CHANNELS;
+    }
+    /* Feature i of the block is one of the last pixel's neighbours or there is
+     * no such pixel; where it lies in a row of 3136. */
+    __device__ __forceinline__ bool exists(int i) const {
+        return pixel + i / TILE::CHANNELS < PIXELS3;
+    }
+    __device__ __forceinline__ int feature(int i) const {
+        return (pixel + i / TILE::CHANNELS) * C2 + channel + i % TILE::CHANNELS;
+    }
+};
+
+/* ---- loading ------------------------------------------------------------- */
+
+static __device__ __forceinline__ void back_zero16(void *shared) {
+    *(float4 *)shared = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+template <class TILE>
+static __device__ __forceinline__ void
+back_copy_weights(const struct back_block<TILE> &block, const void *from) {
+    typedef typename TILE::T T;
+    enum { EACH = 16 / sizeof(T), PIECES = TILE::WIDTH / EACH };
+    for (int i = threadIdx.x; i < HIDDEN * PIECES; i += TILE::THREADS) {
+        const int o = i / PIECES, k = i % PIECES * EACH;
+        T *to = block.weights + o * TILE::PITCH + k;
+        if (block.exists(k))
+            copy16_async(to, (const T *)from + (size_t)o * FEATURES +
+                                 block.feature(k));
+        else
+            back_zero16(to);
+    }
+    copy_commit();
+}
+
+/* dh of 64 images from `first` on; past the batch zeros, which add nothing. */
+template <class TILE>
+static __device__ __forceinline__ void
+back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
+             int batch) {
+    typedef typename TILE::T T;
+    enum { EACH = 16 / sizeof(T), PIECES = HIDDEN / EACH };
+    for (int i = threadIdx.x; i < TILE::ROWS * PIECES; i += TILE::THREADS) {
+        const int row = i / PIECES, o = i % PIECES * EACH;
+        T *to = block.dh + row * TILE::DH_PITCH + o;
+        if (first + row < batch)
+            copy16_async(to,
+                         (const T *)from + (size_t)(first + row) * HIDDEN + o);
+        else
+            back_zero16(to);
+    }
+    copy_commit();
+}
+
+/* This thread's quads of m2: one place in a row, LOADS rows STRIDE apart. */
+template <class TILE>
+static __device__ __forceinline__ void
+back_fetch(struct quad<typename TILE::T> *quads,
+           const struct back_block<TILE> &block, const void *m2, int first,
+           int batch) {
+    const int k = threadIdx.x % TILE::QUADS * 4;
+    first += threadIdx.x / TILE::QUADS;
+#pragma unroll
+    for (int i = 0; i < TILE::LOADS; i++) {
+        const int row = first + i * TILE::STRIDE;
+        quads[i] = {};
+        if (row < batch && block.exists(k))
+            quad_load(&quads[i], (const typename TILE::T *)m2 +
+                                     (size_t)row * FEATURES + block.feature(k));
+    }
+}
+
+/* The same quads through BN2 and ReLU to shared memory. */
+template <class TILE>
+static __device__ __forceinline__ void
+back_place(const struct back_block<TILE> &block,
+           const struct quad<typename TILE::T> *quads, const float scale[4],
+           const float shift[4]) {
+    const int k = threadIdx.x % TILE::QUADS * 4;
+#pragma unroll
+    for (int i = 0; i < TILE::LOADS; i++) {
+        const int row = threadIdx.x / TILE::QUADS + i * TILE::STRIDE;
+        float v[4];
+        quad_widen(v, quads[i]);
+        for (int j = 0; j < 4; j++)
+            v[j] = fmaxf(bn2_value(v[j], scale[j], shift[j]), 0.0f);
+        store4<TILE::P>(block.a + row * TILE::PITCH + k, v);
+    }
+}
+
+/* ---- dp2's mask and its sums --------------------------------------------- */
+
+struct back_sums {
+    float dp2[4], dp2_m2[4];
+};
+
+/* dp2 of this thread's quads (the same as of m2) from `out` to memory, rounded
+ * where T is narrower; what is summed is what was stored. */
+template <class TILE>
+static __device__ __forceinline__ void
+back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
+               void *dp2, const struct quad<typename TILE::T> *quads,
+               const float scale[4], const float shift[4], int first,
+               int batch) {
+    typedef typename TILE::T T;
+    // No tensor core reads dp2 itself, so TF32 keeps it as it is.
+    const enum precision KEPT = TILE::P == TF32 ? FP32 : TILE::P;
+    const int k = threadIdx.x % TILE::QUADS * 4;
+    if (!block.exists(k)) return;
+#pragma unroll
+    for (int i = 0; i < TILE::LOADS; i++) {
+        const int row = threadIdx.x / TILE::QUADS + i * TILE::STRIDE;
+        if (first + row >= batch) break;
+        const float *at = block.out + row * TILE::OUT_PITCH + k;
+        float v[4], part[4], m2[4];
+        quad_widen(m2, quads[i]);
+        load4(v, at);
+        for (int s = 1; s < TILE::SLICES; s++) {
+            load4(part, at + s * TILE::ROWS * TILE::OUT_PITCH);
+            for (int j = 0; j < 4; j++) v[j] += part[j];
+        }
+        T kept[4];
+        for (int j = 0; j < 4; j++) {
+            const bool on = bn2_value(m2[j], scale[j], shift[j]) > 0.0f;
+            kept[j] = narrow<KEPT>(on ? v[j] : 0.0f);
+            v[j] = widen(kept[j]);
+            sums->dp2[j] += v[j];
+            sums->dp2_m2[j] = fmaf(v[j], m2[j], sums->dp2_m2[j]);
+        }
+        put4((T *)dp2 + (size_t)(first + row) * FEATURES + block.feature(k),
+             kept);
+    }
+}
+
+/* The block's sums to its channels of its slot of sum4: lanes that hold the
+ * same channels meet by shuffles, warps in `shared`. */
+template <class TILE>
+static __device__ __forceinline__ void
+back_store_sums(const struct back_block<TILE> &block, struct back_sums *sums,
+                float *shared, float *slot) {
+    enum { QUADS = TILE::CHANNELS / 4, WARPS = TILE::THREADS / 32 };
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int step = QUADS; step < 32; step *= 2)
+        for (int j = 0; j < 4; j++) {
+            sums->dp2[j] += __shfl_xor_sync(0xffffffffu, sums->dp2[j], step);
+            sums->dp2_m2[j] +=
+                __shfl_xor_sync(0xffffffffu, sums->dp2_m2[j], step);
+        }
+    __syncthreads(); // dp2 has been read from there
+    if (lane < QUADS) {
+        float *part = shared + warp * 2 * TILE::CHANNELS + 4 * lane;
+        put4(part, sums->dp2);
+        put4(part + TILE::CHANNELS, sums->dp2_m2);
+    }
+    __syncthreads();
+    if (threadIdx.x < 2 * TILE::CHANNELS) {
+        const int which = threadIdx.x / TILE::CHANNELS;
+        float sum = 0.0f;
+        for (int w = 0; w < WARPS; w++)
+            sum += shared[w * 2 * TILE::CHANNELS + threadIdx.x];
+        slot[which * C2 + block.channel + threadIdx.x % TILE::CHANNELS] = sum;
+    }
+}
+
+/* ---- dfc1 or the step of the weights ------------------------------------- */
+
+/* What becomes of a sum of dfc1: N neighbours (2 or 4) of row o from k on. */
+template <class TILE, int N>
+static __device__ __forceinline__ void
+back_finish(const struct back_block<TILE> &block,
+            const struct back_arguments &to, const float *old, const float *sum,
+            float rate, int o, int k) {
+    if (!block.exists(k)) return;
+    const size_t at = (size_t)o * FEATURES + block.feature(k);
+    float *out = to.dfc1 + (size_t)blockIdx.y * HIDDEN * FEATURES + at;
+    float v[N], weight[N];
+    if (to.parts == 1) {
+        out = to.grads + at;
+        for (int j = 0; j < N; j++) v[j] = sum[j] / to.batch;
+        for (int j = 0; j < N; j++) weight[j] = old[j] - rate * v[j];
+    } else {
+        for (int j = 0; j < N; j++) v[j] = sum[j];
+    }
+    if (N == 4)
+        *(float4 *)out = make_float4(v[0], v[1], v[N - 2], v[N - 1]);
+    else
+        *(float2 *)out = make_float2(v[0], v[1]);
+    if (to.parts > 1) return;
+    for (int j = 0; j < N; j += 2)
+        *(float2 *)(to.params + at + j) = make_float2(weight[j], weight[j + 1]);
+    if (TILE::P != FP32)
+        for (int j = 0; j < N; j++)
+            ((typename TILE::T *)to.shadow)[at + j] =
+                narrow<TILE::P>(weight[j]);
+}
+
+#endif
