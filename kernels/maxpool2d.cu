@@ -8,6 +8,13 @@
  * Limit:   the memory's bandwidth, of which forward uses a part only:
  *          neighbouring threads read pixels that are kw apart.
  * Lesson:  notebooks/10_backwards.ipynb
+ *
+ * Tiled
+ * Idea:    one thread per window, both ways: going back it reads its argmax and
+ *          dy once, not once per pixel, and a window of 2 x 2 is two loads or
+ *          stores of 2 floats. What divides is 32 bits wide.
+ * Limit:   the memory's bandwidth.
+ * Lesson:  notebooks/15_mnist.ipynb
  */
 #include "internal.cuh"
 
@@ -17,9 +24,11 @@
 WEFT_RUNGS({"maxpool2d", "reference", "plain C, a row of windows at a time",
             "fp32", WEFT_CPU, 0},
            {"maxpool2d", "naive", "one thread per window", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0});
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"maxpool2d", "tiled", "one thread per 2 x 2 window, both ways",
+            "fp32", WEFT_CPU | WEFT_CUDA, 0});
 
-enum { REFERENCE, NAIVE };
+enum { REFERENCE, NAIVE, TILED };
 
 /* planes = n * c images of one channel; oh = h / kh, ow = w / kw. */
 static __global__ void maxpool2d_naive(float *y, int32_t *argmax,
@@ -66,6 +75,55 @@ static __global__ void maxpool2d_naive_dx(float *dx, const float *dy,
     dx[index] = gradient;
 }
 
+/* ---- tiled --------------------------------------------------------------- */
+
+/* Windows of 2 x 2 that fill the image: `windows` of them in all, `ow` in a
+ * row of windows. Window i of the batch starts at row 2 (i / ow), counted
+ * through all planes, since no row is left over between two planes. */
+static __global__ void maxpool2d_tiled(float *y, int32_t *argmax,
+                                       const float *x, unsigned windows,
+                                       unsigned ow) {
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= windows) return;
+    const size_t top = (size_t)(i / ow) * 2 * ow + i % ow; // in pairs
+    const float2 above = ((const float2 *)x)[top];
+    const float2 below = ((const float2 *)x)[top + ow];
+    const float values[4] = {above.x, above.y, below.x, below.y};
+    float most = values[0];
+    int where = 0;
+    for (int k = 1; k < 4; k++) { // a NaN wins, as in naive
+        const float value = values[k];
+        if (value > most || (value != value && most == most)) {
+            most = value;
+            where = k;
+        }
+    }
+    y[i] = most;
+    argmax[i] = where;
+}
+
+static __global__ void maxpool2d_tiled_dx(float *dx, const float *dy,
+                                          const int32_t *argmax,
+                                          unsigned windows, unsigned ow) {
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= windows) return;
+    const size_t top = (size_t)(i / ow) * 2 * ow + i % ow;
+    const float d = dy[i];
+    const int where = argmax[i];
+    ((float2 *)dx)[top] =
+        make_float2(where == 0 ? d : 0.0f, where == 1 ? d : 0.0f);
+    ((float2 *)dx)[top + ow] =
+        make_float2(where == 2 ? d : 0.0f, where == 3 ? d : 0.0f);
+}
+
+/* Whether the kernels above can do it; where not, rung tiled is naive's. */
+static int pairs(const void *x, size_t planes, int h, int w, int kh, int kw) {
+    const size_t windows = planes * (h / 2) * (w / 2);
+    return kh == 2 && kw == 2 && h % 2 == 0 && w % 2 == 0 &&
+           windows <= 0xffffffff - THREADS &&
+           (uintptr_t)x % sizeof(float2) == 0;
+}
+
 /* What both launchers ask of the sizes. */
 static int check_sizes(const char *function, int n, int c, int h, int w, int kh,
                        int kw) {
@@ -99,6 +157,7 @@ int weft_maxpool2d(int rung, float *y, int32_t *argmax, const float *x, int n,
     CHECK_ARRAY(x);
     const size_t planes = (size_t)n * c;
     const int oh = h / kh, ow = w / kw;
+    if (rung == TILED && !pairs(x, planes, h, w, kh, kw)) rung = NAIVE;
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(
@@ -108,6 +167,12 @@ int weft_maxpool2d(int rung, float *y, int32_t *argmax, const float *x, int n,
                           weft_cuda_stream(stream)>>>(y, argmax, x, planes, h,
                                                       w, oh, ow, kh, kw);
         WEFT_LAUNCHED(maxpool2d_naive);
+        return WEFT_OK;
+    case TILED:
+        maxpool2d_tiled<<<blocks_for(planes * oh * ow), THREADS, 0,
+                          weft_cuda_stream(stream)>>>(
+            y, argmax, x, (unsigned)(planes * oh * ow), ow);
+        WEFT_LAUNCHED(maxpool2d_tiled);
     }
     return WEFT_OK;
 }
@@ -121,6 +186,8 @@ int weft_maxpool2d_backward(int rung, float *dx, const float *dy,
     CHECK_ARRAY(dy);
     CHECK_ARRAY(argmax);
     const size_t planes = (size_t)n * c;
+    const size_t windows = planes * (h / kh) * (w / kw);
+    if (rung == TILED && !pairs(dx, planes, h, w, kh, kw)) rung = NAIVE;
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(
@@ -130,6 +197,12 @@ int weft_maxpool2d_backward(int rung, float *dx, const float *dy,
                              weft_cuda_stream(stream)>>>(
             dx, dy, argmax, planes, h, w, h / kh, w / kw, kh, kw);
         WEFT_LAUNCHED(maxpool2d_naive_dx);
+        return WEFT_OK;
+    case TILED:
+        maxpool2d_tiled_dx<<<blocks_for(windows), THREADS, 0,
+                             weft_cuda_stream(stream)>>>(
+            dx, dy, argmax, (unsigned)windows, w / 2);
+        WEFT_LAUNCHED(maxpool2d_tiled_dx);
     }
     return WEFT_OK;
 }

@@ -169,8 +169,9 @@ def test_a_bad_target_is_not_hidden():
 
 def kernels() -> Iterator[tuple[str, str, str]]:
     """Every naive kernel: its file, its name there, and that of its body."""
-    folders = [ROOT / "kernels/conv2d/conv2d.cu", ROOT / "kernels/mnist/naive.cu"]
-    for path in [*(ROOT / "kernels").glob("*.cu"), *folders]:
+    inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/naive"]
+    paths = [ROOT / f"kernels/{name}.cu" for name in inside]
+    for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:
         for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):
             # The other one has transposes, alpha and beta.
             if "_tiled" not in name and name != "matmul_naive_general":

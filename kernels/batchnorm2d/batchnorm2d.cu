@@ -14,19 +14,22 @@
  *          of a plain loop.
  * Lesson:  notebooks/10_backwards.ipynb
  */
-#include "internal.cuh"
+#include "../internal.cuh"
 
 #include <math.h>
 
-#include "checks.cuh"
-#include "reference/reference.h"
+#include "../checks.cuh"
+#include "../reference/reference.h"
+#include "tiled.h"
 
 WEFT_RUNGS({"batchnorm2d", "reference", "plain C, a channel at a time", "fp32",
             WEFT_CPU, 0},
            {"batchnorm2d", "naive", "one block per channel, two passes", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0});
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"batchnorm2d", "tiled", "the same by loads of 4 and warp sums",
+            "fp32", WEFT_CPU | WEFT_CUDA, 0});
 
-enum { REFERENCE, NAIVE };
+enum { REFERENCE, NAIVE, TILED };
 
 /* The sum of `value` over the block's threads, the same to all of them.
  * partial: THREADS floats of shared memory. */
@@ -170,6 +173,10 @@ int weft_batchnorm2d(int rung, float *y, float *mean, float *rstd,
                             weft_cuda_stream(stream)>>>(
             y, x, weight, bias, mean, rstd, n, c, plane);
         WEFT_LAUNCHED(batchnorm2d_naive);
+        return WEFT_OK;
+    case TILED:
+        return batchnorm2d_tiled_forward(y, mean, rstd, x, weight, bias, n, c,
+                                         plane, eps, weft_cuda_stream(stream));
     }
     return WEFT_OK;
 }
@@ -202,6 +209,11 @@ int weft_batchnorm2d_backward(int rung, float *dx, float *dweight, float *dbias,
                                weft_cuda_stream(stream)>>>(
             dx, dweight, dbias, dy, x, weight, mean, rstd, n, c, plane);
         WEFT_LAUNCHED(batchnorm2d_naive_dx);
+        return WEFT_OK;
+    case TILED:
+        return batchnorm2d_tiled_backward(dx, dweight, dbias, dy, x, weight,
+                                          mean, rstd, n, c, plane,
+                                          weft_cuda_stream(stream));
     }
     return WEFT_OK;
 }

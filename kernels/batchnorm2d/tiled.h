@@ -1,0 +1,18 @@
+/* tiled.h -- batch norm's rung "tiled", as its launcher calls it. */
+#ifndef WEFT_BATCHNORM2D_TILED_H
+#define WEFT_BATCHNORM2D_TILED_H
+#include "../internal.cuh"
+
+/* As weft_batchnorm2d() and weft_batchnorm2d_backward(), whose checks have
+ * passed; plane = h * w. */
+int batchnorm2d_tiled_forward(float *y, float *mean, float *rstd,
+                              const float *x, const float *weight,
+                              const float *bias, int n, int c, size_t plane,
+                              float eps, cudaStream_t stream);
+int batchnorm2d_tiled_backward(float *dx, float *dweight, float *dbias,
+                               const float *dy, const float *x,
+                               const float *weight, const float *mean,
+                               const float *rstd, int n, int c, size_t plane,
+                               cudaStream_t stream);
+
+#endif
