@@ -23,8 +23,9 @@ struct dw_arrays {
     int batch;
 };
 
-/* CHANNELS output channels a block. */
-template <enum precision P_, int CHANNELS_> struct dw_shape {
+/* CHANNELS output channels a block; with two BUFFERS the next image is copied
+ * while this one is multiplied. */
+template <enum precision P_, int CHANNELS_, int BUFFERS_> struct dw_shape {
     static const enum precision P = P_;
     typedef typename element<P_>::T T;
     enum {
@@ -35,11 +36,17 @@ template <enum precision P_, int CHANNELS_> struct dw_shape {
         WARPS_K = 2,
         THREADS = 32 * WARPS_N * WARPS_K,
         HALVES = (int)sizeof(T) / 2, /* registers of a 8x8 piece of p1 */
+        BUFFERS = BUFFERS_,
         DY = lines<T, CHANNELS>::BYTES,
         P1 = lines<T, C1>::BYTES,
-        BYTES = DY + P1 + (int)sizeof(struct dy_numbers),
+        IMAGES = BUFFERS * (DY + P1),
+        STAGE = dy_stage<T, CHANNELS>::BYTES,
+        // The sums over slots, for which the second images' place is free.
+        SCRATCH = 2 * 8 * dy_scratch<THREADS>::DOUBLES,
+        BYTES = IMAGES + STAGE + (int)sizeof(struct dy_numbers) +
+            (BUFFERS == 1 ? SCRATCH : 0),
     };
-    static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DY + P1, "scratch");
+    static_assert(BUFFERS == 1 || SCRATCH <= DY + P1, "scratch");
 };
 
 /* ---- fragments: pixels along K, channels g ------------------------------- */
@@ -156,7 +163,7 @@ static __device__ __forceinline__ void
 store_dw(float *slot, float *scratch, float acc[S::TILES][TAPS][4], int first,
          int channel, int warp_k, int lane) {
     enum { AT_ONCE = S::TILES / 2, HALF = S::THREADS / 2 };
-    static_assert(AT_ONCE * TAPS * HALF * 16 <= S::DY + S::P1, "scratch");
+    static_assert(AT_ONCE * TAPS * HALF * 16 <= S::IMAGES, "scratch");
     const int own = threadIdx.x % HALF;
 #pragma unroll
     for (int part = 0; part < S::TILES; part += AT_ONCE) {
@@ -182,39 +189,67 @@ store_dw(float *slot, float *scratch, float acc[S::TILES][TAPS][4], int first,
     }
 }
 
+/* Start copying image `index`, and what its dy is made of. */
+template <class S>
+static __device__ __forceinline__ void
+fetch(char *dy, char *stage, const struct dw_arrays &a, int index, int first) {
+    typedef typename S::T T;
+    fetch_c2<T, S::CHANNELS, S::THREADS>(dy, a.dy, index, first);
+    fetch_dp2<T, S::CHANNELS, S::THREADS>(stage, a.dy, index, first);
+    copy_image<T, C1, C1, S::THREADS>(
+        dy + S::DY, (const T *)a.p1 + (size_t)index * PIXELS2 * C1);
+    copy_commit();
+}
+
 /* Blocks part, part + PARTS, ... share the images among them. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS)
     conv2_dw(struct dw_arrays a) {
     typedef typename S::T T;
+    enum { BUFFER = S::DY + S::P1 }; // dy, then p1
     extern __shared__ __align__(128) char memory[];
-    char *dy = memory, *p1 = dy + S::DY;
-    struct dy_numbers *numbers = (struct dy_numbers *)(p1 + S::P1);
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    char *stage = memory + S::IMAGES;
+    struct dy_numbers *numbers = (struct dy_numbers *)(stage + S::STAGE);
+    char *scratch = S::BUFFERS == 2 ? memory + BUFFER : (char *)(numbers + 1);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int channel = warp % S::WARPS_N * 8, warp_k = warp / S::WARPS_N;
     const int first = blockIdx.x % S::PARTS * S::CHANNELS;
     const int stride = gridDim.x / S::PARTS;
+    int image = blockIdx.x / S::PARTS, buffer = 0;
 
+    // The kernel just before, conv2_dx, wrote nothing that is read here.
+    fetch<S>(memory, stage, a, image, first);
+    dy_prepare<S::THREADS>(numbers, (double *)scratch, a.dy.sources);
+    for (int i = 0; i < S::BUFFERS; i++) {
+        zero_border<T, S::CHANNELS, S::THREADS>(memory + i * BUFFER);
+        zero_border<T, C1, S::THREADS>(memory + i * BUFFER + S::DY);
+    }
     pdl_wait();
     pdl_trigger();
-    dy_prepare<S::THREADS>(numbers, (double *)memory, a.dy.sources);
-    zero_border<T, S::CHANNELS>(dy, thread, S::THREADS);
-    zero_border<T, C1>(p1, thread, S::THREADS);
 
     float acc[S::TILES][TAPS][4];
 #pragma unroll
     for (int i = 0; i < S::TILES * TAPS * 4; i++) (&acc[0][0][0])[i] = 0.0f;
-    for (int image = blockIdx.x / S::PARTS; image < a.batch; image += stride) {
-        copy_image<T, C1>(p1, (const T *)a.p1 + (size_t)image * PIXELS2 * C1,
-                          thread, S::THREADS);
-        copy_commit();
-        fill_dy<S::P, S::CHANNELS, S::THREADS>(dy, a.dy, numbers, image, first);
+    for (;;) {
+        char *dy = memory + buffer * BUFFER;
         copy_wait<0>();
-        __syncthreads(); // both are complete
+        __syncthreads(); // copies are complete
+        make_dy<S::P, S::CHANNELS, S::THREADS>(dy, stage, numbers, first);
+        __syncthreads(); // dy is complete, the stage and the other image read
+        const int next = image + stride;
+        if (S::BUFFERS == 2 && next < a.batch)
+            fetch<S>(memory + (buffer ^ 1) * BUFFER, stage, a, next, first);
 #pragma unroll 1
         for (int group = warp_k; group < GROUPS; group += S::WARPS_K)
-            add_group<S>(acc, dy, p1, group, channel, lane);
-        __syncthreads(); // and have been read
+            add_group<S>(acc, dy, dy + S::DY, group, channel, lane);
+        if (next >= a.batch) break;
+        if (S::BUFFERS == 1) {
+            __syncthreads(); // both have been read
+            fetch<S>(memory, stage, a, next, first);
+        } else {
+            buffer ^= 1;
+        }
+        image = next;
     }
     store_dw<S>(a.dw2 + (size_t)(blockIdx.x / S::PARTS) * TAPS * C2 * C1,
                 (float *)memory, acc, first, channel, warp_k, lane);
@@ -235,9 +270,9 @@ static int start(struct fused *f, int batch, cudaStream_t stream) {
     const int few = f->blocks / 2 > 0 ? f->blocks / 2 : 1;
     const int most = f->blocks < DW2_SLOTS ? f->blocks : DW2_SLOTS;
     if (batch <= f->blocks)
-        return start<dw_shape<P, 32>>(f, batch, batch < few ? batch : few,
-                                      stream);
-    return start<dw_shape<P, 64>>(f, batch, most, stream);
+        return start<dw_shape<P, 32, 1>>(f, batch, batch < few ? batch : few,
+                                         stream);
+    return start<dw_shape<P, 64, 2>>(f, batch, most, stream);
 }
 
 int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream) {

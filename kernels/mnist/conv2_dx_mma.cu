@@ -43,11 +43,14 @@ struct dx_shape {
         PITCH = CHANNELS + 8,
         DY = lines<T, C2>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C2>::ROW,
+        DP1 = PIXELS2 * PITCH * (int)sizeof(float),
+        STAGE = dy_stage<T, C2>::BYTES,
         IMAGE_BYTES = IMAGE_SIZE * (int)sizeof(float),
-        BYTES = WEIGHTS + DY + IMAGE_BYTES + (int)sizeof(struct dy_numbers),
+        BYTES = WEIGHTS + DY + DP1 + STAGE + IMAGE_BYTES +
+            (int)sizeof(struct dy_numbers),
     };
-    static_assert(PIXELS2 * PITCH * 4 <= DY, "dp1 takes dy's place");
-    static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DY, "as do the sums");
+    static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DP1,
+                  "dp1's place is the sums' first");
 };
 
 /* A warp's part of dp1 to shared memory (196,PITCH). */
@@ -120,46 +123,65 @@ static __global__ void __launch_bounds__(S::THREADS)
     conv2_dx(struct dx_arrays a) {
     typedef typename S::T T;
     extern __shared__ __align__(128) char memory[];
-    char *rows = memory, *dy = rows + S::WEIGHTS;
-    float *image_s = (float *)(dy + S::DY), *dp1 = (float *)dy;
-    struct dy_numbers *numbers =
-        (struct dy_numbers *)((char *)image_s + S::IMAGE_BYTES);
+    char *rows = memory, *dy = rows + S::WEIGHTS, *stage = dy + S::DY;
+    float *dp1 = (float *)(stage + S::STAGE);
+    float *image_s = dp1 + S::DP1 / sizeof(float);
+    struct dy_numbers *numbers = (struct dy_numbers *)(image_s + IMAGE_SIZE);
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int group = warp % S::WARPS_M * S::MINE;
     const int row = warp / S::WARPS_M * S::TILES * 8;
     const int first = blockIdx.x % S::PARTS * S::CHANNELS;
     const int stride = gridDim.x / S::PARTS;
+    int image = blockIdx.x / S::PARTS;
 
-    copy_weights<T, float, C2, S::CHANNELS>(rows, (const T *)a.weights, first,
-                                            C1, thread, S::THREADS);
-    copy_commit();
+    // c2 and its sums were written some kernels ago: no need to wait.
+    fetch_c2<T, C2, S::THREADS>(dy, a.dy, image, 0);
+    copy_weights<T, float, C2, S::CHANNELS, C1, S::THREADS>(
+        rows, (const T *)a.weights, first);
+    zero_border<T, C2, S::THREADS>(dy);
+    load_image(image_s, image_of(a.run, image), a.mean, a.std, thread,
+               S::THREADS);
     pdl_wait();
     pdl_trigger();
-    dy_prepare<S::THREADS>(numbers, (double *)dy, a.dy.sources);
+    fetch_dp2<T, C2, S::THREADS>(stage, a.dy, image, 0);
+    copy_commit();
+    dy_prepare<S::THREADS>(numbers, (double *)dp1, a.dy.sources);
 
     float sums[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
-    for (int image = blockIdx.x / S::PARTS; image < a.batch; image += stride) {
-        zero_border<T, C2>(dy, thread, S::THREADS); // dp1 was there
-        fill_dy<S::P, C2, S::THREADS>(dy, a.dy, numbers, image, 0);
-        load_image(image_s, image_of(a.run, image), a.mean, a.std, thread,
-                   S::THREADS);
+    for (;;) {
         copy_wait<0>();
-        __syncthreads(); // dy, the image and the weights are complete
+        __syncthreads(); // copies are complete, dp1 has been read
+        make_dy<S::P, C2, S::THREADS>(dy, stage, numbers, 0);
+        __syncthreads(); // dy is complete
         float acc[S::MINE][2][S::TILES][4];
         zero<S::MINE, S::TILES>(acc);
-        conv_tiles<S::P, C2, S::MINE, S::TILES, S::CHANNELS>(acc, dy, group,
-                                                             rows, row, lane);
-        __syncthreads(); // dy has been read
+        enum { LEFT = S::MINE > 1 ? S::MINE - 1 : 1 };
+        if (group + S::MINE <= GROUPS)
+            conv_tiles<S::P, C2, S::MINE, S::TILES, S::CHANNELS>(
+                acc, dy, group, rows, row, lane);
+        else
+            conv_tiles<S::P, C2, LEFT, S::TILES, S::CHANNELS>(acc, dy, group,
+                                                              rows, row, lane);
         store_dp1<S>(dp1, acc, group, row, lane);
-        __syncthreads(); // dp1 is complete
+        __syncthreads(); // dp1 is complete, dy has been read
+        const int next = image + stride;
+        if (next < a.batch) { // under way while winners are added up
+            fetch_c2<T, C2, S::THREADS>(dy, a.dy, next, 0);
+            fetch_dp2<T, C2, S::THREADS>(stage, a.dy, next, 0);
+            copy_commit();
+        }
         add_winners<S>(sums, dp1,
                        a.code1 + (size_t)image * PIXELS2 * C1 + first, image_s,
                        lane, warp);
-        __syncthreads(); // and has been read
+        if (next >= a.batch) break;
+        __syncthreads(); // the image has been read
+        image = next;
+        load_image(image_s, image_of(a.run, image), a.mean, a.std, thread,
+                   S::THREADS);
     }
-    store_winners<S>(a.winners + blockIdx.x / S::PARTS * WINNERS, (float *)dy,
-                     sums, first, lane, warp);
+    store_winners<S>(a.winners + blockIdx.x / S::PARTS * WINNERS, dp1, sums,
+                     first, lane, warp);
 }
 
 template <class S>

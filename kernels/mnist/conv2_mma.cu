@@ -151,10 +151,10 @@ static __global__ void __launch_bounds__(S::THREADS)
     const int first = blockIdx.x % S::PARTS * S::CHANNELS;
     const int stride = gridDim.x / S::PARTS;
 
-    copy_weights<T, T, C1, S::CHANNELS>(rows, (const T *)a.weights, first, C2,
-                                        thread, S::THREADS);
+    copy_weights<T, T, C1, S::CHANNELS, C2, S::THREADS>(
+        rows, (const T *)a.weights, first);
     for (int i = 0; i < S::BUFFERS; i++)
-        zero_border<T, C1>(images + i * S::IMAGE, thread, S::THREADS);
+        zero_border<T, C1, S::THREADS>(images + i * S::IMAGE);
     // This thread's channels: chunk by chunk.
     float gamma[2 * S::TILES], sum[2 * S::TILES], square[2 * S::TILES];
 #pragma unroll
@@ -169,15 +169,14 @@ static __global__ void __launch_bounds__(S::THREADS)
     int image = blockIdx.x / S::PARTS, buffer = 0;
     const T *p1 = (const T *)a.p1;
     if (image < a.batch)
-        copy_image<T, C1>(images, p1 + (size_t)image * PIXELS2 * C1, thread,
-                          S::THREADS);
+        copy_image<T, C1, C1, S::THREADS>(images,
+                                          p1 + (size_t)image * PIXELS2 * C1);
     copy_commit();
     for (; image < a.batch; image += stride) {
         const int next = image + stride;
         if (S::BUFFERS == 2 && next < a.batch)
-            copy_image<T, C1>(images + (buffer ^ 1) * S::IMAGE,
-                              p1 + (size_t)next * PIXELS2 * C1, thread,
-                              S::THREADS);
+            copy_image<T, C1, C1, S::THREADS>(images + (buffer ^ 1) * S::IMAGE,
+                                              p1 + (size_t)next * PIXELS2 * C1);
         copy_commit(); // empty if there is no next one
         copy_wait<1>();
         __syncthreads(); // this image is complete

@@ -1,8 +1,10 @@
 /* dy_lines.cuh -- dy.cuh's gradient of conv2's output, built in shared memory
  * as the kernels on tensor cores read it: NHWC in swizzled lines, rounded to T.
  *
- * A thread takes one chunk of channels of one window: one chunk of dp2 and of
- * code2 and four of c2 give four of dy. */
+ * First copies are started: c2 to the very places where dy will be, dp2 and the
+ * winners beside. Later, when they and the channels' numbers are there, a
+ * thread takes one chunk of channels of a window: one of dp2 and four of c2
+ * give four of dy. */
 #ifndef WEFT_DY_LINES_CUH
 #define WEFT_DY_LINES_CUH
 #include "dy.cuh"
@@ -20,52 +22,83 @@ static inline struct dy_arrays dy_arrays_of(const struct fused *f, int batch) {
     return a;
 }
 
-/* dy of image `index`, of channels first .. first + CHANNELS, to `image`, whose
- * border is zero already. */
-template <enum precision P, int CHANNELS, int THREADS>
+/* dp2 and code2 of an image, CHANNELS of them, on their way. */
+template <class T, int CHANNELS> struct dy_stage {
+    enum {
+        DP2 = PIXELS3 * CHANNELS * (int)sizeof(T), /* bytes, then the codes */
+        BYTES = DP2 + PIXELS3 * CHANNELS,
+    };
+};
+
+/* Start copying what dy of image `index` is made of, channels first .. first +
+ * CHANNELS: c2 to where dy will be in `image`, the rest to `stage`. */
+template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void
-fill_dy(char *image, const struct dy_arrays &from,
-        const struct dy_numbers *numbers, int index, int first) {
+fetch_c2(char *image, const struct dy_arrays &from, int index, int first) {
+    copy_image<T, CHANNELS, C2, THREADS>(
+        image, (const T *)from.c2 + (size_t)index * PIXELS2 * C2 + first);
+}
+template <class T, int CHANNELS, int THREADS>
+static __device__ __forceinline__ void
+fetch_dp2(char *stage, const struct dy_arrays &from, int index, int first) {
+    enum {
+        CHUNKS = CHANNELS * (int)sizeof(T) / CHUNK,
+        CODES = CHANNELS / CHUNK
+    };
+    const size_t at = (size_t)index * PIXELS3 * C2 + first;
+    const char *dp2 = (const char *)((const T *)from.dp2 + at);
+    for (int i = threadIdx.x; i < PIXELS3 * CHUNKS; i += THREADS)
+        copy16_async(stage + i * CHUNK,
+                     dp2 + i / CHUNKS * C2 * sizeof(T) + i % CHUNKS * CHUNK);
+    stage += dy_stage<T, CHANNELS>::DP2;
+    for (int i = threadIdx.x; i < PIXELS3 * CODES; i += THREADS)
+        copy16_async(stage + i * CHUNK,
+                     from.code2 + at + i / CODES * C2 + i % CODES * CHUNK);
+}
+
+/* c2 in `image` becomes dy. All copies are complete, for all threads. */
+template <enum precision P, int CHANNELS, int THREADS>
+static __device__ __forceinline__ void make_dy(char *image, const char *stage,
+                                               const struct dy_numbers *numbers,
+                                               int first) {
     typedef typename element<P>::T T;
     typedef lines<T, CHANNELS> at;
     enum { N = CHUNK / (int)sizeof(T), STRIDE = THREADS / at::CHUNKS };
-    static_assert(THREADS % at::CHUNKS == 0, "a thread's channels stay");
-    const int chunk = threadIdx.x % at::CHUNKS, channel = first + chunk * N;
+    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps to its chunk");
+    const int chunk = threadIdx.x % at::CHUNKS, channel = chunk * N;
     float scale[N], constant[N], slope[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        scale[i] = numbers->scale[channel + i];
-        constant[i] = numbers->constant[channel + i];
-        slope[i] = numbers->slope[channel + i];
+        scale[i] = numbers->scale[first + channel + i];
+        constant[i] = numbers->constant[first + channel + i];
+        slope[i] = numbers->slope[first + channel + i];
     }
-    const T *c2 = (const T *)from.c2 + (size_t)index * PIXELS2 * C2 + channel;
-    const T *dp2 = (const T *)from.dp2 + (size_t)index * PIXELS3 * C2 + channel;
-    const uint8_t *code2 = from.code2 + (size_t)index * PIXELS3 * C2 + channel;
-#pragma unroll 2 // loads of two windows in flight
+    const T *dp2 = (const T *)stage + channel;
+    const uint32_t *code2 =
+        (const uint32_t *)(stage + dy_stage<T, CHANNELS>::DP2 + channel);
     for (int window = threadIdx.x / at::CHUNKS; window < PIXELS3;
          window += STRIDE) {
-        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
-        float g[N], c[4][N];
-        uint32_t codes[2];
-        load_chunk(g, dp2 + window * C2);
-        codes[0] = *(const uint32_t *)(code2 + window * C2);
-        if (N == 8) codes[1] = *(const uint32_t *)(code2 + window * C2 + 4);
+        const int y = window / SIDE3 * 2 + 1, x = window % SIDE3 * 2 + 1;
+        float g[N];
+        uint32_t codes[N / 4];
+        load_chunk(g, dp2 + window * CHANNELS);
 #pragma unroll
-        for (int pixel = 0; pixel < 4; pixel++)
-            load_chunk(c[pixel],
-                       c2 + ((y + pixel / 2) * SIDE2 + x + pixel % 2) * C2);
+        for (int i = 0; i < N / 4; i++)
+            codes[i] = code2[window * CHANNELS / 4 + i];
 #pragma unroll
         for (int pixel = 0; pixel < 4; pixel++) {
+            T *place =
+                (T *)(image + at::at(y + pixel / 2, x + pixel % 2, chunk));
+            float c2[N];
             T dy[N];
+            load_chunk(c2, place);
 #pragma unroll
             for (int i = 0; i < N; i++) {
                 const int code = codes[i / 4] >> 8 * (i % 4) & 255;
                 dy[i] = narrow<P>(dy_value(scale[i], constant[i], slope[i],
-                                           g[i], code == pixel, c[pixel][i]));
+                                           g[i], code == pixel, c2[i]));
             }
-            store_chunk((T *)(image + at::at(y + 1 + pixel / 2,
-                                             x + 1 + pixel % 2, chunk)),
-                        dy);
+            store_chunk(place, dy);
         }
     }
 }

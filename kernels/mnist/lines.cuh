@@ -69,50 +69,58 @@ template <class T> static __device__ __forceinline__ int channel_of(int row) {
 
 /* ---- filling ------------------------------------------------------------- */
 
+// Index arithmetic is the larger part of a small kernel's time: each thread
+// keeps to one chunk and walks down rows, so that little is computed per copy.
+
 /* The border's pixels are zero; done once, images only fill the inside. */
-template <class T, int CHANNELS>
-static __device__ __forceinline__ void zero_border(char *image, int thread,
-                                                   int threads) {
+template <class T, int CHANNELS, int THREADS>
+static __device__ __forceinline__ void zero_border(char *image) {
     typedef lines<T, CHANNELS> at;
-    enum { AROUND = 4 * (SIDE_LINES - 1) };
-    for (int i = thread; i < AROUND * at::CHUNKS; i += threads) {
-        const int side = i / at::CHUNKS / (SIDE_LINES - 1);
-        const int along = i / at::CHUNKS % (SIDE_LINES - 1);
-        const int far = SIDE_LINES - 1;
-        const int y = side == 0 ? 0 : side == 1 ? far : along + (side == 2);
-        const int x = side == 2 ? 0 : side == 3 ? far : along + (side == 1);
-        *(float4 *)(image + at::at(y, x, i % at::CHUNKS)) =
-            make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    enum { ROW = SIDE_LINES * at::PIXEL, SIDES = 2 * SIDE2 * at::CHUNKS };
+    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int i = threadIdx.x * CHUNK; i < ROW; i += THREADS * CHUNK) {
+        *(float4 *)(image + i) = zero; // no chunk leaves its row
+        *(float4 *)(image + (SIDE_LINES - 1) * ROW + i) = zero;
+    }
+    for (int i = threadIdx.x; i < SIDES; i += THREADS) {
+        const int y = i / at::CHUNKS / 2 + 1, right = i / at::CHUNKS % 2;
+        *(float4 *)(image +
+                    at::at(y, right * (SIDE_LINES - 1), i % at::CHUNKS)) = zero;
     }
 }
 
-/* Start copying an image (14,14,CHANNELS); the caller commits and waits. */
-template <class T, int CHANNELS>
-static __device__ __forceinline__ void copy_image(char *image, const T *from,
-                                                  int thread, int threads) {
+/* Start copying an image of 14 x 14 pixels, CHANNELS numbers from each, PITCH
+ * from pixel to pixel; the caller commits and waits. */
+template <class T, int CHANNELS, int PITCH, int THREADS>
+static __device__ __forceinline__ void copy_image(char *image, const T *from) {
     typedef lines<T, CHANNELS> at;
-    for (int i = thread; i < PIXELS2 * at::CHUNKS; i += threads) {
-        const int pixel = i / at::CHUNKS, chunk = i % at::CHUNKS;
-        const int y = pixel / SIDE2 + 1, x = pixel % SIDE2 + 1;
-        copy16_async(image + at::at(y, x, chunk),
-                     (const char *)from + (size_t)i * CHUNK);
-    }
+    enum { ACROSS = SIDE2 * at::CHUNKS, ROWS = THREADS / ACROSS };
+    static_assert(ROWS > 0, "a row of chunks needs as many threads");
+    const int column = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS;
+    const int x = column / at::CHUNKS, chunk = column % at::CHUNKS;
+    if (first >= ROWS) return;
+    from += x * PITCH + chunk * (CHUNK / (int)sizeof(T));
+#pragma unroll 4
+    for (int y = first; y < SIDE2; y += ROWS)
+        copy16_async(image + at::at(y + 1, x + 1, chunk),
+                     from + y * SIDE2 * PITCH);
 }
 
-/* Start copying, of weights (9,all,K), rows first .. first + ROWS of each tap,
+/* Start copying, of weights (9,ALL,K), rows first .. first + ROWS of each tap,
  * in the order of channel_of<OUT>(). */
-template <class T, class OUT, int K, int ROWS>
+template <class T, class OUT, int K, int ROWS, int ALL, int THREADS>
 static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
-                                                    int first, int all,
-                                                    int thread, int threads) {
+                                                    int first) {
     typedef weight_rows<T, K> at;
-    for (int i = thread; i < TAPS * ROWS * at::CHUNKS; i += threads) {
-        const int row = i / at::CHUNKS, chunk = i % at::CHUNKS;
-        const int tap = row / ROWS, channel = channel_of<OUT>(row % ROWS);
-        const T *source = from + (size_t)(tap * all + first + channel) * K;
+    enum { STEP = THREADS / at::CHUNKS };
+    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps to its chunk");
+    const int chunk = threadIdx.x % at::CHUNKS;
+    from += first * K + chunk * (CHUNK / (int)sizeof(T));
+#pragma unroll 4
+    for (int row = threadIdx.x / at::CHUNKS; row < TAPS * ROWS; row += STEP)
         copy16_async(rows + at::at(row, chunk),
-                     (const char *)source + chunk * CHUNK);
-    }
+                     from +
+                         (row / ROWS * ALL + channel_of<OUT>(row % ROWS)) * K);
 }
 
 /* ---- numbers in chunks --------------------------------------------------- */
