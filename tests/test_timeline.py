@@ -141,7 +141,7 @@ def test_a_queue_that_makes_no_sense_is_refused(queue, says):
         modelled(queue, US)
 
 
-# ---- the picture ------------------------------------------------------------------------
+# ---- the picture --------------------------------------------------------------------
 
 
 def test_a_mark_for_each_span_and_for_each_gap():

@@ -15,8 +15,7 @@
 
 enum { THREADS = 256 };
 
-/* ---- chains ---------------------------------------------------------------
- */
+/* ---- chains -------------------------------------------------------------- */
 
 enum kind { PLAIN, EARLY, LATE, FETCH, WORK };
 
@@ -81,8 +80,7 @@ static cudaGraphExec_t captured(const struct chain *c, cudaStream_t stream) {
     return made;
 }
 
-/* ---- how long -------------------------------------------------------------
- */
+/* ---- how long ------------------------------------------------------------ */
 
 int samples;
 
@@ -164,8 +162,7 @@ static void time_graph(const char *what, const char *how, struct chain c) {
     CHECK(cudaStreamDestroy(stream));
 }
 
-/* ---- a fork and a join ----------------------------------------------------
- */
+/* ---- a fork and a join --------------------------------------------------- */
 
 /* One launch, two that do not need each other, one that needs both; those two
  * one after another, or side by side. Half the array is the one's, half the
@@ -205,8 +202,7 @@ static void time_fork(const char *how, const struct chain *all, int side) {
     CHECK(cudaStreamDestroy(other));
 }
 
-/* ---- all of it ------------------------------------------------------------
- */
+/* ---- all of it ----------------------------------------------------------- */
 
 static void time_chains(struct chain c) {
     struct chain early = c, late = c;

@@ -12,8 +12,7 @@ static __global__ void halve(float *y, const float *x, int n, int turns) {
     if (i < n) y[i] = halved(x[i], turns);
 }
 
-/* ---- copies beside kernels ------------------------------------------------
- */
+/* ---- copies beside kernels ----------------------------------------------- */
 
 /* The host's x to the device, halved() there into y, and y back to the host, in
  * PARTS parts that go round the streams. Queued: returns before it is done. */

@@ -1,0 +1,148 @@
+"""`weft bench graphs`: all of it is checked before it is timed, and has its row."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from weft import bench, bench_graphs, bench_timelines, plot_graphs, style
+from weft.timeline import KERNEL, Span, Timeline
+
+CHAIN = {
+    "C, a launch each",
+    "a graph",
+    "a graph, dependent launch, late",
+    "a graph, dependent launch, early",
+}
+
+
+def test_rows_of_a_chain_by_every_road_and_length(target):
+    rows = bench_graphs.rows(target, ["chain", "host"], samples=2)
+    for count in 5, 20, 100:
+        there = {r["rung"] for r in rows if r.get("count") == count}
+        assert there >= CHAIN, count
+    assert set(plot_graphs.ROADS) <= {row["rung"] for row in rows}
+    assert all(row["us"] > 0 for row in rows)
+    assert {row["op"] for row in rows} == {"chain", "host"}
+    assert bench.table(rows, bench_graphs.SHOWN)
+    assert ("no signal" in bench_graphs.note(rows)) == (target == "cpu")
+
+
+def test_rows_of_forks_copies_and_dependent_launches(target):
+    for op, ways in (
+        ("fetch", 3),
+        ("crowd", 3),
+        ("many", 3),
+        ("fork", 4),
+        ("overlap", 5),
+    ):
+        rows = bench_graphs.rows(target, [op], samples=1)
+        assert [row["op"] for row in rows] == [op] * ways
+        assert len({row["rung"] for row in rows}) == ways
+    assert all(
+        row["gbs"] == pytest.approx(row["bytes"] / row["us"] / 1e3) for row in rows
+    )
+
+
+def test_fused_and_rematerialised_move_fewer_bytes(target):
+    rows = bench_graphs.rows(target, ["fusion", "remat"], samples=1)
+    by_name = {(row["op"], row["rung"], row["count"]): row for row in rows}
+    size = bench_graphs.FUSION_SIZES[target][0]
+    three = by_name["fusion", "three kernels", size]
+    one, copy = by_name["fusion", "one kernel", size], by_name["fusion", "copy", size]
+    assert three["bytes"] == 3 * one["bytes"] == 3 * copy["bytes"] == 24 * size
+    assert copy["vs_copy"] == 1
+    assert by_name["remat", "worked out twice", size]["bytes"] == 4 * size
+
+
+def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path):
+    text = bench_graphs.KERNELS.read_text()
+    wrong = tmp_path / "wrong.cu"
+    wrong.write_text(text.replace("by * fmaxf(v.y + b.y, 0)", "by * (v.y + b.y)"))
+    monkeypatch.setattr(bench_graphs, "KERNELS", wrong)
+    with pytest.raises(RuntimeError, match="one kernel is wrong for 4096 numbers"):
+        bench_graphs.rows("cpu", ["fusion"], samples=1)
+
+
+def test_a_program_that_computes_something_else_is_refused(monkeypatch, tmp_path):
+    for path in bench_graphs.HERE.glob("bench_*.cu*"):
+        text = path.read_text()
+        if path.name == "bench_chain.cuh":
+            assert text.count("x[i] += weights_s") == 1
+            text = text.replace("x[i] += weights_s", "x[i] += 2 * weights_s")
+        (tmp_path / path.name).write_text(text)
+    program = [tmp_path / path.name for path in bench_graphs.PROGRAM]
+    monkeypatch.setattr(bench_graphs, "PROGRAM", program)
+    with pytest.raises(RuntimeError, match="plain: x.0. is 40 and should be 20"):
+        bench_graphs.rows("cpu", ["fetch"], samples=1)
+
+
+def test_an_op_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="--rungs chains: want chain, host"):
+        bench_graphs.rows("cpu", ["chains"])
+
+
+def test_timelines_are_a_gpus(target):
+    if target == "cuda":
+        pytest.skip("takes a minute: torch.compile")
+    assert bench_graphs.rows("cpu", ["timeline"]) == []
+
+
+def test_a_timeline_is_a_row():
+    seen = Timeline([Span("stream 7", "k", KERNEL, 0, 3)], "that GPU")
+    row = bench_timelines.row("weft", "mnist, tf32", timing(5.0), seen)
+    assert row["us"] == 5 and row["span_us"] == row["busy_us"] == 3
+    assert row["precision"] == "tf32" and row["spans"] == seen.json()
+
+
+# ---- charts -------------------------------------------------------------------------
+
+
+def timing(us):
+    return bench.Timing(us, us, us, us, "a clock", 1)
+
+
+def row(op, rung, us, **more):
+    return {"op": op, "impl": "weft", "rung": rung, **timing(us).row(), **more}
+
+
+HERE = [
+    row("chain", "a graph", 1.25, count=100),
+    row("chain", "a graph", 1.5, count=5),
+    row("fusion", "copy", 100.0, count=8, gbs=4000.0, vs_copy=1.0),
+    row("fusion", "three kernels", 300.0, count=8, gbs=4000.0, vs_copy=1 / 3),
+]
+THERE = {
+    "machine": {"device": "that GPU", "date": "2026-01-02"},
+    "rows": [row("chain", "C, a launch each", 3.75, count=100), row("fork", "a", 7.0)],
+}
+
+
+def drawn(draw, *args, **options):
+    with style.style():
+        made = Figure(figsize=(9, 4))
+        draw(made.subplots(), *args, **options)
+        return style.svg(made)
+
+
+def test_chains_by_road_with_the_floor():
+    text = drawn(plot_graphs.chains, HERE, [THERE], 0.12)
+    assert "1.25 µs" in text and "3.75 µs" in text and "its bytes" in text
+    assert "1.50 µs" not in text  # of a shorter chain
+    assert "that GPU, 2026-01-02" in plot_graphs.caption([THERE])
+
+
+def test_bars_of_an_op():
+    text = drawn(plot_graphs.bars, "fusion", HERE, [THERE], count=8)
+    assert "4,000 GB/s, 3 x a copy" in text and "three kernels" in text
+    assert "stroke-dasharray" in drawn(plot_graphs.bars, "fork", HERE, [THERE])
+
+
+def test_a_value_is_this_machines_or_anothers():
+    assert plot_graphs.value("chain", "a graph", HERE, [THERE], count=5) == 1.5
+    assert plot_graphs.value("fork", "a", HERE, [THERE]) == 7
+    missing = plot_graphs.value("fork", "b", HERE, [THERE])
+    assert missing != missing
+
+
+def test_with_nothing_measured_anywhere_the_chart_says_so():
+    assert "weft bench graphs" in drawn(plot_graphs.chains, [], [], 0.1)
+    assert "weft bench graphs" in drawn(plot_graphs.bars, "fusion", [], [])
