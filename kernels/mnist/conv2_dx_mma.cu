@@ -26,11 +26,13 @@ struct dx_arrays {
 
 /* WARPS_M warps share the windows, WARPS_N the channels of a block; a warp has
  * MINE groups of 8 windows and TILES tiles of 8 channels. */
-template <enum precision P_, int WARPS_M_, int WARPS_N_, int MINE_, int TILES_>
+template <enum precision P_, int WARPS_M_, int WARPS_N_, int MINE_, int TILES_,
+          int BLOCKS_>
 struct dx_shape {
     static const enum precision P = P_;
     typedef typename element<P_>::T T;
     enum {
+        BLOCKS = BLOCKS_, /* that a multiprocessor is to hold */
         WARPS_M = WARPS_M_,
         MINE = MINE_,
         TILES = TILES_,
@@ -119,7 +121,7 @@ store_winners(float *slot, float *scratch, float sums[SUMS], int first,
 
 /* Blocks part, part + PARTS, ... share the images among them. */
 template <class S>
-static __global__ void __launch_bounds__(S::THREADS)
+static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_dx(struct dx_arrays a) {
     typedef typename S::T T;
     extern __shared__ __align__(128) char memory[];
@@ -196,10 +198,10 @@ static int start(struct fused *f, int batch, int slots, cudaStream_t stream) {
 
 template <enum precision P>
 static int start(struct fused *f, int batch, cudaStream_t stream) {
-    typedef dx_shape<P, GROUPS, 1, 1, 2> small;
-    typedef dx_shape<P, GROUPS, 1, 1, 4> large;
+    typedef dx_shape<P, GROUPS, 1, 1, 2, 1> small;
+    typedef dx_shape<P, GROUPS, 1, 1, 4, P == TF32 ? 1 : 2> large;
     if (batch <= f->blocks) return start<small>(f, batch, batch, stream);
-    int slots = P == TF32 ? f->blocks : 2 * f->blocks; // as many as fit
+    int slots = large::BLOCKS * f->blocks;
     if (slots > WINNER_SLOTS) slots = WINNER_SLOTS;
     return start<large>(f, batch, slots < batch ? slots : batch, stream);
 }

@@ -29,7 +29,7 @@ struct conv2_arrays {
 /* How a block is made: WARPS_M warps share the windows, WARPS_N the channels;
  * a warp has MINE groups of 8 windows and TILES tiles of 8 channels. */
 template <enum precision P_, int WARPS_M_, int WARPS_N_, int MINE_, int TILES_,
-          int BUFFERS_>
+          int BUFFERS_, int BLOCKS_>
 struct conv2_shape {
     static const enum precision P = P_;
     typedef typename element<P_>::T T;
@@ -39,6 +39,7 @@ struct conv2_shape {
         MINE = MINE_,
         TILES = TILES_,
         BUFFERS = BUFFERS_,
+        BLOCKS = BLOCKS_, /* that a multiprocessor is to hold */
         THREADS = 32 * WARPS_M * WARPS_N,
         CHANNELS = 8 * TILES * WARPS_N, /* of a block */
         PARTS = C2 / CHANNELS,          /* blocks that share an image */
@@ -140,7 +141,7 @@ store_sums(float *slot, float *scratch, const float *sum, const float *square,
 
 /* Blocks part, part + PARTS, ... share the images among them. */
 template <class S>
-static __global__ void __launch_bounds__(S::THREADS)
+static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {
     typedef typename S::T T;
     enum { N = CHUNK / (int)sizeof(T), RUN = N / 2 /* tiles of a chunk */ };
@@ -229,8 +230,8 @@ static int start(struct fused *f, int batch, int slots, cudaStream_t stream) {
 
 template <enum precision P>
 static int start(struct fused *f, int batch, cudaStream_t stream) {
-    typedef conv2_shape<P, GROUPS, 1, 1, 4, 1> small;
-    typedef conv2_shape<P, 4, 2, 2, 4, 2> large;
+    typedef conv2_shape<P, GROUPS, 1, 1, 4, 1, 1> small;
+    typedef conv2_shape<P, 4, 2, 2, 4, 2, 1> large;
     if (batch <= f->blocks) return start<small>(f, batch, batch, stream);
     return start<large>(f, batch, f->blocks, stream);
 }

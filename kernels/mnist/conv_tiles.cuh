@@ -5,18 +5,20 @@
  *          in (pixel + tap, :) @ weights (tap, channel, :)^T. No matrix of
  *          patches is built: the rows of a fragment are any 8 addresses.
  *          A warp owns groups of 8 windows (2x2 pixels). For all 9 taps of its
- *          4 pixels a window needs only the 4x4 pixels around it, so these are
- *          loaded once and serve 36 products: of the fragment of pixel (y,x)
- *          at tap (ky,kx) nothing matters but y + ky and x + kx.
+ *          4 pixels a window needs only the 4x4 pixels around it: of the
+ *          fragment of pixels (y,0) and (y,1) at tap (ky,kx) nothing matters
+ *          but y + ky and kx, so 12 fragments serve 18 products.
  * Limit:   each warp reads the weights anew; more groups a warp (registers!)
  *          would share them. */
 #ifndef WEFT_CONV_TILES_CUH
 #define WEFT_CONV_TILES_CUH
 #include "lines.cuh"
 
-/* The offsets from which a lane's loads of a group's pixels start. */
+/* The offsets from which a lane's loads of a group's pixels start: of pixels
+ * (0,0) and (0,1) of each window, and of (0,1) and (0,2). */
 struct group_offsets {
-    int at[3]; /* key one less, as it is, one more than the window's */
+    int even[3]; /* key one less, as it is, one more than the window's */
+    int odd[2];  /* one less, as it is */
 };
 
 /* Of lane `lane`: its matrices' rows are the 8 windows of `group`; its pixel is
@@ -24,42 +26,34 @@ struct group_offsets {
 template <class T, int CHANNELS>
 static __device__ __forceinline__ struct group_offsets offsets_of(int group,
                                                                   int lane) {
-    typedef lines<T, CHANNELS> image;
+    enum { PIXEL = lines<T, CHANNELS>::PIXEL };
     int window = group * GROUP + lane % 8;
     if (window >= PIXELS3) window = PIXELS3 - 1; // computed, but not used
     const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
-    const int right = lane >> 3 & 1, chunk = lane >> 4;
+    const int right = lane >> 3 & 1;
+    const int at = (y * SIDE_LINES + x + right) * PIXEL + (lane >> 4) * CHUNK;
+    const int key = window % SIDE3 - window / SIDE3;
     struct group_offsets offsets;
-    // A step of two pixels right or up turns the key by one; what it does to
-    // the rest of the address is added where it is used.
-    for (int d = 0; d < 3; d++) {
-        const int key = (x / 2 - y / 2 + d - 1) & 7;
-        offsets.at[d] =
-            ((y * SIDE_LINES + x + right) * image::PIXEL + chunk * CHUNK) ^
-            (key * CHUNK);
-    }
+    // Two pixels further right or up turn the key by one; what they do to the
+    // rest of the address is added where it is used.
+    for (int d = 0; d < 3; d++)
+        offsets.even[d] = at ^ ((key + d - 1) & 7) * CHUNK;
+    for (int d = 0; d < 2; d++) // of its two pixels the right one is the next
+        offsets.odd[d] = (at + PIXEL) ^ ((key + right + d - 1) & 7) * CHUNK;
     return offsets;
 }
 
-/* The fragments of the 4x4 pixels around each window of a group, for the K
- * channels of step `k`: patch[row][column][half of K]. */
+/* Fragment a of pixel (y,x) and, in rows 8 to 15, of pixel (y,x + 1) of the 4x4
+ * around each window of a group, for the channels that start at byte `step`. */
 template <class T, int CHANNELS>
 static __device__ __forceinline__ void
-load_patch(uint32_t patch[4][4][2], const char *image,
-           const struct group_offsets &offsets, int k) {
+load_pixels(uint32_t a[4], const char *image,
+            const struct group_offsets &offsets, int y, int x, int step) {
     enum { PIXEL = lines<T, CHANNELS>::PIXEL };
-    const int step = k * 2 * CHUNK;
-#pragma unroll
-    for (int y = 0; y < 4; y++)
-#pragma unroll
-        for (int x = 0; x < 4; x += 2) {
-            const int at = offsets.at[1 + x / 2 - y / 2] ^ (step % LINE);
-            const int there = (y * SIDE_LINES + x) * PIXEL + step / LINE * LINE;
-            uint32_t r[4];
-            ldmatrix_x4(r, image + at + there);
-            patch[y][x][0] = r[0], patch[y][x + 1][0] = r[1];
-            patch[y][x][1] = r[2], patch[y][x + 1][1] = r[3];
-        }
+    const int at =
+        x % 2 ? offsets.odd[1 - y / 2] : offsets.even[1 + x / 2 - y / 2];
+    const int there = (y * SIDE_LINES + x / 2 * 2) * PIXEL;
+    ldmatrix_x4(a, image + (at ^ step % LINE) + there + step / LINE * LINE);
 }
 
 /* acc[group][row of the window][tile][2 * column + i]: of each window of the
@@ -85,12 +79,15 @@ conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,
 
 #pragma unroll 1
     for (int k = 0; k < STEPS; k++) {
-        uint32_t patch[MINE][4][4][2];
-#pragma unroll
-        for (int m = 0; m < MINE; m++)
-            load_patch<T, CHANNELS>(patch[m], image, offsets[m], k);
         const int step = k * 2 * CHUNK;
-        const char *rows_k = rows + (own ^ (step % LINE)) + step / LINE * LINE;
+        // A fragment is four neighbouring registers: those in between could be
+        // put together from their neighbours, but to load them costs less.
+        uint32_t patch[MINE][4][3][4];
+#pragma unroll
+        for (int i = 0; i < MINE * 12; i++)
+            load_pixels<T, CHANNELS>(patch[i / 12][i / 3 % 4][i % 3], image,
+                                     offsets[i / 12], i / 3 % 4, i % 3, step);
+        const char *rows_k = rows + (own ^ step % LINE) + step / LINE * LINE;
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++) {
             uint32_t b[TILES / 2][4];
@@ -99,17 +96,10 @@ conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,
                 ldmatrix_x4(b[j],
                             rows_k + (tap * ROWS + j * 16) * weights::ROW);
 #pragma unroll
-            for (int m = 0; m < MINE; m++) {
-#pragma unroll
-                for (int y = 0; y < 2; y++) {
-                    const uint32_t (*line)[2] = patch[m][y + tap / 3];
-                    const int x = tap % 3;
-                    const uint32_t a[4] = {line[x][0], line[x + 1][0],
-                                           line[x][1], line[x + 1][1]};
-#pragma unroll
-                    for (int j = 0; j < TILES; j++)
-                        mma<P>(acc[m][y][j], a, &b[j / 2][j % 2 * 2]);
-                }
+            for (int i = 0; i < MINE * 2 * TILES; i++) {
+                const int m = i / TILES / 2, y = i / TILES % 2, j = i % TILES;
+                mma<P>(acc[m][y][j], patch[m][y + tap / 3][tap % 3],
+                       &b[j / 2][j % 2 * 2]);
             }
         }
     }
