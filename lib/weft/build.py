@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -263,16 +263,24 @@ def _object(source: Path, flavour: Flavour, more: Sequence[str] = ()) -> Path:
     return target
 
 
-def _object_path(source: Path, command: list[str]) -> Path:
-    """Where the object lies: its name holds the hash of all that makes it."""
-    parts = [source.read_text(), _heads(source), rewriter.fingerprint()]
+def _object_path(
+    source: Path, command: list[str], heads: Callable[[bool], str] | None = None
+) -> Path:
+    """Where the object lies: its name holds the hash of all that makes it.
+
+    heads: _heads(), or what it said a moment ago.
+    """
+    check = SIMT[1] / "check"
+    inside = check in source.parents or '"check/' in source.read_text()
+    parts = [source.read_text(), (heads or _heads)(inside), rewriter.fingerprint()]
     digest = _hash(_compiler_version(command[0]), *command, *parts)
     return cache.folder("objects") / f"{source.stem}-{digest}.o"
 
 
 def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
     """Compile `files`, one at a time per core, and link them to a library."""
-    names = [_object_path(f, _command(f, flavour)).name for f in files]
+    heads = functools.cache(_heads)  # of all the files: reading them takes a while
+    names = [_object_path(f, _command(f, flavour), heads).name for f in files]
     # This very file decides how they are linked.
     digest = _hash(*names, *map(str, needs), Path(__file__).read_text())
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
@@ -375,11 +383,12 @@ def _live_sm() -> str:
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
-def _heads(source: Path) -> str:
-    """The text of the headers that a source may include."""
+def _heads(inside: bool) -> str:
+    """The text of the headers that a source may include.
+
+    inside: those of the check build as well, the business of few of the runtime's.
+    """
     check = SIMT[1] / "check"
-    # Those are the runtime's own business, and of few of its files.
-    inside = check in source.parents or '"check/' in source.read_text()
     found = [p for p in headers(KERNELS) if inside or check not in p.parents]
     return "".join(path.read_text() for path in found)
 
