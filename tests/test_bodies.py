@@ -169,7 +169,7 @@ def test_a_bad_target_is_not_hidden():
 
 def kernels() -> Iterator[tuple[str, str, str]]:
     """Every naive kernel: its file, its name there, and that of its body."""
-    inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/naive"]
+    inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/layers"]
     paths = [ROOT / f"kernels/{name}.cu" for name in inside]
     for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:
         for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):

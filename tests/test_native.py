@@ -16,7 +16,7 @@ from weft import build, native
 
 def test_a_failed_status_carries_the_c_message():
     lib = native.library("relu", "cpu")
-    with pytest.raises(weft.ArgumentError, match="relu has rungs 0 to 1, not 99"):
+    with pytest.raises(weft.ArgumentError, match="relu has rungs 0 to 2, not 99"):
         lib.call("weft_relu", 99, native.NULL, native.NULL, 1, native.NULL)
 
 

@@ -18,6 +18,8 @@ WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
             WEFT_CPU, 0},
            {"mnist", "naive", "one naive kernel per layer", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
+           {"mnist", "tiled", "better kernels, still one per layer", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
            {"mnist", "fused", "nine kernels for the whole step", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
            {"mnist", "graph", "64 steps of them captured in one graph", "fp32",
@@ -38,8 +40,8 @@ static const struct cnn_impl *const impls[] = {
 #else
     &cnn_reference,
 #endif
-    &cnn_naive, &cnn_fused, &cnn_graph, &cnn_pdl,
-    &cnn_tf32,  &cnn_bf16,  &cnn_fp16,
+    &cnn_naive, &cnn_tiled, &cnn_fused, &cnn_graph,
+    &cnn_pdl,   &cnn_tf32,  &cnn_bf16,  &cnn_fp16,
 };
 
 /* ---- the model's shape --------------------------------------------------- */

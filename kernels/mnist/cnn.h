@@ -90,7 +90,8 @@ int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
 void cnn_release(struct cnn_memory *memory);
 
 extern const struct cnn_impl cnn_reference; /* kernels/reference/cnn.c */
-extern const struct cnn_impl cnn_naive;     /* kernels/mnist/naive.cu */
+extern const struct cnn_impl cnn_naive;     /* kernels/mnist/layers.cu */
+extern const struct cnn_impl cnn_tiled;     /* there, too */
 /* kernels/mnist/fused.cu */
 extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_tf32, cnn_bf16,
     cnn_fp16;

@@ -1,7 +1,7 @@
 """The lab's kernels as Python functions: one body for sim, numba_jit and cuda_c.
 
 Each stands for the naive rung of kernels/<op>.cu and for gather() of
-kernels/mnist/naive.cu, line by line, with the names and the order of arguments of
+kernels/mnist/layers.cu, line by line, with the names and the order of arguments of
 the .cu: outputs, inputs, sizes. Arrays are flat and contiguous, float32 unless said
 otherwise, and none may be missing (where C takes NULL for a bias, pass zeros; for
 dloss, a one). Indices are ints: an array has less than 2^31 elements.

@@ -1,4 +1,4 @@
-"""A batch as the network reads it: gather() of kernels/mnist/naive.cu."""
+"""A batch as the network reads it: gather() of kernels/mnist/layers.cu."""
 
 from numpy import float32
 

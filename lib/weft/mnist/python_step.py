@@ -1,6 +1,6 @@
 """A training step as a list of launches of weft.bodies, and the memory they share.
 
-Launch for launch what kernels/mnist/naive.cu does.
+Launch for launch what kernels/mnist/layers.cu does.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class PythonStep:
         launch, m = self.launch, self.memory
         hidden, classes = self.config["hidden"], self.config["classes"]
         dy, dx, count = m["dy"], m["dx"], batch * hidden
-        # Ours overwrite their outputs and would not need it; see naive.cu.
+        # Ours overwrite their outputs and would not need it; see layers.cu.
         yield "zero", m["grads"].zero_
         yield launch("backward.loss", bodies.cross_entropy_dlogits, batch * classes)(
             dy, m["one"], m["prob"], m["target"], batch, classes

@@ -1,4 +1,5 @@
-/* naive.cu -- the CNN, rung "naive": every layer is one op's naive rung.
+/* layers.cu -- the CNN a layer at a time: rungs "naive" and "tiled", in which
+ * every layer is one op's rung of that name (or its naive one, if it has none).
  *
  * Idea:    the ops' public launchers, one after the other, as the lesson
  *          derives them: each layer reads its input from memory and writes its
@@ -29,10 +30,10 @@ struct block {
     int32_t *argmax;
 };
 
-struct naive {
+struct layers {
     struct weft_cnn_config config;
     struct cnn_memory memory;
-    struct { /* the index of each op's rung "naive" */
+    struct { /* the index of each op's rung */
         int conv2d, batchnorm2d, relu, maxpool2d, linear, cross_entropy, sgd;
     } rung;
     /* All parameters one after the other, their gradients likewise: parameter
@@ -50,44 +51,48 @@ struct naive {
     float *dy, *dx;
 };
 
-static float *param(const struct naive *n, int index) {
+static float *param(const struct layers *n, int index) {
     return n->params + n->offset[index];
 }
 
-static float *grad(const struct naive *n, int index) {
+static float *grad(const struct layers *n, int index) {
     return n->grads + n->offset[index];
 }
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* The index of rung "naive" among the rungs of `op`. */
-static int find_rung(int *index, const char *op) {
-    int count, seen = 0;
+/* The index of the op's rung `rung`, or of "naive", among the rungs of `op`. */
+static int find_rung(int *index, const char *op, const char *rung) {
+    int count, seen = 0, found = -1;
     const struct weft_rung *table = weft_rungs(&count);
     for (int i = 0; i < count; i++) {
         if (strcmp(table[i].op, op)) continue;
-        *index = seen++;
-        if (!strcmp(table[i].rung, "naive")) return WEFT_OK;
+        if (!strcmp(table[i].rung, rung)) found = seen;
+        if (!strcmp(table[i].rung, "naive") && found < 0) found = seen;
+        seen++;
     }
-    return weft_fail(WEFT_EINVAL, "mnist: %s has no rung 'naive' among its %d",
-                     op, seen);
+    *index = found;
+    WEFT_REQUIRE(found >= 0,
+                 "mnist: %s has no rung '%s' or 'naive' among its %d", op, rung,
+                 seen);
+    return WEFT_OK;
 }
 
-static int find_rungs(struct naive *n) {
-    WEFT_TRY(find_rung(&n->rung.conv2d, "conv2d"));
-    WEFT_TRY(find_rung(&n->rung.batchnorm2d, "batchnorm2d"));
-    WEFT_TRY(find_rung(&n->rung.relu, "relu"));
-    WEFT_TRY(find_rung(&n->rung.maxpool2d, "maxpool2d"));
-    WEFT_TRY(find_rung(&n->rung.linear, "linear"));
-    WEFT_TRY(find_rung(&n->rung.cross_entropy, "cross_entropy"));
-    return find_rung(&n->rung.sgd, "sgd");
+static int find_rungs(struct layers *n, const char *rung) {
+    WEFT_TRY(find_rung(&n->rung.conv2d, "conv2d", rung));
+    WEFT_TRY(find_rung(&n->rung.batchnorm2d, "batchnorm2d", rung));
+    WEFT_TRY(find_rung(&n->rung.relu, "relu", rung));
+    WEFT_TRY(find_rung(&n->rung.maxpool2d, "maxpool2d", rung));
+    WEFT_TRY(find_rung(&n->rung.linear, "linear", rung));
+    WEFT_TRY(find_rung(&n->rung.cross_entropy, "cross_entropy", rung));
+    return find_rung(&n->rung.sgd, "sgd", rung);
 }
 
 #define TAKE(field, count)                                                    \
     WEFT_TRY(cnn_take(&n->memory, &(field), (count), sizeof *(field), #field, \
                       stream))
 
-static int take_block(struct naive *n, struct block *b, weft_stream stream) {
+static int take_block(struct layers *n, struct block *b, weft_stream stream) {
     const size_t channels = (size_t)n->config.max_batch * b->oc;
     const size_t before = channels * b->h * b->w; // the pool
     const size_t after = channels * (b->h / 2) * (b->w / 2);
@@ -102,7 +107,7 @@ static int take_block(struct naive *n, struct block *b, weft_stream stream) {
 }
 
 /* The most elements that the output of any layer has. */
-static size_t widest(const struct naive *n) {
+static size_t widest(const struct layers *n) {
     const struct weft_cnn_config *c = &n->config;
     size_t most = c->hidden > c->classes ? c->hidden : c->classes;
     for (int i = 0; i < 2; i++) {
@@ -113,7 +118,7 @@ static size_t widest(const struct naive *n) {
     return most * c->max_batch;
 }
 
-static int take_all(struct naive *n, weft_stream stream) {
+static int take_all(struct layers *n, weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
     const size_t batch = c->max_batch;
     const size_t count = n->offset[WEFT_CNN_PARAMS];
@@ -135,7 +140,7 @@ static int take_all(struct naive *n, weft_stream stream) {
     return WEFT_OK;
 }
 
-static void set_sizes(struct naive *n, const struct weft_cnn_config *c) {
+static void set_sizes(struct layers *n, const struct weft_cnn_config *c) {
     struct block *b = n->blocks;
     n->config = *c;
     b[0].ic = 1;
@@ -150,30 +155,40 @@ static void set_sizes(struct naive *n, const struct weft_cnn_config *c) {
         n->offset[i + 1] = n->offset[i] + cnn_param_count(c, i);
 }
 
-static void naive_destroy(void *state) {
-    struct naive *n = (struct naive *)state;
+static void layers_destroy(void *state) {
+    struct layers *n = (struct layers *)state;
     cnn_release(&n->memory);
     free(n);
 }
 
-static int naive_create(void **state, const struct weft_cnn_config *config,
-                        weft_stream stream) {
-    struct naive *n = (struct naive *)calloc(1, sizeof *n);
+static int create(void **state, const struct weft_cnn_config *config,
+                  const char *rung, weft_stream stream) {
+    struct layers *n = (struct layers *)calloc(1, sizeof *n);
     if (!n)
         return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *n);
     *state = n; // whoever called frees it, also after a failure
     set_sizes(n, config);
-    WEFT_TRY(find_rungs(n));
+    WEFT_TRY(find_rungs(n, rung));
     return take_all(n, stream);
 }
 
-static size_t naive_bytes(const void *state) {
-    return ((const struct naive *)state)->memory.bytes;
+static int naive_create(void **state, const struct weft_cnn_config *config,
+                        weft_stream stream) {
+    return create(state, config, "naive", stream);
 }
 
-static int naive_get(void *state, int kind, int index, float *out,
-                     weft_stream stream) {
-    struct naive *n = (struct naive *)state;
+static int tiled_create(void **state, const struct weft_cnn_config *config,
+                        weft_stream stream) {
+    return create(state, config, "tiled", stream);
+}
+
+static size_t layers_bytes(const void *state) {
+    return ((const struct layers *)state)->memory.bytes;
+}
+
+static int layers_get(void *state, int kind, int index, float *out,
+                      weft_stream stream) {
+    struct layers *n = (struct layers *)state;
     const float *from =
         kind == WEFT_CNN_WEIGHT ? param(n, index) : grad(n, index);
     const size_t bytes =
@@ -183,9 +198,9 @@ static int naive_get(void *state, int kind, int index, float *out,
     return WEFT_OK;
 }
 
-static int naive_set(void *state, int index, const float *in,
-                     weft_stream stream) {
-    struct naive *n = (struct naive *)state;
+static int layers_set(void *state, int index, const float *in,
+                      weft_stream stream) {
+    struct layers *n = (struct layers *)state;
     const size_t bytes = (n->offset[index + 1] - n->offset[index]) * sizeof *in;
     WEFT_CUDA_TRY(cudaMemcpyAsync(param(n, index), in, bytes,
                                   cudaMemcpyHostToDevice,
@@ -208,7 +223,7 @@ static __global__ void gather(float *x, int64_t *target, const uint8_t *images,
     if (labels && pixel == 0) target[i / pixels] = labels[image];
 }
 
-static int load(struct naive *n, const uint8_t *images, const uint8_t *labels,
+static int load(struct layers *n, const uint8_t *images, const uint8_t *labels,
                 const int32_t *order, int batch, weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
     const int pixels = c->height * c->width;
@@ -229,7 +244,7 @@ static int load(struct naive *n, const uint8_t *images, const uint8_t *labels,
         cnn_mark(marks, section, stream); \
     } while (0)
 
-static int block_forward(struct naive *n, int which, const float *x, int batch,
+static int block_forward(struct layers *n, int which, const float *x, int batch,
                          struct cnn_marks *marks, weft_stream stream) {
     static const char *const sections[2][4] = {
         {"forward.conv1", "forward.bn1", "forward.relu1", "forward.pool1"},
@@ -256,7 +271,7 @@ static int block_forward(struct naive *n, int which, const float *x, int batch,
 }
 
 /* logits (batch,classes) of the batch in n->x. */
-static int forward(struct naive *n, float *logits, int batch,
+static int forward(struct layers *n, float *logits, int batch,
                    struct cnn_marks *marks, weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
     const struct block *b = n->blocks;
@@ -276,14 +291,15 @@ static int forward(struct naive *n, float *logits, int batch,
 /* ---- backward ------------------------------------------------------------ */
 
 /* A layer's dx is the dy of the layer before it. */
-static void turn(struct naive *n) {
+static void turn(struct layers *n) {
     float *made = n->dx;
     n->dx = n->dy;
     n->dy = made;
 }
 
-static int block_backward(struct naive *n, int which, const float *x, int batch,
-                          struct cnn_marks *marks, weft_stream stream) {
+static int block_backward(struct layers *n, int which, const float *x,
+                          int batch, struct cnn_marks *marks,
+                          weft_stream stream) {
     static const char *const sections[2][4] = {
         {"backward.pool1", "backward.relu1", "backward.bn1", "backward.conv1"},
         {"backward.pool2", "backward.relu2", "backward.bn2", "backward.conv2"}};
@@ -317,7 +333,7 @@ static int block_backward(struct naive *n, int which, const float *x, int batch,
 }
 
 /* All gradients, from the softmax in n->prob. */
-static int backward(struct naive *n, int batch, struct cnn_marks *marks,
+static int backward(struct layers *n, int batch, struct cnn_marks *marks,
                     weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
     const struct block *b = n->blocks;
@@ -346,7 +362,7 @@ static int backward(struct naive *n, int batch, struct cnn_marks *marks,
 
 /* ---- a step -------------------------------------------------------------- */
 
-static int zero(struct naive *n, weft_stream stream) {
+static int zero(struct layers *n, weft_stream stream) {
     // Our ops overwrite their outputs and would not need it. PyTorch's add to
     // the gradients, so its loop zeroes them; so does this one, that the two
     // are compared like for like. Before the pass, not after the update: the
@@ -357,10 +373,10 @@ static int zero(struct naive *n, weft_stream stream) {
     return WEFT_OK;
 }
 
-static int naive_step(void *state, float *loss, const uint8_t *images,
-                      const uint8_t *labels, const int32_t *order, int batch,
-                      float lr, struct cnn_marks *marks, weft_stream stream) {
-    struct naive *n = (struct naive *)state;
+static int layers_step(void *state, float *loss, const uint8_t *images,
+                       const uint8_t *labels, const int32_t *order, int batch,
+                       float lr, struct cnn_marks *marks, weft_stream stream) {
+    struct layers *n = (struct layers *)state;
     LAYER("batch", load(n, images, labels, order, batch, stream));
     LAYER("zero", zero(n, stream));
     WEFT_TRY(forward(n, n->logits, batch, marks, stream));
@@ -374,14 +390,19 @@ static int naive_step(void *state, float *loss, const uint8_t *images,
     return WEFT_OK;
 }
 
-static int naive_forward(void *state, float *logits, const uint8_t *images,
-                         const int32_t *order, int count, weft_stream stream) {
-    struct naive *n = (struct naive *)state;
+static int layers_forward(void *state, float *logits, const uint8_t *images,
+                          const int32_t *order, int count, weft_stream stream) {
+    struct layers *n = (struct layers *)state;
     WEFT_TRY(load(n, images, NULL, order, count, stream));
     return forward(n, logits, count, NULL, stream);
 }
 
 const struct cnn_impl cnn_naive = {
-    naive_create, naive_destroy, naive_step, naive_forward, naive_get,
-    naive_set,    naive_bytes,   NULL,       NULL,
+    naive_create, layers_destroy, layers_step, layers_forward, layers_get,
+    layers_set,   layers_bytes,   NULL,        NULL,
+};
+
+const struct cnn_impl cnn_tiled = {
+    tiled_create, layers_destroy, layers_step, layers_forward, layers_get,
+    layers_set,   layers_bytes,   NULL,        NULL,
 };
