@@ -4,7 +4,7 @@ For each precision and batch our rungs and PyTorch's finalists are timed side by
 (mnist/race.py) and their gradients compared with float64. Then the table of goals:
 PyTorch's best time over ours. --measure takes other milestones, too: an epoch, the
 time to 99 % of the test set, the accuracy over seeds, a cold start
-(mnist/milestones.py).
+(mnist/milestones.py), and what the machine's roofs are for the kernels.
 
 A file at --json keeps the rows that were not measured anew, if they are of this device:
 a sweep can be made in parts. It is written after each part. Every row has its date and
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 TITLE = "of mnist"
 BATCHES = {"cuda": (64, 256, 1024, 4096, 16384), "cpu": (64,)}
 PRECISIONS = {"cuda": ("fp32", "tf32", "bf16"), "cpu": ("fp32",)}
-MEASURES = ("step", "epoch", "target", "seeds", "cold")
+MEASURES = ("step", "roof", "epoch", "target", "seeds", "cold")
 SHOWN = ["measure", "impl", "rung", "layout", "precision", "batch", "us", "us_low"]
 SHOWN += ["us_high", "vs_torch_best", "vs_torch_eager", "host_us", "peak_bytes"]
 SHOWN += ["loss_error", "gradient_error", "test_accuracy"]
@@ -133,7 +133,7 @@ def note(rows: list[Row]) -> str:
 
 
 def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
-    from .mnist import milestones
+    from .mnist import milestones, roofs
     from .mnist.race import race
 
     if "step" in measures:
@@ -144,7 +144,7 @@ def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Ro
                 yield race(precision, batch, device=device, say=_say, **race_of)
     for name in measures:
         if name != "step":
-            measure = getattr(milestones, name)
+            measure = getattr(roofs if name == "roof" else milestones, name)
             for precision in options["precisions"]:
                 both = {key: options[key] for key in ("rungs", "twins")}
                 yield measure(precision, device, **both, say=_say)

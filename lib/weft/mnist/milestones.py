@@ -41,7 +41,6 @@ from .trainer import EVALUATION_BATCH, checked_device
 from .twin import TwinTrainer, epoch_order, initial_weights
 
 PIECE = 64  # steps with one learning rate
-COLD_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -280,7 +279,8 @@ import sys, time
 start = time.perf_counter()
 from weft.mnist import Cnn, epoch_order, initial_weights, load
 at = [time.perf_counter()]
-train, test = load("train"), load("test")
+count = int(sys.argv[3])
+train, test = load("train").first(count), load("test")
 at.append(time.perf_counter())
 cnn = Cnn(sys.argv[1] or None, sys.argv[2])
 cnn.data(train, test)
@@ -303,10 +303,14 @@ def cold(
     device: str,
     *,
     rungs: Sequence[str] | None = None,
+    count: int = 60_000,
+    runs: int = 3,
     say: Say = print,
     **_: Any,
 ) -> list[Row]:
     """A row for each rung: a fresh process until its first epoch is evaluated.
+
+    count: of the images; runs: processes that are timed, one after the other.
 
     The library comes from the cache: an untimed run builds it. parts_s: seconds of
     the imports, of reading the data, of opening the library with the first step, and
@@ -319,26 +323,26 @@ def cold(
     rows = []
     for rung in rungs:
         say(f"cold: weft {rung}")
-        program = [sys.executable, "-c", _COLD, rung, device]
-        runs = []
-        for _ in range(1 + COLD_RUNS):
+        program = [sys.executable, "-c", _COLD, rung, device, str(count)]
+        found = []
+        for _ in range(1 + runs):
             start = time.perf_counter()
             done = subprocess.run(program, capture_output=True, text=True, env=_env())
             if done.returncode:
                 say(f"absent: weft {rung}: {done.stderr.strip().splitlines()[-1]}")
                 break
             seconds = time.perf_counter() - start
-            runs.append((seconds, *json.loads(done.stdout.splitlines()[-1])))
-        if len(runs) <= COLD_RUNS:
+            found.append((seconds, *json.loads(done.stdout.splitlines()[-1])))
+        if len(found) <= runs:
             continue
-        timed = runs[1:]
+        timed = found[1:]
         timing = bench.summarize([1e6 * run[0] for run in timed], "perf_counter")
         spans = np.median([run[3:] for run in timed], axis=0)
         rows.append({
             **{"op": "mnist", "measure": "cold", "impl": impl_of(rung), "rung": rung},
             **{"layout": "nchw", "precision": precision, "target": where.type},
             **{"device": bench.device_name(where), **timing.row()},
-            **{"batch": EPOCH.batch, "samples": COLD_RUNS},
+            **{"batch": EPOCH.batch, "samples": runs},
             **{"parts_s": dict(zip(COLD_PARTS, spans.tolist()))},
             **{"test_accuracy": timed[0][1], **stamp()},
         })  # fmt: skip

@@ -42,7 +42,7 @@ def plot_steps(
     """
     with style():
         elsewhere = _elsewhere(committed)
-        figure = _figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
+        figure = new_figure(620, 120 + 34 * (len(rows) + len(elsewhere)))
         _draw_steps(figure.subplots(), rows, elsewhere, measured is not None)
         _caption(figure, rows, *_notes(rows, elsewhere), measured=measured)
         return figure
@@ -51,7 +51,7 @@ def plot_steps(
 def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
     """Loss of every step (mean of the last `smooth`) and accuracy of every epoch."""
     with style():
-        figure = _figure(620, 420)
+        figure = new_figure(620, 420)
         _draw_training(figure.subplots(2, 1, height_ratios=(3, 2)), rows, smooth)
         _caption(figure, rows)
         return figure
@@ -61,7 +61,7 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
     """Microseconds of batch, forward, backward, update and zero, side by side."""
     with style():
         shown = _best_of_each(rows, "parts_us")
-        figure = _figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
+        figure = new_figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
         groups = {
             part: [row["parts_us"][part] if row["parts_us"] else None for row in shown]
             for part in PARTS
@@ -76,7 +76,7 @@ def plot_layers(rows: Sequence[Row]) -> Figure:
     with style():
         shown = _best_of_each(rows, "layers_us")
         groups = layer_groups([row["layers_us"] for row in shown])
-        figure = _figure(760, 110 + 22 * sum(map(len, groups.values())))
+        figure = new_figure(760, 110 + 22 * sum(map(len, groups.values())))
         _draw_groups(figure.subplots(), groups, shown)
         _caption(figure, shown)
         return figure
@@ -86,7 +86,7 @@ def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
     """Time per step on the left, loss and accuracy on the right."""
     with style():
         elsewhere = _elsewhere(committed)
-        figure = _figure(920, 430)
+        figure = new_figure(920, 430)
         left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
         for part in (left, right):
             part.set_facecolor("none")
@@ -280,7 +280,7 @@ _BESIDE: dict[str, Any] = {
 }
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     """A figure of that many SVG points, which no notebook shows twice."""
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
@@ -299,7 +299,11 @@ def _caption(
         f"{row['device']}{threads} · {named} · PyTorch {here['torch']} · "
         f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
     )
-    text = " · ".join([text, *notes])
+    write_caption(figure, " · ".join([text, *notes]))
+
+
+def write_caption(figure: Figure, text: str) -> None:
+    """The text in lines below everything."""
     columns = int(figure.get_figwidth() * INCH / 5.9)
     figure.supxlabel(
         textwrap.fill(text, columns),

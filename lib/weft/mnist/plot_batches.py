@@ -1,0 +1,95 @@
+"""The race of `weft bench mnist` over the batch, a panel for each precision.
+
+    plot_batches(rows)    µs per image, ours and PyTorch's, and by how much
+
+`committed` takes results read from JSON (bench.read_json): hollow marks. Without a GPU
+there are no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+
+from ..style import INK, OPPONENT, OURS, style
+from .plot import new_figure
+from .race_marks import BESIDE, PRECISIONS, Found, missing, per_batch, series_of, tell
+from .row import Row
+
+KINDS = {  # PyTorch's, from slow to fast: its dashes
+    "eager": ":",
+    "compile": "-.",
+    "graph": "--",
+    "compile+graph": "-",
+}
+
+
+def plot_batches(rows: Sequence[Row], committed: Iterable[Found] = ()) -> Figure:
+    """µs per image over the batch: ours, PyTorch's kinds, the vendor's libraries."""
+    series = series_of(rows, committed, lambda row: True)
+    with style():
+        here = {row["precision"] for _, found in series for row in found}
+        shown = [name for name in PRECISIONS if name in here]
+        figure = new_figure(920, 400)
+        if not shown:
+            return missing(figure, figure.subplots())
+        panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+        for axes, precision in zip(panels, shown):
+            for number, (machine, found) in enumerate(series):
+                those = [row for row in found if row["precision"] == precision]
+                _lines(axes, those, machine is not None, named=number == 0)
+            _batch_axis(axes, [r for _, f in series for r in f], precision)
+        panels[0].set_ylabel("µs per image (down is better)")
+        panels[0].legend(loc="upper right", handlelength=2.6)
+        tell(figure, series, "×: the time of PyTorch's best over ours")
+        return figure
+
+
+def _lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -> None:
+    ours = per_batch([row for row in rows if row["impl"] == "weft"])
+    vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
+    for kind, dashes in KINDS.items():
+        those = [r for r in rows if r["impl"] == "torch" and r["rung"] == kind]
+        look = {"color": OPPONENT, "ls": dashes, "lw": 1.3, "marker": "D", "ms": 4}
+        name = f"PyTorch {kind}" if named else None
+        _line(axes, per_batch(those), name, elsewhere, look)
+    look = {"color": INK, "ls": "--", "lw": 1.3, "marker": "s", "ms": 5}
+    _line(axes, vendor, "cuDNN and cuBLAS" if named else None, elsewhere, look)
+    look = {"color": OURS, "lw": 2.2, "marker": "o", "ms": 7, "zorder": 3}
+    _line(axes, ours, "weft" if named else None, elsewhere, look)
+    for row in ours if named else []:
+        if row.get("vs_torch_best"):
+            at = row["batch"], row["us"] / row["batch"]
+            words = f"{row['vs_torch_best']:.1f}×"
+            look = BESIDE | {"ha": "center", "va": "top", "color": OURS}
+            axes.annotate(words, at, (0, -8), **look)
+
+
+def _line(
+    axes: Axes,
+    rows: Sequence[Row],
+    name: str | None,
+    elsewhere: bool,
+    look: dict[str, Any],
+) -> None:
+    if rows:
+        fill = {"mfc": "none"} if elsewhere else {}
+        x, y = zip(*[(row["batch"], row["us"] / row["batch"]) for row in rows])
+        axes.plot(x, y, label=name, **look, **fill)
+
+
+def _batch_axis(axes: Axes, rows: Sequence[Row], precision: str) -> None:
+    batches = sorted({row["batch"] for row in rows})
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(batches, [f"{batch}" for batch in batches])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.margins(x=0.12, y=0.12)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"batch, {precision}")

@@ -1,0 +1,161 @@
+"""What a step has to do at least: multiplications and bytes, section by section.
+
+Counted per image of 28x28 in the lesson's model (32 and 64 channels, 128, 10). A
+multiply-add is two flops; what is not a product (batch norm, ReLU, pool, loss) counts
+as none. Bytes are those of the arrays that cross the border of a section, each read or
+written once, as if caches were perfect within a kernel and empty between two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+PIXELS1, PIXELS2, PIXELS3 = 28 * 28, 14 * 14, 7 * 7
+C1, C2, TAPS, HIDDEN, CLASSES = 32, 64, 9, 128, 10
+FEATURES = PIXELS3 * C2
+PRODUCTS = {  # flops of one product of each layer: forward has one
+    "conv1": 2 * TAPS * C1 * PIXELS1,
+    "conv2": 2 * TAPS * C1 * C2 * PIXELS2,
+    "fc1": 2 * FEATURES * HIDDEN,
+    "fc2": 2 * HIDDEN * CLASSES,
+}
+BACK = {"conv1": 1, "conv2": 2, "fc1": 2, "fc2": 2}  # conv1 needs no gradient of x
+WEIGHTS = {
+    **{"conv1": TAPS * C1, "conv2": TAPS * C1 * C2},
+    **{"fc1": FEATURES * HIDDEN, "fc2": HIDDEN * CLASSES},
+}
+OUTPUTS = {  # numbers of a layer's output
+    **dict.fromkeys(("conv1", "bn1", "relu1"), C1 * PIXELS1),
+    "pool1": C1 * PIXELS2,
+    **dict.fromkeys(("conv2", "bn2", "relu2"), C2 * PIXELS2),
+    "pool2": FEATURES,
+    **dict.fromkeys(("fc1", "relu3"), HIDDEN),
+    "fc2": CLASSES,
+}
+LAYERS = [*OUTPUTS]
+# flops of a step: forward and backward, per image.
+STEP_FLOPS = sum((1 + BACK[name]) * flops for name, flops in PRODUCTS.items())
+BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+WHOLE = 4  # bytes of a number that is never shortened: gradients and parameters
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one section of a step on a whole batch."""
+
+    flops: float
+    bytes: float
+
+    @property
+    def intensity(self) -> float:
+        """Flops per byte."""
+        return self.flops / self.bytes
+
+
+def work(
+    section: str, sections: Sequence[str], batch: int, precision: str = "fp32"
+) -> Work | None:
+    """Flops and bytes of a section as Cnn.profile() names it; None if not known.
+
+    sections: the names of all sections of that step. Which product a section computes
+    depends on them: conv2's gradient may be one or two.
+    """
+    flops = _flops(section, sections)
+    counted = _FUSED.get(section)
+    if counted is not None:
+        images, once = counted
+        size = BYTES[precision]
+        bytes_ = batch * images(size) + once(size)
+    else:
+        bytes_ = _single(section, batch)
+    return Work(batch * flops, bytes_) if flops and bytes_ else None
+
+
+def floor_us(batch: int, tflops: float) -> float:
+    """A step's time if it did nothing but its products, at that rate."""
+    return batch * STEP_FLOPS / tflops / 1e6
+
+
+def _flops(section: str, sections: Sequence[str]) -> float:
+    direction, _, names = section.partition(".")
+    if section == _WEIGHT:
+        return PRODUCTS["conv2"]
+    total = 0.0
+    for name in names.split("+"):
+        if name not in PRODUCTS:
+            continue
+        products = 1 if direction == "forward" else BACK[name]
+        if direction == "backward" and name == "conv2" and _WEIGHT in sections:
+            products -= 1  # the weight's is another section
+        total += products * PRODUCTS[name]
+    return total
+
+
+_WEIGHT = "backward.conv2.weight"
+_P1, _C2, _M2 = C1 * PIXELS2, C2 * PIXELS2, FEATURES
+
+# The sections of the fused step: bytes per image and bytes per step, where a number has
+# that many bytes. The arrays are those of kernels/mnist/fused.h.
+_FUSED = {
+    # the image; p1 and which pixel won it
+    "forward.conv1+bn1+relu1+pool1": (
+        lambda size: PIXELS1 + _P1 * size + _P1,
+        lambda size: WHOLE * WEIGHTS["conv1"],
+    ),
+    # p1; conv2's output, its raw pool and its winners
+    "forward.conv2+pool2": (
+        lambda size: _P1 * size + _C2 * size + _M2 * size + _M2,
+        lambda size: size * WEIGHTS["conv2"],
+    ),
+    "forward.bn2+relu2+fc1": (
+        lambda size: _M2 * size + WHOLE * HIDDEN,
+        lambda size: size * WEIGHTS["fc1"],
+    ),
+    "forward.relu3+fc2+loss": (
+        lambda size: WHOLE * HIDDEN + size * HIDDEN,
+        lambda size: 2 * WHOLE * WEIGHTS["fc2"],
+    ),
+    # reads the weights, writes their gradient
+    "backward.fc1+relu2": (
+        lambda size: 2 * _M2 * size + size * HIDDEN,
+        lambda size: (size + WHOLE) * WEIGHTS["fc1"],
+    ),
+    # conv2's output, the gradient behind it, two codes and the image
+    "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1": (
+        lambda size: _C2 * size + _M2 * size + _M2 + _P1 + PIXELS1,
+        lambda size: size * WEIGHTS["conv2"],
+    ),
+    _WEIGHT: (
+        lambda size: _P1 * size + _C2 * size + _M2 * size + _M2,
+        lambda size: WHOLE * WEIGHTS["conv2"],
+    ),
+}
+
+
+def _single(section: str, batch: int) -> float | None:
+    """Bytes of a section that is one layer in fp32; None if it is several."""
+    direction, _, name = section.partition(".")
+    if name not in OUTPUTS:
+        return None
+    place = LAYERS.index(name)
+    into = OUTPUTS[LAYERS[place - 1]] if place else PIXELS1
+    weights = WHOLE * WEIGHTS.get(name, 0)
+    if direction == "forward":
+        return WHOLE * batch * (into + OUTPUTS[name]) + weights
+    # the output's gradient and the input; the input's gradient, and the weights'
+    after = into if place else 0
+    return WHOLE * batch * (OUTPUTS[name] + into + after) + 2 * weights
+
+
+def intensities(layers_us: Mapping[str, float], batch: int, precision: str) -> dict:
+    """{section: (flops per byte, TFLOP/s)} of the sections whose work is known.
+
+    Without those that have less than a hundredth of the step's.
+    """
+    found, least = {}, 0.01 * batch * STEP_FLOPS
+    for section, us in layers_us.items():
+        done = work(section, [*layers_us], batch, precision)
+        if done and done.flops >= least and us > 0:
+            found[section] = (done.intensity, done.flops / us / 1e6)
+    return found

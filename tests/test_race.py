@@ -1,0 +1,342 @@
+"""The race over batches and precisions: its contenders, its rows, its milestones."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+
+import float64
+import numpy as np
+import pytest
+import torch
+
+from weft import __main__ as command
+from weft import bench, bench_mnist
+from weft.mnist import (
+    Config,
+    Split,
+    Twin,
+    TwinTrainer,
+    exact_step,
+    initial_weights,
+    load,
+    milestones,
+    race,
+    roofs,
+    run,
+    work,
+)
+from weft.native import ArgumentError
+
+SMALL = {"channels": (2, 3), "hidden": 5}
+EAGER = ["eager nchw"]
+
+
+@pytest.fixture(scope="module")
+def train() -> Split:
+    return load("train").first(200)
+
+
+def twin_of(train: Split, precision: str, **more) -> TwinTrainer:
+    weights = initial_weights(0, **SMALL)
+    return TwinTrainer(weights, train, precision=precision, batch=64, **more, **SMALL)
+
+
+# ---- float64 and the precisions ----------------------------------------------
+
+
+def test_a_step_in_float64_is_autograds(train):
+    weights = initial_weights(0, **SMALL)
+    model = Twin(**SMALL).double()
+    model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
+    want = float64.step(model, train.images[:20], train.labels[:20])
+    got = exact_step(weights, train.images[:20], train.labels[:20])
+    assert got.loss == pytest.approx(want.loss, rel=1e-13)
+    for name, gradient in want.gradients.items():
+        np.testing.assert_allclose(got.gradients[name], gradient, atol=1e-13)
+
+
+def test_errors_are_relative_and_a_nan_is_one(train):
+    weights = initial_weights(0, **SMALL)
+    exact = exact_step(weights, train.images[:20], train.labels[:20])
+    off = {n: 1.01 * g for n, g in exact.gradients.items()}
+    errors = exact.errors(1.02 * exact.loss, off)
+    assert errors["loss_error"] == pytest.approx(0.02)
+    assert errors["gradient_error"] == pytest.approx(0.01)
+    assert "conv1.bias" not in errors["gradient_errors"]  # zero but for rounding
+    off["fc2.bias"] = off["fc2.bias"] * np.nan
+    assert np.isnan(exact.errors(exact.loss, off)["gradient_error"])
+
+
+# What a precision is off by here: at least (it would be another one), and at most.
+BOUNDS = {"fp32": (0, 1e-3), "bf16": (1e-3, 0.3), "fp16": (1e-4, 0.3)}
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_a_twin_trains_in_its_precision(train, precision):
+    twin = twin_of(train, precision)
+    order = np.arange(64)
+    exact = exact_step(
+        initial_weights(0, **SMALL), train.images[:64], train.labels[:64]
+    )
+    least, most = BOUNDS[precision]
+    errors = exact.errors(*twin.gradients(twin.order(order)))
+    assert least <= errors["gradient_error"] <= most
+    assert errors["loss_error"] <= most
+    assert all(p.dtype == torch.float32 for p in twin.model.parameters())
+    # One step moves the weights by lr times that gradient, whatever the loss's scale.
+    before = twin.model.fc2.bias.detach().double().numpy().copy()
+    twin.set_lr(0.5)
+    twin.train(twin.order(order))
+    moved = (before - twin.model.fc2.bias.detach().double().numpy()) / 0.5
+    np.testing.assert_allclose(moved, exact.gradients["fc2.bias"], rtol=0.2, atol=1e-3)
+    assert {"forward.conv1", "update"} <= twin.profile(twin.order(order)).keys()
+    assert twin.evaluate(train) == (twin.predict(train) == train.labels).mean()
+
+
+def test_precisions_that_are_not_there(train):
+    with pytest.raises(ArgumentError, match="no tf32 on a CPU: it would train in fp32"):
+        twin_of(train, "tf32")
+    with pytest.raises(ArgumentError, match="no PyTorch twin in fp8; there are fp32"):
+        twin_of(train, "fp8")
+
+
+def test_without_its_graph_a_twin_keeps_its_weights(train):
+    twin = twin_of(train, "fp32")
+    other = twin.without_graph()
+    assert (other.rung, twin.rung) == ("eager", "eager")
+    other.train(other.order(np.arange(64)))
+    assert twin.model is other.model
+
+
+# ---- a heat ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def heat(train):
+    told = []
+    rungs, twins = ["reference", "quick"], ["eager nchw", "graph nchw"]
+    options = {"rounds": 2, "train": train, "say": told.append}
+    return race.race("fp32", 16, rungs=rungs, twins=twins, **options, **SMALL), told
+
+
+def test_a_heat_has_a_row_for_each_contender(heat):
+    ours, theirs = heat[0]
+    assert (ours["impl"], ours["rung"]) == ("weft", "reference")
+    assert (theirs["impl"], theirs["layout"]) == ("torch", "nchw")
+    for row in heat[0]:
+        assert row["measure"] == "step" and row["precision"] == "fp32"
+        assert 0 < row["us_low"] <= row["us"] <= row["us_high"]
+        assert row["batch"] == 16 and row["samples"] == 2 and row["date"]
+        assert 0 < row["gradient_error"] < 1e-3 and 0 <= row["loss_error"] < 1e-5
+        assert row["gradient_error"] == max(row["gradient_errors"].values())
+    assert ours["vs_torch_best"] == ours["vs_torch_eager"] == theirs["us"] / ours["us"]
+    assert theirs["vs_torch_best"] is None and ours["host_us"] is None  # on a CPU
+    assert ours["peak_bytes"] > 200 * 784 and theirs["peak_bytes"] is None
+    assert "update" in ours["layers_us"] and theirs["layers_us"] is None
+    json.dumps(heat[0])
+
+
+def test_who_fails_is_told_and_left_out(heat):
+    absent = [line for line in heat[1] if line.startswith("absent")]
+    assert len(absent) == 2
+    assert "weft quick" in absent[0] and "no rung 'quick'" in absent[0]
+    assert "no twin graph, nchw on cpu" in absent[1]
+
+
+def test_who_fails_only_while_measured_is_left_out(train, monkeypatch):
+    def broken(*_):
+        raise torch.OutOfMemoryError("out of memory\nand more")
+
+    monkeypatch.setattr(TwinTrainer, "gradients", broken)
+    told = []
+    options = {"rounds": 1, "train": train, "say": told.append, "rungs": ["reference"]}
+    (ours,) = race.race("fp32", 8, twins=EAGER, **options, **SMALL)
+    assert ours["vs_torch_best"] is None
+    assert told[-1] == "absent: PyTorch eager nchw: out of memory"
+
+
+def test_a_rung_races_in_its_own_precision_only(train):
+    told = []
+    options = {"rounds": 1, "train": train, "say": told.append, **SMALL}
+    rows = race.race("bf16", 8, rungs=["reference"], twins=EAGER, **options)
+    assert [row["impl"] for row in rows] == ["torch"]
+    assert told[0] == "absent: weft reference: it trains in fp32"
+
+
+def test_a_batch_larger_than_the_data(train):
+    with pytest.raises(ArgumentError, match="a batch of 201 of 200 training images"):
+        race.race("fp32", 201, train=train)
+
+
+def test_no_rung_races_simulated_unless_it_is_named():
+    cpu = torch.device("cpu")
+    assert race.rungs_of("fp32", cpu) == race.ladder(cpu, 64) == ["reference"]
+    assert race.twins_of(cpu)[0] == "eager nchw"
+
+
+def test_who_was_timed_long_enough_sits_out():
+    steps = []
+    blocks = {"one": steps.append, "none": lambda _: None}
+    found = bench.in_rounds(blocks, {"one": 3, "none": 1}, "cpu", 4, seconds=1e-9)
+    assert [timing.samples for timing in found.values()] == [1, 1]
+    assert steps == [1, 3]  # one that is not timed, then the sample
+    found = bench.in_rounds(blocks, {"one": 3, "none": 1}, "cpu", 4)
+    assert [timing.samples for timing in found.values()] == [4, 4]
+
+
+# ---- several precisions in one run, the ladder -------------------------------
+
+
+def test_the_ladder_on_a_cpu_is_what_is_not_simulated():
+    quick = Config(epochs=0, limit=64, batch=32, iterations=1, progress=False)
+    result = run(replace(quick, rung="ladder"))
+    assert [row["rung"] for row in result.rows] == ["reference"]
+
+
+# ---- milestones --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", [milestones.TARGET, milestones.SEEDS])
+def test_a_schedule_takes_every_image_once_an_epoch(schedule):
+    count, batch = 1000, schedule.batch
+    pieces = [*schedule.pieces(count)]
+    for epoch in range(schedule.epochs):
+        ends = [(first, end) for number, first, end, _ in pieces if number == epoch]
+        assert ends[0][0] == 0 and ends[-1][1] == count // batch * batch
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(ends))
+    rates = [lr for *_, lr in schedule.pieces(60_000)]
+    assert max(rates) <= schedule.peak and min(rates) > 0
+    if schedule.one_cycle:
+        top = rates.index(max(rates))
+        assert 0 < top < len(rates) / 2 and rates[-1] < 0.1 * schedule.peak
+        assert rates[:top] == sorted(rates[:top])
+
+
+@pytest.mark.parametrize("measure", ["epoch", "target"])
+def test_milestones_train_both_sides_alike(train, measure):
+    test = load("test").first(300)
+    options = {"count": 2, "train": load("train").first(256), "test": test}
+    options |= {"twins": ["eager channels_last"], "say": lambda _: None}
+    ours, theirs = getattr(milestones, measure)("fp32", "cpu", **options)
+    for row in (ours, theirs):
+        assert row["measure"] == measure and len(row["test_accuracies"]) == 2
+        assert row["test_accuracy"] == np.mean(row["test_accuracies"])
+        assert row["us"] > 0 and row["batch"] == 64
+    assert ours["vs_torch_best"] == theirs["us"] / ours["us"]
+    np.testing.assert_allclose(
+        ours["test_accuracies"], theirs["test_accuracies"], atol=0.25
+    )
+
+
+@pytest.mark.slow
+def test_a_cold_start_is_a_process_of_its_own():
+    (row,) = milestones.cold("fp32", "cpu", count=640, runs=1, say=lambda _: None)
+    assert row["us"] > 1e6 * sum(row["parts_s"].values()) > 0
+    assert tuple(row["parts_s"]) == milestones.COLD_PARTS
+
+
+def test_a_roof_is_a_copy_and_a_product():
+    (row,) = roofs.roof("fp32", "cpu", samples=1)
+    assert row["tflops"] == pytest.approx(2 * 256**3 / row["us"] / 1e6)
+    assert row["gbs"] > 0 and row["measure"] == "roof"
+
+
+# ---- what a step has to do ---------------------------------------------------
+
+FUSED = [
+    *["batch", "forward.conv1+bn1+relu1+pool1", "forward.conv2+pool2"],
+    *["forward.bn2+relu2+fc1", "forward.relu3+fc2+loss", "backward.fc1+relu2"],
+    *["backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1", "backward.conv2.weight"],
+    "update",
+]
+
+
+def test_the_sections_products_are_the_steps():
+    # The head's section has fc2's product forward and its two back.
+    flops = sum(
+        found.flops for name in FUSED if (found := work.work(name, FUSED, 64, "fp32"))
+    )
+    back = 2 * work.PRODUCTS["fc2"]
+    assert flops == 64 * (work.STEP_FLOPS - back)
+    single = [f"forward.{name}" for name in work.LAYERS]
+    single += [f"backward.{name}" for name in work.LAYERS]
+    each = [work.work(name, single, 64) for name in single]
+    assert sum(found.flops for found in each if found) == 64 * work.STEP_FLOPS
+
+
+def test_half_the_bytes_where_numbers_have_half_of_them():
+    for name in FUSED[1:-1]:
+        whole = work.work(name, FUSED, 4096, "fp32")
+        half = work.work(name, FUSED, 4096, "bf16")
+        assert whole.flops == half.flops and 0.4 < half.bytes / whole.bytes < 1
+    assert work.work("update", FUSED, 64) is None
+    assert work.floor_us(64, 51.0) == pytest.approx(64 * work.STEP_FLOPS / 51e6)
+
+
+# ---- python -m weft bench mnist ----------------------------------------------
+
+
+def row(impl, rung, us, precision="fp32", batch=64, **more):
+    found = {"op": "mnist", "measure": "step", "impl": impl, "rung": rung, "us": us}
+    found |= {"precision": precision, "batch": batch, "layout": "nchw"}
+    return found | {"device": "that GPU", "target": "cuda", "timer": "t"} | more
+
+
+def test_the_table_of_goals():
+    rows = [
+        *[row("weft", "fused", 80.0), row("weft", "graph", 50.0)],
+        *[row("cudnn", "cudnn", 1.0), row("torch", "graph", 400.0)],
+        *[row("torch", "compile+graph", 300.0), row("weft", "bf16", 9.0, "bf16")],
+        *[row("weft", "tf32", 90.0, "tf32"), row("torch", "graph", 300.0, "tf32")],
+    ]
+    fp32, tf32 = bench_mnist.goals(rows)
+    assert (fp32["ours"], fp32["our us"], fp32["us"]) == ("graph", 50.0, 300.0)
+    assert (fp32["ratio"], fp32["must"], fp32["goal"]) == (6.0, 4, 6.5)
+    assert (fp32["met"], tf32["met"]) == ("must", "no")
+    assert bench_mnist.goals([*rows, row("weft", "pdl", 40.0)])[0]["met"] == "goal"
+    assert "PyTorch's best" in bench_mnist.note(rows)
+
+
+def test_parts_of_a_sweep_come_together(tmp_path):
+    path = tmp_path / "race.json"
+    old = [row("weft", "a", 1.0), row("weft", "b", 2.0, batch=256)]
+    assert bench_mnist.merged(path, old) == old
+    bench.write_json(path, old)
+    new = [row("weft", "a", 3.0), row("torch", "a", 4.0, "bf16")]
+    found = bench_mnist.merged(path, new)
+    assert [(r["rung"], r["us"]) for r in found] == [("a", 3.0), ("b", 2.0), ("a", 4.0)]
+    elsewhere = [row("weft", "a", 5.0, device="another GPU")]
+    assert bench_mnist.merged(path, elsewhere) == elsewhere
+
+
+def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train):
+    monkeypatch.setattr("weft.mnist.data.load", lambda _: train)
+    path = tmp_path / "race.json"
+    line = f"bench mnist --rounds 1 --rungs reference --json {path} --twins"
+    assert command.main([*line.split(), "", "--batches", "8"]) == 0
+    assert command.main([*line.split(), "eager nchw", "--batches", "16"]) == 0
+    rows = bench.read_json(path)["rows"]
+    assert [(r["impl"], r["batch"]) for r in rows] == [
+        *[("weft", 8), ("weft", 16), ("torch", 16)]
+    ]
+    shown = capsys.readouterr()
+    assert "ratio: PyTorch's best time over ours" in shown.out
+    assert "fp32, batch 16" in shown.err
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--batches 8,x", "--batches x: want whole numbers"),
+        ("--measure speed", "--measure speed: want some of step"),
+        ("--rounds 0", "--rounds 0: want at least 1"),
+        ("--precisions fp4", "nothing could be measured"),
+    ],
+)
+def test_mistakes_are_one_sentence(words, message, capsys):
+    line = f"bench mnist {words} --rungs reference"
+    assert command.main([*line.split(), "--twins", ""]) == 1
+    shown = capsys.readouterr().err
+    assert message in shown and "Traceback" not in shown
