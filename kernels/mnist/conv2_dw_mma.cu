@@ -35,7 +35,6 @@ template <enum precision P_, int CHANNELS_, int BUFFERS_> struct dw_shape {
         WARPS_N = C1 / 8,
         WARPS_K = 2,
         THREADS = 32 * WARPS_N * WARPS_K,
-        HALVES = (int)sizeof(T) / 2, /* registers of a 8x8 piece of p1 */
         BUFFERS = BUFFERS_,
         DY = lines<T, CHANNELS>::BYTES,
         P1 = lines<T, C1>::BYTES,
@@ -51,35 +50,56 @@ template <enum precision P_, int CHANNELS_, int BUFFERS_> struct dw_shape {
 
 /* ---- fragments: pixels along K, channels g ------------------------------- */
 
-/* patch[y][x]: p1's 8 channels from chunk of `channel` on, at pixel (y,x) of
- * the 4x4 around each of the group's 8 windows. Numbers of 16 bits: windows 2t
- * and 2t + 1 in one register; tf32: in two. */
+/* Fragments b of p1's 8 channels from `channel` on, for the 4x4 pixels around
+ * each of a group's 8 windows. Numbers of 16 bits: patch[y][x] is the windows
+ * at pixel (y,x) and then at (y,x + 1); tf32: windows 0, 2, 4, 6 and then 1, 3,
+ * 5, 7 at pixel (y,x). */
 template <class T>
 static __device__ __forceinline__ void
-load_patch(uint32_t patch[4][4][sizeof(T) / 2], const char *p1, int group,
-           int channel, int lane) {
+load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
+           int group, int channel, int lane) {
     typedef lines<T, C1> at;
-    if (sizeof(T) == 2) { // four matrices: the 4 pixels of a row
+    enum { BELOW = SIDE_LINES * at::PIXEL };
+    if (sizeof(T) == 2) {
         const int window = min(group * GROUP + lane % 8, PIXELS3 - 1);
-        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2 + lane / 8;
+        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
+        const int odd = lane >> 3 & 1, upper = lane >> 4;
 #pragma unroll
-        for (int row = 0; row < 4; row++)
-            ldmatrix_x4_trans(&patch[row][0][0],
-                              p1 + at::at(y + row, x, channel / 8));
+        for (int row = 0; row < 4; row += 2) {
+            // Matrices: pixels 0 to 3 of a row; pixels 1 and 2 of two rows.
+            const char *wide = p1 + at::at(y + row, x + lane / 8, channel / 8);
+            const char *middle =
+                p1 + at::at(y + row + upper, x + 1 + odd, channel / 8);
+            uint32_t r[3][4];
+            ldmatrix_x4_trans(r[0], wide);
+            ldmatrix_x4_trans(r[1], wide + BELOW);
+            ldmatrix_x4_trans(r[2], middle);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                patch[row][i / 2 * 2][i % 2] = r[0][i];
+                patch[row + 1][i / 2 * 2][i % 2] = r[1][i];
+                patch[row + i / 2][1][i % 2] = r[2][i];
+            }
+        }
     } else {
-        // Windows 2t: every other one has another pair of chunks in its line,
-        // so that 4 windows of 8 channels are in 32 banks.
+        // Every other window has another pair of chunks in its line, so that
+        // 4 windows of 8 channels are in 32 banks.
         const int c = channel + lane / 4;
 #pragma unroll
-        for (int half = 0; half < (int)sizeof(T) / 2; half++) {
+        for (int half = 0; half < 2; half++) {
             const int window =
                 min(group * GROUP + lane % 4 * 2 + half, PIXELS3 - 1);
             const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
 #pragma unroll
-            for (int i = 0; i < 16; i++) {
-                const int place = at::at(y + i / 4, x + i % 4, c / 4);
-                patch[i / 4][i % 4][half] =
-                    *(const uint32_t *)(p1 + place + c % 4 * 4);
+            for (int i = 0; i < 4; i++) { // four pixels with the same key
+                const int row = i / 2 * 2, column = i % 2 * 2;
+                const char *four =
+                    p1 + at::at(y + row, x + column, c / 4) + c % 4 * 4;
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    patch[row + k / 2][column + k % 2][half] =
+                        *(const uint32_t *)(four + k / 2 * BELOW +
+                                            k % 2 * at::PIXEL);
             }
         }
     }
@@ -90,10 +110,10 @@ load_patch(uint32_t patch[4][4][sizeof(T) / 2], const char *p1, int group,
 template <class T, int CHANNELS>
 static __device__ __forceinline__ int dy_at(int window, int row, int column,
                                             int chunk) {
-    const bool real = window < PIXELS3;
-    return lines<T, CHANNELS>::at(real ? window / SIDE3 * 2 + 1 + row : 0,
-                                  real ? window % SIDE3 * 2 + 1 + column : 0,
-                                  chunk);
+    typedef lines<T, CHANNELS> at;
+    const int real = at::at(window / SIDE3 * 2 + 1 + row,
+                            window % SIDE3 * 2 + 1 + column, chunk);
+    return window < PIXELS3 ? real : at::at(0, 0, chunk);
 }
 
 /* Fragments a of all m-tiles: rows are output channels; columns, for 16 bits
@@ -134,26 +154,22 @@ static __device__ __forceinline__ void
 add_group(float acc[S::TILES][TAPS][4], const char *dy, const char *p1,
           int group, int channel, int lane) {
     typedef typename S::T T;
-    uint32_t patch[4][4][S::HALVES];
+    // A fragment of dy has both pixels of a row, or, in tf32, one.
+    enum { COLUMNS = sizeof(T) == 2 ? 1 : 2 };
+    uint32_t patch[4][2 + COLUMNS][2];
     load_patch<T>(patch, p1, group, channel, lane);
 #pragma unroll
-    for (int row = 0; row < 2; row++)
+    for (int i = 0; i < 2 * COLUMNS; i++) {
+        const int row = i / COLUMNS, column = i % COLUMNS;
+        uint32_t a[S::TILES][4];
+        load_dy<T, S::CHANNELS>(a, dy, group, row, column, lane);
 #pragma unroll
-        for (int column = 0; column < S::HALVES; column++) {
-            uint32_t a[S::TILES][4];
-            load_dy<T, S::CHANNELS>(a, dy, group, row, column, lane);
-#pragma unroll
-            for (int tap = 0; tap < TAPS; tap++) {
-                const uint32_t (*line)[S::HALVES] = patch[row + tap / 3];
-                const int x = column + tap % 3;
-                const uint32_t b[2] = {line[x][0],
-                                       S::HALVES == 1 ? line[x + 1][0]
-                                                      : line[x][S::HALVES - 1]};
-#pragma unroll
-                for (int m = 0; m < S::TILES; m++)
-                    mma<S::P>(acc[m][tap], a[m], b);
-            }
+        for (int k = 0; k < TAPS * S::TILES; k++) {
+            const int tap = k / S::TILES, m = k % S::TILES;
+            mma<S::P>(acc[m][tap], a[m],
+                      patch[row + tap / 3][column + tap % 3]);
         }
+    }
 }
 
 /* The sums of both halves of the warps to the block's slot. Half of the m-tiles
