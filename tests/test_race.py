@@ -25,6 +25,7 @@ from weft.mnist import (
     race,
     roofs,
     run,
+    warm,
     work,
 )
 from weft.native import ArgumentError
@@ -219,7 +220,7 @@ def test_milestones_train_both_sides_alike(train, measure):
     test = load("test").first(300)
     options = {"count": 2, "train": load("train").first(256), "test": test}
     options |= {"twins": ["eager channels_last"], "say": lambda _: None}
-    ours, theirs = getattr(milestones, measure)("fp32", "cpu", **options)
+    ours, theirs = milestones.trained([measure], "fp32", "cpu", **options)
     for row in (ours, theirs):
         assert row["measure"] == measure and len(row["test_accuracies"]) == 2
         assert row["test_accuracy"] == np.mean(row["test_accuracies"])
@@ -228,6 +229,36 @@ def test_milestones_train_both_sides_alike(train, measure):
     np.testing.assert_allclose(
         ours["test_accuracies"], theirs["test_accuracies"], atol=0.25
     )
+
+
+def test_a_side_that_fails_is_told(train):
+    told = []
+    options = {"count": 1, "train": train, "test": train, "say": told.append}
+    options |= {"rungs": ["quick"], "twins": ["graph nchw"]}
+    assert milestones.trained(["epoch"], "fp32", "cpu", **options) == []
+    assert [line for line in told if line.startswith("absent: weft quick: mnist has")]
+    assert [line for line in told if "no twin graph, nchw on cpu" in line]
+
+
+def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
+    started, told = [], []
+
+    class Job:
+        returncode = 1
+
+        def __init__(self, words, env, **_):
+            started.append(words[3:])
+            assert env["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
+
+        def communicate(self):
+            return "", "Traceback\nno compiler"
+
+    monkeypatch.setattr(warm.subprocess, "Popen", Job)
+    cells = [("fp32", 8), ("bf16", 16)]
+    names = ["compile nchw", "eager nchw"]
+    warm.warm(cells, "cpu", names, told.append)
+    assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
+    assert told[-1] == "not compiled ahead: bf16, batch 16: no compiler"
 
 
 @pytest.mark.slow

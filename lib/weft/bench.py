@@ -162,8 +162,8 @@ def interleave(
     """Time several contenders side by side, so that all see the same machine.
 
     blocks[name](n) runs n iterations of one contender. In each round every
-    contender runs `block` iterations as one sample, after a pause in which the
-    others' threads fall asleep and one iteration that is not timed. The mean is
+    contender runs `block` iterations as one sample, after a pause (on a CPU, in which
+    the others' threads fall asleep) and one iteration that is not timed. The mean is
     then that of `iterations` iterations (rounded up to whole blocks). `tick` is
     called after each sample.
     """
@@ -191,7 +191,8 @@ def in_rounds(
     for _ in range(rounds):
         for name, run in blocks.items():
             if spent[name] < seconds:
-                time.sleep(0.01)
+                if isinstance(timer, CpuTimer):
+                    time.sleep(0.01)
                 run(1)
                 size = sizes[name]
                 us = timer.measure(lambda run=run, size=size: run(size))

@@ -54,6 +54,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         help='PyTorch\'s: "graph nchw,..."; "" for none',
     )
     add("--rounds", type=int, default=25, help="samples (default: %(default)s)")
+    add("--warm", action="store_true", help="compile twins first, on every core")
     add("--measure", metavar="M,M", default="step", help=f"of {','.join(MEASURES)}")
 
 
@@ -75,6 +76,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
         rungs=_words(args.rungs) or None,
         twins=None if args.twins is None else _words(args.twins),
         rounds=args.rounds,
+        warm=args.warm,
     )
     for rows in parts:
         found += rows
@@ -135,19 +137,28 @@ def note(rows: list[Row]) -> str:
 def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
     from .mnist import milestones, roofs
     from .mnist.race import race
+    from .mnist.warm import warm
 
-    if "step" in measures:
-        race_of = {key: options[key] for key in ("rungs", "twins", "rounds")}
-        for precision in options["precisions"]:
-            for batch in options["batches"]:
-                _say(f"{precision}, batch {batch}")
-                yield race(precision, batch, device=device, say=_say, **race_of)
-    for name in measures:
-        if name != "step":
-            measure = getattr(roofs if name == "roof" else milestones, name)
-            for precision in options["precisions"]:
-                both = {key: options[key] for key in ("rungs", "twins")}
-                yield measure(precision, device, **both, say=_say)
+    both = {key: options[key] for key in ("rungs", "twins")}
+    precisions = options["precisions"]
+    batches = options["batches"] if "step" in measures else ()
+    if options["warm"]:
+        cells = [(name, batch) for name in precisions for batch in batches]
+        cells = cells or [(name, milestones.EPOCH.batch) for name in precisions]
+        warm(cells, device, options["twins"], _say)
+    for precision in precisions:
+        for batch in batches:
+            _say(f"{precision}, batch {batch}")
+            rounds = options["rounds"]
+            yield race(precision, batch, device=device, rounds=rounds, say=_say, **both)
+    for precision in precisions:
+        if "roof" in measures:
+            yield roofs.roof(precision, device)
+        trained = [name for name in measures if name in milestones.SCHEDULES]
+        if trained:
+            yield milestones.trained(trained, precision, device, say=_say, **both)
+        if "cold" in measures:
+            yield milestones.cold(precision, device, rungs=both["rungs"], say=_say)
 
 
 def _say(line: str) -> None:

@@ -68,8 +68,8 @@ def exact_step(
             parameter.copy_(torch.from_numpy(np.asarray(weights[name], np.float64)))
     # The scale is fp32's, as all sides read it.
     mean, std = float(np.float32(MEAN)), float(np.float32(STD))
-    pixels = torch.from_numpy(images.astype(np.float64)).to(device)
-    x = (pixels[:, None] / 255 - mean) / std
+    pixels = torch.from_numpy(images.copy()).to(device)
+    x = (pixels[:, None].double() / 255 - mean) / std
     target = torch.from_numpy(labels.astype(np.int64)).to(device)
     loss = F.cross_entropy(model(x), target)
     loss.backward()

@@ -1,9 +1,12 @@
 """Wall clocks: an epoch, the time to 99 % of the test set, five seeds, a cold start.
 
-    rows = epoch("fp32", "cuda")        one epoch at batch 64, shuffled and evaluated
-    rows = target("fp32", "cuda")       the shortest schedule found that reaches 99 %
-    rows = seeds("fp32", "cuda")        three epochs, the accuracy of five seeds
-    rows = cold("fp32", "cuda")         a fresh process to the end of its first epoch
+    rows = trained(["epoch"], "fp32", "cuda")
+    rows = cold("fp32", "cuda")
+
+    epoch    one epoch at batch 64, shuffled and evaluated
+    target   the shortest schedule found that reaches 99 %
+    seeds    three epochs, the accuracy of five seeds
+    cold     a fresh process to the end of its first epoch
 
 Both sides get the same weights, orders, batches and learning rates, in turn. us is the
 median of the whole trainings: shuffling, every step, the evaluation at the end. The
@@ -19,8 +22,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +41,7 @@ from .race import (
 from .row import Row, first_line, ratios, stamp, sync
 from .rungs import trainer
 from .trainer import EVALUATION_BATCH, checked_device
-from .twin import TwinTrainer, epoch_order, initial_weights
+from .twin import RUNGS, TwinTrainer, epoch_order, initial_weights
 
 PIECE = 64  # steps with one learning rate
 
@@ -79,21 +82,7 @@ class Schedule:
 EPOCH = Schedule(epochs=1, batch=64, peak=0.1)
 TARGET = Schedule(epochs=2, batch=64, peak=0.3, one_cycle=True)
 SEEDS = Schedule(epochs=3, batch=64, peak=0.1)
-
-
-def epoch(precision: str, device: str, **options: Any) -> list[Row]:
-    """A row for each side; see _trained()."""
-    return _trained("epoch", EPOCH, precision, device, **options)
-
-
-def target(precision: str, device: str, **options: Any) -> list[Row]:
-    """A row for each side; see _trained()."""
-    return _trained("target", TARGET, precision, device, **options)
-
-
-def seeds(precision: str, device: str, **options: Any) -> list[Row]:
-    """A row for each side; see _trained()."""
-    return _trained("seeds", SEEDS, precision, device, **options)
+SCHEDULES = {"epoch": EPOCH, "target": TARGET, "seeds": SEEDS}
 
 
 # ---- training ------------------------------------------------------------------
@@ -169,9 +158,8 @@ class Theirs:
 Side = Ours | Theirs
 
 
-def _trained(
-    measure: str,
-    schedule: Schedule,
+def trained(
+    measures: Sequence[str],
     precision: str,
     device: str,
     *,
@@ -182,34 +170,55 @@ def _trained(
     test: data.Split | None = None,
     say: Say = print,
 ) -> list[Row]:
-    """Train every side with the seeds 0 to count-1; a row for each, ours first.
+    """Train every side with the seeds 0 to count-1, by each of these SCHEDULES.
 
-    rungs: ours; None: the fastest of that precision. twins: PyTorch's; None: all
-    finalists. test_accuracies has one for each seed, test_accuracy is their mean.
+    rungs: ours; None: the fastest of that precision. twins: PyTorch's; None: the
+    fastest kind it has there. A row for each schedule and side, ours first:
+    test_accuracies has one for each seed, test_accuracy is their mean.
     """
     where = checked_device(device)
     train, test = train or data.load("train"), test or data.load("test")
     torch.compiler.reset()
+    rows = []
     with native.on_device(where), contextlib.ExitStack() as stack:
-        sides: list[Side] = []
-        for name, make in _makers(
-            precision, schedule, where, train, test, rungs, twins
-        ):
-            try:
-                say(f"{measure}: {name}")
-                side = make()
-                stack.callback(side.close)
-                _run(side, schedule, 0, train)  # compiles and captures
-                sides.append(side)
-            except native.DeviceLost:
-                raise
-            except Exception as error:
-                say(f"absent: {name}: {first_line(error)}")
-        runs = [
-            [_run(side, schedule, seed, train) for side in sides]
-            for seed in range(count)
-        ]
-        return _rows(measure, schedule, precision, where, sides, runs)
+        sides: dict[int, list[Side]] = {}  # by batch: schedules may share them
+        for measure in measures:
+            schedule = SCHEDULES[measure]
+            if schedule.batch not in sides:
+                made = _makers(precision, schedule, where, train, test, rungs, twins)
+                sides[schedule.batch] = _sides(made, schedule, train, stack, say)
+            here = sides[schedule.batch]
+            say(f"{measure}: {precision}, {count} times on {len(here)} sides")
+            runs = [
+                [_run(side, schedule, seed, train) for side in here]
+                for seed in range(count)
+            ]
+            if here:
+                rows += _rows(measure, schedule, precision, where, here, runs)
+    return rows
+
+
+def _sides(
+    makers: Iterable[tuple[str, Callable[[], Side]]],
+    schedule: Schedule,
+    train: data.Split,
+    stack: contextlib.ExitStack,
+    say: Say,
+) -> list[Side]:
+    """All that can be made; each takes an epoch that is not timed."""
+    sides: list[Side] = []
+    for name, make in makers:
+        try:
+            say(f"making {name}")
+            side = make()
+            stack.callback(side.close)
+            _run(side, replace(schedule, epochs=1), 0, train)
+            sides.append(side)
+        except native.DeviceLost:
+            raise
+        except Exception as error:
+            say(f"absent: {name}: {first_line(error)}")
+    return sides
 
 
 def _makers(
@@ -223,7 +232,10 @@ def _makers(
     for name in rungs:
         make = functools.partial(Ours, name, schedule, where, train, test)
         yield f"weft {name}", make
-    for name in twins_of(where) if twins is None else twins:
+    if twins is None:
+        kind = RUNGS[where.type][-1] if where.type == "cuda" else "eager"
+        twins = [name for name in twins_of(where) if name.partition(" ")[0] == kind]
+    for name in twins:
         make = functools.partial(Theirs, name, precision, schedule, where, train, test)
         yield f"PyTorch {name}", make
 
