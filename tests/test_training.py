@@ -61,6 +61,15 @@ def follow(cnn: Cnn, model_sizes: dict, batch: int) -> None:
             weights[name] = weights[name] - LR * gradient
 
 
+def takes_small(target: str, rung: str) -> bool:
+    """Whether the rung runs here and takes a model of any size."""
+    try:
+        Cnn(rung, target, **SMALL, max_batch=1).close()
+    except native.KernelError:
+        return False
+    return True
+
+
 def rungs(*names: str) -> list:
     """Every rung here (or of these names) as (target, rung)."""
     targets = ["cpu", *["cuda"] * torch.cuda.is_available()]
@@ -72,6 +81,7 @@ def rungs(*names: str) -> list:
         and rung.precision == "fp32"
         # On the CPU a CUDA rung is simulated: small models only.
         and not (names and target == "cpu" and rung.name not in names)
+        and (names or takes_small(target, rung.name))
     ]
 
 
