@@ -11,6 +11,7 @@
  * Shared:  56 KB: 31 an image of p1 with its border, 24.5 dy of 32 channels.
  * Lesson:  notebooks/15_mnist.ipynb. */
 #include "dy_fp32.cuh"
+#include "large_blocks.cuh"
 #include "launch.cuh"
 #include "ptx.cuh"
 
@@ -24,7 +25,7 @@ enum {
     DW_IMAGE = (SIDE2 + 2) * DW_ROW + C1,
     DW_DY = PIXELS2 * DW_OUT,
     DW_NUMBERS = 2 * dy_scratch<DW_THREADS>::DOUBLES,
-    DW_SHARED = DW_IMAGE + DW_DY + DW_NUMBERS,
+    DW_STAGE = DW_IMAGE + DW_DY,
 };
 static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
 
@@ -113,40 +114,60 @@ static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
     }
 }
 
-template <int BLOCKS>
+/* With two STAGES an image is loaded while the one before it is computed. */
+template <int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
     conv2_dw_fp32(struct conv2_dw_arrays a) {
     typedef dy_builder<DW_OUT, DW_OUT, SIDE2 * DW_OUT, DW_THREADS> builder_t;
     extern __shared__ __align__(16) float shared[];
-    float *image_s = shared, *dy_s = shared + DW_IMAGE;
-    double *totals = (double *)(dy_s + DW_DY);
+    float *images_s = shared + DW_NUMBERS;
+    double *totals = (double *)shared;
     struct dy_numbers *numbers = (struct dy_numbers *)totals;
     const int first = blockIdx.x % DW_CUTS * DW_OUT;
-    const int slot = blockIdx.x / DW_CUTS;
+    const int slot = blockIdx.x / DW_CUTS, step = gridDim.x / DW_CUTS;
     const int half = threadIdx.x / DW_GROUP, thread = threadIdx.x % DW_GROUP;
-    for (int i = threadIdx.x; i < DW_IMAGE / 4; i += DW_THREADS)
-        ((float4 *)image_s)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int i = threadIdx.x; i < STAGES * DW_STAGE / 4; i += DW_THREADS)
+        ((float4 *)images_s)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    __syncthreads(); // the border is zero
+    // All that is read was written before conv2_dx began: no need to wait.
+    builder_t builder;
+    struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, slot);
+    builder.copy_c2(images_s + DW_IMAGE, from, first);
+    dw_copy_image(images_s, a.p1 + (size_t)slot * PIXELS2 * C1);
+    copy_commit();
+    dy_add_early<DW_THREADS>(totals, a.dy);
+    builder.load_dp2(from, first);
+    dy_add_late<DW_THREADS>(totals, a.dy);
+    dy_finish(numbers, totals, a.dy);
 
     float acc[TAPS][2][4];
 #pragma unroll
     for (int i = 0; i < TAPS * 8; i++) acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
-    for (int image = slot; image < a.batch; image += gridDim.x / DW_CUTS) {
-        const struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, image);
-        builder_t builder;
-        __syncthreads(); // the last image has been read, the border is zero
-        builder.copy_c2(dy_s, from, first);
-        dw_copy_image(image_s, a.p1 + (size_t)image * PIXELS2 * C1);
-        copy_commit();
-        if (image == slot) { // all this was written before conv2_dx began
-            dy_add_early<DW_THREADS>(totals, a.dy);
-            builder.load_dp2(from, first);
-            dy_add_late<DW_THREADS>(totals, a.dy);
-            dy_finish(numbers, totals, a.dy);
-        } else {
+    int stage = 0;
+    for (int image = slot; image < a.batch; image += step) {
+        float *image_s = images_s + stage * DW_STAGE;
+        float *dy_s = image_s + DW_IMAGE;
+        if (STAGES == 1 && image != slot) {
+            __syncthreads(); // the last image has been read
+            builder.copy_c2(dy_s, from, first);
+            dw_copy_image(image_s, a.p1 + (size_t)image * PIXELS2 * C1);
+            copy_commit();
             builder.load_dp2(from, first);
         }
         builder.build(dy_s, numbers, first);
         __syncthreads();
+        const int next = image + step;
+        if (next < a.batch) from = dy_image_of(a.c2, a.dp2, a.code2, next);
+        if (STAGES == 2) {
+            stage ^= 1; // it was read before this barrier
+            float *next_s = images_s + stage * DW_STAGE;
+            if (next < a.batch) {
+                builder.copy_c2(next_s + DW_IMAGE, from, first);
+                dw_copy_image(next_s, a.p1 + (size_t)next * PIXELS2 * C1);
+                builder.load_dp2(from, first);
+            }
+            copy_commit();
+        }
         const float *pixels = image_s + 2 * (thread / 8);
         const float *dy = dy_s + 4 * (thread % 8);
 #pragma unroll 1
@@ -157,11 +178,11 @@ static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
     }
     pdl_wait(); // for conv2_dx, so that update() may rely on both
     pdl_trigger();
-    dw_write(a.dw2 + (size_t)slot * TAPS * C2 * C1 + first * C1, shared, acc,
+    dw_write(a.dw2 + (size_t)slot * TAPS * C2 * C1 + first * C1, images_s, acc,
              half, thread);
 }
 
-template <int BLOCKS>
+template <int BLOCKS, int STAGES>
 static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     int slots = f->blocks * BLOCKS / DW_CUTS;
     if (slots > batch) slots = batch;
@@ -175,14 +196,15 @@ static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     a.code2 = f->code2;
     a.dw2 = f->dw2.data;
     a.batch = batch;
-    LAUNCH(f, conv2_dw_fp32<BLOCKS>, slots * DW_CUTS, DW_THREADS,
-           DW_SHARED * sizeof(float), stream, a);
+    LAUNCH(f, (conv2_dw_fp32<BLOCKS, STAGES>), slots * DW_CUTS, DW_THREADS,
+           (DW_NUMBERS + STAGES * DW_STAGE) * sizeof(float), stream, a);
     return WEFT_OK;
 }
 
 int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     if (f->precision != FP32) return fused_conv2_dw_mma(f, batch, stream);
     if (batch * DW_CUTS <= f->blocks)
-        return launch_conv2_dw<1>(f, batch, stream);
-    return launch_conv2_dw<2>(f, batch, stream);
+        return launch_conv2_dw<1, 1>(f, batch, stream);
+    if (has_large_blocks()) return launch_conv2_dw<1, 2>(f, batch, stream);
+    return launch_conv2_dw<2, 1>(f, batch, stream);
 }

@@ -66,7 +66,7 @@ template <int COT, int SPLIT> struct dx_shape : conv_shape<C2, COT, SPLIT, 0> {
         CODES_AT = IMAGE_AT + IMAGE_SIZE,
         CODES = PIXELS2 * COT / 4, /* in floats */
         NUMBERS = 2 * dy_scratch<S::THREADS>::DOUBLES,
-        SHARED = S::WEIGHTS + NUMBERS + S::WORK,
+        FIXED = S::WEIGHTS + NUMBERS, /* before the images */
     };
     static_assert(CODES_AT + CODES <= S::WORK, "no room for image and codes");
     typedef dy_builder<C2, S::PIXEL, S::ROW, S::THREADS> builder;
@@ -82,62 +82,72 @@ static __device__ __forceinline__ void copy_codes(uint8_t *codes_s,
 }
 
 /* Blocks n, n + 1, .. n + 32 / COT - 1 share an image and a slot. */
-template <int COT, int SPLIT, int BLOCKS>
+template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
     conv2_dx_fp32(struct conv2_dx_arrays a) {
     typedef dx_shape<COT, SPLIT> S;
     enum { CUTS = C1 / COT };
     extern __shared__ __align__(16) float shared[];
-    float *weights_s = shared, *work = shared + S::WEIGHTS + S::NUMBERS;
+    float *weights_s = shared, *images_s = shared + S::FIXED;
     double *totals = (double *)(shared + S::WEIGHTS);
     struct dy_numbers *numbers = (struct dy_numbers *)totals;
     const int first = blockIdx.x % CUTS * COT, slot = blockIdx.x / CUTS;
+    const int step = gridDim.x / CUTS;
     const struct conv_place at = place<S>();
     // Of all this only dp2 and its sums come from the kernel just before.
     typename S::builder builder;
-    builder.copy_c2(work + S::at(0, 0), dy_image_of(a.c2, a.dp2, a.code2, slot),
-                    0);
+    struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, slot);
+    builder.copy_c2(images_s + S::at(0, 0), from, 0);
     copy_weights<S, COT>(weights_s, a.weights + first, C1);
     copy_commit();
     dy_add_early<S::THREADS>(totals, a.dy);
     pdl_wait();
     pdl_trigger();
-    builder.load_dp2(dy_image_of(a.c2, a.dp2, a.code2, slot), 0);
+    builder.load_dp2(from, 0);
     dy_add_late<S::THREADS>(totals, a.dy);
     dy_finish(numbers, totals, a.dy);
 
     float sums[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
-    for (int image = slot; image < a.batch; image += gridDim.x / CUTS) {
-        if (image != slot) {
-            const struct dy_image from =
-                dy_image_of(a.c2, a.dp2, a.code2, image);
+    int stage = 0;
+    for (int image = slot; image < a.batch; image += step) {
+        float *work = images_s + stage * S::WORK;
+        if (STAGES == 1 && image != slot) {
             __syncthreads(); // the last image's parts have been read
             builder.copy_c2(work + S::at(0, 0), from, 0);
             copy_commit();
-            builder.load_dp2(from, 0);
         }
         clear_border<S>(work);
         builder.build(work + S::at(0, 0), numbers, 0);
         const uint8_t *pixels = image_of(a.run, image);
+        const uint8_t *codes = a.code1 + (size_t)image * PIXELS2 * C1 + first;
         __syncthreads();
+        const int next = image + step;
+        if (next < a.batch) from = dy_image_of(a.c2, a.dp2, a.code2, next);
+        if (STAGES == 2) {
+            stage ^= 1; // its parts were read before this barrier
+            if (next < a.batch)
+                builder.copy_c2(images_s + stage * S::WORK + S::at(0, 0), from,
+                                0);
+            copy_commit();
+        }
         float acc[TILE][TILE][2];
         convolve<S, COT>(acc, work, weights_s, at);
         __syncthreads(); // dy has been read
         uint8_t *codes_s = (uint8_t *)(work + S::CODES_AT);
-        copy_codes<S, COT>(codes_s,
-                           a.code1 + (size_t)image * PIXELS2 * C1 + first);
+        copy_codes<S, COT>(codes_s, codes);
         copy_commit();
         load_image(work + S::IMAGE_AT, pixels, a.mean, a.std, threadIdx.x,
                    S::THREADS);
         copy_wait<0>();
         reduce_parts<S, COT, SPLIT>(work, acc, at);
+        if (next < a.batch) builder.load_dp2(from, 0);
         add_winners<S, COT>(sums, work, codes_s, work + S::IMAGE_AT);
     }
-    write_winners<S, COT>(a.winners + slot * WINNERS + first, work, sums);
+    write_winners<S, COT>(a.winners + slot * WINNERS + first, images_s, sums);
 }
 
-template <int COT, int SPLIT, int BLOCKS>
+template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     typedef dx_shape<COT, SPLIT> S;
     enum { CUTS = C1 / COT };
@@ -157,12 +167,17 @@ static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     a.std = f->std;
     a.winners = f->winners.data;
     a.batch = batch;
-    LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS>), slots * CUTS, S::THREADS,
-           S::SHARED * sizeof(float), stream, a);
+    LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS, STAGES>), slots * CUTS,
+           S::THREADS, (S::FIXED + STAGES * S::WORK) * sizeof(float), stream,
+           a);
     return WEFT_OK;
 }
 
 int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     if (f->precision != FP32) return fused_conv2_dx_mma(f, batch, stream);
-    return launch_conv2_dx<16, 4, 2>(f, batch, stream);
+    if (2 * batch <= f->blocks)
+        return launch_conv2_dx<16, 8, 1, 1>(f, batch, stream);
+    if (has_large_blocks())
+        return launch_conv2_dx<32, 4, 1, 2>(f, batch, stream);
+    return launch_conv2_dx<16, 4, 2, 1>(f, batch, stream);
 }

@@ -4,11 +4,12 @@
  *          also picks each window's winner (batch norm is monotone per channel:
  *          the largest where its weight is positive, the smallest where it is
  *          negative) and adds up what BN2's mean and variance need.
- * Limit:   the image is loaded while nobody computes; a second block on the SM
- *          fills the gap.
- * Shared:  max(image, parts) + weights: see conv_shape.
+ * Limit:   the reduction and the epilogue are a tenth of the instructions.
+ * Shared:  36 KB the weights, 34 an image (or 49 its parts); with two stages,
+ *          where a block may have 103 KB, twice the image.
  * Lesson:  notebooks/15_mnist.ipynb. */
 #include "conv2_fp32.cuh"
+#include "element.cuh"
 #include "launch.cuh"
 
 /* What the kernel reads and writes, see fused.h. */
@@ -30,46 +31,64 @@ static __device__ __forceinline__ void copy_image(float *image_s,
     }
 }
 
-/* One image's result, from `parts`, to global memory. A thread has one channel
- * and every few windows; sums receives its values and their squares. */
+/* A thread's four channels of the sums that BN2 needs. */
+struct four_sums {
+    double values[4], squares[4];
+};
+
+/* One image's result, from `parts`, to global memory. A thread has four
+ * channels, with their signs, and every few windows. */
 template <class S, int COT>
 static __device__ __forceinline__ void
 write_image(const struct conv2_arrays &to, const float *parts, int image,
-            int first, float gamma, float sums[2]) {
-    const int c = threadIdx.x % COT;
-    sums[0] = sums[1] = 0.0f;
-    for (int window = threadIdx.x / COT; window < PIXELS3;
-         window += S::THREADS / COT) {
+            int first, const float sign[4], struct four_sums *total) {
+    enum { QUADS = COT / 4 };
+    const int c = threadIdx.x % QUADS * 4;
+    // Floats within an image, doubles over the images: the variance is a small
+    // difference of these.
+    float values[4] = {}, squares[4] = {};
+    for (int window = threadIdx.x / QUADS; window < PIXELS3;
+         window += S::THREADS / QUADS) {
         const int corner = window / SIDE3 * 2 * SIDE2 + window % SIDE3 * 2;
-        float v[4];
+        float best[4];
+        unsigned code[4] = {};
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             const int pixel = corner + q / 2 * SIDE2 + q % 2;
-            v[q] = read_parts<S>(parts, pixel * COT + c);
-            to.c2[((size_t)image * PIXELS2 + pixel) * C2 + first + c] = v[q];
-            sums[0] += v[q];
-            sums[1] = fmaf(v[q], v[q], sums[1]);
-        }
-        float best = v[0];
-        int code = 0;
+            float v[4];
+            read_parts<S>(v, parts, pixel * COT + c);
+            put4(to.c2 + ((size_t)image * PIXELS2 + pixel) * C2 + first + c, v);
 #pragma unroll
-        for (int q = 1; q < 4; q++)
-            if (gamma > 0.0f ? v[q] > best : gamma < 0.0f && v[q] < best)
-                best = v[q], code = q;
+            for (int i = 0; i < 4; i++) {
+                values[i] += v[i];
+                squares[i] = fmaf(v[i], v[i], squares[i]);
+                const bool more = q > 0 && sign[i] * v[i] > sign[i] * best[i];
+                best[i] = q == 0 || more ? v[i] : best[i];
+                code[i] = more ? q : code[i];
+            }
+        }
         const size_t out = ((size_t)image * PIXELS3 + window) * C2 + first + c;
-        to.m2[out] = best;
-        to.code2[out] = (uint8_t)code;
+        put4(to.m2 + out, best);
+        *(unsigned *)(to.code2 + out) =
+            code[0] | code[1] << 8 | code[2] << 16 | code[3] << 24;
+    }
+    for (int i = 0; i < 4; i++) {
+        total->values[i] += values[i];
+        total->squares[i] += squares[i];
     }
 }
 
 /* The block's sums, of its COT channels, to its slot. */
 template <class S, int COT>
-static __device__ __forceinline__ void write_sums(float *slot, double *scratch,
-                                                  const double total[2]) {
-    enum { GROUPS = S::THREADS / COT };
+static __device__ __forceinline__ void
+write_sums(float *slot, double *scratch, const struct four_sums &total) {
+    enum { QUADS = COT / 4, GROUPS = S::THREADS / QUADS };
     __syncthreads(); // the parts have been read
-    const int c = threadIdx.x % COT, group = threadIdx.x / COT;
-    for (int i = 0; i < 2; i++) scratch[(group * 2 + i) * COT + c] = total[i];
+    const int c = threadIdx.x % QUADS * 4, group = threadIdx.x / QUADS;
+    for (int i = 0; i < 4; i++) {
+        scratch[group * 2 * COT + c + i] = total.values[i];
+        scratch[group * 2 * COT + COT + c + i] = total.squares[i];
+    }
     __syncthreads();
     for (int i = threadIdx.x; i < 2 * COT; i += S::THREADS) {
         double sum = 0.0;
@@ -78,45 +97,61 @@ static __device__ __forceinline__ void write_sums(float *slot, double *scratch,
     }
 }
 
-/* Blocks n, n + 1, .. n + 64 / COT - 1 share an image and a slot of sum2. */
-template <int COT, int SPLIT, int BLOCKS>
+/* Blocks n, n + 1, .. n + 64 / COT - 1 share an image and a slot of sum2. With
+ * two STAGES an image is loaded while the one before it is computed. */
+template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
                                          BLOCKS)
     conv2_fp32(struct conv2_arrays a) {
     typedef conv_shape<C1, COT, SPLIT, 4> S;
     enum { CUTS = C2 / COT };
     extern __shared__ __align__(16) float shared[];
-    float *weights_s = shared, *work = shared + S::WEIGHTS;
+    float *weights_s = shared, *images_s = shared + S::WEIGHTS;
     const int first = blockIdx.x % CUTS * COT, slot = blockIdx.x / CUTS;
+    const int step = gridDim.x / CUTS;
     const struct conv_place at = place<S>();
-    const float gamma = a.gamma[first + threadIdx.x % COT];
+    float sign[4];
+    load4(sign, a.gamma + first + threadIdx.x % (COT / 4) * 4);
+    // Times this the winner is the largest; times zero none beats the first.
+    for (int i = 0; i < 4; i++)
+        sign[i] = sign[i] > 0.0f ? 1.0f : sign[i] < 0.0f ? -1.0f : 0.0f;
     copy_weights<S, COT>(weights_s, a.weights + first, C2);
     copy_commit();
     pdl_wait();
     pdl_trigger();
 
-    double total[2] = {0.0, 0.0};
-    for (int image = slot; image < a.batch; image += gridDim.x / CUTS) {
-        __syncthreads(); // the last image's parts have been read
+    struct four_sums total = {};
+    copy_image<S>(images_s, a.p1 + (size_t)slot * PIXELS2 * C1);
+    copy_commit();
+    int stage = 0;
+    for (int image = slot; image < a.batch; image += step) {
+        float *work = images_s + stage * S::WORK;
+        if (STAGES == 1 && image != slot) {
+            __syncthreads(); // the last image's parts have been read
+            copy_image<S>(work, a.p1 + (size_t)image * PIXELS2 * C1);
+            copy_commit();
+        }
         clear_border<S>(work);
-        copy_image<S>(work, a.p1 + (size_t)image * PIXELS2 * C1);
-        copy_commit();
         copy_wait<0>();
         __syncthreads();
+        if (STAGES == 2) {
+            stage ^= 1; // its parts were read before this barrier
+            const int next = image + step;
+            if (next < a.batch)
+                copy_image<S>(images_s + stage * S::WORK,
+                              a.p1 + (size_t)next * PIXELS2 * C1);
+            copy_commit();
+        }
         float acc[TILE][TILE][2];
         convolve<S, COT>(acc, work, weights_s, at);
         reduce_parts<S, COT, SPLIT>(work, acc, at);
-        // Floats within an image, doubles over the images: the variance is
-        // a small difference of these.
-        float sums[2];
-        write_image<S, COT>(a, work, image, first, gamma, sums);
-        total[0] += sums[0];
-        total[1] += sums[1];
+        write_image<S, COT>(a, work, image, first, sign, &total);
     }
-    write_sums<S, COT>(a.sum2 + slot * 2 * C2 + first, (double *)work, total);
+    write_sums<S, COT>(a.sum2 + slot * 2 * C2 + first, (double *)images_s,
+                       total);
 }
 
-template <int COT, int SPLIT, int BLOCKS>
+template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static int launch_conv2(struct fused *f, int batch, cudaStream_t stream) {
     typedef conv_shape<C1, COT, SPLIT, 4> S;
     enum { CUTS = C2 / COT };
@@ -133,13 +168,16 @@ static int launch_conv2(struct fused *f, int batch, cudaStream_t stream) {
     a.sum2 = f->sum2.data;
     a.code2 = f->code2;
     a.batch = batch;
-    LAUNCH(f, (conv2_fp32<COT, SPLIT, BLOCKS>), slots * CUTS, S::THREADS,
-           (S::WEIGHTS + S::WORK) * sizeof(float), stream, a);
+    LAUNCH(f, (conv2_fp32<COT, SPLIT, BLOCKS, STAGES>), slots * CUTS,
+           S::THREADS, (S::WEIGHTS + STAGES * S::WORK) * sizeof(float), stream,
+           a);
     return WEFT_OK;
 }
 
 int fused_conv2(struct fused *f, int batch, cudaStream_t stream) {
     if (f->precision != FP32) return fused_conv2_mma(f, batch, stream);
-    if (2 * batch <= f->blocks) return launch_conv2<32, 4, 1>(f, batch, stream);
-    return launch_conv2<32, 2, 2>(f, batch, stream);
+    if (2 * batch <= f->blocks)
+        return launch_conv2<32, 4, 1, 1>(f, batch, stream);
+    if (has_large_blocks()) return launch_conv2<32, 2, 2, 2>(f, batch, stream);
+    return launch_conv2<32, 2, 2, 1>(f, batch, stream);
 }

@@ -13,6 +13,7 @@
 #ifndef WEFT_CONV2_FP32_CUH
 #define WEFT_CONV2_FP32_CUH
 #include "fused.h"
+#include "large_blocks.cuh"
 #include "ptx.cuh"
 
 enum {
@@ -180,6 +181,7 @@ reduce_parts(float *parts, const float acc[TILE][TILE][2],
     __syncthreads();
 }
 
+/* Element i of the result. */
 template <class S>
 static __device__ __forceinline__ float read_parts(const float *parts, int i) {
     float sum = parts[i];
@@ -187,6 +189,19 @@ static __device__ __forceinline__ float read_parts(const float *parts, int i) {
     for (int part = 1; part < S::PARTS; part++)
         sum += parts[part * S::PART + i];
     return sum;
+}
+
+/* v[0..4) = elements i .. i + 3 of it. */
+template <class S>
+static __device__ __forceinline__ void read_parts(float v[4],
+                                                  const float *parts, int i) {
+    float4 sum = *(const float4 *)(parts + i);
+#pragma unroll
+    for (int part = 1; part < S::PARTS; part++) {
+        const float4 more = *(const float4 *)(parts + part * S::PART + i);
+        sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+    }
+    v[0] = sum.x, v[1] = sum.y, v[2] = sum.z, v[3] = sum.w;
 }
 
 #endif

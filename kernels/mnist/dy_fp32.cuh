@@ -32,7 +32,7 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
     };
     static_assert(THREADS % QUADS == 0, "a thread's channels stay");
     float4 dp2[ITEMS];
-    uchar4 code[ITEMS];
+    unsigned code[ITEMS]; /* of four channels, a byte each */
 
     /* Pixel q of a window, in shared memory. */
     static __device__ __forceinline__ float *at(float *dy_s, int window,
@@ -68,7 +68,7 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
             const int window = threadIdx.x / QUADS + i * STEP;
             if (window >= PIXELS3) break;
             dp2[i] = *(const float4 *)(from.dp2 + window * C2 + c);
-            code[i] = *(const uchar4 *)(from.code2 + window * C2 + c);
+            code[i] = *(const unsigned *)(from.code2 + window * C2 + c);
         }
     }
 
@@ -86,19 +86,19 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
             const int window = threadIdx.x / QUADS + i * STEP;
             if (window >= PIXELS3) break;
             const float4 d = dp2[i];
-            const uchar4 won = code[i];
+            const unsigned won = code[i];
 #pragma unroll
-            for (int q = 0; q < 4; q++) {
+            for (unsigned q = 0; q < 4; q++) {
                 float4 *v = (float4 *)at(dy_s, window, q);
                 const float4 c2 = *v;
                 *v = make_float4(dy_value(scale.x, constant.x, slope.x, d.x,
-                                          won.x == q, c2.x),
+                                          (won & 255) == q, c2.x),
                                  dy_value(scale.y, constant.y, slope.y, d.y,
-                                          won.y == q, c2.y),
+                                          (won >> 8 & 255) == q, c2.y),
                                  dy_value(scale.z, constant.z, slope.z, d.z,
-                                          won.z == q, c2.z),
+                                          (won >> 16 & 255) == q, c2.z),
                                  dy_value(scale.w, constant.w, slope.w, d.w,
-                                          won.w == q, c2.w));
+                                          won >> 24 == q, c2.w));
             }
         }
     }
