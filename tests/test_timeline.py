@@ -1,6 +1,7 @@
 """timeline(): what ran when, from profiles, from results, by the rules of streams."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -79,7 +80,7 @@ def test_events_of_a_gpu_by_stream_and_kind():
     assert kinds[0] == ("host", HOST) and len(found) == 5
     assert kinds[1:3] == [("stream 7", KERNEL), ("stream 13", TO_DEVICE)]
     assert kinds[3:] == [("stream 7", TO_HOST), ("stream 7", OTHER)]
-    assert found[1].name == "step" and found[2].name == "Memcpy HtoD"
+    assert found[1].name == "step" and found[2].name == "HtoD"
     assert _on_gpu(events[:3]) == []  # the host alone is no timeline
 
 
@@ -156,6 +157,18 @@ def test_what_was_measured_elsewhere_is_hollow():
     there.date = "2026-01-02"
     assert "dasharray" not in here._repr_html_()
     assert "dasharray" in there._repr_html_()
+
+
+def test_kernels_of_one_stream_that_overlap_have_a_lane_each():
+    def tops(text):
+        return set(
+            re.findall(r'data-kind="kernel">.*?<rect x="[\d.]+" y="([\d.]+)"', text)
+        )
+
+    in_line = kernels((0, 100), (100, 100), (200, 100))
+    dependent = kernels((0, 100), (50, 150), (150, 100))
+    assert len(tops(in_line._repr_html_())) == 1
+    assert len(tops(dependent._repr_html_())) == 2
 
 
 def test_several_share_an_axis_or_have_their_own():

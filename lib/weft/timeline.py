@@ -197,7 +197,8 @@ def _on_gpu(events: Iterable[Mapping[str, Any]]) -> list[Span]:
         if kind in ("kernel", "gpu_memcpy", "gpu_memset"):
             row = f"stream {event['args']['stream']}"
             what = KERNEL if kind == "kernel" else _kind_of_copy(name)
-            short = explain(name).short if kind == "kernel" else name.partition(" (")[0]
+            short = name.partition(" (")[0].removeprefix("Memcpy ")
+            short = explain(name).short if kind == "kernel" else short
             found.append(Span(row, short, what, event["ts"], event["dur"]))
         elif kind in ("cuda_runtime", "cuda_driver") and _asks(name):
             asked.append(Span("host", name, HOST, event["ts"], event["dur"]))

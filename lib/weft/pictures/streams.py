@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..timeline import Span, Timeline
 
 LEFT, RIGHT = 100.0, 12.0  # pixels left and right of time
-ROW, HOST_ROW, GAPS = 26.0, 12.0, 20.0  # heights of rows
+ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows
+LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # a row
 NARROW = 5.0  # pixels of a mark below which it has no outline
 KINDS = {  # kind of a span: words, colour, opacity of its fill
     "kernel": ("kernel", THREAD, 0.35),
@@ -86,20 +87,34 @@ def _one(name: str, one: Timeline, scale: float, top: float) -> tuple[str, float
         spans = [span for span in one.spans if span.row == row]
         if not spans:
             continue
-        high = HOST_ROW if row == "host" else ROW
-        out.append(
-            label(LEFT - 10, y + high / 2 + 4, row, 11, anchor="end", faint=True)
-        )
-        out.append(_marks(spans, scale, y, high - 4, hollow=bool(one.date)))
-        y += high
+        out.append(label(LEFT - 10, y + 15 - 5 * (row == "host"), row, **LEFT_OF))
+        lanes = _lanes(spans, 0.5 / scale)
+        high = HOST_ROW if row == "host" else ROW if len(lanes) == 1 else LANE
+        for lane in lanes:
+            out.append(_marks(lane, scale, y, high - 4, hollow=bool(one.date)))
+            y += high
     gaps = one.gaps(max(1.0, 3 / scale))
     if gaps:
-        out.append(
-            label(LEFT - 10, y + 12, "nothing runs", 11, anchor="end", faint=True)
-        )
+        out.append(label(LEFT - 10, y + 8, "nothing runs", **LEFT_OF))
         out.append("".join(_gap(a, b, scale, y) for a, b in gaps))
         y += GAPS
     return "".join(out), y + 2
+
+
+def _lanes(spans: list[Span], touch: float) -> list[list[Span]]:
+    """A row's spans by lane: those that overlap by more than `touch` do not share one.
+
+    Dependent launch lets kernels of one stream overlap.
+    """
+    lanes: list[list[Span]] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        for lane in lanes:
+            if lane[-1].end <= span.start + touch:
+                lane.append(span)
+                break
+        else:
+            lanes.append([span])
+    return lanes
 
 
 def _marks(spans: list[Span], scale: float, y: float, high: float, hollow: bool) -> str:
@@ -117,9 +132,9 @@ def _marks(spans: list[Span], scale: float, y: float, high: float, hollow: bool)
             inside = 0.08 if hollow else fill
             look = {"colour": colour, "fill": inside, "radius": 2, "dashed": hollow}
             mark = box(x, y, wide - 0.6, high, **look)
-            text = svg.clipped(span.name, wide - 8, 11) if high > 14 else ""
+            text = svg.clipped(span.name, wide - 5, 11) if high > 14 else ""
             if len(text) > 2 or text == span.name:
-                mark += label(x + 4, y + high / 2 + 4, text, 11)
+                mark += label(x + 3, y + high / 2 + 4, text, 11)
         reached = x + wide
         hint = f"{span.name}: {_us(span.us)}, {words}, from {_us(span.start)} on"
         kind = span.kind.replace(" ", "-")
