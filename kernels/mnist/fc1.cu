@@ -160,9 +160,10 @@ template <class TILE, class PRODUCT>
 static __global__ void __launch_bounds__(TILE::THREADS, 2)
     fc1_forward(const struct fc1_arguments from) {
     extern __shared__ __align__(16) unsigned char fc1_shared[];
+    __shared__ struct bn2_affine<TILE::THREADS, TILE::CHANNELS> affine;
     typename TILE::T *shared = (typename TILE::T *)fc1_shared;
     PRODUCT product;
-    fc1_accumulate<TILE>(product, shared, from);
+    fc1_accumulate<TILE>(product, shared, &affine, from);
     const int first_row = blockIdx.x * TILE::ROWS;
     float *hidden = from.hidden +
                     ((size_t)blockIdx.z * from.batch + first_row) * HIDDEN +
@@ -190,7 +191,7 @@ static int fc1_run(struct fused *f, int batch, int parts, cudaStream_t stream) {
 /* Few images: 28 slots of 7 pixels x 16 channels, all of it loaded at once.
  * More: k in a loop, in fewer slots; tiles of 64 x 64 until there are enough of
  * 128 x 128, which read less for a product. */
-enum { FC1_FEW = 256, FC1_MANY = 2048 };
+enum { FC1_FEW = 128, FC1_MANY = 2048 };
 
 /* Into how many parts the pixels are split so that every multiprocessor has
  * `each` blocks, if there is room for so many slots. */
@@ -230,7 +231,7 @@ int fused_fc1(struct fused *f, int batch, cudaStream_t stream) {
     default: break;
     }
     if (batch <= FC1_FEW)
-        return fc1_run<FEW, fc1_ffma_product<FEW, 8, 4>>(f, batch, 7, stream);
+        return fc1_run<FEW, fc1_ffma_product<FEW, 4, 4>>(f, batch, 7, stream);
     if (batch <= FC1_MANY)
         return fc1_run<SOME, fc1_ffma_product<SOME, 8, 4>>(
             f, batch, fc1_parts<SOME>(f, batch, 2), stream);

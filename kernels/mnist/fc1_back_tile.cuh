@@ -10,12 +10,16 @@
 #include "bn2.cuh"
 #include "fragments.cuh"
 
-template <enum precision PRECISION, int PIXELS_, int CHANNELS_>
+/* With two ROLES half of the threads compute dp2 while the others compute dfc1;
+ * with one, all do one after the other. */
+template <enum precision PRECISION, int PIXELS_, int CHANNELS_, int ROLES_>
 struct back_tile {
     typedef typename element<PRECISION>::T T;
     static const enum precision P = PRECISION;
     enum {
-        THREADS = 256,
+        ROLES = ROLES_,
+        WORKERS = 256, // of one role
+        THREADS = ROLES * WORKERS,
         ROWS = 64, // images at a time
         PIXELS = PIXELS_,
         CHANNELS = CHANNELS_,
@@ -30,7 +34,7 @@ struct back_tile {
         STRIDE = THREADS / QUADS,
         LOADS = ROWS / STRIDE, // quads of m2 that a thread takes
         // FP32: 16 x QUADS threads have work; the others take part of the sum.
-        SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
+        SLICES = PRECISION == FP32 ? WORKERS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
         BYTES = ((HIDDEN + ROWS) * PITCH + ROWS * DH_PITCH) * (int)sizeof(T) +
             OUT_FLOATS * 4,
@@ -240,10 +244,11 @@ back_finish(const struct back_block<TILE> &block,
     if (!block.exists(k)) return;
     const size_t at = (size_t)o * FEATURES + block.feature(k);
     float *out = to.dfc1 + (size_t)blockIdx.y * HIDDEN * FEATURES + at;
+    const float per_image = 1.0f / to.batch;
     float v[N], weight[N];
     if (to.parts == 1) {
         out = to.grads + at;
-        for (int j = 0; j < N; j++) v[j] = sum[j] / to.batch;
+        for (int j = 0; j < N; j++) v[j] = sum[j] * per_image;
         for (int j = 0; j < N; j++) weight[j] = old[j] - rate * v[j];
     } else {
         for (int j = 0; j < N; j++) v[j] = sum[j];

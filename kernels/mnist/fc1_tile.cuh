@@ -124,9 +124,9 @@ fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
 template <class TILE, class PRODUCT>
 static __device__ __forceinline__ void
 fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
+               struct bn2_affine<TILE::THREADS, TILE::CHANNELS> *affine,
                const struct fc1_arguments &from) {
     typedef typename TILE::T T;
-    __shared__ struct bn2_affine<TILE::THREADS, TILE::CHANNELS> affine;
     const int first_row = blockIdx.x * TILE::ROWS;
     const int first_out = blockIdx.y * TILE::OUTS;
     const struct fc1_slice slice = fc1_slice_of<TILE>(blockIdx.z, from.parts);
@@ -140,10 +140,10 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
     struct quad<T> quads[TILE::LOADS];
     fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch, slice.pixel,
                          channel);
-    bn2_prepare(&affine, from.bn2, channel);
+    bn2_prepare(affine, from.bn2, channel);
     float scale[4], shift[4];
-    load4(scale, affine.scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
-    load4(shift, affine.shift + threadIdx.x % (TILE::CHANNELS / 4) * 4);
+    load4(scale, affine->scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
+    load4(shift, affine->shift + threadIdx.x % (TILE::CHANNELS / 4) * 4);
 
     int buffer = 0;
     for (int pixel = slice.pixel; pixel < slice.end; pixel += TILE::PIXELS) {
