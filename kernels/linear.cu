@@ -176,9 +176,9 @@ enum { SIDE = 8 }; // of the square of results that a block has for few
 
 /* y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]: SIDE x
  * SIDE of them a block, whose threads take every THREADS-th i. */
-static __global__ void __launch_bounds__(THREADS)
-    linear_tiled_few(float *y, const float *x, const float *weight,
-                     const float *bias, int n, int in, int out) {
+static __global__ void linear_tiled_few(float *y, const float *x,
+                                        const float *weight, const float *bias,
+                                        int n, int in, int out) {
     __shared__ float sums_s[SIDE * SIDE][33];
     const int across = (out - 1) / SIDE + 1;
     const int first_row = blockIdx.x / across * SIDE;
