@@ -10,24 +10,30 @@ import float64
 import numpy as np
 import pytest
 import torch
+from test_mnist import texts
 
 from weft import __main__ as command
 from weft import bench, bench_mnist
 from weft.mnist import (
+    Cnn,
     Config,
     Split,
     Twin,
     TwinTrainer,
+    cli,
+    data,
     exact_step,
     initial_weights,
     load,
     milestones,
+    plot,
     race,
     roofs,
     run,
     warm,
     work,
 )
+from weft.mnist import train as train_module
 from weft.native import ArgumentError
 
 SMALL = {"channels": (2, 3), "hidden": 5}
@@ -190,10 +196,39 @@ def test_who_was_timed_long_enough_sits_out():
 # ---- several precisions in one run, the ladder -------------------------------
 
 
-def test_the_ladder_on_a_cpu_is_what_is_not_simulated():
-    quick = Config(epochs=0, limit=64, batch=32, iterations=1, progress=False)
+@pytest.fixture
+def few(monkeypatch):
+    """Few digits to train on and to test with."""
+    digits = {"train": load("train").first(64), "test": load("test").first(100)}
+    monkeypatch.setattr(data, "load", digits.get)
+
+
+def test_the_ladder_on_a_cpu_is_what_is_not_simulated(few):
+    quick = Config(epochs=0, batch=32, iterations=1, progress=False)
     result = run(replace(quick, rung="ladder"))
     assert [row["rung"] for row in result.rows] == ["reference"]
+
+
+def test_each_rung_of_a_run_races_twins_of_its_own_precision(monkeypatch, few):
+    def trainer(name, device, **more):
+        cnn = Cnn("reference", device, **more)
+        cnn.rung = replace(cnn.rung, name=name, precision=name)
+        return cnn
+
+    monkeypatch.setattr(train_module, "trainer", trainer)
+    config = Config(rung="fp32,bf16", compare=True, twins=("eager nchw",), epochs=1)
+    config = replace(config, batch=32, iterations=1, progress=False)
+    result = run(config)
+    ours, half, *theirs = result.rows
+    assert [row["precision"] for row in result.rows] == ["fp32", "bf16"] * 2
+    for row, twin in zip((ours, half), theirs):
+        assert row["vs_torch_best"] == row["vs_torch_eager"] == twin["us"] / row["us"]
+        assert len(row["losses"]) == len(twin["losses"]) == 2
+    assert result.absent == {}
+    shown = cli.summary(result)
+    assert "fp32, bf16" in shown and "eager NCHW, bf16" in shown
+    drawn = "\n".join(texts(plot.plot_run(result.rows)))
+    assert "weft bf16" in drawn and "eager NCHW, bf16" in drawn
 
 
 # ---- milestones --------------------------------------------------------------
