@@ -193,6 +193,8 @@ def _gather(
             heat.say(f"absent: {name}: {first_line(error)}")
             for one in found:
                 one.close()
+            found.clear()
+            free(device)  # it may have run out of memory
             continue
         yield from found
 
