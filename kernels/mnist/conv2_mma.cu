@@ -5,13 +5,14 @@
  *          ends up with all four pixels of its windows, so the pool's winners
  *          and BN2's sums come out of registers: c2 is written once and never
  *          read to be reduced.
- *          Small batches: a block takes one image and half of the channels, so
- *          that 64 images keep 128 multiprocessors busy. Large ones: blocks
- *          take image after image, the next one copied while this one is
- *          multiplied, and load the weights once.
+ *          A block takes half of the channels. Small batches: of one image, so
+ *          that 64 images keep 128 multiprocessors busy. Large ones: of image
+ *          after image, the next one copied while this one is multiplied; the
+ *          weights are loaded once, and of the two blocks that a multiprocessor
+ *          holds one stores its results while the other multiplies.
  * Binds:   large: tensor cores and the loads of weights' fragments. Small: the
  *          time until the image is there.
- * Shared:  tf32 69 KB (small), 138 KB (large); 16 bits 34 KB, 69 KB.
+ * Shared:  tf32 68 KB (small), 100 KB (large); 16 bits 34 KB, 50 KB.
  *
  * Statistics and winners are those of c2 as it is stored, rounded to T. */
 #include "conv_tiles.cuh"
@@ -231,7 +232,7 @@ static int start(struct fused *f, int batch, int slots, cudaStream_t stream) {
 template <enum precision P>
 static int start(struct fused *f, int batch, cudaStream_t stream) {
     typedef conv2_shape<P, GROUPS, 1, 1, 4, 1, 1> small;
-    typedef conv2_shape<P, 4, 2, 2, 4, 2, 1> large;
+    typedef conv2_shape<P, 4, 1, 2, 4, 2, 2> large;
     if (batch <= f->blocks) return start<small>(f, batch, batch, stream);
     return start<large>(f, batch, f->blocks, stream);
 }
