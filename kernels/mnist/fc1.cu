@@ -190,8 +190,8 @@ static int fc1_run(struct fused *f, int batch, int parts, cudaStream_t stream) {
 
 /* Few images: 28 slots of 7 pixels x 16 channels, all of it loaded at once.
  * More: k in a loop, in fewer slots; tiles of 64 x 64 until there are enough of
- * 128 x 128, which read less for a product. */
-enum { FC1_FEW = 128, FC1_MANY = 2048 };
+ * larger ones, which read less for a product. Sizes as measured on an H200. */
+enum { FC1_FEW = 128, FC1_MANY = 2048, FC1_MANY_16_BITS = 4096 };
 
 /* Into how many parts the pixels are split so that every multiprocessor has
  * `each` blocks, if there is room for so many slots. */
@@ -207,23 +207,28 @@ static int fc1_parts(const struct fused *f, int batch, int each) {
 template <enum precision P>
 static int fc1_on_tensor_cores(struct fused *f, int batch,
                                cudaStream_t stream) {
-    enum { CHANNELS = P == TF32 ? 32 : 64 };
+    enum {
+        CHANNELS = P == TF32 ? 32 : 64,
+        OUTS = P == TF32 ? 128 : 64,
+        EACH = P == TF32 ? 1 : 2,
+        MOST = P == TF32 ? FC1_MANY : FC1_MANY_16_BITS,
+    };
     typedef fc1_tile<P, 64, 32, 7, 16, 1> FEW;
     typedef fc1_tile<P, 64, 64, 1, CHANNELS, 2> SOME;
-    typedef fc1_tile<P, 128, 128, 1, CHANNELS, 2> MANY;
+    typedef fc1_tile<P, 128, OUTS, 1, CHANNELS, 2> MANY;
     if (batch <= FC1_FEW)
         return fc1_run<FEW, fc1_mma_product<FEW, 4>>(f, batch, 7, stream);
-    if (batch <= FC1_MANY)
+    if (batch <= MOST)
         return fc1_run<SOME, fc1_mma_product<SOME, 2>>(
-            f, batch, fc1_parts<SOME>(f, batch, 2), stream);
-    return fc1_run<MANY, fc1_mma_product<MANY, 2>>(
+            f, batch, fc1_parts<SOME>(f, batch, EACH), stream);
+    return fc1_run<MANY, fc1_mma_product<MANY, OUTS == 128 ? 2 : 4>>(
         f, batch, fc1_parts<MANY>(f, batch, 2), stream);
 }
 
 int fused_fc1(struct fused *f, int batch, cudaStream_t stream) {
     typedef fc1_tile<FP32, 64, 32, 7, 16, 1> FEW;
     typedef fc1_tile<FP32, 64, 64, 1, 32, 2> SOME;
-    typedef fc1_tile<FP32, 128, 128, 1, 32, 2> MANY;
+    typedef fc1_tile<FP32, 128, 64, 1, 32, 2> MANY;
     switch (f->precision) {
     case TF32: return fc1_on_tensor_cores<TF32>(f, batch, stream);
     case BF16: return fc1_on_tensor_cores<BF16>(f, batch, stream);
@@ -234,7 +239,7 @@ int fused_fc1(struct fused *f, int batch, cudaStream_t stream) {
         return fc1_run<FEW, fc1_ffma_product<FEW, 4, 4>>(f, batch, 7, stream);
     if (batch <= FC1_MANY)
         return fc1_run<SOME, fc1_ffma_product<SOME, 8, 4>>(
-            f, batch, fc1_parts<SOME>(f, batch, 2), stream);
-    return fc1_run<MANY, fc1_ffma_product<MANY, 8, 8>>(
+            f, batch, fc1_parts<SOME>(f, batch, 1), stream);
+    return fc1_run<MANY, fc1_ffma_product<MANY, 8, 4>>(
         f, batch, fc1_parts<MANY>(f, batch, 2), stream);
 }

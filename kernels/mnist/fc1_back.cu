@@ -27,7 +27,7 @@
 /* Block (features, part of the batch): chunks of 64 images part, part + parts,
  * and so on. */
 template <class TILE, class PRODUCT>
-static __global__ void __launch_bounds__(TILE::THREADS, 2 / TILE::ROLES)
+static __global__ void __launch_bounds__(TILE::THREADS, 2)
     fc1_backward(const struct back_arguments from) {
     extern __shared__ __align__(16) unsigned char back_shared[];
     typedef bn2_affine<TILE::THREADS, TILE::CHANNELS> affine_type;
@@ -43,8 +43,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2 / TILE::ROLES)
     int first = TILE::ROWS * blockIdx.y;
     back_copy_weights(block, from.shadow);
     back_fetch<TILE>(quads, block, from.m2, first, from.batch);
-    if (TILE::WIDTH <= 32 && back_has_role<TILE>(1))
-        product.read_old(block, from);
+    if (TILE::WIDTH <= 32) product.read_old(block, from);
     const float rate = from.run->lr;
     bn2_prepare(affine, from.bn2, block.channel);
     load4(scale, affine->scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
@@ -57,8 +56,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2 / TILE::ROLES)
         back_place<TILE>(block, quads, scale, shift);
         copy_wait<0>();
         __syncthreads(); // a, dh and the first time the weights are complete
-        if (back_has_role<TILE>(0)) product.dp2(block);
-        if (back_has_role<TILE>(1)) product.dfc1(block);
+        product.dp2(block);
+        product.dfc1(block);
         __syncthreads(); // dp2 is complete, a and dh are read
         back_copy_dh(block, from.dh, first + step, from.batch);
         back_store_dp2<TILE>(block, &sums, from.dp2, quads, scale, shift, first,
@@ -107,8 +106,8 @@ static int back_parts(const struct fused *f, int batch) {
 template <enum precision P>
 static int back_on_tensor_cores(struct fused *f, int batch,
                                 cudaStream_t stream) {
-    typedef back_tile<P, 1, 32, 2> FEW;
-    typedef back_tile<P, 1, 64, 1> MANY;
+    typedef back_tile<P, 1, 32> FEW;
+    typedef back_tile<P, 1, 64> MANY;
     const int parts = back_parts(f, batch);
     if (batch <= BACK_FEW)
         return back_run<FEW, back_mma<FEW>>(f, batch, parts, stream);
@@ -116,8 +115,8 @@ static int back_on_tensor_cores(struct fused *f, int batch,
 }
 
 int fused_fc1_back(struct fused *f, int batch, cudaStream_t stream) {
-    typedef back_tile<FP32, 1, 32, 2> FEW;
-    typedef back_tile<FP32, 1, 64, 1> MANY;
+    typedef back_tile<FP32, 1, 32> FEW;
+    typedef back_tile<FP32, 1, 64> MANY;
     switch (f->precision) {
     case TF32: return back_on_tensor_cores<TF32>(f, batch, stream);
     case BF16: return back_on_tensor_cores<BF16>(f, batch, stream);

@@ -9,12 +9,6 @@
 #define WEFT_FC1_BACK_PRODUCT_CUH
 #include "fc1_back_tile.cuh"
 
-/* Whether this thread takes part in dp2 (role 0) or dfc1 (role 1). */
-template <class TILE>
-static __device__ __forceinline__ bool back_has_role(int role) {
-    return TILE::ROLES == 1 || (int)threadIdx.x / TILE::WORKERS == role;
-}
-
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
 /* 16 threads down times QUADS across, in SLICES of the summed index. A warp
@@ -27,9 +21,8 @@ template <class TILE> struct back_ffma {
 
     __device__ __forceinline__ explicit back_ffma() {
         const int lane = threadIdx.x % 32;
-        const int worker = threadIdx.x % TILE::WORKERS;
-        const int warp = worker % (DOWN * TILE::QUADS) / 32;
-        slice = worker / (DOWN * TILE::QUADS);
+        const int warp = threadIdx.x % (DOWN * TILE::QUADS) / 32;
+        slice = threadIdx.x / (DOWN * TILE::QUADS);
         k = (lane % 8 + 8 * (warp % WARPS_ACROSS)) * 4;
         row = lane / 8 + 4 * (warp / WARPS_ACROSS);
         for (int h = 0; h < 2; h++)
@@ -92,21 +85,18 @@ template <class TILE> struct back_ffma {
                                            const struct back_arguments &to,
                                            float rate) {
         static_assert(SLICES <= 2, "halves");
-        static_assert(TILE::OUT_FLOATS >= 16 * TILE::WORKERS || SLICES == 1,
+        static_assert(TILE::OUT_FLOATS >= 16 * TILE::THREADS || SLICES == 1,
                       "room");
-        enum { PER_SLICE = TILE::WORKERS / SLICES };
-        const bool active = back_has_role<TILE>(1);
-        const int mine = threadIdx.x % TILE::WORKERS, other = mine ^ PER_SLICE;
+        enum { PER_SLICE = TILE::THREADS / SLICES };
+        const int mine = threadIdx.x, other = mine ^ PER_SLICE;
         if (SLICES == 2) {
             __syncthreads();
             for (int i = 0; i < 4; i++)
                 for (int j = 0; j < 4; j++)
-                    if (active)
-                        block.out[(4 * i + j) * TILE::WORKERS + mine] =
-                            sum[slice ? 0 : 1][i][j];
+                    block.out[(4 * i + j) * TILE::THREADS + mine] =
+                        sum[slice ? 0 : 1][i][j];
             __syncthreads();
         }
-        if (!active) return;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             if (SLICES == 2 && h != slice) continue;
@@ -116,7 +106,7 @@ template <class TILE> struct back_ffma {
                 if (SLICES == 2)
                     for (int j = 0; j < 4; j++)
                         sum[h][i][j] +=
-                            block.out[(4 * i + j) * TILE::WORKERS + other];
+                            block.out[(4 * i + j) * TILE::THREADS + other];
                 float old[4]; // FP32's shared weights are the parameters
                 load4(old, block.weights + o * TILE::PITCH + k);
                 back_finish<TILE, 4>(block, to, old, sum[h][i], rate, o, k);
@@ -137,7 +127,7 @@ template <class TILE> struct back_mma {
     int down, k;
 
     __device__ __forceinline__ explicit back_mma() {
-        const int warp = threadIdx.x % TILE::WORKERS / 32;
+        const int warp = threadIdx.x / 32;
         down = warp / 2;
         k = warp % 2 * TILE::WIDTH / 2;
         for (int i = 0; i < 2; i++)
@@ -223,7 +213,6 @@ template <class TILE> struct back_mma {
     __device__ __forceinline__ void finish(const struct back_block<TILE> &block,
                                            const struct back_arguments &to,
                                            float rate) {
-        if (!back_has_role<TILE>(1)) return;
         if (TILES > 2) read_old(block, to);
 #pragma unroll
         for (int i = 0; i < 2; i++)

@@ -10,16 +10,12 @@
 #include "bn2.cuh"
 #include "fragments.cuh"
 
-/* With two ROLES half of the threads compute dp2 while the others compute dfc1;
- * with one, all do one after the other. */
-template <enum precision PRECISION, int PIXELS_, int CHANNELS_, int ROLES_>
+template <enum precision PRECISION, int PIXELS_, int CHANNELS_>
 struct back_tile {
     typedef typename element<PRECISION>::T T;
     static const enum precision P = PRECISION;
     enum {
-        ROLES = ROLES_,
-        WORKERS = 256, // of one role
-        THREADS = ROLES * WORKERS,
+        THREADS = 256,
         ROWS = 64, // images at a time
         PIXELS = PIXELS_,
         CHANNELS = CHANNELS_,
@@ -34,7 +30,7 @@ struct back_tile {
         STRIDE = THREADS / QUADS,
         LOADS = ROWS / STRIDE, // quads of m2 that a thread takes
         // FP32: 16 x QUADS threads have work; the others take part of the sum.
-        SLICES = PRECISION == FP32 ? WORKERS / (16 * QUADS) : 1,
+        SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
         BYTES = ((HIDDEN + ROWS) * PITCH + ROWS * DH_PITCH) * (int)sizeof(T) +
             OUT_FLOATS * 4,
