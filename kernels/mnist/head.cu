@@ -52,17 +52,24 @@ static __device__ __forceinline__ float head_sum(float x) {
 }
 
 /* h[0..4) = relu(fc1) of this lane's units: slots in their order. */
+template <int LOADS>
 static __device__ __forceinline__ void
 head_hidden(float h[4], const struct head_arguments &from, const float bias[4],
             int image, int lane) {
     const float *at = from.hidden + (size_t)image * HIDDEN + 4 * lane;
     const size_t slot = (size_t)from.batch * HIDDEN;
     for (int j = 0; j < 4; j++) h[j] = bias[j];
-#pragma unroll 14 // loads in flight
-    for (int s = 0; s < from.hidden_count; s++) {
-        float part[4];
-        load4(part, at + s * slot);
-        for (int j = 0; j < 4; j++) h[j] += part[j];
+    for (int first = 0; first < from.hidden_count; first += LOADS) {
+        float parts[LOADS][4]; // all asked for before the first is added
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            for (int j = 0; j < 4; j++) parts[i][j] = 0.0f;
+            if (first + i < from.hidden_count)
+                load4(parts[i], at + (first + i) * slot);
+        }
+#pragma unroll
+        for (int i = 0; i < LOADS; i++)
+            for (int j = 0; j < 4; j++) h[j] += parts[i][j];
     }
     for (int j = 0; j < 4; j++) h[j] = fmaxf(h[j], 0.0f);
 }
@@ -208,7 +215,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
         float h[4], logits[CLASSES], dh[4];
         const int next = image + warps;
         const int next_label = next < from.batch ? labels[order[next]] : 0;
-        head_hidden(h, from, bias1, image, lane);
+        head_hidden<WARPS <= 4 ? 28 : 4>(h, from, bias1, image, lane);
         put4(from.h + (size_t)image * HIDDEN + 4 * lane, h);
         head_logits(logits, h, weights, from.bias2);
         head_put_logits(from, logits, image, lane);
@@ -235,7 +242,7 @@ static __global__ void __launch_bounds__(32 * HEAD_FEW_WARPS)
     for (int image = blockIdx.x * HEAD_FEW_WARPS + warp; image < from.batch;
          image += gridDim.x * HEAD_FEW_WARPS) {
         float h[4], logits[CLASSES];
-        head_hidden(h, from, bias1, image, lane);
+        head_hidden<14>(h, from, bias1, image, lane);
         head_logits(logits, h, weights, from.bias2);
         head_put_logits(from, logits, image, lane);
     }
