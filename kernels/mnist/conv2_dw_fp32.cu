@@ -8,7 +8,8 @@
  *          groups take half of the rows each, and add up at the end.
  * Limit:   each block leaves 36 KB of sums that update() must add: at batch 64
  *          as much work as a few images.
- * Shared:  56 KB: 31 an image of p1 with its border, 24.5 dy of 32 channels.
+ * Shared:  56.6 KB: 30 an image of p1 with its border, 24.5 dy of 32 channels;
+ *          with room for two of each 111.3 KB.
  * Lesson:  notebooks/15_mnist.ipynb. */
 #include "dy_fp32.cuh"
 #include "large_blocks.cuh"

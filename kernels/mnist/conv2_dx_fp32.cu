@@ -2,12 +2,13 @@
  * only what conv1 needs: the sums of winners.cuh.
  *
  * Idea:    the same convolution as forward (conv2_fp32.cuh), from 64 channels
- *          of dy to 32 of p1, with the taps turned around. A block takes 16 of
- *          them, and so builds the whole dy of its image: two blocks do the
- *          same work there, little beside the product.
- * Limit:   dy is built while nobody computes; a second block on the SM fills
- *          the gap.
- * Shared:  98.7 KB: 36 the weights, 60.7 the image of dy, later its result.
+ *          of dy to 32 of p1, with the taps turned around. At a small batch two
+ *          blocks share an image, 16 channels each: both build all of its dy,
+ *          which costs less than idle SMs.
+ * Limit:   an image's dy, reduction and winners lie between its product and
+ *          the next: nobody multiplies meanwhile.
+ * Shared:  98.7 KB: 36 the weights, 60.7 the image of dy, later its result;
+ *          with all 32 channels and room for two images 195.4 KB.
  * Lesson:  notebooks/15_mnist.ipynb. */
 #include "conv2_fp32.cuh"
 #include "dy_fp32.cuh"

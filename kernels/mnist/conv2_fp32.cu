@@ -5,8 +5,9 @@
  *          the largest where its weight is positive, the smallest where it is
  *          negative) and adds up what BN2's mean and variance need.
  * Limit:   the reduction and the epilogue are a tenth of the instructions.
- * Shared:  36 KB the weights, 34 an image (or 49 its parts); with two stages,
- *          where a block may have 103 KB, twice the image.
+ * Shared:  36 KB the weights, 34 an image or 49 its four parts: 85 KB up to a
+ *          batch of half as many images as the GPU has SMs; beyond 70 KB, and
+ *          with room for two images 105 KB.
  * Lesson:  notebooks/15_mnist.ipynb. */
 #include "conv2_fp32.cuh"
 #include "element.cuh"
