@@ -107,8 +107,8 @@ strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
 /* Half an image in shared memory. Each thread brings one item, in two steps:
  * between them it need not wait for memory. */
 static __device__ __forceinline__ unsigned
-fetch_half(const struct fused_run *run, int half, int thread) {
-    return fetch_item(image_of(run, half / 2),
+fetch_half(const struct fused_run *run, int first, int half, int thread) {
+    return fetch_item(image_at(run, first + half / 2),
                       half % 2 * 2 * HALF_ROWS + thread / ROW_ITEMS,
                       thread % ROW_ITEMS);
 }
@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS)
     conv1(typename element<P>::T *p1, uint8_t *code1,
           struct patch_sums *patches, const struct fused_run *run,
           const moment *slots, int count, const float *params, float mean,
-          float std, float eps, int batch) {
+          float std, float eps, int batch, int ahead) {
     __shared__ __align__(16) float image_s[IN_ROWS * IMAGE_PITCH];
     __shared__ struct patch_sums patch_s;
     __shared__ moment scratch_s[MOMENTS];
@@ -134,9 +134,13 @@ static __global__ void __launch_bounds__(THREADS)
     const int first_channel = thread % GROUPS * CHANNELS;
     const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
 
-    // Images, their order and the weights are older than the kernel before.
+    // The kernel before was moments() or, where those sums were made ahead, the
+    // last step's update(), which writes run->first and the weights.
+    const int first = ahead ? run->next : run->first;
     int half = blockIdx.x;
-    unsigned pixels = fetch_half(run, half, thread);
+    unsigned pixels = fetch_half(run, first, half, thread);
+    pdl_wait();
+    pdl_trigger();
     float w[CHANNELS][TAPS];
 #pragma unroll
     for (int tap = 0; tap < TAPS; tap++) {
@@ -144,8 +148,6 @@ static __global__ void __launch_bounds__(THREADS)
         load4(four, params + CONV1_W + tap * C1 + first_channel);
         for (int c = 0; c < CHANNELS; c++) w[c][tap] = four[c];
     }
-    pdl_wait();
-    pdl_trigger();
     put_half(image_s, pixels, half, thread, mean, std);
     sum_patches(&patch_s, scratch_s, slots, count, batch, pixel_scale(std),
                 pixel_shift(mean, std));
@@ -164,7 +166,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     for (;;) {
         const int next = half + gridDim.x;
-        if (next < 2 * batch) pixels = fetch_half(run, next, thread);
+        if (next < 2 * batch) pixels = fetch_half(run, first, next, thread);
         if (row < HALF_ROWS) {
             const size_t to = (size_t)half * (PIXELS2 / 2) * C1 +
                               (row * SIDE2 + half_row * STRIP) * C1 +
@@ -182,22 +184,22 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <enum precision P>
-static int launch(struct fused *f, int batch, cudaStream_t stream) {
+static int launch(struct fused *f, int batch, int ahead, cudaStream_t stream) {
     typedef typename element<P>::T T;
     const int most = f->blocks * 5; // as many as are resident at a time
     const int blocks = 2 * batch < most ? 2 * batch : most;
     LAUNCH(f, conv1<P>, blocks, THREADS, 0, stream, (T *)f->p1, f->code1,
            patch_sums_of(f), f->run, (const moment *)f->moments.data,
-           f->moments.count, f->params, f->mean, f->std, f->eps, batch);
+           f->moments.count, f->params, f->mean, f->std, f->eps, batch, ahead);
     return WEFT_OK;
 }
 
-int fused_conv1(struct fused *f, int batch, cudaStream_t stream) {
+int fused_conv1(struct fused *f, int batch, int ahead, cudaStream_t stream) {
     switch (f->precision) {
-    case FP32: return launch<FP32>(f, batch, stream);
-    case TF32: return launch<TF32>(f, batch, stream);
-    case BF16: return launch<BF16>(f, batch, stream);
-    case FP16: return launch<FP16>(f, batch, stream);
+    case FP32: return launch<FP32>(f, batch, ahead, stream);
+    case TF32: return launch<TF32>(f, batch, ahead, stream);
+    case BF16: return launch<BF16>(f, batch, ahead, stream);
+    case FP16: return launch<FP16>(f, batch, ahead, stream);
     }
     return weft_fail(WEFT_EINVAL, "mnist: conv1 in precision %d", f->precision);
 }

@@ -37,11 +37,13 @@ int fused_set_run(struct fused *f, const struct fused_run *run,
         cnn_mark(marks, name, mark); \
     } while (0)
 
-int fused_chain(struct fused *f, int batch, struct cnn_marks *marks,
-                cudaStream_t stream) {
+int fused_chain(struct fused *f, int batch, int before, int after,
+                struct cnn_marks *marks, cudaStream_t stream) {
     const weft_stream mark = (weft_stream)stream;
-    WEFT_TRY(fused_moments(f, batch, stream));
-    SECTION("forward.conv1+bn1+relu1+pool1", fused_conv1(f, batch, stream));
+    if (!before) WEFT_TRY(fused_moments(f, batch, stream));
+    f->ahead = after;
+    SECTION("forward.conv1+bn1+relu1+pool1",
+            fused_conv1(f, batch, before, stream));
     SECTION("forward.conv2+pool2", fused_conv2(f, batch, stream));
     SECTION("forward.bn2+relu2+fc1", fused_fc1(f, batch, stream));
     SECTION("forward.relu3+fc2+loss", fused_head(f, batch, 1, stream));
@@ -68,7 +70,7 @@ static int fused_step(void *state, float *loss, const uint8_t *images,
     struct fused_run run = {images, labels, order, loss, 0, 0, 1, lr};
     WEFT_TRY(fused_set_run(&s->f, &run, on));
     cnn_mark(marks, "batch", stream);
-    WEFT_TRY(fused_chain(&s->f, batch, marks, on));
+    WEFT_TRY(fused_chain(&s->f, batch, 0, 0, marks, on));
     note(s, &s->f, batch, 1);
     return WEFT_OK;
 }
@@ -81,8 +83,9 @@ static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
                             r->first,  0,         r->ring,  r->lr};
     WEFT_TRY(fused_set_run(&s->f, &run, on));
     if (s->graphed) return fused_replay(s, r->batch, r->count, queued, on);
-    for (; *queued < r->count; ++*queued)
-        WEFT_TRY(fused_chain(&s->f, r->batch, NULL, on));
+    for (int64_t i = 0; i < r->count; i++, ++*queued)
+        WEFT_TRY(
+            fused_chain(&s->f, r->batch, i > 0, i + 1 < r->count, NULL, on));
     note(s, &s->f, r->batch, 1);
     return WEFT_OK;
 }
@@ -95,7 +98,7 @@ static int fused_forward(void *state, float *logits, const uint8_t *images,
     struct fused *f = &s->f;
     WEFT_TRY(fused_set_run(f, &run, on));
     WEFT_TRY(fused_moments(f, count, on));
-    WEFT_TRY(fused_conv1(f, count, on));
+    WEFT_TRY(fused_conv1(f, count, 0, on));
     WEFT_TRY(fused_conv2(f, count, on));
     WEFT_TRY(fused_fc1(f, count, on));
     WEFT_TRY(fused_head(f, count, 0, on));

@@ -84,6 +84,7 @@ struct fused_run {
     int first;             /* this step takes order[first .. first+batch) */
     int ring;
     float lr;
+    int next; /* f->ahead: what `first` will be, known long before */
 };
 
 /* Parts of a sum: `count` slots, one after the other. */
@@ -95,6 +96,8 @@ struct slots {
 struct fused {
     enum precision precision;
     int pdl;    /* launch with programmatic dependent launch */
+    int ahead;  /* a step of the same batch size follows at once: head sums
+                   its patches, and it needs no moments() */
     int blocks; /* multiprocessors of the device (8 on the CPU target) */
     float eps, mean, std;
     struct fused_run *run; /* on the target */
@@ -162,7 +165,8 @@ static inline int dfc1_slots(int batch) {
  * the kernels before them wrote, and write what the table above says. */
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream);
-int fused_conv1(struct fused *f, int batch, cudaStream_t stream);
+/* `ahead`: the step before has summed this one's patches. */
+int fused_conv1(struct fused *f, int batch, int ahead, cudaStream_t stream);
 int fused_conv2(struct fused *f, int batch, cudaStream_t stream);
 int fused_fc1(struct fused *f, int batch, cudaStream_t stream);
 /* With labels: everything; without: only logits (to `logits`). */

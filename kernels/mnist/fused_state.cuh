@@ -36,9 +36,11 @@ struct fused_state {
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream);
 
-/* Queue the kernels of one step; fused_set_run() comes before the first. */
-int fused_chain(struct fused *f, int batch, struct cnn_marks *marks,
-                cudaStream_t stream);
+/* Queue the kernels of one step; fused_set_run() comes before the first. If a
+ * step of the same run and batch size comes directly before it, or after it,
+ * the one before makes the next one's moments. */
+int fused_chain(struct fused *f, int batch, int before, int after,
+                struct cnn_marks *marks, cudaStream_t stream);
 
 /* ---- graph.cu ------------------------------------------------------------ */
 

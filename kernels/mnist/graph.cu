@@ -29,7 +29,7 @@ static int record(struct fused_state *s, struct fused *f, int batch, int steps,
         cudaStreamBeginCapture(s->capture, cudaStreamCaptureModeRelaxed));
     int status = WEFT_OK;
     for (int i = 0; i < steps && !status; i++)
-        status = fused_chain(f, batch, NULL, s->capture);
+        status = fused_chain(f, batch, i > 0, i + 1 < steps, NULL, s->capture);
     const cudaError_t error = cudaStreamEndCapture(s->capture, graph);
     if (error) cudaGetLastError(); // not sticky
     if (status) return status;     // which says what caused the error

@@ -15,6 +15,7 @@
  */
 #include "element.cuh"
 #include "launch.cuh"
+#include "moments.cuh"
 
 #include <math.h>
 
@@ -32,9 +33,11 @@ struct head_arguments {
     const float *hidden; /* (hidden_count,batch,128) */
     int hidden_count, batch;
     const float *bias1, *weights2, *bias2;
-    const struct fused_run *run;
+    struct fused_run *run;
     float *h, *logits, *slots;
     void *dh;
+    int blocks; /* of the head itself; those behind them work ahead */
+    moment *moments;
 };
 
 /* What a lane gathers over its warp's images. */
@@ -158,11 +161,11 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* In a tree over the WARPS, then to this block's slot. */
+/* In a tree over the WARPS, then to this block's slot; parts (WARPS / 2) lie in
+ * shared memory. */
 template <int WARPS>
-static __device__ __forceinline__ void head_meet(struct head_sums *sums,
-                                                 float *slot) {
-    __shared__ __align__(16) float parts[WARPS / 2][HEAD_SHARED];
+static __device__ __forceinline__ void
+head_meet(struct head_sums *sums, float (*parts)[HEAD_SHARED], float *slot) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int half = WARPS / 2; half > 0; half /= 2) {
         if (warp >= half && warp < 2 * half)
@@ -192,12 +195,29 @@ head_put_logits(const struct head_arguments &to, const float logits[CLASSES],
         if (c == lane) to.logits[image * CLASSES + c] = logits[c];
 }
 
+/* The head of a small batch leaves most of the GPU idle. Blocks there make the
+ * sums that conv1 of the next step waits for (moments.cuh). All that they read
+ * is older than the kernel before. */
+template <int WARPS>
+static __device__ void head_ahead(const struct head_arguments &from,
+                                  unsigned *warps_s, int block, int blocks) {
+    const int next = from.run->first + from.batch;
+    if (block == 0 && threadIdx.x == 0) from.run->next = next;
+    moments_role(from.moments, warps_s, from.run, next, from.batch, block,
+                 blocks, WARPS);
+}
+
 template <enum precision P, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS)
     head_train(const struct head_arguments from) {
     typedef typename element<P>::T T;
+    __shared__ __align__(16) float parts[WARPS / 2][HEAD_SHARED];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int warps = gridDim.x * WARPS;
+    const int warps = from.blocks * WARPS;
+    if ((int)blockIdx.x >= from.blocks)
+        return head_ahead<WARPS>(from, (unsigned *)parts,
+                                 blockIdx.x - from.blocks,
+                                 gridDim.x - from.blocks);
     // Weights and the run are older than the kernel before this one.
     float weights[CLASSES][4], bias1[4];
     for (int c = 0; c < CLASSES; c++)
@@ -226,7 +246,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
         image = next;
         label = next_label;
     }
-    head_meet<WARPS>(&sums, from.slots + (size_t)blockIdx.x * HEAD);
+    head_meet<WARPS>(&sums, parts, from.slots + (size_t)blockIdx.x * HEAD);
 }
 
 /* Only the logits. */
@@ -249,12 +269,16 @@ static __global__ void __launch_bounds__(32 * HEAD_FEW_WARPS)
 }
 
 template <enum precision P, int WARPS>
-static int head_run(struct fused *f, const struct head_arguments &from,
+static int head_run(struct fused *f, struct head_arguments from,
                     cudaStream_t stream) {
     const int blocks = CEIL_DIV(from.batch, WARPS);
-    f->head.count = blocks < HEAD_SLOTS ? blocks : HEAD_SLOTS;
-    LAUNCH(f, (head_train<P, WARPS>), f->head.count, 32 * WARPS, 0, stream,
-           from);
+    int grid = from.blocks = blocks < HEAD_SLOTS ? blocks : HEAD_SLOTS;
+    f->head.count = from.blocks;
+    if (f->ahead) {
+        f->moments.count = moment_blocks(f, from.batch, WARPS);
+        grid += f->moments.count;
+    }
+    LAUNCH(f, (head_train<P, WARPS>), grid, 32 * WARPS, 0, stream, from);
     return WEFT_OK;
 }
 template <enum precision P>
@@ -277,6 +301,7 @@ int fused_head(struct fused *f, int batch, int train, cudaStream_t stream) {
     from.h = f->h;
     from.logits = f->logits;
     from.slots = f->head.data;
+    from.moments = (moment *)f->moments.data;
     from.dh = f->dh;
     if (!train) {
         const int blocks = CEIL_DIV(batch, HEAD_FEW_WARPS);

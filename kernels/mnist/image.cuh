@@ -25,10 +25,16 @@ static __host__ __device__ __forceinline__ float pixel_shift(float mean,
     return -mean / std;
 }
 
-/* Pixels (28,28) of the batch's image `index`. */
+/* Pixels (28,28) of the run's image `index`. */
+static __device__ __forceinline__ const uint8_t *
+image_at(const struct fused_run *run, int index) {
+    return run->images + (size_t)run->order[index] * PIXELS1;
+}
+
+/* Of the batch's image `index`. */
 static __device__ __forceinline__ const uint8_t *
 image_of(const struct fused_run *run, int index) {
-    return run->images + (size_t)run->order[run->first + index] * PIXELS1;
+    return image_at(run, run->first + index);
 }
 
 /* Items of a row of the bordered image: seven words of four pixels, and the

@@ -15,22 +15,12 @@ static __global__ void __launch_bounds__(WARPS * 32)
     __shared__ unsigned warps_s[WARPS * MOMENTS];
     pdl_wait();
     pdl_trigger();
-    moments_role(slots + blockIdx.x * MOMENTS, warps_s, run, run->first, batch,
-                 blockIdx.x, gridDim.x, WARPS);
-}
-
-/* Few slots, since every block of conv1 reads them all: an image a warp, as
- * long as there are multiprocessors; and never over 80 images a warp. */
-static int moment_blocks(const struct fused *f, int batch) {
-    const int wanted = CEIL_DIV(batch, WARPS);
-    const int least = CEIL_DIV(batch, WARPS * 80);
-    int blocks = wanted < f->blocks ? wanted : f->blocks;
-    if (blocks < least) blocks = least;
-    return blocks < MOMENTS_MOST ? blocks : MOMENTS_MOST;
+    moments_role(slots, warps_s, run, run->first, batch, blockIdx.x, gridDim.x,
+                 WARPS);
 }
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream) {
-    const int blocks = moment_blocks(f, batch);
+    const int blocks = moment_blocks(f, batch, WARPS);
     WEFT_REQUIRE(batch <= blocks * WARPS * 80,
                  "mnist: a batch of %d, the sums for batch norm hold %d", batch,
                  blocks * WARPS * 80);

@@ -164,13 +164,24 @@ strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
         }
 }
 
+/* How many blocks of `warps` warps to give to a batch. Few, since every block
+ * of conv1 reads all their slots: as many as eight images each leave; and a
+ * warp never takes over 80. */
+static inline int moment_blocks(const struct fused *f, int batch, int warps) {
+    const int wanted = CEIL_DIV(batch, 8);
+    const int least = CEIL_DIV(batch, 80 * warps);
+    int blocks = wanted < f->blocks ? wanted : f->blocks;
+    if (blocks < least) blocks = least;
+    return blocks < MOMENTS_MOST ? blocks : MOMENTS_MOST;
+}
+
 /* The kernel's whole work for block `block` of `blocks` with `warps` warps:
- * slot (MOMENTS) = the sums over its share of the images order[first ..
+ * its slot (MOMENTS) = the sums over its share of the images order[first ..
  * first + batch). A warp must take no more than 80 images, or 32 bits overflow:
- * moment_blocks(). warps_s holds warps * MOMENTS. A role of another kernel may
- * call it for the batch that comes next. */
+ * moment_blocks(). warps_s holds warps * MOMENTS. head() has blocks that do it
+ * for the batch that comes next, and notes in the run which that is. */
 static __device__ __forceinline__ void
-moments_role(moment *slot, unsigned *warps_s, const struct fused_run *run,
+moments_role(moment *slots, unsigned *warps_s, const struct fused_run *run,
              int first, int batch, int block, int blocks, int warps) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const struct strip s = strip_of(lane);
@@ -185,7 +196,7 @@ moments_role(moment *slot, unsigned *warps_s, const struct fused_run *run,
     for (int i = threadIdx.x; i < MOMENTS; i += 32 * warps) {
         moment sum = 0;
         for (int w = 0; w < warps; w++) sum += warps_s[w * MOMENTS + i];
-        slot[i] = sum;
+        slots[block * MOMENTS + i] = sum;
     }
 }
 
