@@ -8,7 +8,7 @@
  *          ever in global memory.
  * Binds:   building dy and adding up winners, which run before and after the
  *          products; other blocks on the multiprocessor fill the gaps.
- * Shared:  tf32 106 KB (small), 143 KB (large); 16 bits 55 KB, 74 KB. */
+ * Shared:  tf32 136 KB (small), 185 KB (large); 16 bits 79 KB, 110 KB. */
 #include "conv_tiles.cuh"
 #include "dy_lines.cuh"
 #include "launch.cuh"
@@ -40,19 +40,18 @@ struct dx_shape {
         THREADS = 32 * WARPS,
         CHANNELS = 8 * TILES * WARPS_N_, /* of a block */
         PARTS = C1 / CHANNELS,           /* blocks that share an image */
-        // Windows are two pixels apart: 2 * PITCH is 16 modulo 32 banks, so
-        // that two of them (64 bytes each) do not meet.
-        PITCH = CHANNELS + 8,
+        PITCH = CHANNELS + 4, // windows next to each other: 8 banks apart
         DY = lines<T, C2>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C2>::ROW,
         DP1 = PIXELS2 * PITCH * (int)sizeof(float),
         STAGE = dy_stage<T, C2>::BYTES,
         IMAGE_BYTES = IMAGE_SIZE * (int)sizeof(float),
-        BYTES = WEIGHTS + DY + DP1 + STAGE + IMAGE_BYTES +
+        BYTES = WEIGHTS + DY + DP1 + STAGE + IMAGE_BYTES + PIXELS1 +
             (int)sizeof(struct dy_numbers),
     };
     static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DP1,
                   "dp1's place is the sums' first");
+    static_assert(THREADS >= PIXELS1 / 4, "a thread carries four pixels");
 };
 
 /* A warp's part of dp1 to shared memory (196,PITCH). */
@@ -87,14 +86,22 @@ template <class S>
 static __device__ __forceinline__ void
 add_winners(float sums[SUMS], const float *dp1, const uint8_t *code1,
             const float *image, int lane, int warp) {
-    enum { AT_ONCE = 32 / S::CHANNELS, STRIDE = S::WARPS * AT_ONCE };
+    enum {
+        AT_ONCE = 32 / S::CHANNELS,
+        STRIDE = S::WARPS * AT_ONCE,
+        PER_ROW = SIDE2 / STRIDE,
+    };
+    static_assert(SIDE2 % STRIDE == 0, "a row of pixels is so many steps");
     const int channel = lane % S::CHANNELS;
-#pragma unroll 4
-    for (int pixel = warp * AT_ONCE + lane / S::CHANNELS; pixel < PIXELS2;
-         pixel += STRIDE)
+    const int start = warp * AT_ONCE + lane / S::CHANNELS;
+    // Many at once: the winners come from far, and take long.
+#pragma unroll 14
+    for (int i = 0; i < SIDE2 * PER_ROW; i++) {
+        const int y = i / PER_ROW, x = i % PER_ROW * STRIDE + start;
+        const int pixel = y * SIDE2 + x;
         winner_add(sums, dp1[pixel * S::PITCH + channel],
-                   code1[pixel * C1 + channel], image, pixel / SIDE2,
-                   pixel % SIDE2);
+                   code1[pixel * C1 + channel], image, y, x);
+    }
 }
 
 /* The block's sums, its warps in their order, to channels first .. of a slot
@@ -129,6 +136,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     float *dp1 = (float *)(stage + S::STAGE);
     float *image_s = dp1 + S::DP1 / sizeof(float);
     struct dy_numbers *numbers = (struct dy_numbers *)(image_s + IMAGE_SIZE);
+    unsigned *pixels = (unsigned *)(numbers + 1); // four to a word
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int group = warp % S::WARPS_M * S::MINE;
     const int row = warp / S::WARPS_M * S::TILES * 8;
@@ -141,8 +149,13 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     copy_weights<T, float, C2, S::CHANNELS, C1, S::THREADS>(
         rows, (const T *)a.weights, first);
     zero_border<T, C2, S::THREADS>(dy);
-    load_image(image_s, image_of(a.run, image), a.mean, a.std, thread,
-               S::THREADS);
+    // Pixels come by way of a register, asked for long before they are used,
+    // and which image comes after this one is asked for still earlier.
+    const unsigned *images = (const unsigned *)a.run->images;
+    const int32_t *order = a.run->order + a.run->first;
+    const int own = min(thread, PIXELS1 / 4 - 1);
+    unsigned four = images[(size_t)order[image] * (PIXELS1 / 4) + own];
+    int following = image + stride < a.batch ? order[image + stride] : 0;
     pdl_wait();
     pdl_trigger();
     fetch_dp2<T, C2, S::THREADS>(stage, a.dy, image, 0);
@@ -152,8 +165,11 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     float sums[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
     for (;;) {
+        if (thread < PIXELS1 / 4) pixels[thread] = four;
         copy_wait<0>();
-        __syncthreads(); // copies are complete, dp1 has been read
+        __syncthreads(); // copies are complete, dp1 and the image were read
+        load_image(image_s, (const uint8_t *)pixels, a.mean, a.std, thread,
+                   S::THREADS);
         make_dy<S::P, C2, S::THREADS>(dy, stage, numbers, 0);
         __syncthreads(); // dy is complete
         float acc[S::MINE][2][S::TILES][4];
@@ -172,15 +188,14 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             fetch_c2<T, C2, S::THREADS>(dy, a.dy, next, 0);
             fetch_dp2<T, C2, S::THREADS>(stage, a.dy, next, 0);
             copy_commit();
+            four = images[(size_t)following * (PIXELS1 / 4) + own];
+            if (next + stride < a.batch) following = order[next + stride];
         }
         add_winners<S>(sums, dp1,
                        a.code1 + (size_t)image * PIXELS2 * C1 + first, image_s,
                        lane, warp);
         if (next >= a.batch) break;
-        __syncthreads(); // the image has been read
         image = next;
-        load_image(image_s, image_of(a.run, image), a.mean, a.std, thread,
-                   S::THREADS);
     }
     store_winners<S>(a.winners + blockIdx.x / S::PARTS * WINNERS, dp1, sums,
                      first, lane, warp);
