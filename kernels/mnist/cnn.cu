@@ -11,8 +11,17 @@
 #include <stdlib.h>
 
 #include "context.cuh"
+#include "layer_ops.h"
 
 /* ---- rungs --------------------------------------------------------------- */
+
+#if WEFT_HAS_CUDNN || !defined(__CUDACC__)
+#define CUDNN_IDEA "the vendor's kernels: cuDNN and cuBLAS, a layer at a time"
+#define CUDNN_TARGETS WEFT_CUDA
+#else
+#define CUDNN_IDEA "absent: built without cudnn.h and cublas_v2.h"
+#define CUDNN_TARGETS 0
+#endif
 
 WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
             WEFT_CPU, 0},
@@ -20,6 +29,7 @@ WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
            {"mnist", "tiled", "better kernels, still one per layer", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
+           {"mnist", "cudnn", CUDNN_IDEA, "fp32", CUDNN_TARGETS, 0},
            {"mnist", "fused", "nine kernels for the whole step", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
            {"mnist", "graph", "64 steps of them captured in one graph", "fp32",
@@ -40,8 +50,13 @@ static const struct cnn_impl *const impls[] = {
 #else
     &cnn_reference,
 #endif
-    &cnn_naive, &cnn_tiled, &cnn_fused, &cnn_graph,
-    &cnn_pdl,   &cnn_tf32,  &cnn_bf16,  &cnn_fp16,
+    &cnn_naive, &cnn_tiled,
+#if WEFT_HAS_CUDNN
+    &cnn_cudnn,
+#else
+    NULL, // refused, too
+#endif
+    &cnn_fused, &cnn_graph, &cnn_pdl, &cnn_tf32, &cnn_bf16, &cnn_fp16,
 };
 
 /* ---- the model's shape --------------------------------------------------- */

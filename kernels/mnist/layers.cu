@@ -1,5 +1,6 @@
 /* layers.cu -- the CNN a layer at a time: rungs "naive" and "tiled", in which
- * every layer is one op's rung of that name (or its naive one, if it has none).
+ * every layer is one op's rung of that name (or its naive one, if it has none),
+ * and "cudnn", in which it is the vendor's.
  *
  * Idea:    the ops' public launchers, one after the other, as the lesson
  *          derives them: each layer reads its input from memory and writes its
@@ -15,12 +16,11 @@
 
 #include "../checks.cuh"
 #include "cnn.h"
+#include "layer_ops.h"
 
 /* Rows of a block's entries in the table of parameters; see weft.h. */
 enum { CONV_WEIGHT, CONV_BIAS, BN_WEIGHT, BN_BIAS, BLOCK_PARAMS };
 enum { FC1_WEIGHT = 8, FC1_BIAS, FC2_WEIGHT, FC2_BIAS };
-
-static const struct weft_conv2d_options same_size = {1}; /* padding */
 
 /* Convolution, batch norm, ReLU and pool, with what the backward pass needs. */
 struct block {
@@ -33,9 +33,7 @@ struct block {
 struct layers {
     struct weft_cnn_config config;
     struct cnn_memory memory;
-    struct { /* the index of each op's rung */
-        int conv2d, batchnorm2d, relu, maxpool2d, linear, cross_entropy, sgd;
-    } rung;
+    struct layer_ops ops;
     /* All parameters one after the other, their gradients likewise: parameter
      * i starts at offset[i]. */
     float *params, *grads;
@@ -60,33 +58,6 @@ static float *grad(const struct layers *n, int index) {
 }
 
 /* ---- memory -------------------------------------------------------------- */
-
-/* The index of the op's rung `rung`, or of "naive", among the rungs of `op`. */
-static int find_rung(int *index, const char *op, const char *rung) {
-    int count, seen = 0, found = -1;
-    const struct weft_rung *table = weft_rungs(&count);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(table[i].op, op)) continue;
-        if (!strcmp(table[i].rung, rung)) found = seen;
-        if (!strcmp(table[i].rung, "naive") && found < 0) found = seen;
-        seen++;
-    }
-    *index = found;
-    WEFT_REQUIRE(found >= 0,
-                 "mnist: %s has no rung '%s' or 'naive' among its %d", op, rung,
-                 seen);
-    return WEFT_OK;
-}
-
-static int find_rungs(struct layers *n, const char *rung) {
-    WEFT_TRY(find_rung(&n->rung.conv2d, "conv2d", rung));
-    WEFT_TRY(find_rung(&n->rung.batchnorm2d, "batchnorm2d", rung));
-    WEFT_TRY(find_rung(&n->rung.relu, "relu", rung));
-    WEFT_TRY(find_rung(&n->rung.maxpool2d, "maxpool2d", rung));
-    WEFT_TRY(find_rung(&n->rung.linear, "linear", rung));
-    WEFT_TRY(find_rung(&n->rung.cross_entropy, "cross_entropy", rung));
-    return find_rung(&n->rung.sgd, "sgd", rung);
-}
 
 #define TAKE(field, count)                                                    \
     WEFT_TRY(cnn_take(&n->memory, &(field), (count), sizeof *(field), #field, \
@@ -157,6 +128,9 @@ static void set_sizes(struct layers *n, const struct weft_cnn_config *c) {
 
 static void layers_destroy(void *state) {
     struct layers *n = (struct layers *)state;
+#if WEFT_HAS_CUDNN
+    vendor_destroy(n->ops.vendor);
+#endif
     cnn_release(&n->memory);
     free(n);
 }
@@ -168,7 +142,7 @@ static int create(void **state, const struct weft_cnn_config *config,
         return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *n);
     *state = n; // whoever called frees it, also after a failure
     set_sizes(n, config);
-    WEFT_TRY(find_rungs(n, rung));
+    WEFT_TRY(layer_ops_find(&n->ops, rung));
     return take_all(n, stream);
 }
 
@@ -182,8 +156,21 @@ static int tiled_create(void **state, const struct weft_cnn_config *config,
     return create(state, config, "tiled", stream);
 }
 
+#if WEFT_HAS_CUDNN
+static int cudnn_create(void **state, const struct weft_cnn_config *config,
+                        weft_stream stream) {
+    WEFT_TRY(create(state, config, "tiled", stream)); // loss and update
+    return vendor_create(&((struct layers *)*state)->ops.vendor);
+}
+#endif
+
 static size_t layers_bytes(const void *state) {
-    return ((const struct layers *)state)->memory.bytes;
+    const struct layers *n = (const struct layers *)state;
+#if WEFT_HAS_CUDNN
+    return n->memory.bytes + vendor_bytes(n->ops.vendor);
+#else
+    return n->memory.bytes;
+#endif
 }
 
 static int layers_get(void *state, int kind, int index, float *out,
@@ -252,21 +239,19 @@ static int block_forward(struct layers *n, int which, const float *x, int batch,
     const char *const *section = sections[which];
     const struct block *b = &n->blocks[which];
     const int first = which * BLOCK_PARAMS;
-    const size_t count = (size_t)batch * b->oc * b->h * b->w;
+    const struct shape4 made = {batch, b->oc, b->h, b->w};
 
     LAYER(section[0],
-          weft_conv2d(n->rung.conv2d, b->conv, x, param(n, first + CONV_WEIGHT),
-                      param(n, first + CONV_BIAS), batch, b->ic, b->h, b->w,
-                      b->oc, 3, 3, &same_size, stream));
-    LAYER(section[1],
-          weft_batchnorm2d(n->rung.batchnorm2d, b->bn, b->mean, b->rstd,
-                           b->conv, param(n, first + BN_WEIGHT),
-                           param(n, first + BN_BIAS), batch, b->oc, b->h, b->w,
-                           n->config.eps, stream));
-    LAYER(section[2], weft_relu(n->rung.relu, b->relu, b->bn, count, stream));
+          layer_conv2d(&n->ops, b->conv, x, param(n, first + CONV_WEIGHT),
+                       param(n, first + CONV_BIAS), {batch, b->ic, b->h, b->w},
+                       b->oc, stream));
+    LAYER(section[1], layer_batchnorm2d(&n->ops, b->bn, b->mean, b->rstd,
+                                        b->conv, param(n, first + BN_WEIGHT),
+                                        param(n, first + BN_BIAS), made,
+                                        n->config.eps, stream));
+    LAYER(section[2], layer_relu(&n->ops, b->relu, b->bn, made, stream));
     LAYER(section[3],
-          weft_maxpool2d(n->rung.maxpool2d, b->pool, b->argmax, b->relu, batch,
-                         b->oc, b->h, b->w, 2, 2, stream));
+          layer_maxpool2d(&n->ops, b->pool, b->argmax, b->relu, made, stream));
     return WEFT_OK;
 }
 
@@ -277,14 +262,14 @@ static int forward(struct layers *n, float *logits, int batch,
     const struct block *b = n->blocks;
     WEFT_TRY(block_forward(n, 0, n->x, batch, marks, stream));
     WEFT_TRY(block_forward(n, 1, b[0].pool, batch, marks, stream));
-    LAYER("forward.fc1", weft_linear(n->rung.linear, n->fc1, b[1].pool,
-                                     param(n, FC1_WEIGHT), param(n, FC1_BIAS),
-                                     batch, n->features, c->hidden, stream));
-    LAYER("forward.relu3", weft_relu(n->rung.relu, n->relu3, n->fc1,
-                                     (size_t)batch * c->hidden, stream));
-    LAYER("forward.fc2", weft_linear(n->rung.linear, logits, n->relu3,
-                                     param(n, FC2_WEIGHT), param(n, FC2_BIAS),
-                                     batch, c->hidden, c->classes, stream));
+    LAYER("forward.fc1", layer_linear(&n->ops, n->fc1, b[1].pool,
+                                      param(n, FC1_WEIGHT), param(n, FC1_BIAS),
+                                      batch, n->features, c->hidden, stream));
+    LAYER("forward.relu3", layer_relu(&n->ops, n->relu3, n->fc1,
+                                      {batch, c->hidden, 1, 1}, stream));
+    LAYER("forward.fc2", layer_linear(&n->ops, logits, n->relu3,
+                                      param(n, FC2_WEIGHT), param(n, FC2_BIAS),
+                                      batch, c->hidden, c->classes, stream));
     return WEFT_OK;
 }
 
@@ -306,28 +291,28 @@ static int block_backward(struct layers *n, int which, const float *x,
     const char *const *section = sections[which];
     const struct block *b = &n->blocks[which];
     const int first = which * BLOCK_PARAMS;
-    const size_t count = (size_t)batch * b->oc * b->h * b->w;
+    const struct shape4 made = {batch, b->oc, b->h, b->w};
 
     LAYER(section[0],
-          weft_maxpool2d_backward(n->rung.maxpool2d, n->dx, n->dy, b->argmax,
-                                  batch, b->oc, b->h, b->w, 2, 2, stream));
+          layer_maxpool2d_backward(&n->ops, n->dx, n->dy, b->pool, b->relu,
+                                   b->argmax, made, stream));
     turn(n);
-    LAYER(section[1], weft_relu_backward(n->rung.relu, n->dx, n->dy, b->relu,
-                                         count, stream));
+    LAYER(section[1], layer_relu_backward(&n->ops, n->dx, n->dy, b->relu, b->bn,
+                                          made, stream));
     turn(n);
-    LAYER(section[2], weft_batchnorm2d_backward(
-                          n->rung.batchnorm2d, n->dx,
-                          grad(n, first + BN_WEIGHT), grad(n, first + BN_BIAS),
-                          n->dy, b->conv, param(n, first + BN_WEIGHT), b->mean,
-                          b->rstd, batch, b->oc, b->h, b->w, stream));
+    LAYER(section[2],
+          layer_batchnorm2d_backward(&n->ops, n->dx, grad(n, first + BN_WEIGHT),
+                                     grad(n, first + BN_BIAS), n->dy, b->conv,
+                                     param(n, first + BN_WEIGHT), b->mean,
+                                     b->rstd, made, n->config.eps, stream));
     turn(n);
     // Nobody asks how the loss changes with the images: no dx at the end.
     LAYER(section[3],
-          weft_conv2d_backward(n->rung.conv2d, which ? n->dx : NULL,
-                               grad(n, first + CONV_WEIGHT),
-                               grad(n, first + CONV_BIAS), n->dy, x,
-                               param(n, first + CONV_WEIGHT), batch, b->ic,
-                               b->h, b->w, b->oc, 3, 3, &same_size, stream));
+          layer_conv2d_backward(&n->ops, which ? n->dx : NULL,
+                                grad(n, first + CONV_WEIGHT),
+                                grad(n, first + CONV_BIAS), n->dy, x,
+                                param(n, first + CONV_WEIGHT),
+                                {batch, b->ic, b->h, b->w}, b->oc, stream));
     turn(n);
     return WEFT_OK;
 }
@@ -338,23 +323,23 @@ static int backward(struct layers *n, int batch, struct cnn_marks *marks,
     const struct weft_cnn_config *c = &n->config;
     const struct block *b = n->blocks;
     LAYER("backward.loss", weft_cross_entropy_backward(
-                               n->rung.cross_entropy, n->dy, NULL, n->prob,
+                               n->ops.cross_entropy, n->dy, NULL, n->prob,
                                n->target, batch, c->classes, stream));
     LAYER("backward.fc2",
-          weft_linear_backward(n->rung.linear, n->dx, grad(n, FC2_WEIGHT),
-                               grad(n, FC2_BIAS), n->dy, n->relu3,
-                               param(n, FC2_WEIGHT), batch, c->hidden,
-                               c->classes, stream));
+          layer_linear_backward(&n->ops, n->dx, grad(n, FC2_WEIGHT),
+                                grad(n, FC2_BIAS), n->dy, n->relu3,
+                                param(n, FC2_WEIGHT), batch, c->hidden,
+                                c->classes, stream));
     turn(n);
     LAYER("backward.relu3",
-          weft_relu_backward(n->rung.relu, n->dx, n->dy, n->relu3,
-                             (size_t)batch * c->hidden, stream));
+          layer_relu_backward(&n->ops, n->dx, n->dy, n->relu3, n->fc1,
+                              {batch, c->hidden, 1, 1}, stream));
     turn(n);
     LAYER("backward.fc1",
-          weft_linear_backward(n->rung.linear, n->dx, grad(n, FC1_WEIGHT),
-                               grad(n, FC1_BIAS), n->dy, b[1].pool,
-                               param(n, FC1_WEIGHT), batch, n->features,
-                               c->hidden, stream));
+          layer_linear_backward(&n->ops, n->dx, grad(n, FC1_WEIGHT),
+                                grad(n, FC1_BIAS), n->dy, b[1].pool,
+                                param(n, FC1_WEIGHT), batch, n->features,
+                                c->hidden, stream));
     turn(n);
     WEFT_TRY(block_backward(n, 1, b[0].pool, batch, marks, stream));
     return block_backward(n, 0, n->x, batch, marks, stream);
@@ -381,11 +366,11 @@ static int layers_step(void *state, float *loss, const uint8_t *images,
     LAYER("zero", zero(n, stream));
     WEFT_TRY(forward(n, n->logits, batch, marks, stream));
     LAYER("forward.loss",
-          weft_cross_entropy(n->rung.cross_entropy, loss, n->prob, n->logits,
+          weft_cross_entropy(n->ops.cross_entropy, loss, n->prob, n->logits,
                              n->target, batch, n->config.classes, stream));
     WEFT_TRY(backward(n, batch, marks, stream));
     // The parameters lie in one array, so one launch updates them all.
-    LAYER("update", weft_sgd(n->rung.sgd, n->params, n->grads,
+    LAYER("update", weft_sgd(n->ops.sgd, n->params, n->grads,
                              n->offset[WEFT_CNN_PARAMS], lr, stream));
     return WEFT_OK;
 }
@@ -406,3 +391,10 @@ const struct cnn_impl cnn_tiled = {
     tiled_create, layers_destroy, layers_step, layers_forward, layers_get,
     layers_set,   layers_bytes,   NULL,        NULL,
 };
+
+#if WEFT_HAS_CUDNN
+const struct cnn_impl cnn_cudnn = {
+    cudnn_create, layers_destroy, layers_step, layers_forward, layers_get,
+    layers_set,   layers_bytes,   NULL,        NULL,
+};
+#endif
