@@ -75,7 +75,8 @@ def test_the_rung_table_is_the_one_in_the_source(op):
     lines = re.findall(rf'\{{"{op}",\s*"(\w+)"', text)
     assert [rung.name for rung in native.rungs(op)] == lines
     for rung in native.rungs(op):
-        assert rung.idea and rung.precision == "fp32" and rung.targets
+        assert rung.idea and rung.targets
+        assert rung.precision in ("fp32", "3xtf32", "tf32", "bf16", "fp16")
 
 
 @pytest.fixture
