@@ -80,7 +80,8 @@ class Schedule:
 
 
 EPOCH = Schedule(epochs=1, batch=64, peak=0.1)
-TARGET = Schedule(epochs=2, batch=64, peak=0.3, one_cycle=True)
+# Of those searched on an H200 the shortest whose least of the seeds reached 99 %.
+TARGET = Schedule(epochs=2, batch=64, peak=0.2, one_cycle=True)
 SEEDS = Schedule(epochs=3, batch=64, peak=0.1)
 SCHEDULES = {"epoch": EPOCH, "target": TARGET, "seeds": SEEDS}
 
