@@ -150,6 +150,37 @@ def test_a_graph_computes_what_single_launches_do(target):
         assert same(weights, seen[0][1]) and same(gradients, seen[0][2])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("target", sorted({p.values[0] for p in fused()}))
+def test_more_batch_sizes_than_graphs_are_kept(target):
+    """The graphs that make room are captured again when they are wanted."""
+    model, seen = replace(MODEL, max_batch=6), []
+    for rung in ("fused", "graph"):
+        cnn = ready(target, rung, model)
+        for batch in (1, 2, 3, 4, 5, 6, 2, 1):
+            cnn.train(np.arange(batch), batch, 0.01)
+        seen.append((cnn.losses(), cnn.get()))
+    np.testing.assert_array_equal(seen[0][0], seen[1][0])
+    assert same(seen[0][1], seen[1][1])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("rung", [p.values[1] for p in fused() if p.values[0] != "cpu"])
+def test_steps_on_streams_follow_each_other(rung):
+    """Calls on several streams are one after the other, as on one."""
+    train = mnist.Split(*random_data(MODEL, 99))
+    losses = []
+    for streams in ([None], [torch.cuda.Stream() for _ in range(3)]):
+        with mnist.Cnn(rung, "cuda", max_batch=3) as cnn:
+            cnn.set_weights(random_params(MODEL))
+            cnn.data(train)
+            for call in range(12):
+                with torch.cuda.stream(streams[call % len(streams)]):
+                    cnn.train(np.arange(99), 3, 0.01)
+            losses.append(cnn.losses())
+    np.testing.assert_array_equal(*losses)
+
+
 # ---- weights, sections, arrays -------------------------------------------------------
 
 

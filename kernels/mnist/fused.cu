@@ -1,15 +1,18 @@
 /* fused.cu -- the CNN, rungs "fused" to "fp16": few kernels for a whole step.
  *
  * Before:  rung "tiled" writes every layer's output to memory and reads it
- * back, and launches some forty kernels for a step. Idea:    a kernel does all
- * that can be done before the whole batch must be known; fused.h says which
- * nine are left. What a kernel can compute again from what it reads anyway is
- * never stored. Limit:   between two kernels the GPU empties and fills again: 1
- * to 2 us each, half of a step at batch 64. Rungs "graph" and "pdl" attack
- * that. Lesson:  notebooks/15_mnist.ipynb
+ *          back, and launches some forty kernels for a step.
+ * Idea:    a kernel does all that can be done before the whole batch must be
+ *          known; fused.h says which nine are left, of which head() does the
+ *          first for the step that follows. What a kernel can compute again
+ *          from what it reads anyway is never stored.
+ * Limit:   the host launches them one by one, which takes as long as a step
+ *          on 64 images. Rungs "graph" and "pdl" attack that.
+ * Lesson:  notebooks/15_mnist.ipynb
  *
  * The rungs differ in the numbers that products are made of and in how their
- * kernels are launched; the kernels are the same. */
+ * kernels are launched; the kernels are the same.
+ */
 #include <stdlib.h>
 #include <string.h>
 
