@@ -1,17 +1,15 @@
 /* conv1.cu -- conv1, batch norm, ReLU and pool in one pass over the images.
  *
- * Idea:    batch norm's mean and variance are known before (moments.cuh), so it
- *          is one multiply-add at the end of each sum; it is affine, so the
+ * Idea:    batch norm's mean and variance are known before (bn1.cuh), so it is
+ *          one multiply-add at the end of each sum; it is affine, so the
  *          largest of a window can be picked before it (the smallest where its
  *          weight is negative): the weights take that sign, and it is always
  *          the largest. What is written is a quarter of conv1's output.
- * Limit:   every block makes the statistics anew from the sums over patches.
- * Binds:   multiply-adds, 36 for each value written; at B = 64 the way from the
- *          sums to the first multiply-add. */
+ * Binds:   multiply-adds, 36 for each value written; at B = 64 the launch, and
+ *          the way from the order to the image to the first multiply-add. */
+#include "bn1.cuh"
 #include "element.cuh"
-#include "image.cuh"
 #include "launch.cuh"
-#include "moments.cuh"
 
 /* A block works on half an image: a thread slides over seven windows of a row
  * of windows, for four channels. Its neighbours have the other channels, so
@@ -24,28 +22,6 @@ enum {
     GROUPS = C1 / CHANNELS,      /* threads beside each other */
     STRIP = SIDE2 / 2,           /* windows */
 };
-
-/* Batch norm as out = scale * y + shift, and the sign that its weight gives to
- * y: with w[] times the sign the largest wins. */
-struct affine {
-    float scale, shift, sign;
-};
-
-static __device__ void affine_of(struct affine *a,
-                                 const struct patch_sums *patch_s,
-                                 const float *params, int channel, int batch,
-                                 float eps) {
-    float w[TAPS];
-    for (int tap = 0; tap < TAPS; tap++)
-        w[tap] = params[CONV1_W + tap * C1 + channel];
-    double mean, rstd;
-    patch_statistics(&mean, &rstd, patch_s, w, (double)batch * PIXELS1, eps);
-    const double gamma = params[BN1_W + channel];
-    const double scale = gamma * rstd;
-    a->sign = gamma > 0 ? 1.0f : gamma < 0 ? -1.0f : 0.0f;
-    a->scale = (float)fabs(scale);
-    a->shift = (float)(params[BN1_B + channel] - mean * scale);
-}
 
 /* The four convolutions of one window; the largest, and which it is: the first
  * of equals. */
@@ -123,47 +99,34 @@ static __device__ __forceinline__ void put_half(float *image_s, unsigned pixels,
 template <enum precision P>
 static __global__ void __launch_bounds__(THREADS)
     conv1(typename element<P>::T *p1, uint8_t *code1,
-          struct patch_sums *patches, const struct fused_run *run,
-          const moment *slots, int count, const float *params, float mean,
-          float std, float eps, int batch, int ahead) {
+          const struct fused_run *run, const struct bn1 *bn1,
+          const float *weights, float mean, float std, int batch, int ahead) {
     __shared__ __align__(16) float image_s[IN_ROWS * IMAGE_PITCH];
-    __shared__ struct patch_sums patch_s;
-    __shared__ moment scratch_s[MOMENTS];
-    __shared__ struct affine affine_s[C1];
     const int thread = threadIdx.x;
     const int first_channel = thread % GROUPS * CHANNELS;
     const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
 
-    // The kernel before was moments() or, where those sums were made ahead, the
-    // last step's update(), which writes run->first and the weights.
+    // Where step follows step, run->next has been there for long; run->first
+    // is written by the kernel just before this one.
     const int first = ahead ? run->next : run->first;
     int half = blockIdx.x;
     unsigned pixels = fetch_half(run, first, half, thread);
     pdl_wait();
     pdl_trigger();
     float w[CHANNELS][TAPS];
+    struct affine a[CHANNELS];
 #pragma unroll
     for (int tap = 0; tap < TAPS; tap++) {
         float four[CHANNELS];
-        load4(four, params + CONV1_W + tap * C1 + first_channel);
+        load4(four, weights + tap * C1 + first_channel);
         for (int c = 0; c < CHANNELS; c++) w[c][tap] = four[c];
     }
-    put_half(image_s, pixels, half, thread, mean, std);
-    sum_patches(&patch_s, scratch_s, slots, count, batch, pixel_scale(std),
-                pixel_shift(mean, std));
-    __syncthreads();
-    if (thread < C1)
-        affine_of(&affine_s[thread], &patch_s, params, thread, batch, eps);
-    if (blockIdx.x == 0) // update() asks for them, when the slots are gone
-        for (int i = thread; i < TAPS + PAIRS; i += THREADS)
-            ((double *)patches)[i] = ((const double *)&patch_s)[i];
-    __syncthreads();
-
-    struct affine a[CHANNELS];
     for (int c = 0; c < CHANNELS; c++) {
-        a[c] = affine_s[first_channel + c];
+        a[c] = bn1->affine[first_channel + c];
         for (int tap = 0; tap < TAPS; tap++) w[c][tap] *= a[c].sign;
     }
+    put_half(image_s, pixels, half, thread, mean, std);
+    __syncthreads();
     for (;;) {
         const int next = half + gridDim.x;
         if (next < 2 * batch) pixels = fetch_half(run, first, next, thread);
@@ -189,8 +152,8 @@ static int launch(struct fused *f, int batch, int ahead, cudaStream_t stream) {
     const int most = f->blocks * 5; // as many as are resident at a time
     const int blocks = 2 * batch < most ? 2 * batch : most;
     LAUNCH(f, conv1<P>, blocks, THREADS, 0, stream, (T *)f->p1, f->code1,
-           patch_sums_of(f), f->run, (const moment *)f->moments.data,
-           f->moments.count, f->params, f->mean, f->std, f->eps, batch, ahead);
+           (const struct fused_run *)f->run, (const struct bn1 *)bn1_of(f),
+           (const float *)f->params + CONV1_W, f->mean, f->std, batch, ahead);
     return WEFT_OK;
 }
 

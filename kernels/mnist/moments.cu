@@ -4,8 +4,8 @@
  *          images, which are exact, being integers. No pass over its output.
  * Binds:   at B = 64 the launch and the way from order to image to sum; then
  *          dp4a. */
+#include "bn1.cuh"
 #include "launch.cuh"
-#include "moments.cuh"
 #include "ptx.cuh"
 
 enum { WARPS = 8 };
@@ -19,6 +19,33 @@ static __global__ void __launch_bounds__(WARPS * 32)
                  WARPS);
 }
 
+/* What conv1 makes of them, where no step came before: in others update() does
+ * it. A block has two channels. */
+enum { BN1_THREADS = 96 };
+static __global__ void __launch_bounds__(BN1_THREADS)
+    first_bn1(struct bn1 *to, const struct bn1_from from, const float *params) {
+    __shared__ struct bn1_scratch scratch_s;
+    __shared__ struct patch_sums patch_s;
+    __shared__ float w_s[BN1_EACH][TAPS];
+    const int i = threadIdx.x, first = blockIdx.x * BN1_EACH;
+    if (i < BN1_EACH * TAPS)
+        w_s[i / TAPS][i % TAPS] =
+            params[CONV1_W + i % TAPS * C1 + first + i / TAPS];
+    pdl_wait();
+    pdl_trigger();
+    bn1_add_slots(&scratch_s, &from, i);
+    __syncthreads();
+    bn1_zones(&scratch_s, i);
+    __syncthreads();
+    bn1_patches(&patch_s, &scratch_s, &from, i);
+    __syncthreads();
+    const int warp = i / 32, channel = first + warp;
+    bn1_keep(to, &patch_s, blockIdx.x, i);
+    if (warp < BN1_EACH)
+        bn1_channel(to, channel, &patch_s, w_s[warp], params[BN1_W + channel],
+                    params[BN1_B + channel], &from, i % 32);
+}
+
 int fused_moments(struct fused *f, int batch, cudaStream_t stream) {
     const int blocks = moment_blocks(f, batch, WARPS);
     WEFT_REQUIRE(batch <= blocks * WARPS * 80,
@@ -27,5 +54,7 @@ int fused_moments(struct fused *f, int batch, cudaStream_t stream) {
     f->moments.count = blocks;
     LAUNCH(f, moments, blocks, WARPS * 32, 0, stream, (moment *)f->moments.data,
            f->run, batch);
+    LAUNCH(f, first_bn1, BN1_BLOCKS, BN1_THREADS, 0, stream, bn1_of(f),
+           bn1_from(f, batch), (const float *)f->params);
     return WEFT_OK;
 }

@@ -30,25 +30,19 @@
 typedef unsigned long long moment; /* an exact sum */
 enum { PAIRS = 45, ZONES = 5, ZONE_SUMS = PAIRS };
 
+/* Slots for sums; behind them lies what bn1.cuh keeps. */
+enum { MOMENT_ROOM = MOMENT_SLOTS - 16 };
+
 /* Where the sum of q[j] q[k] lies, j <= k. */
 static __host__ __device__ __forceinline__ constexpr int pair_of(int j, int k) {
     return j * (2 * TAPS + 1 - j) / 2 + k - j;
 }
 
-/* What readers make of the slots, for their own use and (conv1's first block)
- * for update(): sums over the batch of p[j], and of p[j] p[k] for j <= k. */
+/* What bn1.cuh makes of the slots: sums over the batch of p[j], and of
+ * p[j] p[k] for j <= k. */
 struct patch_sums {
     double p[TAPS], pp[PAIRS];
 };
-
-/* It lies behind the last slot, so that the next batch's slots can be written
- * while this batch's step still runs. */
-enum { MOMENTS_MOST = MOMENT_SLOTS - 1 };
-static __host__ __device__ inline struct patch_sums *
-patch_sums_of(const struct fused *f) {
-    return (struct patch_sums *)((moment *)f->moments.data +
-                                 MOMENTS_MOST * MOMENTS);
-}
 
 /* ---- sums over images ---------------------------------------------------- */
 
@@ -165,14 +159,14 @@ strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
 }
 
 /* How many blocks of `warps` warps to give to a batch. Few, since every block
- * of conv1 reads all their slots: as many as eight images each leave; and a
+ * of bn1.cuh's reads all their slots: as many as eight images each leave; and a
  * warp never takes over 80. */
 static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     const int wanted = CEIL_DIV(batch, 8);
     const int least = CEIL_DIV(batch, 80 * warps);
     int blocks = wanted < f->blocks ? wanted : f->blocks;
     if (blocks < least) blocks = least;
-    return blocks < MOMENTS_MOST ? blocks : MOMENTS_MOST;
+    return blocks < MOMENT_ROOM ? blocks : MOMENT_ROOM;
 }
 
 /* The kernel's whole work for block `block` of `blocks` with `warps` warps:
@@ -198,84 +192,6 @@ moments_role(moment *slots, unsigned *warps_s, const struct fused_run *run,
         for (int w = 0; w < warps; w++) sum += warps_s[w * MOMENTS + i];
         slots[block * MOMENTS + i] = sum;
     }
-}
-
-/* ---- what readers make of them ------------------------------------------- */
-
-/* The sum of the image's pixels that tap j meets where tap k is inside, too. */
-static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
-                                                  int k) {
-    const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
-    // Places 0..27 without the first where a tap looks up, the last where one
-    // looks down; there tap j meets the pixel j - 1 further.
-    const int top = (jy == 0 || ky == 0) + jy - 1;
-    const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
-    const int left = (jx == 0 || kx == 0) + jx - 1;
-    const int right = SIDE1 - 1 - (jx == 2 || kx == 2) + jx - 1;
-    moment sum = 0;
-#pragma unroll
-    for (int row = 0; row < ZONES; row++)
-#pragma unroll
-        for (int column = 0; column < ZONES; column++) {
-            const int y0 = row < 3 ? row : row + 23;
-            const int x0 = column < 3 ? column : column + 23;
-            // Zone 2 is inside always: limits leave out at most two lines.
-            const bool inside = (row == 2 || (y0 >= top && y0 <= bottom)) &&
-                                (column == 2 || (x0 >= left && x0 <= right));
-            if (inside) sum += zone_s[row * ZONES + column];
-        }
-    return sum;
-}
-
-/* At how many of 28 places both taps (of one direction) are inside. */
-static __device__ __forceinline__ int both_inside(int j, int k) {
-    return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
-}
-
-/* patch_s from the slots, by all the block's threads (at least MOMENTS).
- * scratch_s holds MOMENTS. x = scale * q + shift is what conv1 works with. The
- * caller synchronises before it reads patch_s. */
-static __device__ __forceinline__ void
-sum_patches(struct patch_sums *patch_s, moment *scratch_s, const moment *slots,
-            int count, int batch, double scale, double shift) {
-    const int i = threadIdx.x;
-    if (i < MOMENTS) {
-        moment sum = 0;
-#pragma unroll 8
-        for (int s = 0; s < count; s++) sum += slots[s * MOMENTS + i];
-        scratch_s[i] = sum;
-    }
-    __syncthreads();
-    if (i >= PAIRS) return;
-    int j = 0, k = i; // the pair: row j of the triangle has 9 - j
-    while (k >= TAPS - j) k -= TAPS - j++;
-    k += j;
-    const moment *zone_s = scratch_s + ZONE_SUMS;
-    const moment a = zone_sum(zone_s, j, k), b = zone_sum(zone_s, k, j);
-    const double places =
-        (double)both_inside(j / 3, k / 3) * both_inside(j % 3, k % 3) * batch;
-    patch_s->pp[i] = scale * scale * (double)scratch_s[i] +
-                     scale * shift * (double)(a + b) + shift * shift * places;
-    if (j == k) patch_s->p[j] = scale * (double)a + shift * places;
-}
-
-/* Of one channel with weights w: mean and rstd over `count` places. */
-static __device__ __forceinline__ void
-patch_statistics(double *mean, double *rstd, const struct patch_sums *patch_s,
-                 const float w[TAPS], double count, double eps) {
-    double sum = 0, squares = 0;
-#pragma unroll
-    for (int j = 0; j < TAPS; j++) {
-        double row = 0;
-#pragma unroll
-        for (int k = 0; k < TAPS; k++)
-            row += w[k] * patch_s->pp[j < k ? pair_of(j, k) : pair_of(k, j)];
-        sum += w[j] * patch_s->p[j];
-        squares += w[j] * row;
-    }
-    *mean = sum / count;
-    const double var = squares / count - *mean * *mean;
-    *rstd = rsqrt((var > 0 ? var : 0) + eps); // a constant image: 0
 }
 
 #endif

@@ -7,28 +7,12 @@
  * launch; which parameters a block has is its role. Limit:   a kernel of its
  * own, though it does little but read. Binds:   at B = 64 the launch, and
  * reading conv2's slots (up to 9 MB).
- *
- * conv1's gradients come from its winners (winners.cuh) and the patches' sums
- * (moments.cuh). With d the gradient of the winners' batch norm output, zero
- * elsewhere, S[tap] = sum of d * patch[tap], N places in the batch and
- * y = w . p, batch norm's backward pass gives
- *
- *     dbeta = sum d,  dgamma = rstd (sum d y - mean dbeta) where sum d y = w .
- * S dy    = gamma rstd (d - dbeta / N - (y - mean) rstd dgamma / N)
- *
- * and dw[tap] = sum of dy * p[tap] over all places is then
- *
- *     gamma rstd (S[tap] - dbeta / N P[tap]
- *                        - rstd dgamma / N (sum_j w[j] PP[j][tap] - mean
- * P[tap]))
- *
- * with P and PP the sums over the batch of p[tap] and p[j] p[tap]. */
+ */
 #include "element.cuh"
 #include "launch.cuh"
-#include "moments.cuh"
-#include "winners.cuh"
+#include "update_conv1.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32 };
+enum { WARPS = THREADS / 32 };
 
 /* The blocks of each role, one role after the other. */
 enum {
@@ -36,56 +20,11 @@ enum {
     CONV2_BLOCKS = TAPS * C2 * C1 / CONV2_EACH,
     BN2_EACH = 8, /* channels */
     BN2_BLOCKS = C2 / BN2_EACH,
-    CONV1_EACH = 2, /* channels */
-    CONV1_BLOCKS = C1 / CONV1_EACH,
     HEAD_EACH = 32, /* sums */
     HEAD_BLOCKS = (HEAD + HEAD_EACH - 1) / HEAD_EACH,
     FC1_EACH = 4 * THREADS, /* weights, four a thread */
     FC1_BLOCKS = HIDDEN * FEATURES / FC1_EACH,
 };
-
-/* What is the same for all roles. */
-struct step {
-    float *params, *grads;
-    float lr, batch, eps;
-};
-
-/* `sum` is the gradient of the sum over the batch. Returns the new parameter.
- */
-static __device__ __forceinline__ float sgd(const struct step *s, int index,
-                                            float sum) {
-    const float grad = sum / s->batch;
-    const float param = s->params[index] - s->lr * grad;
-    s->grads[index] = grad;
-    return s->params[index] = param;
-}
-
-/* ---- adding up few columns ----------------------------------------------- */
-
-/* sums_s[k] = sum over the slots of column k, in double; there are runs * width
- * columns: `width` neighbours, then as many `pitch` further on, and so on. The
- * block's threads share the slots; each adds its own in order, then the
- * threads' parts are added in order. */
-static __device__ void column_sums(double *sums_s, double parts_s[THREADS],
-                                   const struct slots from, int slot_size,
-                                   int first, int width, int runs, int pitch) {
-    const int columns = width * runs, groups = THREADS / columns;
-    const int k = threadIdx.x % columns, group = threadIdx.x / columns;
-    const float *column = from.data + first + k / width * pitch + k % width;
-    double sum = 0;
-    if (group < groups) {
-#pragma unroll 8
-        for (int s = group; s < from.count; s += groups)
-            sum += column[(size_t)s * slot_size];
-    }
-    parts_s[threadIdx.x] = sum;
-    __syncthreads();
-    if (group == 0) {
-        for (int g = 1; g < groups; g++) sum += parts_s[g * columns + k];
-        sums_s[k] = sum;
-    }
-    __syncthreads();
-}
 
 /* ---- conv2's weights ----------------------------------------------------- */
 
@@ -112,22 +51,30 @@ update_conv2(const struct step *s, const struct slots dw2,
              int block) {
     __shared__ float parts_s[WARPS][CONV2_EACH];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int first = block * CONV2_EACH;
+    const int first = block * CONV2_EACH, index = first + threadIdx.x;
+    const bool mine = threadIdx.x < CONV2_EACH;
+    const float old = mine ? s->params[CONV2_W + index] : 0.0f;
     float sum[4] = {};
-#pragma unroll 8 // loads under way at a time
-    for (int slot = warp; slot < dw2.count; slot += WARPS) {
-        float part[4];
-        load4(part,
-              dw2.data + (size_t)slot * (TAPS * C2 * C1) + first + 4 * lane);
-        for (int k = 0; k < 4; k++) sum[k] += part[k];
+    const float *from = dw2.data + first + 4 * lane;
+    for (int s0 = warp; s0 < dw2.count; s0 += UNDER_WAY * WARPS) {
+        float part[UNDER_WAY][4] = {};
+#pragma unroll
+        for (int j = 0; j < UNDER_WAY; j++) {
+            const int slot = s0 + j * WARPS;
+            if (slot < dw2.count)
+                load4(part[j], from + (size_t)slot * (TAPS * C2 * C1));
+        }
+#pragma unroll
+        for (int j = 0; j < UNDER_WAY; j++)
+            for (int k = 0; k < 4; k++) sum[k] += part[j][k];
     }
     put4(&parts_s[warp][4 * lane], sum);
     __syncthreads();
-    if (threadIdx.x >= CONV2_EACH) return;
+    if (!mine) return;
     float total = 0.0f;
     for (int w = 0; w < WARPS; w++) total += parts_s[w][threadIdx.x];
-    const int index = first + threadIdx.x;
-    shadow_conv2<P>(conv2_f, conv2_b, index, sgd(s, CONV2_W + index, total));
+    shadow_conv2<P>(conv2_f, conv2_b, index,
+                    sgd(s, CONV2_W + index, old, total));
 }
 
 /* ---- batch norm 2 -------------------------------------------------------- */
@@ -137,8 +84,11 @@ static __device__ void update_bn2(const struct step *s, const struct slots sum2,
     __shared__ double parts_s[THREADS];
     __shared__ double forward_s[2 * BN2_EACH], backward_s[2 * BN2_EACH];
     const int first = block * BN2_EACH, i = threadIdx.x;
-    column_sums(forward_s, parts_s, sum2, 2 * C2, first, BN2_EACH, 2, C2);
-    column_sums(backward_s, parts_s, sum4, 2 * C2, first, BN2_EACH, 2, C2);
+    const float gamma = i < BN2_EACH ? s->params[BN2_W + first + i] : 0.0f;
+    const float beta = i < BN2_EACH ? s->params[BN2_B + first + i] : 0.0f;
+    const struct columns columns = {first, BN2_EACH, 2, C2};
+    column_sums(forward_s, parts_s, sum2, 2 * C2, columns);
+    column_sums(backward_s, parts_s, sum4, 2 * C2, columns);
     if (i >= BN2_EACH) return;
     const double count = (double)s->batch * PIXELS2;
     const double mean = forward_s[i] / count;
@@ -146,68 +96,17 @@ static __device__ void update_bn2(const struct step *s, const struct slots sum2,
     const double rstd = rsqrt((var > 0 ? var : 0) + s->eps);
     const double dbeta = backward_s[i];
     const double dgamma = rstd * (backward_s[BN2_EACH + i] - mean * dbeta);
-    sgd(s, BN2_W + first + i, (float)dgamma);
-    sgd(s, BN2_B + first + i, (float)dbeta);
+    sgd(s, BN2_W + first + i, gamma, (float)dgamma);
+    sgd(s, BN2_B + first + i, beta, (float)dbeta);
     s->grads[CONV2_B + first + i] = 0.0f; // batch norm takes a bias away
 }
 
 /* ---- conv1 and batch norm 1 ---------------------------------------------- */
 
-/* Gradients of one channel: of weight `tap`, and of batch norm's two. S are the
- * winners' ten sums, `stride` apart. */
-struct conv1_grads {
-    double dw, dgamma, dbeta;
-};
-
-static __device__ struct conv1_grads
-conv1_backward(const double *S, int stride, const struct patch_sums *patch_s,
-               const float w[TAPS], double gamma, int tap, double count,
-               double eps) {
-    double mean, rstd, dy = 0, row = 0;
-    patch_statistics(&mean, &rstd, patch_s, w, count, eps);
-    for (int j = 0; j < TAPS; j++) {
-        dy += w[j] * S[j * stride];
-        row += w[j] * patch_s->pp[j < tap ? pair_of(j, tap) : pair_of(tap, j)];
-    }
-    struct conv1_grads g;
-    const double p = patch_s->p[tap];
-    g.dbeta = S[TAPS * stride];
-    g.dgamma = rstd * (dy - mean * g.dbeta);
-    g.dw = gamma * rstd *
-           (S[tap * stride] - g.dbeta / count * p -
-            rstd * g.dgamma / count * (row - mean * p));
-    return g;
-}
-
-static __device__ void update_conv1(const struct step *s,
-                                    const struct slots winners,
-                                    const struct patch_sums *patches,
-                                    int block) {
-    __shared__ double parts_s[THREADS], sums_s[SUMS * CONV1_EACH];
-    __shared__ struct patch_sums patch_s;
-    const int i = threadIdx.x, first = block * CONV1_EACH;
-    if (i < TAPS + PAIRS)
-        ((double *)&patch_s)[i] = ((const double *)patches)[i];
-    column_sums(sums_s, parts_s, winners, WINNERS, first, CONV1_EACH, SUMS, C1);
-
-    const int c = i % CONV1_EACH, tap = i / CONV1_EACH, channel = first + c;
-    const bool mine = tap < TAPS;
-    struct conv1_grads g = {};
-    if (mine) {
-        float w[TAPS];
-        for (int j = 0; j < TAPS; j++)
-            w[j] = s->params[CONV1_W + j * C1 + channel];
-        g = conv1_backward(sums_s + c, CONV1_EACH, &patch_s, w,
-                           s->params[BN1_W + channel], tap,
-                           (double)s->batch * PIXELS1, s->eps);
-    }
-    __syncthreads(); // all have read the weights
-    if (!mine) return;
-    sgd(s, CONV1_W + tap * C1 + channel, (float)g.dw);
-    if (tap) return;
-    sgd(s, BN1_W + channel, (float)g.dgamma);
-    sgd(s, BN1_B + channel, (float)g.dbeta);
-    s->grads[CONV1_B + channel] = 0.0f;
+static __device__ void update_conv1(const struct step *s, const struct fused *f,
+                                    const struct bn1_from next, int block) {
+    __shared__ struct conv1_shared conv1_s;
+    conv1_role(&conv1_s, s, f->winners, bn1_of(f), next, f->ahead, block);
 }
 
 /* ---- the linear layers --------------------------------------------------- */
@@ -220,14 +119,16 @@ static __device__ void update_head(const struct step *s,
     __shared__ double parts_s[THREADS], sums_s[HEAD_EACH];
     const int first = block * HEAD_EACH, i = first + (int)threadIdx.x;
     const int width = HEAD - first < HEAD_EACH ? HEAD - first : HEAD_EACH;
-    column_sums(sums_s, parts_s, head, HEAD, first, width, 1, 0);
-    if ((int)threadIdx.x >= width) return;
     const int fc2 = CLASSES * HIDDEN + CLASSES; // weights, then biases
+    const int index = i < fc2 ? FC2_W + i : FC1_B + i - fc2;
+    const bool mine = (int)threadIdx.x < width && i < fc2 + HIDDEN;
+    const float old = mine ? s->params[index] : 0.0f;
+    const struct columns columns = {first, width, 1, 0};
+    column_sums(sums_s, parts_s, head, HEAD, columns);
+    if ((int)threadIdx.x >= width) return;
     const float sum = (float)sums_s[threadIdx.x];
-    if (i < fc2) {
-        sgd(s, FC2_W + i, sum);
-    } else if (i < fc2 + HIDDEN) {
-        sgd(s, FC1_B + i - fc2, sum);
+    if (mine) {
+        sgd(s, index, old, sum);
     } else {
         run->losses[run->step % run->ring] = sum / s->batch;
         run->step += 1;
@@ -258,16 +159,15 @@ static __device__ void update_fc1(const struct step *s, const struct slots dfc1,
 
 template <enum precision P>
 static __global__ void __launch_bounds__(THREADS)
-    update(const struct fused f, int batch) {
+    update(const struct fused f, const struct bn1_from next, int batch) {
     typedef typename element<P>::T T;
     pdl_wait();
     pdl_trigger();
     const struct step s = {f.params, f.grads, f.run->lr, (float)batch, f.eps};
     int block = blockIdx.x;
     // The roles with the longest way to go come first.
-    if (block < CONV1_BLOCKS)
-        return update_conv1(&s, f.winners, patch_sums_of(&f), block);
-    if ((block -= CONV1_BLOCKS) < BN2_BLOCKS)
+    if (block < BN1_BLOCKS) return update_conv1(&s, &f, next, block);
+    if ((block -= BN1_BLOCKS) < BN2_BLOCKS)
         return update_bn2(&s, f.sum2, f.sum4, block);
     if ((block -= BN2_BLOCKS) < CONV2_BLOCKS)
         return update_conv2<P>(&s, f.dw2, (T *)f.conv2_f, (T *)f.conv2_b,
@@ -297,9 +197,10 @@ static __global__ void __launch_bounds__(THREADS)
 template <enum precision P>
 static int launch_update(struct fused *f, int batch, cudaStream_t stream) {
     // With one slot fc1_back has updated fc1 itself.
-    const int blocks = CONV1_BLOCKS + BN2_BLOCKS + CONV2_BLOCKS + HEAD_BLOCKS +
+    const int blocks = BN1_BLOCKS + BN2_BLOCKS + CONV2_BLOCKS + HEAD_BLOCKS +
                        (f->dfc1.count > 1 ? FC1_BLOCKS : 0);
-    LAUNCH(f, update<P>, blocks, THREADS, 0, stream, *f, batch);
+    LAUNCH(f, update<P>, blocks, THREADS, 0, stream, *f, bn1_from(f, batch),
+           batch);
     return WEFT_OK;
 }
 

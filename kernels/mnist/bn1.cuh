@@ -1,0 +1,176 @@
+/* bn1.cuh -- conv1's batch norm as the affine map it is, before conv1 runs.
+ *
+ * The sums of moments.cuh and conv1's weights give mean and variance, and these
+ * the two numbers a channel that conv1 applies. It takes double, and few
+ * threads have something to do: so it is done once, by some blocks that have
+ * two channels each, and not by all blocks of conv1. Where step follows step
+ * these are blocks of update(), as soon as the weights are new; else a kernel
+ * does it that moments() launches. */
+#ifndef WEFT_BN1_H
+#define WEFT_BN1_H
+#include "image.cuh"
+#include "moments.cuh"
+
+enum { BN1_EACH = 2, BN1_BLOCKS = C1 / BN1_EACH };
+
+/* conv1's output becomes scale * |y| + shift, where |y| is y times the sign of
+ * batch norm's weight: of four, the largest |y| wins. */
+struct affine {
+    float scale, shift, sign;
+};
+
+/* Of the step that runs. A block of two channels keeps sums of its own, since
+ * it puts the next step's in their place while others still read. */
+struct bn1 {
+    struct patch_sums patches[BN1_BLOCKS];
+    double mean[C1], rstd[C1];
+    struct affine affine[C1];
+};
+
+static __host__ __device__ inline struct bn1 *bn1_of(const struct fused *f) {
+    static_assert(sizeof(struct bn1) <=
+                      (MOMENT_SLOTS - MOMENT_ROOM) * MOMENTS * sizeof(moment),
+                  "bn1 lies in the slots that moments leave");
+    return (struct bn1 *)((moment *)f->moments.data + MOMENT_ROOM * MOMENTS);
+}
+
+/* What the blocks read. */
+struct bn1_from {
+    const moment *slots; /* (count,MOMENTS) */
+    int count;
+    double scale, shift; /* x = scale * q + shift is what conv1 reads */
+    double batch, eps;
+};
+
+static inline struct bn1_from bn1_from(const struct fused *f, int batch) {
+    struct bn1_from from;
+    from.slots = (const moment *)f->moments.data;
+    from.count = f->moments.count;
+    from.scale = pixel_scale(f->std);
+    from.shift = pixel_shift(f->mean, f->std);
+    from.batch = batch;
+    from.eps = f->eps;
+    return from;
+}
+
+/* ---- from slots to sums over patches, in three steps --------------------- */
+/* After each the block synchronises. Thread i of at least 81 takes part. */
+
+struct bn1_scratch {
+    moment sums[MOMENTS];
+    moment inside[TAPS][TAPS]; /* sum of what tap j meets, tap k being inside */
+};
+
+static __device__ __forceinline__ void
+bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
+              int i) {
+    if (i >= MOMENTS) return;
+    moment sum = 0;
+    for (int s = 0; s < from->count; s += 8) {
+        moment part[8]; // loads under way at a time
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            part[j] =
+                s + j < from->count ? from->slots[(s + j) * MOMENTS + i] : 0;
+#pragma unroll
+        for (int j = 0; j < 8; j++) sum += part[j];
+    }
+    scratch_s->sums[i] = sum;
+}
+
+/* The sum of the image's pixels that tap j meets where tap k is inside, too. */
+static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
+                                                  int k) {
+    const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
+    // Places 0..27 without the first where a tap looks up, the last where one
+    // looks down; there tap j meets the pixel j - 1 further.
+    const int top = (jy == 0 || ky == 0) + jy - 1;
+    const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
+    const int left = (jx == 0 || kx == 0) + jx - 1;
+    const int right = SIDE1 - 1 - (jx == 2 || kx == 2) + jx - 1;
+    moment sum = 0;
+#pragma unroll
+    for (int row = 0; row < ZONES; row++)
+#pragma unroll
+        for (int column = 0; column < ZONES; column++) {
+            const int y0 = row < 3 ? row : row + 23;
+            const int x0 = column < 3 ? column : column + 23;
+            // Zone 2 is inside always: limits leave out at most two lines.
+            const bool inside = (row == 2 || (y0 >= top && y0 <= bottom)) &&
+                                (column == 2 || (x0 >= left && x0 <= right));
+            if (inside) sum += zone_s[row * ZONES + column];
+        }
+    return sum;
+}
+
+/* At how many of 28 places both taps (of one direction) are inside. */
+static __device__ __forceinline__ int both_inside(int j, int k) {
+    return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
+}
+
+static __device__ __forceinline__ void bn1_zones(struct bn1_scratch *scratch_s,
+                                                 int i) {
+    if (i >= TAPS * TAPS) return;
+    scratch_s->inside[i / TAPS][i % TAPS] =
+        zone_sum(scratch_s->sums + ZONE_SUMS, i / TAPS, i % TAPS);
+}
+
+static __device__ __forceinline__ void
+bn1_patches(struct patch_sums *patch_s, const struct bn1_scratch *scratch_s,
+            const struct bn1_from *from, int i) {
+    const int j = i / TAPS, k = i % TAPS;
+    if (i >= TAPS * TAPS || k < j) return;
+    const double scale = from->scale, shift = from->shift;
+    const double places = (double)both_inside(j / 3, k / 3) *
+                          both_inside(j % 3, k % 3) * from->batch;
+    const moment a = scratch_s->inside[j][k], b = scratch_s->inside[k][j];
+    const int pair = pair_of(j, k);
+    patch_s->pp[pair] = scale * scale * (double)scratch_s->sums[pair] +
+                        scale * shift * (double)(a + b) +
+                        shift * shift * places;
+    if (j == k) patch_s->p[j] = scale * (double)a + shift * places;
+}
+
+/* ---- from sums over patches to batch norm -------------------------------- */
+
+static __device__ __forceinline__ double lanes_sum(double x) {
+    for (int step = 16; step; step /= 2)
+        x += __shfl_xor_sync(0xffffffff, x, step);
+    return x;
+}
+
+/* One channel, by a warp: w_s are its weights, in shared memory. */
+static __device__ __forceinline__ void
+bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
+            const float w_s[TAPS], float gamma, float beta,
+            const struct bn1_from *from, int lane) {
+    const double per_place = 1.0 / (from->batch * PIXELS1);
+    double sum = lane < TAPS ? w_s[lane] * patch_s->p[lane] : 0;
+    double squares = 0;
+#pragma unroll
+    for (int i = lane; i < TAPS * TAPS; i += 32) {
+        const int j = i / TAPS, k = i % TAPS;
+        squares += (double)w_s[j] * w_s[k] *
+                   patch_s->pp[j < k ? pair_of(j, k) : pair_of(k, j)];
+    }
+    const double mean = lanes_sum(sum) * per_place;
+    const double var = lanes_sum(squares) * per_place - mean * mean;
+    // Of a constant image the variance is 0, or what rounding leaves of it.
+    const double rstd = rsqrt((var > 0 ? var : 0) + from->eps);
+    if (lane) return;
+    const double scale = gamma * rstd;
+    to->mean[channel] = mean;
+    to->rstd[channel] = rstd;
+    to->affine[channel].scale = (float)fabs(scale);
+    to->affine[channel].shift = (float)(beta - mean * scale);
+    to->affine[channel].sign = gamma > 0 ? 1.0f : gamma < 0 ? -1.0f : 0.0f;
+}
+
+/* The block's own copy of the sums. */
+static __device__ __forceinline__ void
+bn1_keep(struct bn1 *to, const struct patch_sums *patch_s, int block, int i) {
+    if (i < TAPS + PAIRS)
+        ((double *)&to->patches[block])[i] = ((const double *)patch_s)[i];
+}
+
+#endif
