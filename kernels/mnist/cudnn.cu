@@ -13,55 +13,9 @@
 #include "layer_ops.h"
 
 #if WEFT_HAS_CUDNN
-#include <cublas_v2.h>
-#include <cudnn.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 
-#define TEXT_OF(number) #number
-#define TEXT(macro) TEXT_OF(macro)
-static const char *const cudnn_file = "libcudnn.so." TEXT(CUDNN_MAJOR);
-static const char *const cublas_file = "libcublas.so." TEXT(CUBLAS_VER_MAJOR);
-
-/* Each function of the libraries that is called here: X(name). */
-#define CUDNN_FUNCTIONS(X)                                                           \
-    X(cudnnCreate)                                                                   \
-    X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString) X(                      \
-        cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor)                 \
-        X(cudnnSetTensor4dDescriptor) X(cudnnCreateFilterDescriptor) X(              \
-            cudnnDestroyFilterDescriptor) X(cudnnSetFilter4dDescriptor)              \
-            X(cudnnCreateConvolutionDescriptor) X(                                   \
-                cudnnDestroyConvolutionDescriptor)                                   \
-                X(cudnnSetConvolution2dDescriptor) X(                                \
-                    cudnnSetConvolutionMathType)                                     \
-                    X(cudnnGetConvolutionForwardAlgorithm_v7) X(                     \
-                        cudnnGetConvolutionBackwardDataAlgorithm_v7)                 \
-                        X(cudnnGetConvolutionBackwardFilterAlgorithm_v7) X(          \
-                            cudnnConvolutionForward) X(cudnnConvolutionBackwardData) \
-                            X(cudnnConvolutionBackwardFilter) X(                     \
-                                cudnnConvolutionBackwardBias) X(cudnnAddTensor)      \
-                                X(cudnnBatchNormalizationForwardTraining) X(         \
-                                    cudnnBatchNormalizationBackward)                 \
-                                    X(cudnnCreateActivationDescriptor) X(            \
-                                        cudnnDestroyActivationDescriptor)            \
-                                        X(cudnnSetActivationDescriptor) X(           \
-                                            cudnnActivationForward)                  \
-                                            X(cudnnActivationBackward) X(            \
-                                                cudnnCreatePoolingDescriptor)        \
-                                                X(cudnnDestroyPoolingDescriptor) X(  \
-                                                    cudnnSetPooling2dDescriptor)     \
-                                                    X(cudnnPoolingForward) X(        \
-                                                        cudnnPoolingBackward)
-#define CUBLAS_FUNCTIONS(X)                                        \
-    X(cublasCreate_v2)                                             \
-    X(cublasDestroy_v2) X(cublasSetStream_v2) X(cublasSetMathMode) \
-        X(cublasSgemm_v2) X(cublasGetStatusString)
-
-#define POINTER(name) decltype(&::name) name;
-struct functions {
-    CUDNN_FUNCTIONS(POINTER)
-    CUBLAS_FUNCTIONS(POINTER)
-};
+#include "cudnn_functions.h"
 
 /* What cuDNN chose for a convolution of this shape. */
 struct plan {
@@ -107,26 +61,6 @@ static const float one = 1.0f, zero = 0.0f;
     } while (0)
 
 /* ---- opening and closing ------------------------------------------------- */
-
-static int open_library(void **library, const char *file) {
-    *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL); // stays open
-    WEFT_REQUIRE(*library, "mnist rung 'cudnn': %s", dlerror());
-    return WEFT_OK;
-}
-
-static int find_functions(struct functions *f) {
-    void *cudnn, *cublas;
-    WEFT_TRY(open_library(&cudnn, cudnn_file));
-    WEFT_TRY(open_library(&cublas, cublas_file));
-#define FIND(library, name)                             \
-    f->name = (decltype(f->name))dlsym(library, #name); \
-    WEFT_REQUIRE(f->name, "mnist rung 'cudnn': no %s in its library", #name);
-#define FIND_CUDNN(name) FIND(cudnn, name)
-#define FIND_CUBLAS(name) FIND(cublas, name)
-    CUDNN_FUNCTIONS(FIND_CUDNN)
-    CUBLAS_FUNCTIONS(FIND_CUBLAS)
-    return WEFT_OK;
-}
 
 static int fill(struct vendor *v) {
     WEFT_TRY(find_functions(&v->f));

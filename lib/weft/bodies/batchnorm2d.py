@@ -1,4 +1,4 @@
-"""Batch norm and its gradients: the naive rung of kernels/batchnorm2d/batchnorm2d.cu."""
+"""Batch norm and its gradients: the naive rung of kernels/batchnorm2d/."""
 
 import math
 

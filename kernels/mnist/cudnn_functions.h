@@ -1,0 +1,72 @@
+/* cudnn_functions.h -- the functions of cuDNN and cuBLAS that cudnn.cu calls,
+ * found in the libraries when they are first needed; see there. */
+#ifndef WEFT_CUDNN_FUNCTIONS_H
+#define WEFT_CUDNN_FUNCTIONS_H
+#include <cublas_v2.h>
+#include <cudnn.h>
+#include <dlfcn.h>
+
+#include "../internal.cuh"
+
+#define TEXT_OF(number) #number
+#define TEXT(macro) TEXT_OF(macro)
+
+/* Each function: X(name). */
+// clang-format off
+#define CUDNN_FUNCTIONS(X) \
+    X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream)                      \
+    X(cudnnGetErrorString) X(cudnnCreateTensorDescriptor)                 \
+    X(cudnnDestroyTensorDescriptor) X(cudnnSetTensor4dDescriptor)         \
+    X(cudnnCreateFilterDescriptor) X(cudnnDestroyFilterDescriptor)        \
+    X(cudnnSetFilter4dDescriptor) X(cudnnCreateConvolutionDescriptor)     \
+    X(cudnnDestroyConvolutionDescriptor)                                  \
+    X(cudnnSetConvolution2dDescriptor) X(cudnnSetConvolutionMathType)     \
+    X(cudnnGetConvolutionForwardAlgorithm_v7)                             \
+    X(cudnnGetConvolutionBackwardDataAlgorithm_v7)                        \
+    X(cudnnGetConvolutionBackwardFilterAlgorithm_v7)                      \
+    X(cudnnConvolutionForward) X(cudnnConvolutionBackwardData)            \
+    X(cudnnConvolutionBackwardFilter) X(cudnnConvolutionBackwardBias)     \
+    X(cudnnAddTensor) X(cudnnBatchNormalizationForwardTraining)           \
+    X(cudnnBatchNormalizationBackward) X(cudnnCreateActivationDescriptor) \
+    X(cudnnDestroyActivationDescriptor) X(cudnnSetActivationDescriptor)   \
+    X(cudnnActivationForward) X(cudnnActivationBackward)                  \
+    X(cudnnCreatePoolingDescriptor) X(cudnnDestroyPoolingDescriptor)      \
+    X(cudnnSetPooling2dDescriptor) X(cudnnPoolingForward)                 \
+    X(cudnnPoolingBackward)
+#define CUBLAS_FUNCTIONS(X) \
+    X(cublasCreate_v2) X(cublasDestroy_v2) X(cublasSetStream_v2)    \
+    X(cublasSetMathMode) X(cublasSgemm_v2) X(cublasGetStatusString)
+// clang-format on
+
+#define POINTER(name) decltype(&::name) name;
+struct functions {
+    CUDNN_FUNCTIONS(POINTER)
+    CUBLAS_FUNCTIONS(POINTER)
+};
+#undef POINTER
+
+static inline int open_library(void **library, const char *file) {
+    *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL); // stays open
+    WEFT_REQUIRE(*library, "mnist rung 'cudnn': %s", dlerror());
+    return WEFT_OK;
+}
+
+/* Fills `f`; a message names the library or the function that is not there. */
+static inline int find_functions(struct functions *f) {
+    void *cudnn, *cublas;
+    WEFT_TRY(open_library(&cudnn, "libcudnn.so." TEXT(CUDNN_MAJOR)));
+    WEFT_TRY(open_library(&cublas, "libcublas.so." TEXT(CUBLAS_VER_MAJOR)));
+#define FIND(library, name)                             \
+    f->name = (decltype(f->name))dlsym(library, #name); \
+    WEFT_REQUIRE(f->name, "mnist rung 'cudnn': no %s in its library", #name);
+#define FIND_CUDNN(name) FIND(cudnn, name)
+#define FIND_CUBLAS(name) FIND(cublas, name)
+    CUDNN_FUNCTIONS(FIND_CUDNN)
+    CUBLAS_FUNCTIONS(FIND_CUBLAS)
+#undef FIND_CUBLAS
+#undef FIND_CUDNN
+#undef FIND
+    return WEFT_OK;
+}
+
+#endif
