@@ -1,0 +1,438 @@
+"""Each kernel of the fused step in float64, from that kernel's own inputs.
+
+A step is taken and all arrays between its kernels are looked at (Cnn.peek). Then
+each kernel's outputs are compared with what float64 makes of its inputs, which are
+the outputs of the kernels before: errors do not add up from kernel to kernel, and a
+wrong one is told by its name.
+
+Bounds. T is the rung's type for factors, EPS[T] half a unit in its last place, ULP
+that of fp32. A short sum has the bound of the worst case, the terms' magnitudes
+times ULP times its length. A sum of k products has LAMBDA ULP sqrt(k) ||terms||_2
+(Higham and Mary, SIAM J. Sci. Comput. 42(5), 2020), and LAMBDA times the root of the
+squares of what its factors are wrong by. Tensor cores cut off where others round:
+MMA times that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from float64 import LAMBDA, ULP, normalise
+
+from weft.mnist import Cnn
+
+EPS = {"fp32": 0.0, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11}
+LEAST = {"fp32": 0.0, "tf32": 0.0, "bf16": 0.0, "fp16": 2.0**-24}  # a subnormal
+MMA = 8.0
+CHAIN = 64 * ULP  # sums in parts: no chain of additions is longer
+C1, C2, HIDDEN, CLASSES = 32, 64, 128, 10
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One step: what went in, what lay between its kernels, what came out."""
+
+    precision: str
+    eps_bn: float
+    lr: float
+    x: torch.Tensor  # (n,1,28,28), normalised
+    labels: torch.Tensor
+    before: Tensors  # weights
+    after: Tensors
+    gradients: Tensors
+    loss: float
+    seen: Tensors  # arrays between the kernels
+
+    def changed(self, **arrays: torch.Tensor) -> Look:
+        return replace(self, seen=self.seen | arrays)
+
+    @property
+    def batch(self) -> int:
+        return len(self.labels)
+
+    @property
+    def eps(self) -> float:
+        return EPS[self.precision]
+
+    @property
+    def stored(self) -> float:
+        """Of values that are kept in fp32 unless T has 16 bits."""
+        return 0.0 if self.precision == "tf32" else self.eps
+
+    def product(self, terms: int) -> float:
+        """Of a sum of products, times its terms' 2-norm."""
+        unit = ULP if self.precision == "fp32" else MMA * ULP
+        return LAMBDA * unit * terms**0.5
+
+    def narrow(self, name: str) -> torch.Tensor:
+        """That weight in T."""
+        w = self.before[name].float()
+        if self.precision == "tf32":
+            w = ((w.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+        types = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        return w.to(types.get(self.precision, torch.float32)).double()
+
+
+PEEKS = ("p1", "code1", "c2", "m2", "code2", "sum2", "hidden", "logits", "h", "dh")
+PEEKS += ("head", "dp2", "sum4", "winners", "dw2")
+
+
+def look(cnn: Cnn, precision: str, order: np.ndarray, split, lr: float) -> Look:
+    """Take a step on `order` of the split that the model has as "train"."""
+    tensor = torch.from_numpy
+    before = {n: tensor(w).double() for n, w in cnn.weights.items()}
+    cnn.losses()
+    cnn.train(order, len(order), lr)
+    return Look(
+        precision=precision,
+        eps_bn=float(np.float32(1e-5)),
+        lr=float(np.float32(lr)),
+        x=normalise(split.images[order]),
+        labels=tensor(split.labels[order].astype(np.int64)),
+        before=before,
+        after={n: tensor(w).double() for n, w in cnn.weights.items()},
+        gradients={n: tensor(g).double() for n, g in cnn.gradients.items()},
+        loss=float(cnn.losses()[0]),
+        seen={name: tensor(cnn.peek(name)).double() for name in PEEKS},
+    )
+
+
+def agree(name: str, got: torch.Tensor, want: torch.Tensor, bound) -> None:
+    """AssertionError, with the worst place, unless |got - want| <= bound throughout."""
+    assert got.shape == want.shape, (name, got.shape, want.shape)
+    error = (got - want).abs()
+    over = torch.where(error <= bound, 0.0, error / (bound + 1e-300))
+    over = torch.where(torch.isnan(over), torch.inf, over)
+    at = int(over.argmax())
+    assert over.max() == 0, (
+        f"{name}: {int((over > 0).sum())} of {got.numel()} off, the worst is number "
+        f"{at}: {got.flatten()[at]:.9g}, want {want.flatten()[at]:.9g}: "
+        f"{over.flatten()[at]:.3g} times the bound"
+    )
+
+
+# ---- layouts -------------------------------------------------------------------
+
+
+def planes(x: torch.Tensor, side: int) -> torch.Tensor:
+    """(n,pixels,c) -> (n,c,side,side)"""
+    return x.transpose(1, 2).unflatten(2, (side, side))
+
+
+def windows(x: torch.Tensor) -> torch.Tensor:
+    """(n,c,h,w) -> (n,pooled pixels,c,4)"""
+    return x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4).flatten(2, 3).transpose(1, 2)
+
+
+def spread(x: torch.Tensor, code: torch.Tensor) -> torch.Tensor:
+    """(n,pooled pixels,c), each to where its window's winner is: (n,c,h,w)"""
+    n, pixels, c = x.shape
+    side = round(pixels**0.5)
+    hot = torch.stack([(code == q) * x for q in range(4)], -1)
+    hot = hot.transpose(1, 2).reshape(n, c, side, side, 2, 2).transpose(3, 4)
+    return hot.reshape(n, c, 2 * side, 2 * side)
+
+
+def features(x: torch.Tensor) -> torch.Tensor:
+    """(n,49,64) -> (n,3136) in PyTorch's order"""
+    return x.transpose(1, 2).flatten(1)
+
+
+def patches(x: torch.Tensor) -> torch.Tensor:
+    """Images (n,1,28,28) -> (n,9,28,28)"""
+    return F.unfold(x, 3, padding=1).unflatten(2, (28, 28))
+
+
+def conv(x, w):
+    return F.conv2d(x, w, padding=1)
+
+
+# ---- batch norm ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bn2:
+    """What the sums of conv2 say: (64) each."""
+
+    count: int
+    mean: torch.Tensor
+    rstd: torch.Tensor
+    scale: torch.Tensor
+    shift: torch.Tensor
+
+
+def bn2(s: Look) -> Bn2:
+    count = s.batch * 196
+    sums, squares = s.seen["sum2"].sum(0) / count
+    rstd = 1 / ((squares - sums**2).clamp(min=0) + s.eps_bn).sqrt()
+    scale = s.before["bn2.weight"] * rstd
+    return Bn2(count, sums, rstd, scale, s.before["bn2.bias"] - sums * scale)
+
+
+def activation(s: Look) -> tuple[torch.Tensor, torch.Tensor]:
+    """BN2's output at m2 (n,49,64), and what it may be wrong by in fp32."""
+    bn, m2 = bn2(s), s.seen["m2"]
+    y = m2 * bn.scale + bn.shift
+    return y, 4 * ULP * ((m2 * bn.scale).abs() + bn.shift.abs())
+
+
+def bn2_gradients(s: Look) -> Tensors:
+    bn = bn2(s)
+    dbeta, dp2_m2 = s.seen["sum4"].sum(0)
+    return {"weight": bn.rstd * (dp2_m2 - bn.mean * dbeta), "bias": dbeta}
+
+
+def dy(s: Look) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradient of conv2's output (n,64,14,14), and what T makes it wrong by."""
+    bn, d = bn2(s), bn2_gradients(s)
+    scale = bn.scale[:, None, None]
+    slope = (-bn.scale * bn.rstd * d["weight"] / bn.count)[:, None, None]
+    mean = bn.mean[:, None, None]
+    c2 = planes(s.seen["c2"], 14)
+    g = spread(s.seen["dp2"], s.seen["code2"])
+    constant = -scale * d["bias"][:, None, None] / bn.count
+    value = scale * g + constant + slope * (c2 - mean)
+    terms = (scale * g).abs() + constant.abs() + (slope * c2).abs()
+    terms = terms + (slope * mean).abs()
+    return value, 8 * ULP * terms + s.eps * value.abs() + LEAST[s.precision]
+
+
+# ---- the kernels -----------------------------------------------------------------
+
+
+def conv1(s: Look) -> None:
+    """moments and conv1: p1, code1 from the images."""
+    w, gamma = s.before["conv1.weight"], s.before["bn1.weight"]
+    raw = conv(s.x, w)
+    mean, var = raw.mean((0, 2, 3)), raw.var((0, 2, 3), correction=0)
+    scale = gamma / (var + s.eps_bn).sqrt()
+    shift = s.before["bn1.bias"] - mean * scale
+    scale, shift = scale[:, None, None], shift[:, None, None]
+    y = windows(raw * scale + shift)
+    terms = conv(s.x.abs() + 1, w.abs()) * scale.abs()
+    off = windows(16 * ULP * terms + 4 * ULP * shift.abs()).amax(-1)
+    best, code = y.amax(-1), s.seen["code1"]
+    agree(
+        *("p1", s.seen["p1"], best.clamp(min=0)),
+        off + s.eps * best.abs() + LEAST[s.precision],
+    )
+    assert ((code >= 0) & (code <= 4) & (code % 1 == 0)).all()
+    taken = y.gather(-1, code.long().clamp(max=3)[..., None])[..., 0]
+    live = code < 4
+    agree("code1", torch.where(live, taken, best), best, 2 * off)
+    assert not (live & (taken < -off)).any(), "code1: lives where the ReLU is 0"
+    assert not (~live & (best > off)).any(), "code1: dead where the ReLU is not"
+    assert (code[..., gamma == 0] % 4 == 0).all(), "code1: of equals not the first"
+
+
+def conv2(s: Look) -> None:
+    """c2, m2, code2, sum2 from p1."""
+    p1, w = planes(s.seen["p1"], 14), s.narrow("conv2.weight")
+    want = conv(p1, w)
+    norm = conv(p1**2, w**2).sqrt()
+    c2 = planes(s.seen["c2"], 14)
+    bound = s.product(288) * norm + s.stored * want.abs() + LEAST[s.precision]
+    agree("c2", c2, want, bound)
+
+    sign, code = s.before["bn2.weight"].sign(), s.seen["code2"]
+    values = windows(c2)
+    assert ((code >= 0) & (code <= 3) & (code % 1 == 0)).all()
+    taken = values.gather(-1, code.long()[..., None])[..., 0]
+    agree("m2", s.seen["m2"], taken, 0.0)
+    best = (values * sign[:, None]).amax(-1)
+    agree("code2", taken * sign, best, 0.0)
+    assert (code[..., sign == 0] == 0).all(), "code2: of equals not the first"
+
+    for i, v in enumerate((want, want**2)):
+        # Of what was rounded when it was stored, or of what it was before.
+        off = LAMBDA * s.stored * (i + 1) * (v**2).sum((0, 2, 3)).sqrt()
+        sizes = v.abs().sum((0, 2, 3))
+        off = off + CHAIN * sizes + LAMBDA * s.product(288) * (i + 1) * sizes
+        agree(f"sum2[{i}]", s.seen["sum2"].sum(0)[i], v.sum((0, 2, 3)), off)
+
+
+def fc1(s: Look) -> None:
+    """hidden, in parts, from m2 and sum2."""
+    y, off = activation(s)
+    a = features(y.clamp(min=0))
+    off = features(off) + s.eps * a + LEAST[s.precision]
+    w = s.narrow("fc1.weight")
+    bound = LAMBDA * (off**2 @ w.T**2).sqrt()
+    bound = bound + s.product(3136) * (a**2 @ w.T**2).sqrt()
+    agree("hidden", s.seen["hidden"].sum(0), a @ w.T, bound)
+
+
+def head(s: Look) -> None:
+    """h, logits, dh and the parts of head from hidden."""
+    seen, w2 = s.seen, s.before["fc2.weight"]
+    hidden, bias = seen["hidden"], s.before["fc1.bias"]
+    sizes = hidden.abs().sum(0) + bias.abs()
+    agree("h", seen["h"], (hidden.sum(0) + bias).clamp(min=0), 32 * ULP * sizes)
+    h = seen["h"]
+    sizes = h @ w2.abs().T + s.before["fc2.bias"].abs()
+    agree("logits", seen["logits"], h @ w2.T + s.before["fc2.bias"], 32 * ULP * sizes)
+
+    logits = seen["logits"]
+    onehot = F.one_hot(s.labels, CLASSES)
+    p = logits.softmax(1)
+    d = p - onehot
+    off = ULP * (16 + 4 * (logits.amax(1, True) - logits)) * p + 4 * ULP * d.abs()
+    off = off + 16 * ULP * p
+    live = h > 0
+    dh = (d @ w2) * live
+    fine = (off @ w2.abs() + 16 * ULP * (d.abs() @ w2.abs())) * live
+    agree("dh", seen["dh"], dh, fine + s.eps * dh.abs() + LEAST[s.precision])
+
+    sums = seen["head"].sum(0)
+    parts = sums.split([CLASSES * HIDDEN, CLASSES, HIDDEN, 1])
+    loss = F.cross_entropy(logits, s.labels, reduction="none")
+    wants = {
+        "dfc2": (d.T @ h, off.T @ h + CHAIN * (d.abs().T @ h)),
+        "dfc2 bias": (d.sum(0), off.sum(0) + CHAIN * d.abs().sum(0)),
+        "dfc1 bias": (dh.sum(0), fine.sum(0) + CHAIN * dh.abs().sum(0)),
+        "loss": (loss.sum()[None], CHAIN * (loss + logits.abs().amax(1) + 1).sum()),
+    }
+    for part, (name, (want, bound)) in zip(parts, wants.items()):
+        agree(name, part.reshape(want.shape), want, bound)
+
+
+def fc1_back(s: Look) -> None:
+    """dp2, sum4 and fc1's gradient from dh, m2 and sum2."""
+    w, dh = s.narrow("fc1.weight"), s.seen["dh"]
+    y, off = activation(s)
+    dp2 = (dh @ w).unflatten(1, (C2, 49)).transpose(1, 2)
+    norm = (dh**2 @ w**2).sqrt().unflatten(1, (C2, 49)).transpose(1, 2)
+    got, bound = s.seen["dp2"], s.product(128) * norm
+    either = (y.abs() <= off) & (got == 0)
+    want = torch.where((y > -off) & ~either, dp2, 0.0)
+    agree("dp2", got, want, bound + s.eps * dp2.abs() + LEAST[s.precision])
+
+    m2 = s.seen["m2"]
+    for i, terms in enumerate((want, want * m2)):
+        size = m2.abs() if i else torch.ones_like(m2)
+        wrong = (bound + s.eps * dp2.abs() + LEAST[s.precision]) * size
+        limit = LAMBDA * (wrong**2).sum((0, 1)).sqrt() + CHAIN * terms.abs().sum((0, 1))
+        agree(f"sum4[{i}]", s.seen["sum4"].sum(0)[i], terms.sum((0, 1)), limit)
+
+    a = features(y.clamp(min=0))
+    wrong = features(off) + s.eps * a + LEAST[s.precision]
+    limit = LAMBDA * (dh.T**2 @ wrong**2).sqrt()
+    limit = limit + s.product(s.batch) * (dh.T**2 @ a**2).sqrt()
+    want = dh.T @ a
+    got = s.gradients["fc1.weight"] * s.batch
+    agree("dfc1", got, want, limit + 4 * ULP * want.abs())
+
+
+def conv2_dx(s: Look) -> None:
+    """winners from c2, code2, dp2, the sums and code1."""
+    w, (value, off) = s.narrow("conv2.weight"), dy(s)
+
+    def back(d, w):
+        return F.conv_transpose2d(d, w, padding=1)
+
+    dp1 = back(value, w)
+    wrong = LAMBDA**2 * back(off**2, w**2)
+    wrong = wrong + s.product(576) ** 2 * back(value**2, w**2)
+    wrong = wrong + (s.eps * dp1) ** 2
+    code, taps = s.seen["code1"], patches(s.x)
+    d = spread(dp1.flatten(2).transpose(1, 2), code)
+    wrong = spread(wrong.flatten(2).transpose(1, 2), code)
+    got = s.seen["winners"].sum(0)
+    inputs = torch.cat([taps, torch.ones_like(taps[:, :1])], 1)
+    want = torch.einsum("nchw,nthw->tc", d, inputs)
+    limit = torch.einsum("nchw,nthw->tc", wrong, inputs**2).sqrt()
+    limit = limit + CHAIN * torch.einsum("nchw,nthw->tc", d.abs(), inputs.abs())
+    agree("winners", got, want, limit)
+
+
+def conv2_dw(s: Look) -> None:
+    """conv2's weight gradient from p1 and what conv2_dx reads."""
+    value, off = dy(s)
+    p1 = planes(s.seen["p1"], 14)
+
+    def product(x, d):
+        weight = torch.nn.grad.conv2d_weight(x, (C2, C1, 3, 3), d, padding=1)
+        return weight.permute(2, 3, 0, 1).flatten(0, 1)  # (9,64,32)
+
+    limit = LAMBDA * product(p1**2, off**2).sqrt()
+    limit = limit + s.product(s.batch * 196) * product(p1**2, value**2).sqrt()
+    agree("dw2", s.seen["dw2"].sum(0), product(p1, value), limit)
+
+
+def update(s: Look) -> None:
+    """Gradients of the mean loss from the parts, and the weights' step."""
+    want, off = _conv1_gradients(s)
+    bn, d = bn2(s), bn2_gradients(s)
+    sizes = s.seen["sum4"].abs().sum(0)
+    want |= {"bn2.weight": d["weight"], "bn2.bias": d["bias"]}
+    off["bn2.weight"] = CHAIN * bn.rstd * (sizes[1] + bn.mean.abs() * sizes[0])
+    off["bn2.bias"] = CHAIN * sizes[0]
+    dw2 = s.seen["dw2"].unflatten(1, (3, 3)).permute(0, 3, 4, 1, 2)
+    want["conv2.weight"] = dw2.sum(0)
+    off["conv2.weight"] = CHAIN * dw2.abs().sum(0)
+    sizes = [CLASSES * HIDDEN, CLASSES, HIDDEN, 1]
+    names = ("fc2.weight", "fc2.bias", "fc1.bias", "loss")
+    for name, parts in zip(names, s.seen["head"].split(sizes, 1)):
+        shape = s.gradients[name].shape if name != "loss" else (1,)
+        want[name] = parts.sum(0).reshape(shape)
+        off[name] = CHAIN * parts.abs().sum(0).reshape(shape)
+    for name in ("conv1", "conv2"):
+        want[f"{name}.bias"] = off[f"{name}.bias"] = 0 * s.gradients[f"{name}.bias"]
+
+    got = s.gradients | {"loss": torch.tensor([s.loss], dtype=torch.float64)}
+    assert set(got) == {*want, "fc1.weight"}
+    for name, right in want.items():
+        right = right / s.batch
+        agree(name, got[name], right, off[name] / s.batch + 4 * ULP * right.abs())
+    for name, old in s.before.items():
+        step = s.lr * s.gradients[name]
+        limit = 4 * ULP * (old.abs() + step.abs())
+        agree(f"new {name}", s.after[name], old - step, limit)
+
+
+def _conv1_gradients(s: Look) -> tuple[Tensors, Tensors]:
+    """Of the sum of the losses, from winners and the images' patches."""
+    w = s.before["conv1.weight"].flatten(1)  # (32,9)
+    gamma = s.before["bn1.weight"]
+    taps = patches(s.x).transpose(0, 1).flatten(1)  # (9,n)
+    mean_p, mean_pp = taps.mean(1), taps @ taps.T / taps.shape[1]
+    mean = w @ mean_p
+    var = ((w @ mean_pp) * w).sum(1) - mean**2
+    rstd = 1 / (var.clamp(min=0) + s.eps_bn).sqrt()
+    parts = s.seen["winners"]
+    total, size = parts.sum(0).T, CHAIN * parts.abs().sum(0).T  # (32,10)
+    sums, dbeta = total[:, :9], total[:, 9]
+    dgamma = rstd * ((w * sums).sum(1) - mean * dbeta)
+    xhat_p = rstd[:, None] * (w @ mean_pp - mean[:, None] * mean_p)
+    scale = (gamma * rstd)[:, None]
+    dw = scale * (sums - dbeta[:, None] * mean_p - dgamma[:, None] * xhat_p)
+
+    off_gamma = rstd * ((w.abs() * size[:, :9]).sum(1) + mean.abs() * size[:, 9])
+    off_gamma = off_gamma + 4 * ULP * dgamma.abs()
+    off = size[:, :9] + size[:, 9:] * mean_p.abs() + off_gamma[:, None] * xhat_p.abs()
+    # Sums of patches in fp32's scale and shift.
+    spread_p = rstd[:, None] * (w.abs() @ mean_pp.abs() + mean[:, None].abs())
+    off = off + 8 * ULP * dgamma.abs()[:, None] * spread_p
+    off = scale.abs() * off + 4 * ULP * dw.abs()
+    shape = s.before["conv1.weight"].shape
+    want = {"conv1.weight": dw.reshape(shape), "bn1.weight": dgamma, "bn1.bias": dbeta}
+    bounds = {"conv1.weight": off.reshape(shape), "bn1.weight": off_gamma}
+    return want, bounds | {"bn1.bias": size[:, 9]}
+
+
+KERNELS = (conv1, conv2, fc1, head, fc1_back, conv2_dx, conv2_dw, update)
+# What each of them writes, of what Look.seen has.
+WRITES = {
+    "conv1": ("p1", "code1"),
+    "conv2": ("c2", "m2", "code2", "sum2"),
+    "fc1": ("hidden",),
+    "head": ("h", "logits", "dh", "head"),
+    "fc1_back": ("dp2", "sum4"),
+    "conv2_dx": ("winners",),
+    "conv2_dw": ("dw2",),
+}

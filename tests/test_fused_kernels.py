@@ -1,0 +1,116 @@
+"""Each kernel of the fused step by itself, against float64 of its own inputs.
+
+fused64.py says how, and derives the bounds. On the CPU the kernels are simulated:
+batches are tiny there, and the tensor cores' kernels see fewer cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import fused64
+import numpy as np
+import pytest
+import torch
+from fused64 import KERNELS, WRITES, Look
+from test_cnn import SHAPES, random_params
+
+from weft import mnist, native
+
+PRECISIONS = {"fused": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16": "fp16"}
+CUDA = ["cuda"] * torch.cuda.is_available()
+COUNT = 40  # images of a case's data set; batches may repeat them
+
+
+def mixed() -> dict[str, np.ndarray]:
+    """Weights with batch norm's of either sign, and two channels of zero."""
+    weights = random_params(SHAPES[-1])
+    for name in ("bn1.weight", "bn2.weight"):
+        weights[name][[3, 17]] = 0.0
+        assert (weights[name] < 0).any() and (weights[name] > 0).any()
+    return weights
+
+
+def images(kind: str) -> mnist.Split:
+    """A data set of COUNT images: noise, digits, or constant but for a pixel."""
+    digits = mnist.load("train").first(COUNT)
+    pixels = np.zeros_like(digits.images)
+    if kind == "noise":
+        pixels = np.random.default_rng(7).integers(0, 256, pixels.shape, np.uint8)
+    elif kind == "digits":
+        pixels = digits.images
+    elif kind == "white":
+        pixels += 255
+    elif kind == "pixel":  # in another place in each image, corners first
+        places = [0, 27, 27 * 28, 783, *range(100, 100 + 18 * COUNT, 18)][:COUNT]
+        pixels.reshape(COUNT, -1)[np.arange(COUNT), places] = 255
+    return mnist.Split(pixels, digits.labels)
+
+
+CASES = ["noise", "digits", "black", "white", "pixel"]
+LARGE = [1, 2, 63, 64, 65, 131, 133, 250, 513, 1000]
+
+
+def cases() -> list:
+    """(target, rung, kind of images, batch)"""
+    found = []
+    for rung, precision in PRECISIONS.items():
+        small = zip(CASES, (3, 2, 1, 1, 2))
+        found += [("cpu", rung, *c) for c in (small if rung == "fused" else SHORT)]
+        for target in CUDA:
+            if target in native.library("mnist", target).rung(rung).targets:
+                found += [(target, rung, kind, 64) for kind in CASES]
+                found += [(target, rung, "noise", batch) for batch in LARGE]
+    return [pytest.param(*c, id="-".join(map(str, c))) for c in found]
+
+
+SHORT = [("noise", 2), ("pixel", 1)]
+
+
+@cache
+def looked(target: str, rung: str, kind: str, batch: int) -> Look:
+    """One step: what no kernel has written is NaN, and would show."""
+    split = images(kind)
+    order = np.resize(np.arange(COUNT)[::-1], batch)
+    with mnist.Cnn(rung, target, max_batch=batch) as cnn:
+        cnn.set_weights(mixed())
+        cnn.data(split)
+        return fused64.look(cnn, PRECISIONS[rung], order, split, lr=0.05)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+@pytest.mark.parametrize("target, rung, kind, batch", cases())
+def test_a_kernel_computes_what_float64_makes_of_its_inputs(
+    target, rung, kind, batch, kernel
+):
+    kernel(looked(target, rung, kind, batch))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+@pytest.mark.parametrize("rung", ["fused", "bf16"])
+def test_wrong_outputs_are_refused(rung, kernel):
+    """Each array by itself: NaN, one value off, all of them by a part in twenty."""
+    right = looked("cpu", rung, "noise", 3 if rung == "fused" else 2)
+    kernel(right)
+    for name in WRITES.get(kernel.__name__, ()):
+        array = right.seen[name]
+        one, most = array.clone().flatten(), int(array.abs().argmax())
+        one[most] = one[most] * 1.5 + 1
+        nan = array.clone().flatten()
+        nan[most] = torch.nan
+        for wrong in (one, nan, array.flatten() * 1.05):
+            with pytest.raises(AssertionError):
+                kernel(right.changed(**{name: wrong.reshape(array.shape)}))
+
+
+@pytest.mark.parametrize("name", list(mixed()))
+def test_wrong_gradients_are_refused(name):
+    right = looked("cpu", "fused", "noise", 3)
+    kernel = fused64.fc1_back if name == "fc1.weight" else fused64.update
+    for factor in (torch.nan, 3.0):
+        array = right.gradients[name] * factor
+        if not (array == right.gradients[name]).all():  # zero, and meant to be
+            wrong = replace(right, gradients=right.gradients | {name: array})
+            with pytest.raises(AssertionError, match="dfc1|" + name):
+                kernel(wrong)
