@@ -66,14 +66,14 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
               int i) {
     if (i >= MOMENTS) return;
     moment sum = 0;
-    for (int s = 0; s < from->count; s += 8) {
-        moment part[8]; // loads under way at a time
+    for (int s = 0; s < from->count; s += 16) {
+        moment part[16]; // loads under way at a time
 #pragma unroll
-        for (int j = 0; j < 8; j++)
+        for (int j = 0; j < 16; j++)
             part[j] =
                 s + j < from->count ? from->slots[(s + j) * MOMENTS + i] : 0;
 #pragma unroll
-        for (int j = 0; j < 8; j++) sum += part[j];
+        for (int j = 0; j < 16; j++) sum += part[j];
     }
     scratch_s->sums[i] = sum;
 }

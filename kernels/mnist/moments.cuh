@@ -158,13 +158,14 @@ strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
         }
 }
 
-/* How many blocks of `warps` warps to give to a batch. Few, since every block
- * of bn1.cuh's reads all their slots: as many as eight images each leave; and a
- * warp never takes over 80. */
+/* How many blocks of `warps` warps to give to a batch. Few, since bn1.cuh reads
+ * all their slots: two images a warp, then half of the multiprocessors. But no
+ * warp may take over 80. */
 static inline int moment_blocks(const struct fused *f, int batch, int warps) {
-    const int wanted = CEIL_DIV(batch, 8);
+    const int wanted = CEIL_DIV(batch, 2 * warps);
     const int least = CEIL_DIV(batch, 80 * warps);
-    int blocks = wanted < f->blocks ? wanted : f->blocks;
+    const int most = f->blocks / 2;
+    int blocks = wanted < most ? wanted : most;
     if (blocks < least) blocks = least;
     return blocks < MOMENT_ROOM ? blocks : MOMENT_ROOM;
 }
