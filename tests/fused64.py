@@ -84,21 +84,24 @@ PEEKS += ("head", "dp2", "sum4", "winners", "dw2")
 
 def look(cnn: Cnn, precision: str, order: np.ndarray, split, lr: float) -> Look:
     """Take a step on `order` of the split that the model has as "train"."""
-    tensor = torch.from_numpy
-    before = {n: tensor(w).double() for n, w in cnn.weights.items()}
+
+    def tensor(array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(cnn.device).double()
+
+    before = {n: tensor(w) for n, w in cnn.weights.items()}
     cnn.losses()
     cnn.train(order, len(order), lr)
     return Look(
         precision=precision,
         eps_bn=float(np.float32(1e-5)),
         lr=float(np.float32(lr)),
-        x=normalise(split.images[order]),
-        labels=tensor(split.labels[order].astype(np.int64)),
+        x=normalise(split.images[order]).to(cnn.device),
+        labels=tensor(split.labels[order]).long(),
         before=before,
-        after={n: tensor(w).double() for n, w in cnn.weights.items()},
-        gradients={n: tensor(g).double() for n, g in cnn.gradients.items()},
+        after={n: tensor(w) for n, w in cnn.weights.items()},
+        gradients={n: tensor(g) for n, g in cnn.gradients.items()},
         loss=float(cnn.losses()[0]),
-        seen={name: tensor(cnn.peek(name)).double() for name in PEEKS},
+        seen={name: tensor(cnn.peek(name)) for name in PEEKS},
     )
 
 
@@ -384,7 +387,7 @@ def update(s: Look) -> None:
     for name in ("conv1", "conv2"):
         want[f"{name}.bias"] = off[f"{name}.bias"] = 0 * s.gradients[f"{name}.bias"]
 
-    got = s.gradients | {"loss": torch.tensor([s.loss], dtype=torch.float64)}
+    got = s.gradients | {"loss": torch.full_like(want["loss"], s.loss)}
     assert set(got) == {*want, "fc1.weight"}
     for name, right in want.items():
         right = right / s.batch
