@@ -6,7 +6,7 @@
  *          x around the winner matter: the sums over the batch of d * x[tap]
  *          (nine) and of d (one). update.cu turns them into the gradients; the
  *          gradient of conv1's output, four times the size of p1, never exists.
- * Binds:   shared memory reads: six of 8 bytes for each ten multiply-adds.
+ * Binds:   shared memory reads: nine for each ten multiply-adds.
  *
  * A block calls winner_add() or winner_sums() for each of its images, adding up
  * in registers, and winner_store() once at its end. */
@@ -22,22 +22,15 @@ static __device__ __forceinline__ void winner_add(float acc[SUMS], float d,
                                                   int code,
                                                   const float *image_s, int py,
                                                   int px) {
-    // Lanes of a warp have different winners. The row is chosen by the address:
-    // two rows are in different banks. The column is chosen by arithmetic: a
-    // product with zero is cheaper than a choice between registers.
-    const float left = code < 4 && !(code & 1) ? d : 0.0f;
-    const float right = code < 4 && (code & 1) ? d : 0.0f;
-    const float *row =
-        image_s + (2 * py + ((code >> 1) & 1)) * IMAGE_PITCH + 2 * px;
+    // Lanes of a warp have different winners: of a window four patches, which
+    // begin at neighbouring pixels of two rows, and so in different banks.
+    const float mine = code < 4 ? d : 0.0f;
+    const float *patch = image_s + (2 * py + (code >> 1 & 1)) * IMAGE_PITCH +
+                         2 * px + (code & 1);
 #pragma unroll
-    for (int ky = 0; ky < 3; ky++) {
-        const float2 a = *(const float2 *)(row + ky * IMAGE_PITCH);
-        const float2 b = *(const float2 *)(row + ky * IMAGE_PITCH + 2);
-        acc[3 * ky + 0] = fmaf(left, a.x, fmaf(right, a.y, acc[3 * ky + 0]));
-        acc[3 * ky + 1] = fmaf(left, a.y, fmaf(right, b.x, acc[3 * ky + 1]));
-        acc[3 * ky + 2] = fmaf(left, b.x, fmaf(right, b.y, acc[3 * ky + 2]));
-    }
-    acc[TAPS] += left + right;
+    for (int tap = 0; tap < TAPS; tap++)
+        acc[tap] = fmaf(mine, patch[tap / 3 * IMAGE_PITCH + tap % 3], acc[tap]);
+    acc[TAPS] += mine;
 }
 
 /* The same for all pooled pixels of an image and channel `lane`, shared among
