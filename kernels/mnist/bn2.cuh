@@ -73,7 +73,7 @@ bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
     const double mean = sum * from.per_value;
     const double var = squares * from.per_value - mean * mean;
     // Below zero it is rounding only, where all values are equal.
-    const double rstd = 1.0 / sqrt((var > 0.0 ? var : 0.0) + from.eps);
+    const double rstd = rsqrt((var > 0.0 ? var : 0.0) + from.eps);
     const double scale = from.gamma[first + c] * rstd;
     affine->scale[c] = (float)scale;
     affine->shift[c] = (float)(from.beta[first + c] - mean * scale);

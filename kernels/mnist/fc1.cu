@@ -20,7 +20,7 @@
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
 /* TALL x WIDE outputs a thread. Its rows are ROWS / TALL apart, its outputs
- * OUTS / WIDE: neighbouring lanes read neighbouring rows. Lanes stand 4 x 8. */
+ * OUTS / WIDE: neighbouring lanes read neighbouring rows. */
 template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
     enum {
         DOWN = TILE::ROWS / TALL, // threads of one slice of k
@@ -35,11 +35,10 @@ template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
     int row, out, slice;
 
     __device__ __forceinline__ fc1_ffma_product() {
-        const int lane = threadIdx.x % 32;
         const int warp = threadIdx.x % (DOWN * ACROSS) / 32;
         slice = threadIdx.x / (DOWN * ACROSS);
-        out = lane % 8 + 8 * (warp % (ACROSS / 8));
-        row = lane / 8 + 4 * (warp / (ACROSS / 8));
+        out = lane_column() + 8 * (warp % (ACROSS / 8));
+        row = lane_row() + 4 * (warp / (ACROSS / 8));
         for (int i = 0; i < TALL; i++)
             for (int j = 0; j < WIDE; j++) sum[i][j] = 0.0f;
     }

@@ -35,7 +35,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     affine_type *affine = (affine_type *)back_shared;
     struct back_sums sums = {};
     struct quad<typename TILE::T> quads[TILE::LOADS];
-    float scale[4], shift[4];
+    float old[TILE::STEPS][4], scale[4], shift[4];
     PRODUCT product;
 
     // All of this is older than the kernel before this one.
@@ -43,7 +43,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     int first = TILE::ROWS * blockIdx.y;
     back_copy_weights(block, from.shadow);
     back_fetch<TILE>(quads, block, from.m2, first, from.batch);
-    if (TILE::WIDTH <= 32) product.read_old(block, from);
+    // A block of few features has registers to ask for these long before.
+    if (TILE::WIDTH <= 32) back_read_old<TILE>(old, block, from);
     const float rate = from.run->lr;
     bn2_prepare(affine, from.bn2, block.channel);
     load4(scale, affine->scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
@@ -53,21 +54,27 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     back_copy_dh(block, from.dh, first, from.batch);
 
     for (; first < from.batch; first += step) {
+        const int next = first + step;
         back_place<TILE>(block, quads, scale, shift);
         copy_wait<0>();
         __syncthreads(); // a, dh and the first time the weights are complete
         product.dp2(block);
         product.dfc1(block);
-        __syncthreads(); // dp2 is complete, a and dh are read
-        back_copy_dh(block, from.dh, first + step, from.batch);
+        __syncthreads(); // dp2 is complete, the others are read
+        if (next < from.batch) back_copy_dh(block, from.dh, next, from.batch);
         back_store_dp2<TILE>(block, &sums, from.dp2, quads, scale, shift, first,
                              from.batch);
-        back_fetch<TILE>(quads, block, from.m2, first + step, from.batch);
+        back_fetch<TILE>(quads, block, from.m2, next, from.batch);
     }
+    product.put(block.stage());
+    back_put_sums<TILE>(&sums, block.stage() + TILE::STAGE_FLOATS);
+    if (TILE::WIDTH > 32) back_read_old<TILE>(old, block, from);
+    __syncthreads(); // dfc1 and the sums are complete
+    back_finish<TILE>(block, from, old, rate);
     const int slot =
         blockIdx.x / TILE::GROUPS * from.parts + blockIdx.y; // of sum4
-    back_store_sums(block, &sums, block.out, from.sum4 + slot * 2 * C2);
-    product.finish(block, from, rate);
+    back_store_sums<TILE>(block, block.stage() + TILE::STAGE_FLOATS,
+                          from.sum4 + slot * 2 * C2);
 }
 
 template <class TILE, class PRODUCT>

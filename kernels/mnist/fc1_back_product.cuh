@@ -11,34 +11,28 @@
 
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
-/* 16 threads down times QUADS across, in SLICES of the summed index. A warp
- * stands 4 x 8: its loads are 8 neighbouring float4 or 4 that many lanes ask.
- */
+/* 16 threads down times QUADS across, in SLICES of the summed index. */
 template <class TILE> struct back_ffma {
     enum { SLICES = TILE::SLICES, DOWN = 16, WARPS_ACROSS = TILE::QUADS / 8 };
     float sum[2][4][4]; /* dfc1: rows 4 row + (0..3) and 64 more; a quad of k */
     int row, k, slice;
 
     __device__ __forceinline__ explicit back_ffma() {
-        const int lane = threadIdx.x % 32;
         const int warp = threadIdx.x % (DOWN * TILE::QUADS) / 32;
         slice = threadIdx.x / (DOWN * TILE::QUADS);
-        k = (lane % 8 + 8 * (warp % WARPS_ACROSS)) * 4;
-        row = lane / 8 + 4 * (warp / WARPS_ACROSS);
+        k = (lane_column() + 8 * (warp % WARPS_ACROSS)) * 4;
+        row = lane_row() + 4 * (warp / WARPS_ACROSS);
         for (int h = 0; h < 2; h++)
             for (int i = 0; i < 4; i++)
                 for (int j = 0; j < 4; j++) sum[h][i][j] = 0.0f;
     }
-    __device__ __forceinline__ void read_old(const struct back_block<TILE> &,
-                                             const struct back_arguments &) {}
-
     /* Images row, row + 16, ... of dp2, a slice of its sum over o. */
     __device__ __forceinline__ void dp2(const struct back_block<TILE> &block) {
         enum { STEPS = HIDDEN / SLICES };
         const float *dh = block.dh + row * TILE::DH_PITCH + slice * STEPS;
         const float *w = block.weights + slice * STEPS * TILE::PITCH + k;
         float out[4][4] = {};
-#pragma unroll 4
+#pragma unroll 2
         for (int o = 0; o < STEPS; o += 4) {
             float left[4][4], right[4][4];
 #pragma unroll
@@ -64,7 +58,7 @@ template <class TILE> struct back_ffma {
         enum { STEPS = TILE::ROWS / SLICES };
         const float *dh = block.dh + slice * STEPS * TILE::DH_PITCH + 4 * row;
         const float *a = block.a + slice * STEPS * TILE::PITCH + k;
-#pragma unroll 8
+#pragma unroll 4
         for (int b = 0; b < STEPS; b++) {
             float left[2][4], right[4];
             load4(left[0], dh + b * TILE::DH_PITCH);
@@ -80,38 +74,14 @@ template <class TILE> struct back_ffma {
         }
     }
 
-    /* Two slices exchange the half that the other finishes. */
-    __device__ __forceinline__ void finish(const struct back_block<TILE> &block,
-                                           const struct back_arguments &to,
-                                           float rate) {
-        static_assert(SLICES <= 2, "halves");
-        static_assert(TILE::OUT_FLOATS >= 16 * TILE::THREADS || SLICES == 1,
-                      "room");
-        enum { PER_SLICE = TILE::THREADS / SLICES };
-        const int mine = threadIdx.x, other = mine ^ PER_SLICE;
-        if (SLICES == 2) {
-            __syncthreads();
+    /* This slice of dfc1 to the stage. */
+    __device__ __forceinline__ void put(float *stage) {
+        stage += (slice * HIDDEN + 4 * row) * TILE::PITCH + k;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
             for (int i = 0; i < 4; i++)
-                for (int j = 0; j < 4; j++)
-                    block.out[(4 * i + j) * TILE::THREADS + mine] =
-                        sum[slice ? 0 : 1][i][j];
-            __syncthreads();
-        }
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            if (SLICES == 2 && h != slice) continue;
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int o = 64 * h + 4 * row + i;
-                if (SLICES == 2)
-                    for (int j = 0; j < 4; j++)
-                        sum[h][i][j] +=
-                            block.out[(4 * i + j) * TILE::THREADS + other];
-                float old[4]; // FP32's shared weights are the parameters
-                load4(old, block.weights + o * TILE::PITCH + k);
-                back_finish<TILE, 4>(block, to, old, sum[h][i], rate, o, k);
-            }
-        }
+                put4(stage + (64 * h + i) * TILE::PITCH, sum[h][i]);
     }
 };
 
@@ -123,7 +93,7 @@ template <class TILE> struct back_mma {
     typedef typename TILE::T T;
     enum { TILES = TILE::WIDTH / 16, K = k_step<T>::K };
     static_assert(TILES % 2 == 0, "fragments of weights come in pairs");
-    float sum[2][TILES][4], old[2][TILES][4];
+    float sum[2][TILES][4];
     int down, k;
 
     __device__ __forceinline__ explicit back_mma() {
@@ -140,27 +110,6 @@ template <class TILE> struct back_mma {
     }
     __device__ __forceinline__ int column_of(int j) const {
         return k + j * 8 + threadIdx.x % 4 * 2;
-    }
-
-    /* The weights in float, which the update needs: a block of few features has
-     * registers to ask for them long before it does. */
-    __device__ __forceinline__ void
-    read_old(const struct back_block<TILE> &block,
-             const struct back_arguments &from) {
-        if (from.parts > 1) return;
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-#pragma unroll
-            for (int j = 0; j < TILES; j++)
-                for (int half = 0; half < 2; half++) {
-                    if (!block.exists(column_of(j))) continue;
-                    const float2 two =
-                        *(const float2 *)(from.params +
-                                          (size_t)row_of(i, half) * FEATURES +
-                                          block.feature(column_of(j)));
-                    old[i][j][2 * half] = two.x;
-                    old[i][j][2 * half + 1] = two.y;
-                }
     }
 
     __device__ __forceinline__ void dp2(const struct back_block<TILE> &block) {
@@ -210,18 +159,17 @@ template <class TILE> struct back_mma {
         }
     }
 
-    __device__ __forceinline__ void finish(const struct back_block<TILE> &block,
-                                           const struct back_arguments &to,
-                                           float rate) {
-        if (TILES > 2) read_old(block, to);
+    /* dfc1 to the stage. */
+    __device__ __forceinline__ void put(float *stage) {
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int j = 0; j < TILES; j++)
                 for (int half = 0; half < 2; half++)
-                    back_finish<TILE, 2>(block, to, old[i][j] + 2 * half,
-                                         sum[i][j] + 2 * half, rate,
-                                         row_of(i, half), column_of(j));
+                    *(float2 *)(stage + row_of(i, half) * TILE::PITCH +
+                                column_of(j)) =
+                        make_float2(sum[i][j][2 * half],
+                                    sum[i][j][2 * half + 1]);
     }
 };
 

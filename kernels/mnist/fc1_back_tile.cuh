@@ -25,19 +25,29 @@ struct back_tile {
         PAD = PRECISION == FP32 ? 4 : 8,
         PITCH = WIDTH + PAD, // of weights and activations
         DH_PITCH = HIDDEN + PAD,
-        OUT_PITCH = WIDTH + 8, // of dp2
-        QUADS = WIDTH / 4,     // of a row
+        // Of dp2: FP32's lanes write two neighbouring rows at once.
+        OUT_PITCH = WIDTH + (PRECISION == FP32 ? 16 : 8),
+        QUADS = WIDTH / 4, // of a row
         STRIDE = THREADS / QUADS,
-        LOADS = ROWS / STRIDE, // quads of m2 that a thread takes
+        LOADS = ROWS / STRIDE,   // quads of m2 that a thread takes
+        STEPS = HIDDEN / STRIDE, // quads of dfc1
         // FP32: 16 x QUADS threads have work; the others take part of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
+        STAGE_FLOATS = SLICES * HIDDEN * PITCH,
+        SUM_FLOATS = THREADS / 32 * 2 * CHANNELS,
+        // FP32 still needs its weights when dfc1 is staged.
+        STAGE_ROOM = ((PRECISION == FP32 ? ROWS : HIDDEN + ROWS) * PITCH +
+                      ROWS * DH_PITCH) *
+            (int)sizeof(T),
         BYTES = ((HIDDEN + ROWS) * PITCH + ROWS * DH_PITCH) * (int)sizeof(T) +
             OUT_FLOATS * 4,
     };
     static_assert(SLICES >= 1 && THREADS % QUADS == 0, "work for all threads");
     static_assert(sizeof(bn2_affine<THREADS, CHANNELS>) <= OUT_FLOATS * 4,
                   "the statistics fit where dp2 will be");
+    static_assert((STAGE_FLOATS + SUM_FLOATS) * 4 <= STAGE_ROOM,
+                  "dfc1 and the sums fit where what they were made of lay");
 };
 
 struct back_arguments {
@@ -66,6 +76,10 @@ template <class TILE> struct back_block {
         dh = a + TILE::ROWS * TILE::PITCH;
         pixel = blockIdx.x / TILE::GROUPS * TILE::PIXELS;
         channel = blockIdx.x % TILE::GROUPS * TILE::CHANNELS;
+    }
+    /* (SLICES,128,WIDTH) and the warps' sums, when all has been read. */
+    __device__ __forceinline__ float *stage() const {
+        return (float *)(TILE::P == FP32 ? a : weights);
     }
     /* Feature i of the block is one of the last pixel's neighbours or there is
      * no such pixel; where it lies in a row of 3136. */
@@ -199,13 +213,12 @@ back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
     }
 }
 
-/* The block's sums to its channels of its slot of sum4: lanes that hold the
- * same channels meet by shuffles, warps in `shared`. */
+/* The sums of each warp, whose lanes of the same channels meet by shuffles, to
+ * shared memory. */
 template <class TILE>
-static __device__ __forceinline__ void
-back_store_sums(const struct back_block<TILE> &block, struct back_sums *sums,
-                float *shared, float *slot) {
-    enum { QUADS = TILE::CHANNELS / 4, WARPS = TILE::THREADS / 32 };
+static __device__ __forceinline__ void back_put_sums(struct back_sums *sums,
+                                                     float *shared) {
+    enum { QUADS = TILE::CHANNELS / 4 };
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int step = QUADS; step < 32; step *= 2)
         for (int j = 0; j < 4; j++) {
@@ -213,53 +226,76 @@ back_store_sums(const struct back_block<TILE> &block, struct back_sums *sums,
             sums->dp2_m2[j] +=
                 __shfl_xor_sync(0xffffffffu, sums->dp2_m2[j], step);
         }
-    __syncthreads(); // dp2 has been read from there
     if (lane < QUADS) {
         float *part = shared + warp * 2 * TILE::CHANNELS + 4 * lane;
         put4(part, sums->dp2);
         put4(part + TILE::CHANNELS, sums->dp2_m2);
     }
-    __syncthreads();
-    if (threadIdx.x < 2 * TILE::CHANNELS) {
-        const int which = threadIdx.x / TILE::CHANNELS;
-        float sum = 0.0f;
-        for (int w = 0; w < WARPS; w++)
-            sum += shared[w * 2 * TILE::CHANNELS + threadIdx.x];
-        slot[which * C2 + block.channel + threadIdx.x % TILE::CHANNELS] = sum;
-    }
+}
+
+/* From there to the block's channels of its slot of sum4. */
+template <class TILE>
+static __device__ __forceinline__ void
+back_store_sums(const struct back_block<TILE> &block, const float *shared,
+                float *slot) {
+    if (threadIdx.x >= 2 * TILE::CHANNELS) return;
+    const int which = threadIdx.x / TILE::CHANNELS;
+    float sum = 0.0f;
+    for (int w = 0; w < TILE::THREADS / 32; w++)
+        sum += shared[w * 2 * TILE::CHANNELS + threadIdx.x];
+    slot[which * C2 + block.channel + threadIdx.x % TILE::CHANNELS] = sum;
 }
 
 /* ---- dfc1 or the step of the weights ------------------------------------- */
 
-/* What becomes of a sum of dfc1: N neighbours (2 or 4) of row o from k on. */
-template <class TILE, int N>
+/* The weights in float, which the update needs: this thread's quads, one place
+ * in a row, STEPS rows STRIDE apart. FP32 has them in shared memory. */
+template <class TILE>
+static __device__ __forceinline__ void
+back_read_old(float (*old)[4], const struct back_block<TILE> &block,
+              const struct back_arguments &from) {
+    const int k = threadIdx.x % TILE::QUADS * 4;
+    const int row = threadIdx.x / TILE::QUADS;
+    if (TILE::P != FP32 && from.parts == 1 && block.exists(k))
+#pragma unroll
+        for (int i = 0; i < TILE::STEPS; i++)
+            load4(old[i], from.params +
+                              (size_t)(row + i * TILE::STRIDE) * FEATURES +
+                              block.feature(k));
+}
+
+/* Add up the slices of dfc1 that lie in stage(); rows of it to memory, or the
+ * step of the weights. */
+template <class TILE>
 static __device__ __forceinline__ void
 back_finish(const struct back_block<TILE> &block,
-            const struct back_arguments &to, const float *old, const float *sum,
-            float rate, int o, int k) {
+            const struct back_arguments &to, float (*old)[4], float rate) {
+    const int k = threadIdx.x % TILE::QUADS * 4;
+    const float scale = to.parts == 1 ? 1.0f / to.batch : 1.0f;
+    float *out = to.parts == 1
+                     ? to.grads
+                     : to.dfc1 + (size_t)blockIdx.y * HIDDEN * FEATURES;
     if (!block.exists(k)) return;
-    const size_t at = (size_t)o * FEATURES + block.feature(k);
-    float *out = to.dfc1 + (size_t)blockIdx.y * HIDDEN * FEATURES + at;
-    const float per_image = 1.0f / to.batch;
-    float v[N], weight[N];
-    if (to.parts == 1) {
-        out = to.grads + at;
-        for (int j = 0; j < N; j++) v[j] = sum[j] * per_image;
-        for (int j = 0; j < N; j++) weight[j] = old[j] - rate * v[j];
-    } else {
-        for (int j = 0; j < N; j++) v[j] = sum[j];
+#pragma unroll
+    for (int i = 0; i < TILE::STEPS; i++) {
+        const int o = threadIdx.x / TILE::QUADS + i * TILE::STRIDE;
+        const size_t at = (size_t)o * FEATURES + block.feature(k);
+        float sum[4], part[4];
+        load4(sum, block.stage() + o * TILE::PITCH + k);
+        for (int s = 1; s < TILE::SLICES; s++) {
+            load4(part, block.stage() + (s * HIDDEN + o) * TILE::PITCH + k);
+            for (int j = 0; j < 4; j++) sum[j] += part[j];
+        }
+        for (int j = 0; j < 4; j++) sum[j] *= scale;
+        put4(out + at, sum);
+        if (to.parts > 1) continue;
+        if (TILE::P == FP32)
+            load4(old[i], (const float *)block.weights + o * TILE::PITCH + k);
+        for (int j = 0; j < 4; j++) old[i][j] -= rate * sum[j];
+        put4(to.params + at, old[i]);
+        if (TILE::P != FP32)
+            store4<TILE::P>((typename TILE::T *)to.shadow + at, old[i]);
     }
-    if (N == 4)
-        *(float4 *)out = make_float4(v[0], v[1], v[N - 2], v[N - 1]);
-    else
-        *(float2 *)out = make_float2(v[0], v[1]);
-    if (to.parts > 1) return;
-    for (int j = 0; j < N; j += 2)
-        *(float2 *)(to.params + at + j) = make_float2(weight[j], weight[j + 1]);
-    if (TILE::P != FP32)
-        for (int j = 0; j < N; j++)
-            ((typename TILE::T *)to.shadow)[at + j] =
-                narrow<TILE::P>(weight[j]);
 }
 
 #endif

@@ -27,6 +27,18 @@ static __device__ __forceinline__ void quad_widen(float v[4],
     load4(v, (const T *)&from);
 }
 
+/* A warp's lanes as 4 x 8, for multiply-adds out of shared memory. A load of 16
+ * bytes a lane is served to 16 lanes at once if neighbours (lane ^ 1 or lane ^
+ * 2, the same for all) want the same bytes, else to 8: so neighbours share
+ * their column, and every second pair its row. */
+static __device__ __forceinline__ int lane_row() {
+    const int lane = threadIdx.x % 32;
+    return lane % 2 + lane / 16 * 2;
+}
+static __device__ __forceinline__ int lane_column() {
+    return threadIdx.x % 32 / 2 % 8;
+}
+
 /* c (16,8) += a (16,K) b (K,8). */
 template <enum precision P>
 static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],

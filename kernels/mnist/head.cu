@@ -161,27 +161,33 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* In a tree over the WARPS, then to this block's slot; parts (WARPS / 2) lie in
- * shared memory. */
+/* Of more than four warps the later half joins the former, until four are left:
+ * those lie side by side in shared memory, and each number of the block's slot
+ * is a sum of four. */
+template <int WARPS> struct head_parts {
+    enum { COUNT = WARPS > 8 ? WARPS / 2 : 4 };
+    float part[COUNT][HEAD_SHARED];
+};
 template <int WARPS>
 static __device__ __forceinline__ void
 head_meet(struct head_sums *sums, float (*parts)[HEAD_SHARED], float *slot) {
+    static_assert(WARPS % 4 == 0, "four warps meet last");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (int half = WARPS / 2; half > 0; half /= 2) {
+    for (int half = WARPS / 2; half >= 4; half /= 2) {
         if (warp >= half && warp < 2 * half)
             head_put(parts[warp - half], *sums, lane);
         __syncthreads();
         if (warp < half) head_add(sums, parts[warp], lane);
         __syncthreads();
     }
-    if (warp == 0) head_put(parts[0], *sums, lane);
+    if (warp < 4) head_put(parts[warp], *sums, lane);
     __syncthreads();
     for (int i = threadIdx.x; i < HEAD; i += 32 * WARPS) {
         const int at = i < HEAD_BIAS2   ? i
                        : i < HEAD_BIAS1 ? HEAD_REST + i - HEAD_BIAS2
                        : i < HEAD_LOSS  ? HEAD_BIAS2 + i - HEAD_BIAS1
                                         : HEAD_REST + CLASSES;
-        slot[i] = parts[0][at];
+        slot[i] = (parts[0][at] + parts[1][at]) + (parts[2][at] + parts[3][at]);
     }
 }
 
@@ -211,11 +217,11 @@ template <enum precision P, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS)
     head_train(const struct head_arguments from) {
     typedef typename element<P>::T T;
-    __shared__ __align__(16) float parts[WARPS / 2][HEAD_SHARED];
+    __shared__ __align__(16) struct head_parts<WARPS> shared;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warps = from.blocks * WARPS;
     if ((int)blockIdx.x >= from.blocks)
-        return head_ahead<WARPS>(from, (unsigned *)parts,
+        return head_ahead<WARPS>(from, (unsigned *)&shared,
                                  blockIdx.x - from.blocks,
                                  gridDim.x - from.blocks);
     // Weights and the run are older than the kernel before this one.
@@ -246,7 +252,8 @@ static __global__ void __launch_bounds__(32 * WARPS)
         image = next;
         label = next_label;
     }
-    head_meet<WARPS>(&sums, parts, from.slots + (size_t)blockIdx.x * HEAD);
+    head_meet<WARPS>(&sums, shared.part,
+                     from.slots + (size_t)blockIdx.x * HEAD);
 }
 
 /* Only the logits. */
