@@ -107,7 +107,7 @@ def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
     assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], done.stderr
 
 
-@pytest.mark.slow  # it builds the runtime afresh
+@pytest.mark.slow  # four processes
 def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     script = """
         import torch, weft
@@ -179,14 +179,11 @@ def test_a_library_that_another_process_pruned_is_no_error(tmp_path):
     assert left == ["2", "3", "4", "5"]
 
 
-@pytest.mark.slow  # it builds the runtime afresh
+@pytest.mark.slow
 def test_two_processes_may_build_the_same_library_at_once(checkout):
     script = "import torch, weft\nprint(weft.relu(torch.tensor([-1.0, 2.0])).tolist())"
-    env = {"WEFT_CACHE": str(checkout / "cache")}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        futures = [
-            pool.submit(run_python, script, checkout / "lib", **env) for _ in range(2)
-        ]
+        futures = [pool.submit(run_python, script, checkout / "lib") for _ in range(2)]
     for done in (future.result() for future in futures):
         assert done.stdout == "[0.0, 2.0]\n", done.stderr
     assert not list((checkout / "lib").glob("libweft_part_*"))
@@ -195,7 +192,7 @@ def test_two_processes_may_build_the_same_library_at_once(checkout):
 def test_a_compilers_error_names_the_file_and_the_line(checkout):
     (checkout / "kernels/relu.cu").open("a").write("int broken(void) { return x; }\n")
     script = "import torch, weft\nweft.relu(torch.ones(2))"
-    done = run_python(script, checkout / "lib", WEFT_CACHE=str(checkout / "cache"))
+    done = run_python(script, checkout / "lib")
     line = len((checkout / "kernels/relu.cu").read_text().splitlines())
     assert re.search(rf"relu\.cu:{line}:.*error", done.stderr), done.stderr
 
@@ -234,9 +231,45 @@ def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
     assert done.stdout.count("rung='reference'") == 8
 
 
-def test_what_is_built_depends_on_headers_without_a_suffix_too():
+def test_headers_without_a_suffix_are_headers_too():
     found = {
         str(path.relative_to(build.KERNELS)) for path in build.headers(build.KERNELS)
     }
     assert found >= {"weft.h", "internal.cuh", "simt/include/cuda/barrier"}
     assert not [name for name in found if name.endswith((".c", ".cu", ".cpp"))]
+
+
+def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
+    source, near, far, other = (tmp_path / n for n in ("k.cu", "near", "f.cuh", "o.h"))
+    source.write_text('#include "internal.cuh"\n  # include "near"\n')
+    near.write_text("#include <f.cuh>\n#include <vector>\n")
+    far.write_text('#include "near"\n')  # in a circle
+    names = []
+    for path in (far, near, source, other):
+        path.open("a").write("// newer\n")
+        command = build._command(source, build.Flavour("cpu"))
+        names.append(build._object_path(source, command).name)
+    assert len(set(names[:3])) == 3
+    assert names[3] == names[2]
+
+
+@pytest.mark.parametrize("header", ["internal.cuh", "simt/include/cuda_runtime.h"])
+def test_what_an_object_is_named_after(checkout, monkeypatch, header):
+    """A kernel's: its headers and where it lies. Plain C's: no place, so that every
+    checkout has the runtime's for nothing."""
+
+    def names() -> tuple[str, str]:
+        paths = (build.KERNELS / "relu.cu", build.KERNELS / "reference/relu.c")
+        commands = [build._command(path, build.Flavour("cpu")) for path in paths]
+        return tuple(build._object_path(*of).name for of in zip(paths, commands))
+
+    here = names()
+    kernels = checkout / "kernels"
+    monkeypatch.setattr(build, "ROOT", checkout)
+    monkeypatch.setattr(build, "KERNELS", kernels)
+    monkeypatch.setattr(build, "SIMT", (kernels / "simt/include", kernels / "simt"))
+    copied = names()
+    (kernels / header).open("a").write("// newer\n")
+    newer = names()
+    assert len({here[0], copied[0], newer[0]}) == 3
+    assert len({here[1], copied[1], newer[1]}) == 1

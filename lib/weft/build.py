@@ -60,6 +60,10 @@ CHECK_LINK = tuple(f"-Wl,--wrap={name}" for name in _WRAPPED)
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 
+# What _read() says of a path.
+Reader = Callable[[str], tuple[str, list[str]] | None]
+
+
 class BuildError(Short, RuntimeError):
     """The library could not be built; the message holds the compiler's own."""
 
@@ -263,24 +267,25 @@ def _object(source: Path, flavour: Flavour, more: Sequence[str] = ()) -> Path:
     return target
 
 
-def _object_path(
-    source: Path, command: list[str], heads: Callable[[bool], str] | None = None
-) -> Path:
+def _object_path(source: Path, command: list[str], read: Reader | None = None) -> Path:
     """Where the object lies: its name holds the hash of all that makes it.
 
-    heads: _heads(), or what it said a moment ago.
+    read: _read(), or what it said a moment ago.
     """
-    check = SIMT[1] / "check"
-    inside = check in source.parents or '"check/' in source.read_text()
-    parts = [source.read_text(), (heads or _heads)(inside), rewriter.fingerprint()]
-    digest = _hash(_compiler_version(command[0]), *command, *parts)
+    folders = tuple(Path(word[2:]) for word in command if word.startswith("-I"))
+    texts = _texts(source, folders, read or _read)
+    if source.suffix == ".cu":
+        texts.append(rewriter.fingerprint())
+    else:  # no path is left in its object: one for every checkout
+        command = [word.replace(str(ROOT), "") for word in command]
+    digest = _hash(_compiler_version(command[0]), *command, *texts)
     return cache.folder("objects") / f"{source.stem}-{digest}.o"
 
 
 def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
     """Compile `files`, one at a time per core, and link them to a library."""
-    heads = functools.cache(_heads)  # of all the files: reading them takes a while
-    names = [_object_path(f, _command(f, flavour), heads).name for f in files]
+    read = functools.cache(_read)  # many files include the same headers
+    names = [_object_path(f, _command(f, flavour), read).name for f in files]
     # This very file decides how they are linked.
     digest = _hash(*names, *map(str, needs), Path(__file__).read_text())
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
@@ -383,14 +388,28 @@ def _live_sm() -> str:
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
-def _heads(inside: bool) -> str:
-    """The text of the headers that a source may include.
+def _texts(source: Path, folders: tuple[Path, ...], read: Reader) -> list[str]:
+    """The text of a source and of the headers in `folders` that it may include."""
+    found: dict[str, str] = {}
+    todo = [source]
+    if source.suffix == ".cu":  # see rewrite()
+        todo += [folder / "cuda_runtime.h" for folder in folders]
+    while todo:
+        path = os.path.normpath(todo.pop())
+        if path not in found and (there := read(path)):
+            found[path], included = there
+            here = Path(path).parent
+            todo += [f / name for name in included for f in (here, *folders)]
+    return [found[path] for path in sorted(found)]
 
-    inside: those of the check build as well, the business of few of the runtime's.
-    """
-    check = SIMT[1] / "check"
-    found = [p for p in headers(KERNELS) if inside or check not in p.parents]
-    return "".join(path.read_text() for path in found)
+
+def _read(path: str) -> tuple[str, list[str]] | None:
+    """A file's text and what it includes by name; None if it is not there."""
+    try:
+        text = Path(path).read_text()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    return text, re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)', text, re.M)
 
 
 def _hash(*parts: str) -> str:
