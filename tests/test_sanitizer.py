@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer finds nothing in any rung. Needs a GPU."""
+"""NVIDIA's compute-sanitizer finds nothing in any op or rung. Needs a GPU."""
 
 import shutil
 import subprocess
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from weft import native
+
 SANITIZER = shutil.which("compute-sanitizer")
 pytestmark = [
     pytest.mark.slow,
@@ -16,12 +18,20 @@ pytestmark = [
 ]
 
 
+def programs() -> list[str]:
+    if not torch.cuda.is_available():
+        return ["ops"]
+    table = native.rungs("mnist", "cuda")
+    return ["ops", *[rung.name for rung in table if "cuda" in rung.targets]]
+
+
+@pytest.mark.parametrize("name", programs())
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck", "synccheck"])
-def test_the_sanitizer_finds_nothing_in_any_rung(tool):
-    program = [sys.executable, Path(__file__).with_name("one_step.py")]
+def test_the_sanitizer_finds_nothing(tool, name):
+    program = [sys.executable, Path(__file__).with_name("one_step.py"), name]
     options = ["--tool", tool, "--error-exitcode", "1"]
     done = subprocess.run(
         [SANITIZER, *options, *program], text=True, capture_output=True
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "one step of" in done.stdout
+    assert f"done: {name}" in done.stdout

@@ -70,7 +70,7 @@ strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
             const float y = window_max(&code, in, w[c]);
             out[c] = fmaf(y, a[c].scale, a[c].shift);
             codes |= (unsigned)(out[c] > 0.0f ? code : 4) << 8 * c;
-            out[c] = fmaxf(out[c], 0.0f);
+            out[c] = relu(out[c]);
         }
         store4<P>(p1 + x * C1, out);
         *(unsigned *)(code1 + x * C1) = codes;

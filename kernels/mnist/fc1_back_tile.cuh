@@ -164,7 +164,7 @@ back_place(const struct back_block<TILE> &block,
         float v[4];
         quad_widen(v, quads[i]);
         for (int j = 0; j < 4; j++)
-            v[j] = fmaxf(bn2_value(v[j], scale[j], shift[j]), 0.0f);
+            v[j] = relu(bn2_value(v[j], scale[j], shift[j]));
         store4<TILE::P>(block.a + row * TILE::PITCH + k, v);
     }
 }

@@ -114,7 +114,7 @@ fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
         float v[4];
         quad_widen(v, quads[i]);
         for (int j = 0; j < 4; j++)
-            v[j] = fmaxf(bn2_value(v[j], scale[j], shift[j]), 0.0f);
+            v[j] = relu(bn2_value(v[j], scale[j], shift[j]));
         store4<TILE::P>(
             to + at / TILE::QUADS * TILE::PITCH + at % TILE::QUADS * 4, v);
     }

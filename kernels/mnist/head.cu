@@ -74,7 +74,7 @@ head_hidden(float h[4], const struct head_arguments &from, const float bias[4],
         for (int i = 0; i < LOADS; i++)
             for (int j = 0; j < 4; j++) h[j] += parts[i][j];
     }
-    for (int j = 0; j < 4; j++) h[j] = fmaxf(h[j], 0.0f);
+    for (int j = 0; j < 4; j++) h[j] = relu(h[j]);
 }
 
 /* Every lane's logits of one image. */

@@ -50,6 +50,20 @@ PTX_INLINE void pdl_trigger() {
 #endif
 }
 
+/* ---- ReLU ---------------------------------------------------------------- */
+
+/* max(x, 0); a NaN stays a NaN, so that a model that has left the numbers shows
+ * it in its loss. fmaxf() would make it 0. */
+PTX_INLINE float relu(float x) {
+#if PTX_ARCH >= 800
+    float y;
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return x < 0.0f ? 0.0f : x;
+#endif
+}
+
 /* ---- copies into shared memory that nobody waits for -------------------- */
 
 /* 16 bytes, both addresses multiples of 16. */

@@ -1,0 +1,132 @@
+"""The fused rungs where it is not the plain case: bad numbers, interruptions, mixed
+calls, several models, memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from test_cnn import SHAPES, TEST, TRAIN, Cnn, random_data, random_params, ready
+from test_fused import MODEL, each_fp32_rung, each_rung, same
+
+from weft import mnist
+from weft.native import ArgumentError
+
+# A convolution's bias moves nothing, so its value is not looked at.
+SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.bias")]
+# Those whose values go through tensor cores, or next to them.
+SOME = ["bn1.weight", "conv2.weight", "fc1.weight"]
+
+
+def names(rung: str, target: str) -> list[str]:
+    return SEEN if target == "cuda" or rung == "fused" else SOME
+
+
+@each_rung
+def test_a_nan_anywhere_is_a_nan_loss(target, rung):
+    """No ReLU makes it a zero: whoever watches the loss sees that training is lost."""
+    if target == "cpu" and rung == "graph":
+        pytest.skip("has fused's kernels")
+    cnn = ready(target, rung, MODEL)
+    for name in names(rung, target):
+        weights = random_params(MODEL)
+        weights[name].flat[5 % weights[name].size] = np.nan
+        cnn.set(weights)
+        cnn.train(np.arange(1), 1)
+        assert np.isnan(cnn.losses()).all(), name
+        assert np.isnan(cnn.get()["fc2.weight"]).any(), name
+    cnn.set(random_params(MODEL))
+    cnn.train(np.arange(1), 1)
+    assert np.isfinite(cnn.losses()).all(), "and the model is whole again"
+
+
+@each_fp32_rung
+def test_models_side_by_side_do_not_touch_each_other(target, rung):
+    """Nor do batch sizes, a forward pass, a profile or weights set between calls."""
+
+    def calls(cnn: Cnn):
+        for batch in (2, 1, 3):
+            cnn.train(np.arange(3), batch, 0.02)
+            yield cnn.forward(TEST, np.arange(batch))
+            cnn.profile(np.arange(batch), 0.01)
+        cnn.set(random_params(MODEL, seed=9))
+        cnn.train(np.arange(3), 2, 0.0)
+        yield cnn.losses()
+        yield from cnn.get(1).values()
+
+    alone = list(calls(ready(target, rung, MODEL)))
+    pair = [calls(ready(target, rung, MODEL)) for _ in range(2)]
+    for want, one, other in zip(alone, *pair, strict=True):
+        np.testing.assert_array_equal(one, want)
+        np.testing.assert_array_equal(other, want)
+
+
+@each_rung
+def test_batches_past_the_model_are_refused_and_leave_it_whole(target, rung):
+    cnn = ready(target, rung, MODEL)
+    before = cnn.get()
+    for call in (lambda: cnn.train(np.arange(4), 4), lambda: cnn.profile(np.arange(4))):
+        with pytest.raises(ArgumentError, match="a batch of 4, the model takes 1 to 3"):
+            call()
+    with pytest.raises(ArgumentError, match="a batch of 4, the model takes 1 to 3"):
+        cnn.forward(TEST, np.arange(4))
+    for lr in (np.inf, -1.0, np.nan):
+        with pytest.raises(ArgumentError, match="want 0 or more"):
+            cnn.train(np.arange(2), 2, lr)
+    with pytest.raises(ArgumentError, match=r"labels\[1\] = 10, the model has 10"):
+        images, labels = random_data(MODEL, 3)
+        labels[1] = 10
+        cnn.data(TRAIN, images, labels)
+    assert same(cnn.get(), before) and len(cnn.losses()) == 0
+
+
+# ---- on a GPU, where there is room ---------------------------------------------------
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+each_gpu_rung = pytest.mark.parametrize("rung", ["pdl", "tf32", "bf16", "fp16"])
+LARGE = replace(MODEL, max_batch=1000)
+
+
+@on_gpu
+@each_gpu_rung
+@pytest.mark.parametrize("batch", [1, 63, 64, 66, 67, 131, 133, 250, 1000])
+def test_the_same_seed_gives_the_same_bits(rung, batch):
+    """With images taken more than once, in many steps and a remainder."""
+    order = np.random.default_rng(batch).integers(0, 500, 75 * batch + batch // 2)
+    runs = []
+    for _ in range(2):
+        cnn = ready("cuda", rung, LARGE, count=500)
+        cnn.train(order, batch, 0.01)
+        runs.append((cnn.losses(), cnn.get(), cnn.get(1)))
+    (losses, weights, gradients), again = runs
+    assert len(losses) == 75 + (batch > 1) and np.isfinite(losses).all()
+    np.testing.assert_array_equal(again[0], losses)
+    assert same(again[1], weights) and same(again[2], gradients)
+
+
+@on_gpu
+@each_gpu_rung
+def test_a_model_may_go_while_its_steps_are_queued(rung):
+    for _ in range(3):
+        cnn = ready("cuda", rung, LARGE, count=500)
+        cnn.train(np.arange(50_000) % 500, 64, 0.01)
+        del cnn
+    cnn = ready("cuda", rung, LARGE, count=500)
+    cnn.train(np.arange(640) % 500, 64, 0.01)
+    assert np.isfinite(cnn.losses()).all()
+
+
+@on_gpu
+@each_gpu_rung
+@pytest.mark.parametrize("batch", [64, 1024])
+def test_memory_is_no_more_than_pytorchs(rung, batch):
+    train = mnist.load("train").first(2048)
+    precision = rung if rung != "pdl" else "fp32"
+    weights = mnist.initial_weights(0)
+    options = {"device": "cuda", "batch": batch, "precision": precision}
+    twin = mnist.TwinTrainer(weights, train, rung="graph", **options)
+    with mnist.Cnn(rung, "cuda", max_batch=batch) as cnn:
+        cnn.data(train)
+        assert cnn.bytes <= twin.peak_bytes
