@@ -150,18 +150,20 @@ def _resampling(new: int, old: int) -> np.ndarray:
 # ---- pictures ----------------------------------------------------------------------
 
 
-def mosaic(maps: np.ndarray) -> np.ndarray:
-    """maps (channels,h,w) as one picture of shades from 0 to 1, NaN in the gaps.
+def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
+    """maps (channels,h,w) side by side as one picture, NaN in the gaps.
 
-    Each map has its own scale, from its least value to its largest.
+    scaled: to shades from 0 to 1, each map on its own scale, from its least value to
+    its largest; else the values stay.
     """
     channels, h, w = maps.shape
     rows, columns = _grid(channels)
     picture = np.full((rows * (h + 1) - 1, columns * (w + 1) - 1), np.nan)
     for index, values in enumerate(maps):
         top, left = index // columns * (h + 1), index % columns * (w + 1)
-        span = np.ptp(values) or 1.0
-        picture[top : top + h, left : left + w] = (values - values.min()) / span
+        if scaled:
+            values = (values - values.min()) / (np.ptp(values) or 1.0)
+        picture[top : top + h, left : left + w] = values
     return picture
 
 

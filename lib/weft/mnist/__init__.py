@@ -16,8 +16,10 @@ race.py     one heat of the race over batches and precisions; row.py  what it me
 milestones.py  an epoch, 99 %, five seeds, a cold start
 warm.py     PyTorch's twins compiled side by side, ahead of the race
 work.py     flops and bytes of a step; roofs.py  what the machine can do
-plot_ladder.py, plot_batches.py, plot_roofline.py  the pictures of the race;
-race_marks.py  what they share
+limits.py   what binds each section of a step
+plot_ladder.py, plot_batches.py, plot_roofline.py, plot_sections.py  the pictures of the
+race; race_marks.py  what they share
+inside.py   the arrays between the kernels of a step as pictures
 marks.py    when the sections of a step end
 cli.py      python -m weft mnist
 """
