@@ -10,6 +10,7 @@
 struct bn2_sources {
     const float *sums; /* (count,2,64): sums of c2 and of its squares */
     int count;
+    double *totals;            /* (2,64): the slots added up */
     const float *gamma, *beta; /* BN2's weight and bias (64) */
     double per_value;          /* 1 / (values of a channel) */
     float eps;
@@ -19,6 +20,7 @@ static inline struct bn2_sources bn2_from(const struct fused *f, int batch) {
     struct bn2_sources from;
     from.sums = f->sum2.data;
     from.count = f->sum2.count;
+    from.totals = f->sum2_total;
     from.gamma = f->params + BN2_W;
     from.beta = f->params + BN2_B;
     from.per_value = 1.0 / ((double)batch * PIXELS2);
@@ -57,19 +59,13 @@ bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
             affine->parts[threadIdx.x / 32][4 * item + i] = sum[i];
 }
 
-/* From the warps' parts, one thread a channel. The caller puts a barrier before
- * (the parts are complete) and after (scale and shift are). */
+/* Scale and shift of the thread's channel from its two sums. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
-           const struct bn2_sources &from, int first) {
+           const struct bn2_sources &from, int first, double sum,
+           double squares) {
     const int c = threadIdx.x;
-    if (c >= CHANNELS) return;
-    double sum = 0.0, squares = 0.0;
-    for (int warp = 0; warp < THREADS / 32; warp++) {
-        sum += affine->parts[warp][c];
-        squares += affine->parts[warp][CHANNELS + c];
-    }
     const double mean = sum * from.per_value;
     const double var = squares * from.per_value - mean * mean;
     // Below zero it is rounding only, where all values are equal.
@@ -79,14 +75,39 @@ bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
     affine->shift[c] = (float)(from.beta[first + c] - mean * scale);
 }
 
-/* All of it; ends with a barrier. */
+/* All of it; ends with a barrier. With `keep` the channels' sums go to
+ * from.totals, for the kernels that follow. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
-            const struct bn2_sources &from, int first) {
+            const struct bn2_sources &from, int first, bool keep) {
     bn2_add_slots(affine, from, first);
     __syncthreads();
-    bn2_finish(affine, from, first);
+    const int c = threadIdx.x;
+    if (c < CHANNELS) {
+        double sum = 0.0, squares = 0.0;
+        for (int warp = 0; warp < THREADS / 32; warp++) {
+            sum += affine->parts[warp][c];
+            squares += affine->parts[warp][CHANNELS + c];
+        }
+        bn2_finish(affine, from, first, sum, squares);
+        if (keep) {
+            from.totals[first + c] = sum;
+            from.totals[C2 + first + c] = squares;
+        }
+    }
+    __syncthreads();
+}
+
+/* The same from the totals that an earlier kernel kept. */
+template <int THREADS, int CHANNELS>
+static __device__ __forceinline__ void
+bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,
+           const struct bn2_sources &from, int first) {
+    const int c = threadIdx.x;
+    if (c < CHANNELS)
+        bn2_finish(affine, from, first, from.totals[first + c],
+                   from.totals[C2 + first + c]);
     __syncthreads();
 }
 

@@ -17,10 +17,10 @@
 
 /* What dy is made of, on the target. */
 struct dy_sources {
-    const float *sum2;  /* (sum2_count,2,64): sums of c2 and of its squares */
+    const double *sum2; /* (2,64): sums of c2 and of its squares */
     const float *sum4;  /* (sum4_count,2,64): sums of dp2 and of dp2 * m2 */
     const float *gamma; /* BN2's weight (64) */
-    int sum2_count, sum4_count;
+    int sum4_count;
     int batch;
     float eps;
 };
@@ -32,10 +32,9 @@ struct dy_numbers {
 
 static inline struct dy_sources dy_from(const struct fused *f, int batch) {
     struct dy_sources from;
-    from.sum2 = f->sum2.data;
+    from.sum2 = f->sum2_total;
     from.sum4 = f->sum4.data;
     from.gamma = f->params + BN2_W;
-    from.sum2_count = f->sum2.count;
     from.sum4_count = f->sum4.count;
     from.batch = batch;
     from.eps = f->eps;
@@ -45,11 +44,8 @@ static inline struct dy_sources dy_from(const struct fused *f, int batch) {
 /* Doubles of shared memory for the sums of both arrays: [4][64]. */
 template <int THREADS> struct dy_scratch {
     enum {
-        // Warps of each array: with a power of two each has whole quads.
-        WARPS = THREADS >= 512 ? 8
-        : THREADS >= 256       ? 4
-        : THREADS >= 128       ? 2
-                               : 1,
+        // Warps that add: a power of two, so that each has whole quads.
+        WARPS = THREADS >= 256 ? 8 : 4,
         QUADS = 32 / WARPS, /* of columns, of a warp */
         DOUBLES = 4 * C2,
     };
@@ -83,20 +79,17 @@ dy_add_slots(double *totals, const float *slots, int count, int warp) {
 }
 
 /* conv2's sums: written long ago, so they may be read before pdl_wait(). */
-template <int THREADS>
 static __device__ __forceinline__ void
 dy_add_early(double *totals, const struct dy_sources &from) {
-    const int warp = threadIdx.x / 32;
-    if (warp < dy_scratch<THREADS>::WARPS)
-        dy_add_slots<THREADS>(totals, from.sum2, from.sum2_count, warp);
+    if (threadIdx.x < 2 * C2) totals[threadIdx.x] = from.sum2[threadIdx.x];
 }
 
-/* fc1_back's sums, by other warps. */
+/* fc1_back's sums. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_add_late(double *totals, const struct dy_sources &from) {
-    const int warp = threadIdx.x / 32 - dy_scratch<THREADS>::WARPS;
-    if (warp >= 0 && warp < dy_scratch<THREADS>::WARPS)
+    const int warp = threadIdx.x / 32;
+    if (warp < dy_scratch<THREADS>::WARPS)
         dy_add_slots<THREADS>(totals + 2 * C2, from.sum4, from.sum4_count,
                               warp);
 }
@@ -139,7 +132,7 @@ template <int THREADS>
 static __device__ __forceinline__ void
 dy_prepare(struct dy_numbers *numbers, double *scratch,
            const struct dy_sources &from) {
-    dy_add_early<THREADS>(scratch, from);
+    dy_add_early(scratch, from);
     dy_add_late<THREADS>(scratch, from);
     dy_finish(numbers, scratch, from);
 }

@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
     // A block of few features has registers to ask for these long before.
     if (TILE::WIDTH <= 32) back_read_old<TILE>(old, block, from);
     const float rate = from.run->lr;
-    bn2_prepare(affine, from.bn2, block.channel);
+    bn2_recall(affine, from.bn2, block.channel);
     load4(scale, affine->scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
     load4(shift, affine->shift + threadIdx.x % (TILE::CHANNELS / 4) * 4);
     pdl_wait();

@@ -140,7 +140,9 @@ fc1_accumulate(PRODUCT &product, typename TILE::T *shared,
     struct quad<T> quads[TILE::LOADS];
     fc1_fetch_rows<TILE>(quads, from.m2, first_row, from.batch, slice.pixel,
                          channel);
-    bn2_prepare(affine, from.bn2, channel);
+    // Of the blocks that add up these channels' sums one keeps them.
+    bn2_prepare(affine, from.bn2, channel,
+                blockIdx.x == 0 && blockIdx.y == 0 && slice.pixel == 0);
     float scale[4], shift[4];
     load4(scale, affine->scale + threadIdx.x % (TILE::CHANNELS / 4) * 4);
     load4(shift, affine->shift + threadIdx.x % (TILE::CHANNELS / 4) * 4);

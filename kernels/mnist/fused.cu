@@ -53,7 +53,8 @@ int fused_chain(struct fused *f, int batch, int before, int after,
     SECTION("backward.fc1+relu2", fused_fc1_back(f, batch, stream));
     SECTION("backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1",
             fused_conv2_dx(f, batch, stream));
-    SECTION("backward.conv2.weight", fused_conv2_dw(f, batch, stream));
+    if (!f->dw2_made)
+        SECTION("backward.conv2.weight", fused_conv2_dw(f, batch, stream));
     SECTION("update", fused_update(f, batch, stream));
     return WEFT_OK;
 }
@@ -124,6 +125,7 @@ static int take_slots(struct fused_state *s, size_t batch, weft_stream stream) {
     const size_t most = 4 * batch > rows ? 4 * batch : rows;
     TAKE(moments.data, MOMENT_SLOTS * MOMENTS, sizeof(double));
     TAKE(sum2.data, SUM2_SLOTS * 2 * C2, sizeof(float));
+    TAKE(sum2_total, 2 * C2, sizeof(double));
     TAKE(hidden.data, most * HIDDEN, sizeof(float));
     TAKE(head.data, HEAD_SLOTS * HEAD, sizeof(float));
     TAKE(sum4.data, SUM4_SLOTS * 2 * C2, sizeof(float));

@@ -120,6 +120,7 @@ struct fused {
                              smallest where < 0, the first where it is 0 */
     uint8_t *code2;       /* (batch,49,64): which, 0..3; the first of equals */
     struct slots sum2;    /* (slot,2,64): sums of c2 and of its squares */
+    double *sum2_total;   /* (2,64): its slots added up, by fc1 */
     struct slots hidden;  /* (slot,batch,128): parts of fc1's products; see
                              hidden_slots() */
     float *h;             /* (batch,128): relu(fc1), written by the head */
@@ -135,6 +136,7 @@ struct fused {
     struct slots winners; /* (slot,10,32): per channel of conv1 the sums over
                              code1's winners of dp1 * patch[tap] and of dp1 */
     struct slots dw2;     /* (slot,9,64,32) as params */
+    int dw2_made;         /* conv2_dx() made dw2 too: no conv2_dw() */
 };
 enum { HEAD = CLASSES * HIDDEN + CLASSES + HIDDEN + 1 };
 

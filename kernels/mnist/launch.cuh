@@ -12,8 +12,14 @@
  * the device has multiprocessors it is a programmatic dependent launch: the
  * kernel may start while the one before it ends, and reads what that one wrote
  * only after pdl_wait(). */
-#define LAUNCH(f, kernel, grid, threads, shared_bytes, stream, ...) \
-    WEFT_TRY(fused_launch((f), #kernel, kernel, (grid), (threads),  \
+#define LAUNCH(f, kernel, grid, threads, shared_bytes, stream, ...)   \
+    WEFT_TRY(fused_launch((f), 0, #kernel, kernel, (grid), (threads), \
+                          (shared_bytes), (stream), __VA_ARGS__))
+
+/* The same for a kernel of which two blocks fit on a multiprocessor, and all of
+ * them at once: they cannot crowd, so they may start early as they are. */
+#define LAUNCH_PAIRS(f, kernel, grid, threads, shared_bytes, stream, ...) \
+    WEFT_TRY(fused_launch((f), 1, #kernel, kernel, (grid), (threads),     \
                           (shared_bytes), (stream), __VA_ARGS__))
 
 enum { SHARED_ALWAYS = 48 << 10 }; /* bytes a block may have unasked */
@@ -54,13 +60,14 @@ static size_t fused_alone(void) {
 }
 
 template <class... P, class... A>
-static int fused_launch(const struct fused *f, const char *name,
+static int fused_launch(const struct fused *f, int pairs, const char *name,
                         void (*kernel)(P...), dim3 grid, int threads,
                         size_t shared_bytes, cudaStream_t stream,
                         A... arguments) {
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
-    const bool early = f->pdl && blocks <= (size_t)f->blocks;
-    const size_t alone = early ? fused_alone() : 0;
+    const bool few = blocks <= (size_t)f->blocks;
+    const bool early = f->pdl && (few || pairs);
+    const size_t alone = early && !pairs ? fused_alone() : 0;
     if (shared_bytes < alone) shared_bytes = alone;
     WEFT_TRY(fused_claim(name, kernel, shared_bytes));
     cudaLaunchAttribute overlap = {};

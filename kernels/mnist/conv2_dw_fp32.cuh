@@ -1,4 +1,4 @@
-/* conv2_dw_fp32.cu -- the gradient of conv2's weights in strict fp32.
+/* conv2_dw_fp32.cuh -- the gradient of conv2's weights in strict fp32.
  *
  * Idea:    dw[tap][oc][ic] is a sum over all pixels of all images of p1 (moved
  *          by the tap) times dy. A thread owns all 9 taps of 2 ic x 4 oc, 72
@@ -11,21 +11,19 @@
  * Shared:  56.6 KB: 30 an image of p1 with its border, 24.5 dy of 32 channels;
  *          with room for two of each 111.3 KB.
  * Lesson:  notebooks/15_mnist.ipynb. */
+#ifndef WEFT_CONV2_DW_FP32_CUH
+#define WEFT_CONV2_DW_FP32_CUH
 #include "dy_fp32.cuh"
-#include "large_blocks.cuh"
-#include "launch.cuh"
 #include "ptx.cuh"
 
 enum {
-    DW_OUT = 32,           /* oc of a block */
-    DW_CUTS = C2 / DW_OUT, /* blocks that share an image */
-    DW_HALVES = 2,         /* groups of threads, each with half of the rows */
-    DW_GROUP = 4 * DW_OUT, /* threads: 16 pairs of ic x 8 quads of oc */
-    DW_THREADS = DW_HALVES * DW_GROUP,
+    DW_OUT = 32,               /* oc of a block */
+    DW_CUTS = C2 / DW_OUT,     /* blocks that share an image */
+    DW_GROUP = 4 * DW_OUT,     /* threads: 16 pairs of ic x 8 quads of oc */
     DW_ROW = (SIDE2 + 1) * C1, /* a row's right border is the next one's left */
     DW_IMAGE = (SIDE2 + 2) * DW_ROW + C1,
     DW_DY = PIXELS2 * DW_OUT,
-    DW_NUMBERS = 2 * dy_scratch<DW_THREADS>::DOUBLES,
+    DW_NUMBERS = 2 * dy_scratch<DW_GROUP>::DOUBLES,
     DW_STAGE = DW_IMAGE + DW_DY,
 };
 static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
@@ -39,10 +37,23 @@ struct conv2_dw_arrays {
     int batch;
 };
 
+/* Zeros in an image's border: rows 0 and 15, and left of the rows between. */
+static __device__ __forceinline__ void dw_clear_border(float *image_s,
+                                                       int threads) {
+    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    float4 *bottom = (float4 *)(image_s + (SIDE2 + 1) * DW_ROW);
+    for (int i = threadIdx.x; i < (DW_ROW + C1) / 4; i += threads)
+        ((float4 *)image_s)[i] = bottom[i] = zero;
+    for (int i = threadIdx.x; i < SIDE2 * C1 / 4; i += threads) {
+        const int y = i / (C1 / 4) + 1, quad = i % (C1 / 4);
+        *(float4 *)(image_s + y * DW_ROW + 4 * quad) = zero;
+    }
+}
+
 /* Starts to copy an image (196,32) into its border. */
-static __device__ __forceinline__ void dw_copy_image(float *image_s,
-                                                     const float *p1) {
-    for (int i = threadIdx.x; i < PIXELS2 * C1 / 4; i += DW_THREADS) {
+static __device__ __forceinline__ void
+dw_copy_image(float *image_s, const float *p1, int threads) {
+    for (int i = threadIdx.x; i < PIXELS2 * C1 / 4; i += threads) {
         const int pixel = i / (C1 / 4), quad = i % (C1 / 4);
         copy16_async(image_s + (pixel / SIDE2 + 1) * DW_ROW +
                          (pixel % SIDE2 + 1) * C1 + 4 * quad,
@@ -87,58 +98,68 @@ dw_row(float acc[TAPS][2][4], const float *image, const float *dy) {
     }
 }
 
-/* The two groups' sums to the slot: the first group adds the second's. */
+/* The groups' sums to the slot: the first group adds the second's. */
+template <int GROUPS>
 static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
-                                                float acc[TAPS][2][4], int half,
-                                                int thread) {
+                                                float acc[TAPS][2][4],
+                                                int group, int thread) {
     const int quad = thread % 8, pair = thread / 8;
     float4 *other = (float4 *)scratch;
-    __syncthreads(); // the last image has been read
-    if (half == 1)
+    if (GROUPS == 2) {
+        __syncthreads(); // the last image has been read
+        if (group == 1)
+#pragma unroll
+            for (int i = 0; i < 2 * TAPS; i++) {
+                const float *v = acc[i / 2][i % 2];
+                other[i * DW_GROUP + thread] =
+                    make_float4(v[0], v[1], v[2], v[3]);
+            }
+        __syncthreads();
+        if (group == 1) return;
 #pragma unroll
         for (int i = 0; i < 2 * TAPS; i++) {
-            const float *v = acc[i / 2][i % 2];
-            other[i * DW_GROUP + thread] = make_float4(v[0], v[1], v[2], v[3]);
+            const float4 v = other[i * DW_GROUP + thread];
+            float *sum = acc[i / 2][i % 2];
+            sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
         }
-    __syncthreads();
-    if (half == 1) return;
+    }
 #pragma unroll
     for (int tap = 0; tap < TAPS; tap++) {
-        const float4 a = other[2 * tap * DW_GROUP + thread];
-        const float4 b = other[(2 * tap + 1) * DW_GROUP + thread];
         float2 *out = (float2 *)(slot + (tap * C2 + 4 * quad) * C1 + 2 * pair);
         const float (*v)[4] = acc[tap];
-        out[0 * C1 / 2] = make_float2(v[0][0] + a.x, v[1][0] + b.x);
-        out[1 * C1 / 2] = make_float2(v[0][1] + a.y, v[1][1] + b.y);
-        out[2 * C1 / 2] = make_float2(v[0][2] + a.z, v[1][2] + b.z);
-        out[3 * C1 / 2] = make_float2(v[0][3] + a.w, v[1][3] + b.w);
+#pragma unroll
+        for (int oc = 0; oc < 4; oc++)
+            out[oc * C1 / 2] = make_float2(v[0][oc], v[1][oc]);
     }
 }
 
-/* With two STAGES an image is loaded while the one before it is computed. */
-template <int BLOCKS, int STAGES>
-static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
-    conv2_dw_fp32(struct conv2_dw_arrays a) {
-    typedef dy_builder<DW_OUT, DW_OUT, SIDE2 * DW_OUT, DW_THREADS> builder_t;
-    extern __shared__ __align__(16) float shared[];
+/* The work of block `block` of `blocks`, of GROUPS * DW_GROUP threads. With two
+ * STAGES an image is loaded while the one before it is computed. */
+template <int GROUPS, int STAGES>
+static __device__ __forceinline__ void
+conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
+               int blocks) {
+    enum { THREADS = GROUPS * DW_GROUP };
+    typedef dy_builder<DW_OUT, DW_OUT, SIDE2 * DW_OUT, THREADS> builder_t;
     float *images_s = shared + DW_NUMBERS;
     double *totals = (double *)shared;
     struct dy_numbers *numbers = (struct dy_numbers *)totals;
-    const int first = blockIdx.x % DW_CUTS * DW_OUT;
-    const int slot = blockIdx.x / DW_CUTS, step = gridDim.x / DW_CUTS;
-    const int half = threadIdx.x / DW_GROUP, thread = threadIdx.x % DW_GROUP;
-    for (int i = threadIdx.x; i < STAGES * DW_STAGE / 4; i += DW_THREADS)
-        ((float4 *)images_s)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    __syncthreads(); // the border is zero
-    // All that is read was written before conv2_dx began: no need to wait.
+    const int first = block % DW_CUTS * DW_OUT;
+    const int slot = block / DW_CUTS, step = blocks / DW_CUTS;
+    const int group = threadIdx.x / DW_GROUP, thread = threadIdx.x % DW_GROUP;
+    for (int i = 0; i < STAGES; i++)
+        dw_clear_border(images_s + i * DW_STAGE, THREADS);
+    // Of all this only dp2 and its sums come from the kernel just before.
     builder_t builder;
     struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, slot);
     builder.copy_c2(images_s + DW_IMAGE, from, first);
-    dw_copy_image(images_s, a.p1 + (size_t)slot * PIXELS2 * C1);
+    dw_copy_image(images_s, a.p1 + (size_t)slot * PIXELS2 * C1, THREADS);
     copy_commit();
-    dy_add_early<DW_THREADS>(totals, a.dy);
+    dy_add_early(totals, a.dy);
+    pdl_wait();
+    pdl_trigger();
     builder.load_dp2(from, first);
-    dy_add_late<DW_THREADS>(totals, a.dy);
+    dy_add_late<THREADS>(totals, a.dy);
     dy_finish(numbers, totals, a.dy);
 
     float acc[TAPS][2][4];
@@ -151,7 +172,8 @@ static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
         if (STAGES == 1 && image != slot) {
             __syncthreads(); // the last image has been read
             builder.copy_c2(dy_s, from, first);
-            dw_copy_image(image_s, a.p1 + (size_t)image * PIXELS2 * C1);
+            dw_copy_image(image_s, a.p1 + (size_t)image * PIXELS2 * C1,
+                          THREADS);
             copy_commit();
             builder.load_dp2(from, first);
         }
@@ -164,7 +186,8 @@ static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
             float *next_s = images_s + stage * DW_STAGE;
             if (next < a.batch) {
                 builder.copy_c2(next_s + DW_IMAGE, from, first);
-                dw_copy_image(next_s, a.p1 + (size_t)next * PIXELS2 * C1);
+                dw_copy_image(next_s, a.p1 + (size_t)next * PIXELS2 * C1,
+                              THREADS);
                 builder.load_dp2(from, first);
             }
             copy_commit();
@@ -172,40 +195,13 @@ static __global__ void __launch_bounds__(DW_THREADS, BLOCKS)
         const float *pixels = image_s + 2 * (thread / 8);
         const float *dy = dy_s + 4 * (thread % 8);
 #pragma unroll 1
-        for (int i = 0; i < SIDE2 / DW_HALVES; i++) {
-            const int y = half * (SIDE2 / DW_HALVES) + i;
+        for (int i = 0; i < SIDE2 / GROUPS; i++) {
+            const int y = group * (SIDE2 / GROUPS) + i;
             dw_row(acc, pixels + y * DW_ROW, dy + y * SIDE2 * DW_OUT);
         }
     }
-    pdl_wait(); // for conv2_dx, so that update() may rely on both
-    pdl_trigger();
-    dw_write(a.dw2 + (size_t)slot * TAPS * C2 * C1 + first * C1, images_s, acc,
-             half, thread);
+    dw_write<GROUPS>(a.dw2 + (size_t)slot * TAPS * C2 * C1 + first * C1,
+                     images_s, acc, group, thread);
 }
 
-template <int BLOCKS, int STAGES>
-static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
-    int slots = f->blocks * BLOCKS / DW_CUTS;
-    if (slots > batch) slots = batch;
-    if (slots > DW2_SLOTS) slots = DW2_SLOTS;
-    f->dw2.count = slots;
-    struct conv2_dw_arrays a;
-    a.dy = dy_from(f, batch);
-    a.p1 = (const float *)f->p1;
-    a.c2 = (const float *)f->c2;
-    a.dp2 = (const float *)f->dp2;
-    a.code2 = f->code2;
-    a.dw2 = f->dw2.data;
-    a.batch = batch;
-    LAUNCH(f, (conv2_dw_fp32<BLOCKS, STAGES>), slots * DW_CUTS, DW_THREADS,
-           (DW_NUMBERS + STAGES * DW_STAGE) * sizeof(float), stream, a);
-    return WEFT_OK;
-}
-
-int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
-    if (f->precision != FP32) return fused_conv2_dw_mma(f, batch, stream);
-    if (batch * DW_CUTS <= f->blocks)
-        return launch_conv2_dw<1, 1>(f, batch, stream);
-    if (has_large_blocks()) return launch_conv2_dw<1, 2>(f, batch, stream);
-    return launch_conv2_dw<2, 1>(f, batch, stream);
-}
+#endif

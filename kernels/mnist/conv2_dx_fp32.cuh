@@ -1,4 +1,4 @@
-/* conv2_dx_fp32.cu -- the gradient of conv2's input in strict fp32, and of it
+/* conv2_dx_fp32.cuh -- the gradient of conv2's input in strict fp32, and of it
  * only what conv1 needs: the sums of winners.cuh.
  *
  * Idea:    the same convolution as forward (conv2_fp32.cuh), from 64 channels
@@ -10,9 +10,10 @@
  * Shared:  98.7 KB: 36 the weights, 60.7 the image of dy, later its result;
  *          with all 32 channels and room for two images 195.4 KB.
  * Lesson:  notebooks/15_mnist.ipynb. */
+#ifndef WEFT_CONV2_DX_FP32_CUH
+#define WEFT_CONV2_DX_FP32_CUH
 #include "conv2_fp32.cuh"
 #include "dy_fp32.cuh"
-#include "launch.cuh"
 #include "winners.cuh"
 
 /* What the kernel reads and writes, see fused.h. */
@@ -82,18 +83,19 @@ static __device__ __forceinline__ void copy_codes(uint8_t *codes_s,
                      code1 + i / (COT / 16) * C1 + i % (COT / 16) * 16);
 }
 
-/* Blocks n, n + 1, .. n + 32 / COT - 1 share an image and a slot. */
-template <int COT, int SPLIT, int BLOCKS, int STAGES>
-static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
-    conv2_dx_fp32(struct conv2_dx_arrays a) {
+/* The work of block `block` of `blocks`: n, n + 1, .. n + 32 / COT - 1 share an
+ * image and a slot. */
+template <int COT, int SPLIT, int STAGES>
+static __device__ __forceinline__ void
+conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
+               int blocks) {
     typedef dx_shape<COT, SPLIT> S;
     enum { CUTS = C1 / COT };
-    extern __shared__ __align__(16) float shared[];
     float *weights_s = shared, *images_s = shared + S::FIXED;
     double *totals = (double *)(shared + S::WEIGHTS);
     struct dy_numbers *numbers = (struct dy_numbers *)totals;
-    const int first = blockIdx.x % CUTS * COT, slot = blockIdx.x / CUTS;
-    const int step = gridDim.x / CUTS;
+    const int first = block % CUTS * COT, slot = block / CUTS;
+    const int step = blocks / CUTS;
     const struct conv_place at = place<S>();
     // Of all this only dp2 and its sums come from the kernel just before.
     typename S::builder builder;
@@ -101,7 +103,7 @@ static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
     builder.copy_c2(images_s + S::at(0, 0), from, 0);
     copy_weights<S, COT>(weights_s, a.weights + first, C1);
     copy_commit();
-    dy_add_early<S::THREADS>(totals, a.dy);
+    dy_add_early(totals, a.dy);
     pdl_wait();
     pdl_trigger();
     builder.load_dp2(from, 0);
@@ -148,37 +150,4 @@ static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
     write_winners<S, COT>(a.winners + slot * WINNERS + first, images_s, sums);
 }
 
-template <int COT, int SPLIT, int BLOCKS, int STAGES>
-static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
-    typedef dx_shape<COT, SPLIT> S;
-    enum { CUTS = C1 / COT };
-    int slots = f->blocks * BLOCKS / CUTS;
-    if (slots > batch) slots = batch;
-    if (slots > WINNER_SLOTS) slots = WINNER_SLOTS;
-    f->winners.count = slots;
-    struct conv2_dx_arrays a;
-    a.dy = dy_from(f, batch);
-    a.c2 = (const float *)f->c2;
-    a.dp2 = (const float *)f->dp2;
-    a.weights = (const float *)f->conv2_b;
-    a.code2 = f->code2;
-    a.code1 = f->code1;
-    a.run = f->run;
-    a.mean = f->mean;
-    a.std = f->std;
-    a.winners = f->winners.data;
-    a.batch = batch;
-    LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS, STAGES>), slots * CUTS,
-           S::THREADS, (S::FIXED + STAGES * S::WORK) * sizeof(float), stream,
-           a);
-    return WEFT_OK;
-}
-
-int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
-    if (f->precision != FP32) return fused_conv2_dx_mma(f, batch, stream);
-    if (2 * batch <= f->blocks)
-        return launch_conv2_dx<16, 8, 1, 1>(f, batch, stream);
-    if (has_large_blocks())
-        return launch_conv2_dx<32, 4, 1, 2>(f, batch, stream);
-    return launch_conv2_dx<16, 4, 2, 1>(f, batch, stream);
-}
+#endif

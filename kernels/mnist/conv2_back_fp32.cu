@@ -1,0 +1,129 @@
+/* conv2_back_fp32.cu -- conv2's backward pass in strict fp32.
+ *
+ * Idea:    the gradients of the input (conv2_dx_fp32.cuh) and of the weights
+ *          (conv2_dw_fp32.cuh) need nothing of each other. On a small batch,
+ *          where each is mostly waiting, one launch makes both: of the two
+ *          blocks that a multiprocessor holds one multiplies while the other
+ *          waits for its loads, its dy or its winners (H200, 64 images: 31 us
+ *          instead of 35). On a large one two launches are faster (256: 94 us
+ *          instead of 109): each then keeps the multiprocessors busy alone.
+ * Limit:   two warps a quarter of an SM, with all of its registers.
+ * Shared:  98.7 KB a block, of which conv2_dw uses 56.6.
+ * Lesson:  notebooks/15_mnist.ipynb. */
+#include "conv2_dw_fp32.cuh"
+#include "conv2_dx_fp32.cuh"
+#include "large_blocks.cuh"
+#include "launch.cuh"
+
+template <int COT, int SPLIT, int BLOCKS, int STAGES>
+static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
+    conv2_dx_fp32(struct conv2_dx_arrays a) {
+    extern __shared__ __align__(16) float shared[];
+    conv2_dx_block<COT, SPLIT, STAGES>(shared, a, blockIdx.x, gridDim.x);
+}
+
+template <int GROUPS, int BLOCKS, int STAGES>
+static __global__ void __launch_bounds__(GROUPS *DW_GROUP, BLOCKS)
+    conv2_dw_fp32(struct conv2_dw_arrays a) {
+    extern __shared__ __align__(16) float shared[];
+    conv2_dw_block<GROUPS, STAGES>(shared, a, blockIdx.x, gridDim.x);
+}
+
+/* The first half of the grid makes dx, the second dw: the blocks of a wave go
+ * to all multiprocessors before any gets a second one. */
+enum { BACK_COT = 16, BACK_SPLIT = 4 };
+static_assert((int)dx_shape<BACK_COT, BACK_SPLIT>::THREADS == (int)DW_GROUP,
+              "one launch");
+static __global__ void __launch_bounds__(DW_GROUP, 2)
+    conv2_back_fp32(struct conv2_dx_arrays dx, struct conv2_dw_arrays dw) {
+    extern __shared__ __align__(16) float shared[];
+    const int half = gridDim.x / 2, block = blockIdx.x;
+    if (block < half)
+        conv2_dx_block<BACK_COT, BACK_SPLIT, 1>(shared, dx, block, half);
+    else
+        conv2_dw_block<1, 1>(shared, dw, block - half, half);
+}
+
+static struct conv2_dx_arrays dx_arrays(const struct fused *f, int batch) {
+    struct conv2_dx_arrays a;
+    a.dy = dy_from(f, batch);
+    a.c2 = (const float *)f->c2;
+    a.dp2 = (const float *)f->dp2;
+    a.weights = (const float *)f->conv2_b;
+    a.code2 = f->code2;
+    a.code1 = f->code1;
+    a.run = f->run;
+    a.mean = f->mean;
+    a.std = f->std;
+    a.winners = f->winners.data;
+    a.batch = batch;
+    return a;
+}
+
+static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch) {
+    struct conv2_dw_arrays a;
+    a.dy = dy_from(f, batch);
+    a.p1 = (const float *)f->p1;
+    a.c2 = (const float *)f->c2;
+    a.dp2 = (const float *)f->dp2;
+    a.code2 = f->code2;
+    a.dw2 = f->dw2.data;
+    a.batch = batch;
+    return a;
+}
+
+static int smallest(int a, int b, int c) {
+    const int d = a < b ? a : b;
+    return d < c ? d : c;
+}
+
+template <int COT, int SPLIT, int BLOCKS, int STAGES>
+static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
+    typedef dx_shape<COT, SPLIT> S;
+    enum { CUTS = C1 / COT };
+    const int slots = smallest(f->blocks * BLOCKS / CUTS, batch, WINNER_SLOTS);
+    f->winners.count = slots;
+    LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS, STAGES>), slots * CUTS,
+           S::THREADS, (S::FIXED + STAGES * S::WORK) * sizeof(float), stream,
+           dx_arrays(f, batch));
+    return WEFT_OK;
+}
+
+template <int GROUPS, int BLOCKS, int STAGES>
+static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
+    const int slots = smallest(f->blocks * BLOCKS / DW_CUTS, batch, DW2_SLOTS);
+    f->dw2.count = slots;
+    LAUNCH(f, (conv2_dw_fp32<GROUPS, BLOCKS, STAGES>), slots * DW_CUTS,
+           GROUPS * DW_GROUP, (DW_NUMBERS + STAGES * DW_STAGE) * sizeof(float),
+           stream, dw_arrays(f, batch));
+    return WEFT_OK;
+}
+
+static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
+    typedef dx_shape<BACK_COT, BACK_SPLIT> S;
+    enum { CUTS = C1 / BACK_COT, FLOATS = S::FIXED + S::WORK };
+    static_assert((int)CUTS == (int)DW_CUTS, "as many blocks of dx as of dw");
+    static_assert(FLOATS >= DW_NUMBERS + DW_STAGE, "no room for dw");
+    const int slots = smallest(f->blocks / CUTS, batch, DW2_SLOTS);
+    f->winners.count = f->dw2.count = slots;
+    f->dw2_made = 1;
+    LAUNCH_PAIRS(f, conv2_back_fp32, 2 * slots * CUTS, DW_GROUP,
+                 FLOATS * sizeof(float), stream, dx_arrays(f, batch),
+                 dw_arrays(f, batch));
+    return WEFT_OK;
+}
+
+int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
+    f->dw2_made = 0;
+    if (f->precision != FP32) return fused_conv2_dx_mma(f, batch, stream);
+    if (2 * batch <= f->blocks) return launch_conv2_back(f, batch, stream);
+    if (has_large_blocks())
+        return launch_conv2_dx<32, 4, 1, 2>(f, batch, stream);
+    return launch_conv2_dx<16, 4, 2, 1>(f, batch, stream);
+}
+
+int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
+    if (f->precision != FP32) return fused_conv2_dw_mma(f, batch, stream);
+    if (has_large_blocks()) return launch_conv2_dw<2, 1, 2>(f, batch, stream);
+    return launch_conv2_dw<2, 2, 1>(f, batch, stream);
+}
