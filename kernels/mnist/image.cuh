@@ -10,8 +10,8 @@
 
 enum {
     IMAGE_ROWS = SIDE1 + 2,
-    // Even, so that two pixels are one load of 8 bytes; and not a multiple of
-    // 32, so that lanes which read neighbouring rows read different banks.
+    // Even: conv1 reads two pixels with one load of 8 bytes. Not a multiple of
+    // 32: lanes which read neighbouring rows read different banks.
     IMAGE_PITCH = 34,
     IMAGE_SIZE = IMAGE_ROWS * IMAGE_PITCH, /* floats */
 };

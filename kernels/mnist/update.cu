@@ -1,13 +1,14 @@
-/* update.cu -- the end of a step: sums over slots, SGD, and on to the next
- * batch.
+/* update.cu -- the end of a step: sums over slots, SGD, on to the next batch.
  *
- * Idea:    what many blocks left in slots is added up here, in a fixed order,
- * so that the same seed gives the same bits. Each parameter then takes its step
- * at once, and with it the copies that the next step's kernels read. One
- * launch; which parameters a block has is its role. Limit:   a kernel of its
- * own, though it does little but read. Binds:   at B = 64 the launch, and
- * reading conv2's slots (up to 9 MB).
- */
+ * Idea:    what many blocks left in slots is added up here, in a fixed order:
+ *          the same seed gives the same bits. Each parameter then takes its
+ *          step at once, and with it the copies that the next step's kernels
+ *          read. One launch; which parameters a block has is its role.
+ * Limit:   a kernel of its own, though it does little but read.
+ * Binds:   at B = 64 the launch, and conv1's way from sums over slots by the
+ *          new weights to the next step's batch norm (update_conv1.cuh); then
+ *          reading conv2's slots (up to 9 MB) and fc1's.
+ * Lesson:  notebooks/15_mnist.ipynb */
 #include "element.cuh"
 #include "launch.cuh"
 #include "update_conv1.cuh"

@@ -11,9 +11,8 @@
  *
  * and dw[tap] = sum of dy * p[tap] over all places is then
  *
- *     gamma rstd (S[tap] - dbeta / N P[tap]
- *                        - rstd dgamma / N (sum_j w[j] PP[j][tap] - mean
- * P[tap]))
+ *     gamma rstd (S[tap] - dbeta / N P[tap] - rstd dgamma / N Q[tap])
+ *     Q[tap] = sum_j w[j] PP[j][tap] - mean P[tap]
  *
  * with P and PP the sums over the batch of p[tap] and p[j] p[tap]. */
 #ifndef WEFT_UPDATE_CONV1_H
