@@ -6,12 +6,13 @@
  *          their column of fc2's weights and of its gradient in registers over
  *          all images of the warp: nothing but the image's own numbers moves.
  *          A logit is a sum over the lanes, found by shuffles that leave it
- * with every lane; so each computes the softmax for itself and needs no one. At
- * the end the warps of a block meet in shared memory, and the block leaves its
- * part of the sums over the batch in a slot. Limit:   at 64 images three waits
- * for memory, one after the other: parts of fc1, and before them the image's
- * number and by it the label. At 16384 the reads of fc1's parts and the writes
- * of h and dh. Lesson:  notebooks/15_mnist.ipynb
+ *          with every lane; so each computes the softmax for itself and needs
+ *          no one. At the end the warps of a block meet in shared memory, and
+ *          the block leaves its part of the sums over the batch in a slot.
+ * Limit:   at 64 images three waits for memory, one after the other: parts of
+ *          fc1, and before them the image's number and by it the label. At
+ *          16384 the reads of fc1's parts and the writes of h and dh.
+ * Lesson:  notebooks/15_mnist.ipynb
  */
 #include "element.cuh"
 #include "launch.cuh"
