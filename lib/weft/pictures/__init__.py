@@ -5,6 +5,7 @@ svg, grid, threads        marks, and where cells and threads stand
 access, layout, panels    view="access": the whole, where it stands, arrays
 touched                   ... and what the sliders move
 heat, lanes, timeline     the other views
+streams                   what ran when on a GPU, a row for each stream
 latency                   warps that take turns: a picture of
 issue                     ... a model of one multiprocessor, which runs
 instructions, statements  ... what a trace and its source say that warps issue
