@@ -18,6 +18,11 @@ struct cnn_marks;
 /* Note the end of section `name` (a string constant; see weft_section). */
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
 
+/* Whether Ctrl-C was pressed during the call, which then ends with WEFT_EINTR.
+ * Only on the CPU target: on a GPU steps are queued, which is over in no time.
+ */
+int cnn_interrupted(void);
+
 /* `count` steps on `batch` images each, one after the other: the first takes
  * order[0..batch). Step i of the context writes losses[i % ring]. */
 struct cnn_run {

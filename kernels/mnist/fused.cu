@@ -87,9 +87,13 @@ static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
                             r->first,  0,         r->ring,  r->lr};
     WEFT_TRY(fused_set_run(&s->f, &run, on));
     if (s->graphed) return fused_replay(s, r->batch, r->count, queued, on);
-    for (int64_t i = 0; i < r->count; i++, ++*queued)
+    for (int64_t i = 0; i < r->count; i++, ++*queued) {
         WEFT_TRY(
             fused_chain(&s->f, r->batch, i > 0, i + 1 < r->count, NULL, on));
+        if (cnn_interrupted()) // its kernels may not have come to their end
+            return weft_fail(WEFT_EINTR, "weft_cnn: Ctrl-C in step %lld",
+                             (long long)(r->first + i));
+    }
     note(s, &s->f, r->batch, 1);
     return WEFT_OK;
 }

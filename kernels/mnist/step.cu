@@ -28,9 +28,9 @@ static int check_training(const weft_cnn *cnn, const char *function,
     return WEFT_OK;
 }
 
-static int interrupted(void) {
+int cnn_interrupted(void) {
 #ifdef __CUDACC__
-    return 0; // steps are queued, which is over in no time
+    return 0;
 #else
     return weft_interrupted();
 #endif
@@ -42,7 +42,7 @@ static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
     WEFT_RANGE("step");
     const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
     float *loss = cnn->losses + cnn->steps % LOSSES;
-    if (interrupted())
+    if (cnn_interrupted())
         return weft_fail(WEFT_EINTR, "weft_cnn: Ctrl-C before step %lld",
                          (long long)cnn->steps);
     WEFT_TRY(cnn->impl->step(cnn->state, loss, set->images, set->labels,
