@@ -12,7 +12,8 @@
  *          Half of the warps takes every other group of windows; the halves
  *          are added at the end, and each block leaves a slot of sums.
  * Binds:   tensor cores, and building dy before them.
- * Shared:  tf32 88 KB (small), 208 KB (large); 16 bits 53 KB, 106 KB. */
+ * Shared:  tf32 208 KB, 16 bits 106 KB. */
+#include "dw_tiles.cuh"
 #include "dy_lines.cuh"
 #include "launch.cuh"
 
@@ -47,130 +48,6 @@ template <enum precision P_, int CHANNELS_, int BUFFERS_> struct dw_shape {
     };
     static_assert(BUFFERS == 1 || SCRATCH <= DY + P1, "scratch");
 };
-
-/* ---- fragments: pixels along K, channels g ------------------------------- */
-
-/* Fragments b of p1's 8 channels from `channel` on, for the 4x4 pixels around
- * each of a group's 8 windows. Numbers of 16 bits: patch[y][x] is the windows
- * at pixel (y,x) and then at (y,x + 1); tf32: windows 0, 2, 4, 6 and then 1, 3,
- * 5, 7 at pixel (y,x). */
-template <class T>
-static __device__ __forceinline__ void
-load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
-           int group, int channel, int lane) {
-    typedef lines<T, C1> at;
-    enum { BELOW = SIDE_LINES * at::PIXEL };
-    if (sizeof(T) == 2) {
-        const int window = min(group * GROUP + lane % 8, PIXELS3 - 1);
-        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
-        const int odd = lane >> 3 & 1, upper = lane >> 4;
-#pragma unroll
-        for (int row = 0; row < 4; row += 2) {
-            // Matrices: pixels 0 to 3 of a row; pixels 1 and 2 of two rows.
-            const char *wide = p1 + at::at(y + row, x + lane / 8, channel / 8);
-            const char *middle =
-                p1 + at::at(y + row + upper, x + 1 + odd, channel / 8);
-            uint32_t r[3][4];
-            ldmatrix_x4_trans(r[0], wide);
-            ldmatrix_x4_trans(r[1], wide + BELOW);
-            ldmatrix_x4_trans(r[2], middle);
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                patch[row][i / 2 * 2][i % 2] = r[0][i];
-                patch[row + 1][i / 2 * 2][i % 2] = r[1][i];
-                patch[row + i / 2][1][i % 2] = r[2][i];
-            }
-        }
-    } else {
-        // Every other window has another pair of chunks in its line, so that
-        // 4 windows of 8 channels are in 32 banks.
-        const int c = channel + lane / 4;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int window =
-                min(group * GROUP + lane % 4 * 2 + half, PIXELS3 - 1);
-            const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
-#pragma unroll
-            for (int i = 0; i < 4; i++) { // four pixels with the same key
-                const int row = i / 2 * 2, column = i % 2 * 2;
-                const char *four =
-                    p1 + at::at(y + row, x + column, c / 4) + c % 4 * 4;
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    patch[row + k / 2][column + k % 2][half] =
-                        *(const uint32_t *)(four + k / 2 * BELOW +
-                                            k % 2 * at::PIXEL);
-            }
-        }
-    }
-}
-
-/* The offset in dy of pixel (row,column) of a window. Windows past the last
- * are on the border: zeros, which add nothing. */
-template <class T, int CHANNELS>
-static __device__ __forceinline__ int dy_at(int window, int row, int column,
-                                            int chunk) {
-    typedef lines<T, CHANNELS> at;
-    const int real = at::at(window / SIDE3 * 2 + 1 + row,
-                            window % SIDE3 * 2 + 1 + column, chunk);
-    return window < PIXELS3 ? real : at::at(0, 0, chunk);
-}
-
-/* Fragments a of all m-tiles: rows are output channels; columns, for 16 bits
- * the 8 windows at pixel (row,0) and then at (row,1), for tf32 the windows
- * 0, 2, 4, 6 and then 1, 3, 5, 7 at pixel (row,column). */
-template <class T, int CHANNELS>
-static __device__ __forceinline__ void load_dy(uint32_t a[CHANNELS / 16][4],
-                                               const char *dy, int group,
-                                               int row, int column, int lane) {
-    if (sizeof(T) == 2) {
-        const int at = dy_at<T, CHANNELS>(group * GROUP + lane % 8, row,
-                                          lane >> 4, lane >> 3 & 1);
-#pragma unroll
-        for (int m = 0; m < CHANNELS / 16; m++)
-            ldmatrix_x4_trans(a[m], dy + (at ^ m * 2 * CHUNK));
-    } else {
-        const int word = (lane >> 2) % 4 * 4;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int window = group * GROUP + lane % 4 * 2 + half;
-            const int at = dy_at<T, CHANNELS>(window, row, column, lane >> 4);
-#pragma unroll
-            for (int i = 0; i < CHANNELS / 8; i++) { // two chunks each
-                const int step = i * 2 * CHUNK;
-                const int place = (at ^ step % LINE) + step / LINE * LINE;
-                a[i / 2][2 * half + i % 2] =
-                    *(const uint32_t *)(dy + place + word);
-            }
-        }
-    }
-}
-
-/* ---- the products -------------------------------------------------------- */
-
-/* acc[m-tile][tap] += the products of one group of windows. */
-template <class S>
-static __device__ __forceinline__ void
-add_group(float acc[S::TILES][TAPS][4], const char *dy, const char *p1,
-          int group, int channel, int lane) {
-    typedef typename S::T T;
-    // A fragment of dy has both pixels of a row, or, in tf32, one.
-    enum { COLUMNS = sizeof(T) == 2 ? 1 : 2 };
-    uint32_t patch[4][2 + COLUMNS][2];
-    load_patch<T>(patch, p1, group, channel, lane);
-#pragma unroll
-    for (int i = 0; i < 2 * COLUMNS; i++) {
-        const int row = i / COLUMNS, column = i % COLUMNS;
-        uint32_t a[S::TILES][4];
-        load_dy<T, S::CHANNELS>(a, dy, group, row, column, lane);
-#pragma unroll
-        for (int k = 0; k < TAPS * S::TILES; k++) {
-            const int tap = k / S::TILES, m = k % S::TILES;
-            mma<S::P>(acc[m][tap], a[m],
-                      patch[row + tap / 3][column + tap % 3]);
-        }
-    }
-}
 
 /* The sums of both halves of the warps to the block's slot. Half of the m-tiles
  * at a time: that much fits where the images were. */
@@ -257,7 +134,8 @@ static __global__ void __launch_bounds__(S::THREADS)
             fetch<S>(memory + (buffer ^ 1) * BUFFER, stage, a, next, first);
 #pragma unroll 1
         for (int group = warp_k; group < GROUPS; group += S::WARPS_K)
-            add_group<S>(acc, dy, dy + S::DY, group, channel, lane);
+            add_group<S::P, S::CHANNELS, S::TILES>(acc, dy, 0, dy + S::DY,
+                                                   channel, group, lane);
         if (next >= a.batch) break;
         if (S::BUFFERS == 1) {
             __syncthreads(); // both have been read
@@ -282,13 +160,9 @@ static int start(struct fused *f, int batch, int slots, cudaStream_t stream) {
 
 template <enum precision P>
 static int start(struct fused *f, int batch, cudaStream_t stream) {
-    // Few slots: who adds them up reads them all.
-    const int few = f->blocks / 2 > 0 ? f->blocks / 2 : 1;
     const int most = f->blocks < DW2_SLOTS ? f->blocks : DW2_SLOTS;
-    if (batch <= f->blocks)
-        return start<dw_shape<P, 32, 1>>(f, batch, batch < few ? batch : few,
-                                         stream);
-    return start<dw_shape<P, 64, 2>>(f, batch, most, stream);
+    return start<dw_shape<P, 64, 2>>(f, batch, most < batch ? most : batch,
+                                     stream);
 }
 
 int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream) {

@@ -8,11 +8,11 @@
  *          ever in global memory.
  * Binds:   building dy and adding up winners, which run before and after the
  *          products; other blocks on the multiprocessor fill the gaps.
- * Shared:  tf32 136 KB (small), 185 KB (large); 16 bits 79 KB, 110 KB. */
+ * Shared:  tf32 185 KB, 16 bits 110 KB. */
 #include "conv_tiles.cuh"
+#include "dx_tiles.cuh"
 #include "dy_lines.cuh"
 #include "launch.cuh"
-#include "winners.cuh"
 
 struct dx_arrays {
     struct dy_arrays dy;
@@ -53,56 +53,6 @@ struct dx_shape {
                   "dp1's place is the sums' first");
     static_assert(THREADS >= PIXELS1 / 4, "a thread carries four pixels");
 };
-
-/* A warp's part of dp1 to shared memory (196,PITCH). */
-template <class S>
-static __device__ __forceinline__ void
-store_dp1(float *dp1, float acc[S::MINE][2][S::TILES][4], int group, int row,
-          int lane) {
-#pragma unroll
-    for (int m = 0; m < S::MINE; m++) {
-        const int window = (group + m) * GROUP + lane / 4;
-        if (window >= PIXELS3) continue;
-        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
-#pragma unroll
-        for (int pixel = 0; pixel < 4; pixel++)
-#pragma unroll
-            for (int j = 0; j < S::TILES; j += 2) {
-                const float *v = &acc[m][pixel / 2][j][pixel % 2 * 2];
-                const float four[4] = {v[0], v[1], v[4], v[5]};
-                const int channel =
-                    channel_of<float>(row + 8 * j + lane % 4 * 2);
-                put4(dp1 +
-                         ((y + pixel / 2) * SIDE2 + x + pixel % 2) * S::PITCH +
-                         channel,
-                     four);
-            }
-    }
-}
-
-/* The winner sums of an image: lane % CHANNELS is the channel; with 16 of them
- * a warp takes two pixels at a time. */
-template <class S>
-static __device__ __forceinline__ void
-add_winners(float sums[SUMS], const float *dp1, const uint8_t *code1,
-            const float *image, int lane, int warp) {
-    enum {
-        AT_ONCE = 32 / S::CHANNELS,
-        STRIDE = S::WARPS * AT_ONCE,
-        PER_ROW = SIDE2 / STRIDE,
-    };
-    static_assert(SIDE2 % STRIDE == 0, "a row of pixels is so many steps");
-    const int channel = lane % S::CHANNELS;
-    const int start = warp * AT_ONCE + lane / S::CHANNELS;
-    // Many at once: the winners come from far, and take long.
-#pragma unroll 14
-    for (int i = 0; i < SIDE2 * PER_ROW; i++) {
-        const int y = i / PER_ROW, x = i % PER_ROW * STRIDE + start;
-        const int pixel = y * SIDE2 + x;
-        winner_add(sums, dp1[pixel * S::PITCH + channel],
-                   code1[pixel * C1 + channel], image, y, x);
-    }
-}
 
 /* The block's sums, its warps in their order, to channels first .. of a slot
  * (10,32). */
@@ -181,7 +131,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         else
             conv_tiles<S::P, C2, LEFT, S::TILES, S::CHANNELS>(acc, dy, group,
                                                               rows, row, lane);
-        store_dp1<S>(dp1, acc, group, row, lane);
+        store_dp1<S::MINE, S::TILES, S::PITCH>(dp1, acc, group, row, lane);
         __syncthreads(); // dp1 is complete, dy has been read
         const int next = image + stride;
         if (next < a.batch) { // under way while winners are added up
@@ -191,9 +141,9 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             four = images[(size_t)following * (PIXELS1 / 4) + own];
             if (next + stride < a.batch) following = order[next + stride];
         }
-        add_winners<S>(sums, dp1,
-                       a.code1 + (size_t)image * PIXELS2 * C1 + first, image_s,
-                       lane, warp);
+        add_winners<S::CHANNELS, S::PITCH, S::WARPS>(
+            sums, dp1, a.code1 + (size_t)image * PIXELS2 * C1 + first, C1,
+            image_s, lane, warp);
         if (next >= a.batch) break;
         image = next;
     }
@@ -213,15 +163,16 @@ static int start(struct fused *f, int batch, int slots, cudaStream_t stream) {
 
 template <enum precision P>
 static int start(struct fused *f, int batch, cudaStream_t stream) {
-    typedef dx_shape<P, GROUPS, 1, 1, 2, 1> small;
-    typedef dx_shape<P, GROUPS, 1, 1, 4, P == TF32 ? 1 : 2> large;
-    if (batch <= f->blocks) return start<small>(f, batch, batch, stream);
-    int slots = large::BLOCKS * f->blocks;
+    typedef dx_shape<P, GROUPS, 1, 1, 4, P == TF32 ? 1 : 2> shape;
+    int slots = shape::BLOCKS * f->blocks;
     if (slots > WINNER_SLOTS) slots = WINNER_SLOTS;
-    return start<large>(f, batch, slots < batch ? slots : batch, stream);
+    return start<shape>(f, batch, slots < batch ? slots : batch, stream);
 }
 
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream) {
+    // A small batch is made with dw.
+    if (batch <= f->blocks && batch <= DW2_SLOTS)
+        return fused_conv2_back_mma(f, batch, stream);
     switch (f->precision) {
     case TF32: return start<TF32>(f, batch, stream);
     case BF16: return start<BF16>(f, batch, stream);

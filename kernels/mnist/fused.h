@@ -182,8 +182,9 @@ int fused_update(struct fused *f, int batch, cudaStream_t stream);
 /* conv2_f, conv2_b, fc1_s from params: after weft_cnn_set(). */
 int fused_shadows(struct fused *f, cudaStream_t stream);
 
-/* The tensor cores' versions of three of them, which the ones above call. */
+/* The tensor cores' versions, which the ones above call (back: dx and dw). */
 int fused_conv2_mma(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_back_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream);
 

@@ -1,0 +1,56 @@
+/* dx_tiles.cuh -- what becomes of dp1, the result of conv2's data gradient:
+ * from the products' registers to shared memory, and to conv1's winner sums. */
+#ifndef WEFT_DX_TILES_CUH
+#define WEFT_DX_TILES_CUH
+#include "lines.cuh"
+#include "winners.cuh"
+
+/* A warp's part of dp1 to shared memory (196,PITCH): of groups group .. group +
+ * MINE of windows the channels row .. row + 8 TILES. */
+template <int MINE, int TILES, int PITCH>
+static __device__ __forceinline__ void store_dp1(float *dp1,
+                                                 float acc[MINE][2][TILES][4],
+                                                 int group, int row, int lane) {
+#pragma unroll
+    for (int m = 0; m < MINE; m++) {
+        const int window = (group + m) * GROUP + lane / 4;
+        if (window >= PIXELS3) continue;
+        const int y = window / SIDE3 * 2, x = window % SIDE3 * 2;
+#pragma unroll
+        for (int pixel = 0; pixel < 4; pixel++)
+#pragma unroll
+            for (int j = 0; j < TILES; j += 2) {
+                const float *v = &acc[m][pixel / 2][j][pixel % 2 * 2];
+                const float four[4] = {v[0], v[1], v[4], v[5]};
+                const int at = (y + pixel / 2) * SIDE2 + x + pixel % 2;
+                put4(dp1 + at * PITCH +
+                         channel_of<float>(row + 8 * j + lane % 4 * 2),
+                     four);
+            }
+    }
+}
+
+/* The winner sums of an image, by WARPS warps: lane % CHANNELS is the channel;
+ * with 16 of them a warp takes two pixels at a time. */
+template <int CHANNELS, int PITCH, int WARPS>
+static __device__ __forceinline__ void
+add_winners(float sums[SUMS], const float *dp1, const uint8_t *codes,
+            int code_pitch, const float *image, int lane, int warp) {
+    enum { AT_ONCE = 32 / CHANNELS, STRIDE = WARPS * AT_ONCE };
+    static_assert(SIDE2 % STRIDE == 0 || STRIDE % SIDE2 == 0,
+                  "where a step leads does not depend on the lane");
+    static_assert(PIXELS2 % STRIDE == 0, "all warps have as many");
+    const int channel = lane % CHANNELS;
+    const int start = warp * AT_ONCE + lane / CHANNELS;
+    // Many at once: winners may come from far, and take long.
+#pragma unroll 14
+    for (int i = 0; i < PIXELS2 / STRIDE; i++) {
+        const int y = i * STRIDE / SIDE2 + start / SIDE2;
+        const int x = i * STRIDE % SIDE2 + start % SIDE2;
+        const int pixel = y * SIDE2 + x;
+        winner_add(sums, dp1[pixel * PITCH + channel],
+                   codes[pixel * code_pitch + channel], image, y, x);
+    }
+}
+
+#endif
