@@ -138,6 +138,16 @@ def test_the_same_seed_gives_the_same_bits(rung, batch):
 
 
 @on_gpu
+def test_of_very_many_steps_the_last_65536_losses_are_kept():
+    cnn = ready("cuda", "pdl", MODEL, count=7)
+    cnn.train(np.arange(7), 1, lr=0.0)
+    period = cnn.losses()  # with a rate of 0 it repeats for ever
+    steps = 65536 + 9
+    cnn.train(np.arange(steps) % 7, 1, lr=0.0)
+    np.testing.assert_array_equal(cnn.losses(), np.resize(period, steps)[-65536:])
+
+
+@on_gpu
 @each_gpu_rung
 def test_a_model_may_go_while_its_steps_are_queued(rung):
     for _ in range(3):
