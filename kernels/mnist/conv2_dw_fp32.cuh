@@ -10,7 +10,7 @@
  *          as much work as a few images.
  * Shared:  56.6 KB: 30 an image of p1 with its border, 24.5 dy of 32 channels;
  *          with room for two of each 111.3 KB.
- * Lesson:  notebooks/15_mnist.ipynb. */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #ifndef WEFT_CONV2_DW_FP32_CUH
 #define WEFT_CONV2_DW_FP32_CUH
 #include "dy_fp32.cuh"
@@ -112,10 +112,11 @@ dw_half(float acc[TAPS][2][4], const float *pixels, const float *dy, int half) {
     }
 }
 
-/* All rows. Halves of rows: their 504 multiply-adds leave room in the
- * instruction cache for the other role of a merged launch (H200, 64 images: 33
- * us instead of 35). Each half has sums of its own, as if a group had made it:
- * one chain of 196 additions rounds more. */
+/* All rows, by halves of rows: beside the other role of a merged launch a loop
+ * of 504 multiply-adds was faster than one of 1008 (H200, 64 images: 32.9 us
+ * instead of 35.2; with PDL the same), perhaps because both loops share the
+ * instruction cache. Each half of the image has sums of its own, as if a group
+ * had made it: one chain of 196 additions rounds more. */
 static __device__ __forceinline__ void
 dw_both_halves(float acc[TAPS][2][4], const float *pixels, const float *dy) {
 #pragma unroll 1

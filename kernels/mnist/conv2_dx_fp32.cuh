@@ -9,7 +9,7 @@
  *          the next: nobody multiplies meanwhile.
  * Shared:  98.7 KB: 36 the weights, 60.7 the image of dy, later its result;
  *          with all 32 channels and room for two images 195.4 KB.
- * Lesson:  notebooks/15_mnist.ipynb. */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #ifndef WEFT_CONV2_DX_FP32_CUH
 #define WEFT_CONV2_DX_FP32_CUH
 #include "conv2_fp32.cuh"
