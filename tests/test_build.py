@@ -48,6 +48,17 @@ def test_gxx_accepts_every_source_without_a_warning(path):
     build.compile_check(path, build.Flavour.here("cpu"))
 
 
+def test_a_warning_is_refused_however_often_it_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    source = tmp_path / "warns.cu"
+    source.write_text("static int unused(int x) { return 1; }\n")
+    for _ in range(2):
+        with pytest.raises(build.BuildError, match=r"warns\.cu:1:.*unused"):
+            build.compile_check(source, build.Flavour("cpu"))
+    source.write_text("int used(int x) { return x; }\n")
+    build.compile_check(source, build.Flavour("cpu"))
+
+
 @pytest.mark.parametrize("op", build.ops())
 def test_a_library_exports_what_the_header_declares_and_nothing_else(op):
     path = build.library(op, build.Flavour.here("cpu"))
