@@ -19,7 +19,7 @@
  * its threads share the terms of each. Limit:   loads wait while nothing is
  * multiplied; with 8 x 8 results a block reads a quarter of a float for each
  * multiply-add from the L2 cache. Error:   as above; shared terms are added in
- * shorter rows. Lesson:  notebooks/15_mnist.ipynb
+ * shorter rows. Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "internal.cuh"
 

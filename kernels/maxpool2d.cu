@@ -14,7 +14,7 @@
  *          dy once, not once per pixel, and a window of 2 x 2 is two loads or
  *          stores of 2 floats. What divides is 32 bits wide.
  * Limit:   the memory's bandwidth.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15a_mnist.ipynb
  */
 #include "internal.cuh"
 

@@ -11,7 +11,7 @@
  * Idea:    four elements a thread, loaded and stored at once: a quarter of the
  *          instructions for the same bytes.
  * Limit:   as above.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15a_mnist.ipynb
  */
 #include "internal.cuh"
 

@@ -8,7 +8,7 @@
  * Limit:   still one block per channel: 32 multiprocessors' share of the
  *          bandwidth, though the second pass finds x in the L2 cache.
  * Error:   as the naive rung's, with n*h*w / 1024 terms in a row.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "tiled.h"
 

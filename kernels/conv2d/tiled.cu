@@ -14,7 +14,7 @@
  * the kh * kw positions, and loads wait while nothing is multiplied. dweight:
  * dy is read ic times from the L2 cache, and with one input channel there are
  * no more blocks than filters. Error:   as the naive rung's; dweight and dbias
- * add fewer terms in a row. Lesson:  notebooks/15_mnist.ipynb
+ * add fewer terms in a row. Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "tiled.h"
 

@@ -5,7 +5,7 @@
  * (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory and runs
  * one step. All memory is taken before the first step is queued, and no step
  * waits for anything, so a rung may capture its step in a CUDA graph.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15a_mnist.ipynb
  */
 #include <math.h>
 #include <stdlib.h>

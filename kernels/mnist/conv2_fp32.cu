@@ -8,7 +8,7 @@
  * Shared:  36 KB the weights, 34 an image or 49 its four parts: 85 KB up to a
  *          batch of half as many images as the GPU has SMs; beyond 70 KB, and
  *          with room for two images 105 KB.
- * Lesson:  notebooks/15_mnist.ipynb. */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #include "conv2_fp32.cuh"
 #include "element.cuh"
 #include "launch.cuh"

@@ -12,7 +12,7 @@
  *          them.
  * Limit:   at 64 images the launch and one trip to memory; from 1024 on FFMA
  *          issue, or the tensor pipe and the reads of m2.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "fc1_tile.cuh"
 #include "launch.cuh"

@@ -17,7 +17,7 @@
  * Limit:   at 64 images the waits: weights, dh, the update's stores. Above,
  *          FP32 reads shared memory as long as it multiplies, the others wait
  *          for m2 and dp2.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "fc1_back_product.cuh"
 #include "launch.cuh"

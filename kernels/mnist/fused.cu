@@ -8,7 +8,7 @@
  *          from what it reads anyway is never stored.
  * Limit:   the host launches them one by one, which takes as long as a step
  *          on 64 images. Rungs "graph" and "pdl" attack that.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb
  *
  * The rungs differ in the numbers that products are made of and in how their
  * kernels are launched; the kernels are the same.

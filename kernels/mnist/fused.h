@@ -21,7 +21,7 @@
  * Gradients on the way are those of the SUM of the losses, of order one
  * whatever the batch: small floats keep them. update() divides by the batch.
  *
- * Lesson:  notebooks/15_mnist.ipynb, where the algebra is derived.
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb, where the algebra is derived.
  */
 #ifndef WEFT_FUSED_H
 #define WEFT_FUSED_H

@@ -12,7 +12,7 @@
  * Limit:   at 64 images three waits for memory, one after the other: parts of
  *          fc1, and before them the image's number and by it the label. At
  *          16384 the reads of fc1's parts and the writes of h and dh.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "element.cuh"
 #include "launch.cuh"

@@ -7,7 +7,7 @@
  *          output there, forward and backward.
  * Limit:   about forty launches for a step, and nothing stays in registers or
  *          shared memory between two of them.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "../internal.cuh"
 

@@ -8,7 +8,7 @@
  * Binds:   at B = 64 the launch, and conv1's way from sums over slots by the
  *          new weights to the next step's batch norm (update_conv1.cuh); then
  *          reading conv2's slots (up to 9 MB) and fc1's.
- * Lesson:  notebooks/15_mnist.ipynb */
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "element.cuh"
 #include "launch.cuh"
 #include "update_conv1.cuh"
