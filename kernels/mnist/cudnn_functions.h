@@ -24,8 +24,11 @@
     X(cudnnGetConvolutionForwardAlgorithm_v7)                             \
     X(cudnnGetConvolutionBackwardDataAlgorithm_v7)                        \
     X(cudnnGetConvolutionBackwardFilterAlgorithm_v7)                      \
+    X(cudnnFindConvolutionForwardAlgorithmEx)                             \
+    X(cudnnFindConvolutionBackwardDataAlgorithmEx)                        \
+    X(cudnnFindConvolutionBackwardFilterAlgorithmEx)                      \
     X(cudnnConvolutionForward) X(cudnnConvolutionBackwardData)            \
-    X(cudnnConvolutionBackwardFilter) X(cudnnConvolutionBackwardBias)     \
+    X(cudnnConvolutionBackwardFilter) X(cudnnSetTensor)                   \
     X(cudnnAddTensor) X(cudnnBatchNormalizationForwardTraining)           \
     X(cudnnBatchNormalizationBackward) X(cudnnCreateActivationDescriptor) \
     X(cudnnDestroyActivationDescriptor) X(cudnnSetActivationDescriptor)   \
@@ -35,7 +38,8 @@
     X(cudnnPoolingBackward)
 #define CUBLAS_FUNCTIONS(X) \
     X(cublasCreate_v2) X(cublasDestroy_v2) X(cublasSetStream_v2)    \
-    X(cublasSetMathMode) X(cublasSgemm_v2) X(cublasGetStatusString)
+    X(cublasSetMathMode) X(cublasSgemm_v2) X(cublasSgemv_v2)        \
+    X(cublasGetStatusString)
 // clang-format on
 
 #define POINTER(name) decltype(&::name) name;
