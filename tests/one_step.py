@@ -12,7 +12,7 @@ import weft
 from weft import cases
 from weft.mnist import Cnn, initial_weights, load
 
-BATCH, REST = 9, 4  # every rung's kernels for few images; and two runs of sizes
+BATCHES = (9, 140)  # a large GPU has kernels for fewer images than blocks, and more
 
 
 def ops() -> None:
@@ -20,16 +20,20 @@ def ops() -> None:
         weft.check_op(op, target="cuda")
 
 
-def steps(rung: str) -> None:
+def steps(rung: str, batch: int) -> None:
     """Two of one size, which may work ahead, a smaller one, a forward pass."""
-    with Cnn(rung, "cuda", max_batch=BATCH) as cnn:
-        cnn.data(load("train").first(100), load("test").first(100))
+    with Cnn(rung, "cuda", max_batch=batch) as cnn:
+        cnn.data(load("train").first(500), load("test").first(500))
         cnn.set_weights(initial_weights(0))
-        cnn.train(np.arange(2 * BATCH + REST), BATCH, 0.1)
+        cnn.train(np.arange(2 * batch + batch // 2), batch, 0.1)
         assert np.isfinite(cnn.losses()).all()
-        cnn.forward("test", np.arange(BATCH))
+        cnn.forward("test", np.arange(batch))
 
 
 for name in sys.argv[1:]:
-    ops() if name == "ops" else steps(name)
+    if name == "ops":
+        ops()
+    else:
+        for batch in BATCHES:
+            steps(name, batch)
     print("done:", name, flush=True)

@@ -60,6 +60,7 @@ def cases() -> list:
         if "cpu" in table("cpu")[rung].targets:
             each = FEW if rung == "fused" else FEWER
             found += [("cpu", rung, *case) for case in each]
+            found.append(("cpu", rung, "noise", MANY[rung]))
         if CUDA and "cuda" in table("cuda")[rung].targets:
             found += [("cuda", rung, kind, 64) for kind in CASES]
             found += [("cuda", rung, "noise", batch) for batch in LARGE]
@@ -68,6 +69,8 @@ def cases() -> list:
 
 FEW = [("noise", 3), ("digits", 2), ("black", 1), ("white", 1), ("pixel", 2)]
 FEWER = [("noise", 2), ("pixel", 1)]
+# More than the CPU target's 8 blocks take one each: kernels for large batches.
+MANY = {"fused": 5, "tf32": 10, "bf16": 10, "fp16": 10}
 
 
 def table(target: str) -> dict[str, native.Rung]:
