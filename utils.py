@@ -163,8 +163,8 @@ def _defines_python(line: str, name: str) -> bool:
 
 
 def _defines(line: str, name: str) -> bool:
-    if line.rstrip().endswith(";"):
-        return False  # a declaration or a call
+    if line.rstrip().endswith((";", "\\")):
+        return False  # a declaration or a call, or inside of a macro
     pattern = rf".*\b{re.escape(name)}\s*\("
     return bool(re.match(pattern, line)) and not re.match(r"\s*(/\*|\*|//|#)", line)
 

@@ -54,6 +54,12 @@ def test_source_gives_a_c_function_of_one_line():
     assert text.endswith("static void report(void *data) { ++*(int *)data; }\n")
 
 
+def test_source_gives_the_function_and_not_a_macro_that_calls_it():
+    text = utils.source("kernels/mnist/launch.cuh", "fused_launch")
+    assert text.startswith("template") and "#define" not in text
+    assert text.count("\n}\n") == 1
+
+
 def test_source_gives_one_python_function():
     text = utils.source("utils.py", "cdiv")
     assert text.startswith("def cdiv(") and "return" in text
