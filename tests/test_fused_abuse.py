@@ -24,7 +24,7 @@ from test_cnn import (
 )
 from test_fused import MODEL, each_fp32_rung, each_rung, same
 
-from weft import mnist
+from weft import mnist, native
 from weft.native import ArgumentError
 
 # A convolution's bias moves nothing, so its value is not looked at.
@@ -111,6 +111,29 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
         model.train(np.arange(2), 2, lr=0.0)
     np.testing.assert_array_equal(cnn.losses(), fresh.losses())
     assert same(cnn.get(GRADIENT), fresh.get(GRADIENT))
+
+
+QUICK = [("fused", 10), ("bf16", 2)]  # ten: kernels for many images
+OTHERS = [("fused", 2), ("bf16", 10), ("tf32", 2), ("tf32", 10), ("fp16", 10)]
+
+
+@pytest.mark.parametrize(
+    "rung, batch", [*QUICK, *[pytest.param(*c, marks=pytest.mark.slow) for c in OTHERS]]
+)
+def test_threads_in_any_order_give_the_same_bits(rung, batch):
+    """Forward, in reverse, shuffled: where a barrier is missing, they do not."""
+    lib, seen = native.library("mnist", "cpu"), []
+    try:
+        for order in range(3):
+            lib.call("weft_set_order", order)
+            cnn = ready("cpu", rung, replace(MODEL, max_batch=batch))
+            cnn.train(np.arange(batch), batch, 0.1)
+            seen.append((cnn.losses(), cnn.get()))
+    finally:
+        lib.call("weft_set_order", 0)
+    for losses, weights in seen[1:]:
+        np.testing.assert_array_equal(losses, seen[0][0])
+        assert same(weights, seen[0][1])
 
 
 # ---- on a GPU, where there is room ---------------------------------------------------
