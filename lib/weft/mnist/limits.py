@@ -45,7 +45,9 @@ def limits(row: Row, roof: Row, launch_us: float) -> list[Part]:
     """A Part for each section of a step's row; roof: a row "roof" of its precision.
 
     A clock between two sections costs time, so that they take longer together than the
-    step: they are scaled to add up to it. launch_us: of a kernel in a chain.
+    step: they are scaled to add up to it. A fused step that is timed so stands alone:
+    its first section holds sums that in a run the step before makes, and is too long.
+    launch_us: of a kernel in a chain.
     """
     layers = {name: us for name, us in row["layers_us"].items() if name != OUTSIDE}
     scale = row["us"] / sum(layers.values())

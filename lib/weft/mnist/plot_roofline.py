@@ -100,8 +100,8 @@ def _sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
             axes.plot(intensity, tflops, mark, ms=8, mfc=fill, mec=colour, mew=1.4)
         name = f"batch {row['batch']}"
         axes.plot([], [], mark, mfc="none", mec=INK, ls="", label=name)
-    axes.set_ylim(1, 2000)
-    axes.legend(loc="lower right")
+    axes.set_ylim(0.3, 2000)  # room for the legend
+    axes.legend(loc="upper right")
     _name_sections(axes, found)
 
 

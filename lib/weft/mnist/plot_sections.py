@@ -107,7 +107,8 @@ def plot_limits(parts: Sequence[Part], title: str) -> Figure:
             Patch(fc=faint(c) if c != INK else "none", ec=c, label=name)
             for name, c in names.items()
         ]
-        axes.legend(handles=marks, loc="lower right")
+        above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(marks)}
+        axes.legend(handles=marks, **above)
         axes.set_yticks(range(len(parts)), [_short(part.section) for part in parts])
         axes.set_ylim(len(parts) - 0.4, -0.6)
         axes.set_xlim(0, 1.3 * max(part.us for part in parts))
