@@ -92,6 +92,7 @@ def _climb(
             )  # fmt: skip
         axes.plot(
             [row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=5, alpha=0.4,
+            solid_capstyle="butt",  # else a narrow band fills a hollow mark
         )  # fmt: skip
         fill = "none" if elsewhere else colour
         axes.plot(us, place, "o", ms=8, mfc=fill, mec=colour, mew=1.4, zorder=3)
