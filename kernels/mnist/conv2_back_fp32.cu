@@ -12,7 +12,6 @@
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #include "conv2_dw_fp32.cuh"
 #include "conv2_dx_fp32.cuh"
-#include "large_blocks.cuh"
 #include "launch.cuh"
 
 template <int COT, int SPLIT, int BLOCKS, int STAGES>

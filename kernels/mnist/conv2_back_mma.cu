@@ -126,7 +126,8 @@ store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
 template <class S>
 static __device__ __forceinline__ void
 copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
-    static_assert(S::IN == CHUNK && S::THREADS >= PIXELS2, "a copy a thread");
+    static_assert((int)S::IN == CHUNK && (int)S::THREADS >= PIXELS2,
+                  "a copy a thread");
     const int pixel = threadIdx.x;
     if (pixel < PIXELS2)
         copy16_async(codes + pixel * CHUNK, code1 + pixel * C1 + first);

@@ -1,16 +1,10 @@
 /* conv2_dw_mma.cu -- the gradient of conv2's weights on tensor cores, in tf32,
  * bf16 or fp16.
  *
- * Idea:    dw (oc; tap, ic) = sum over pixels of dy (pixel, oc) times
- *          p1 (pixel + tap, ic): M = output channels, N = taps and input
- *          channels, K = pixels. A warp has all of the block's output channels
- *          and 8 input channels with all 9 taps. Both operands lie with
- *          channels innermost and are needed with pixels along K: ldmatrix
- *          transposes numbers of 16 bits, tf32 takes single words.
- *          K runs over windows as in conv_tiles.cuh: the 4x4 pixels around 8
- *          windows are loaded once and serve 9 taps of 4 pixels.
- *          Half of the warps takes every other group of windows; the halves
- *          are added at the end, and each block leaves a slot of sums.
+ * Idea:    dw_tiles.cuh's products, of image after image: the next one is
+ *          copied while this one is multiplied. Half of the warps takes every
+ *          other group of windows; the halves are added at the end, and each
+ *          block leaves a slot of sums.
  * Binds:   tensor cores, and building dy before them.
  * Shared:  tf32 208 KB, 16 bits 106 KB. */
 #include "dw_tiles.cuh"

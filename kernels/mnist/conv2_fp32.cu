@@ -51,7 +51,7 @@ write_image(const struct conv2_arrays &to, const float *parts, int image,
     for (int window = threadIdx.x / QUADS; window < PIXELS3;
          window += S::THREADS / QUADS) {
         const int corner = window / SIDE3 * 2 * SIDE2 + window % SIDE3 * 2;
-        float best[4];
+        float best[4] = {};
         unsigned code[4] = {};
 #pragma unroll
         for (int q = 0; q < 4; q++) {

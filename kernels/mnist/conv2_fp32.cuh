@@ -13,7 +13,6 @@
 #ifndef WEFT_CONV2_FP32_CUH
 #define WEFT_CONV2_FP32_CUH
 #include "fused.h"
-#include "large_blocks.cuh"
 #include "ptx.cuh"
 
 enum {

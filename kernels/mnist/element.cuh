@@ -95,4 +95,16 @@ static __device__ __forceinline__ void store4(typename element<P>::T *p,
     put4(p, four);
 }
 
+/* ---- a product on tensor cores ------------------------------------------- */
+
+/* c (16,8) += a (16,K) b (K,8), whose fragments ptx.cuh describes; K is 8 for
+ * TF32, else 16. */
+template <enum precision P>
+static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],
+                                           const uint32_t b[2]) {
+    if (P == TF32) mma_tf32(c, a, b);
+    if (P == BF16) mma_bf16(c, a, b);
+    if (P == FP16) mma_f16(c, a, b);
+}
+
 #endif

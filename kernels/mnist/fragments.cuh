@@ -39,15 +39,6 @@ static __device__ __forceinline__ int lane_column() {
     return threadIdx.x % 32 / 2 % 8;
 }
 
-/* c (16,8) += a (16,K) b (K,8). */
-template <enum precision P>
-static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],
-                                           const uint32_t b[2]) {
-    if (P == TF32) mma_tf32(c, a, b);
-    if (P == BF16) mma_bf16(c, a, b);
-    if (P == FP16) mma_f16(c, a, b);
-}
-
 /* a (16,K) from rows of shared memory: row m at from + m * pitch. Free of bank
  * conflicts where 8 rows start in 8 different sixteens of 128 bytes. */
 template <class T>

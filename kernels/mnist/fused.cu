@@ -71,7 +71,7 @@ static int fused_step(void *state, float *loss, const uint8_t *images,
                       float lr, struct cnn_marks *marks, weft_stream stream) {
     struct fused_state *s = (struct fused_state *)state;
     cudaStream_t on = weft_cuda_stream(stream);
-    struct fused_run run = {images, labels, order, loss, 0, 0, 1, lr};
+    struct fused_run run = {images, labels, order, loss, 0, 0, 1, lr, 0};
     WEFT_TRY(fused_set_run(&s->f, &run, on));
     cnn_mark(marks, "batch", stream);
     WEFT_TRY(fused_chain(&s->f, batch, 0, 0, marks, on));
@@ -83,8 +83,8 @@ static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
                        weft_stream stream) {
     struct fused_state *s = (struct fused_state *)state;
     cudaStream_t on = weft_cuda_stream(stream);
-    struct fused_run run = {r->images, r->labels, r->order, r->losses,
-                            r->first,  0,         r->ring,  r->lr};
+    struct fused_run run = {r->images, r->labels, r->order, r->losses, r->first,
+                            0,         r->ring,   r->lr,    0};
     WEFT_TRY(fused_set_run(&s->f, &run, on));
     if (s->graphed) return fused_replay(s, r->batch, r->count, queued, on);
     for (int64_t i = 0; i < r->count; i++, ++*queued) {
@@ -102,7 +102,7 @@ static int fused_forward(void *state, float *logits, const uint8_t *images,
                          const int32_t *order, int count, weft_stream stream) {
     struct fused_state *s = (struct fused_state *)state;
     cudaStream_t on = weft_cuda_stream(stream);
-    struct fused_run run = {images, NULL, order, NULL, 0, 0, 1, 0};
+    struct fused_run run = {images, NULL, order, NULL, 0, 0, 1, 0, 0};
     struct fused *f = &s->f;
     WEFT_TRY(fused_set_run(f, &run, on));
     WEFT_TRY(fused_moments(f, count, on));

@@ -4,15 +4,15 @@
  * The step is a chain of few kernels, each as much work as can be done before
  * the whole batch must be known (batch norm's statistics, the loss):
  *
- *     moments   -> sums over the images' 3x3 patches                     (BN1)
- *     conv1     conv1 + BN1 + ReLU + pool                          -> p1, code1
- *     conv2     conv2, its statistics and its raw pool   -> c2, m2, code2, sum2
- *     fc1       BN2 + ReLU on the way in, linear, split over k       ->
- * hidden_k head      ReLU, linear, softmax, loss, and back to fc1's output ->
- * dh fc1_back  both gradients of fc1, masked by the ReLU      -> dp2, dfc1,
- * sum4 conv2_dx  gradient of p1, which only conv1's sums need          ->
- * winners conv2_dw  gradient of conv2's weights                              ->
- * dw2 update    adds up what many blocks left, SGD, next batch
+ *     moments   sums over the images' 3x3 patches    -> moments
+ *     conv1     conv1, BN1, ReLU, pool               -> p1, code1
+ *     conv2     conv2, its sums, its raw pool        -> c2, m2, code2, sum2
+ *     fc1       BN2 and ReLU on the way in, linear   -> hidden
+ *     head      ReLU, linear, loss, and back again   -> h, dh, head
+ *     fc1_back  both gradients of fc1                -> dp2, dfc1, sum4
+ *     conv2_dx  gradient of p1, which conv1 needs    -> winners
+ *     conv2_dw  gradient of conv2's weights          -> dw2
+ *     update    adds up parts, SGD, next batch       -> params
  *
  * Nothing is added atomically: where many blocks sum, each leaves its part in a
  * slot of its own and the reader adds the slots in their order. So the same
@@ -162,9 +162,9 @@ static inline int dfc1_slots(int batch) {
 }
 
 /* ---- the kernels --------------------------------------------------------- */
-/* Each queues one kernel (or none) for images order[first .. first+batch) and
- * notes in `f` how many slots it writes; any batch from 1 up. They read what
- * the kernels before them wrote, and write what the table above says. */
+/* Each queues its kernel (moments: two) for images order[first .. first+batch)
+ * and notes in `f` how many slots it writes; any batch from 1 up. They read
+ * what the kernels before them wrote, and write what the table above says. */
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream);
 /* `ahead`: the step before has summed this one's patches. */

@@ -24,6 +24,14 @@
 
 enum { SHARED_ALWAYS = 48 << 10 }; /* bytes a block may have unasked */
 
+/* An attribute of the current device. */
+static inline int fused_attribute(cudaDeviceAttr which) {
+    int device = 0, value = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&value, which, device);
+    return value;
+}
+
 /* Let the kernel's blocks have that much dynamic shared memory. */
 template <class... P>
 static int fused_claim(const char *name, void (*kernel)(P...), size_t bytes) {
@@ -33,15 +41,12 @@ static int fused_claim(const char *name, void (*kernel)(P...), size_t bytes) {
     cudaError_t error = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (error == cudaSuccess) return WEFT_OK;
-    int device = 0, most = 0;
     cudaGetLastError(); // not sticky
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                           device);
     return weft_fail(WEFT_EINVAL,
                      "mnist: %s needs %zu bytes of shared memory a block, this "
                      "GPU has %d",
-                     name, bytes, most);
+                     name, bytes,
+                     fused_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
 }
 
 /* So much that no two blocks fit on a multiprocessor. Blocks that start early
@@ -49,14 +54,19 @@ static int fused_claim(const char *name, void (*kernel)(P...), size_t bytes) {
  * stay: a step on 64 images took 95 us on an H200 instead of 87 without early
  * starts and 86 with them and this claim (tf32: 62, 64 and 57). */
 static size_t fused_alone(void) {
-    int device = 0, all = 0, most = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor,
-                           device);
-    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                           device);
+    const int all =
+        fused_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+    const int most = fused_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     const int alone = all / 2 + (2 << 10);
     return alone < most ? alone : most;
+}
+
+/* Whether this card's blocks may have twice the shared memory that those of a
+ * small one may (99 KB): then kernels load an image while they compute another.
+ */
+static inline int has_large_blocks() {
+    return fused_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >=
+           200 << 10;
 }
 
 template <class... P, class... A>

@@ -51,7 +51,7 @@ template <class T, int K> struct weight_rows {
     enum { ROW = K * (int)sizeof(T), CHUNKS = ROW / CHUNK };
     static __device__ __forceinline__ int at(int row, int chunk) {
         // Two rows of 64 bytes share a line: their places differ already.
-        const int key = ROW < LINE ? row >> 1 & 3 : row & 7;
+        const int key = (int)ROW < (int)LINE ? row >> 1 & 3 : row & 7;
         return (row * ROW + chunk * CHUNK) ^ (key * CHUNK);
     }
 };
@@ -141,15 +141,6 @@ static __device__ __forceinline__ void store_chunk(T *to, const T *v) {
     four.z = bits_of(v[4]) | bits_of(v[5]) << 16;
     four.w = bits_of(v[6]) | bits_of(v[7]) << 16;
     *(uint4 *)to = four;
-}
-
-/* c (16,8) += a b in precision P. */
-template <enum precision P>
-static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4],
-                                           const uint32_t b[2]) {
-    if (P == TF32) mma_tf32(c, a, b);
-    if (P == BF16) mma_bf16(c, a, b);
-    if (P == FP16) mma_f16(c, a, b);
 }
 
 #endif
