@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from weft import build, doctor
+from weft import build, doctor, native
 from weft.jit import nvrtc
 from weft.machine import toolchain
 from weft.numba_jit import gpu as numba_gpu
@@ -23,6 +23,25 @@ def test_it_names_what_is_here_and_every_op():
     for op in build.ops():
         assert "reference" in found[f"{op} on cpu"].value
     assert not any(f.needed and f.cure for f in found.values())
+
+
+def test_it_says_which_rungs_do_not_run_and_why(monkeypatch):
+    def rung(name: str, *targets: str, sm: int = 0, idea: str = "") -> native.Rung:
+        return native.Rung("mnist", name, idea, "fp32", targets, sm, 0)
+
+    rungs = [
+        rung("reference", "cpu"),
+        rung("naive", "cpu", "cuda"),
+        rung("pdl", "cuda", sm=90),
+        rung("cudnn", idea="absent: no headers"),
+    ]
+    on_cpu = "reference, naive; not pdl (GPU only), cudnn (absent: no headers)"
+    assert doctor._which(rungs, "cpu") == on_cpu
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 6))
+    assert doctor._which(rungs, "cuda") == (
+        "naive; not reference (CPU only), "
+        "pdl (needs compute capability 9.0, here is 8.6), cudnn (absent: no headers)"
+    )
 
 
 def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):

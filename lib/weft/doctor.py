@@ -305,6 +305,28 @@ def _rungs() -> list[Finding]:
                 first = str(error).splitlines()[0]
                 findings.append(Finding(f"{op} on {target}", first, "see above"))
                 continue
-            names = ", ".join(r.name for r in lib.rungs if target in r.targets)
-            findings.append(Finding(f"{op} on {target}", names))
+            findings.append(Finding(f"{op} on {target}", _which(lib.rungs, target)))
     return findings
+
+
+def _which(rungs: list, target: str) -> str:
+    """The rungs that run on a target; and those that do not, with the reason."""
+    sm = 0
+    if target == "cuda":
+        import torch
+
+        major, minor = torch.cuda.get_device_capability()
+        sm = 10 * major + minor
+    reasons: dict[str, list[str]] = {"": []}
+    for rung in rungs:
+        why = ""
+        if not rung.targets:
+            why = rung.idea
+        elif target not in rung.targets:
+            why = "GPU only" if target == "cpu" else "CPU only"
+        elif rung.sm > sm > 0:
+            why = f"needs compute capability {rung.sm / 10}, here is {sm / 10}"
+        reasons.setdefault(why, []).append(rung.name)
+    here = ", ".join(reasons.pop(""))
+    absent = [f"{', '.join(names)} ({why})" for why, names in reasons.items()]
+    return here + (f"; not {', '.join(absent)}" if absent else "")
