@@ -95,7 +95,9 @@ def test_evaluation_is_forward_in_batches(cnn, train):
                              range(0, 200, 40)])  # fmt: skip
     assert np.array_equal(cnn.predict("test", 40), logits.argmax(1))
     share = (logits.argmax(1) == train.labels).mean()
-    assert cnn.evaluate("test", 40) == share
+    done: list[int] = []
+    assert cnn.evaluate("test", 40, done.append) == share
+    assert done == [40] * 5
     twin = TwinTrainer(cnn.weights, train, batch=50, **SMALL)
     x = twin._normalise(torch.from_numpy(train.images[:40].copy()))
     np.testing.assert_allclose(logits[:40], twin.model(x).detach(), atol=1e-4)

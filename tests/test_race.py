@@ -365,6 +365,12 @@ def test_the_table_of_goals():
     assert "PyTorch's best" in bench_mnist.note(rows)
 
 
+def test_a_cpu_is_not_held_to_a_gpus_goals():
+    rows = [row(impl, "eager", 2.0, target="cpu") for impl in ("weft", "torch")]
+    assert "goal" not in bench_mnist.goals(rows)[0]
+    assert "H200" not in bench_mnist.note(rows)
+
+
 def test_parts_of_a_sweep_come_together(tmp_path):
     path = tmp_path / "race.json"
     old = [row("weft", "a", 1.0), row("weft", "b", 2.0, batch=256)]

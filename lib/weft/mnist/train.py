@@ -237,9 +237,15 @@ class _Race:
         def epoch(order: np.ndarray) -> Iterator[np.ndarray]:
             return cnn.chunks(order, self.config.batch, self.config.lr)
 
+        def evaluate() -> float:
+            # A simulated rung takes minutes for what others do in a moment.
+            title = f"{_name(cnn)}, evaluation"
+            with self.bar(title, len(self.test), " images", delay=1) as bar:
+                return cnn.evaluate(progress=bar.update)
+
         save = self.config.save if cnn is self.cnn else None
         try:
-            return self.train_epochs(_name(cnn), epoch, cnn.evaluate)
+            return self.train_epochs(_name(cnn), epoch, evaluate)
         except KeyboardInterrupt as stop:
             kept = save and f"The weights are in {save}."
             raise KeyboardInterrupt(f"{stop} {kept or ''}".strip()) from None
@@ -289,11 +295,12 @@ class _Race:
         config = self.config
         return epoch_order(config.seed, epoch, len(self.train), config.batch)
 
-    def bar(self, title: str, total: int, unit: str) -> Any:
+    def bar(self, title: str, total: int, unit: str, delay: float = 0) -> Any:
         hidden = not self.config.progress
         return tqdm(
             **{"total": total, "desc": title, "unit": unit, "unit_scale": True},
             **{"mininterval": 0.3, "disable": hidden, "dynamic_ncols": True},
+            delay=delay,
         )
 
     def say(self, line: str) -> None:

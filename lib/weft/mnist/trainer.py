@@ -182,23 +182,35 @@ class Trainer(ABC):
         They are one batch, so at most max_batch of them.
         """
 
-    def predict(self, split: str = "test", batch: int = EVALUATION_BATCH) -> np.ndarray:
+    def predict(
+        self,
+        split: str = "test",
+        batch: int = EVALUATION_BATCH,
+        progress: Callable[[int], object] | None = None,
+    ) -> np.ndarray:
         """The class (count) of every image of a set, in batches of `batch`.
 
-        Batch norm takes the statistics of each of these batches.
+        Batch norm takes the statistics of each of these batches. progress is told
+        how many images each of them had, when it is done.
         """
         if native.whole("batch", batch) < 1:
             raise ArgumentError(f"batch={batch}: want at least 1")
-        count = self._count(split)
-        parts = [
-            self.forward(split, np.arange(first, min(first + batch, count)))
-            for first in range(0, count, batch)
-        ]
+        count, parts = self._count(split), []
+        for first in range(0, count, batch):
+            order = np.arange(first, min(first + batch, count))
+            parts.append(self.forward(split, order))
+            if progress:
+                progress(len(order))
         return np.concatenate(parts).argmax(axis=1)
 
-    def evaluate(self, split: str = "test", batch: int = EVALUATION_BATCH) -> float:
+    def evaluate(
+        self,
+        split: str = "test",
+        batch: int = EVALUATION_BATCH,
+        progress: Callable[[int], object] | None = None,
+    ) -> float:
         """The share of a set that predict() gets right, 0 to 1."""
-        guesses = self.predict(split, batch)
+        guesses = self.predict(split, batch, progress)
         if self._labels[split] is None:
             raise ArgumentError(f"the {split} set was given without labels")
         return float((guesses == self._labels[split]).mean())
