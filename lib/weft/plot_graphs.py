@@ -15,7 +15,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from .style import INK, OPPONENT, READ, hollow, outlined
+from .style import OPPONENT, READ, draw_unmeasured, hollow, outlined, unmeasured
 
 Row = dict[str, Any]
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
@@ -28,7 +28,6 @@ ROADS = (  # of a chain: from slow to fast
     "a graph, dependent launch, late",
     "a graph, dependent launch, early",
 )
-MISSING = "nothing measured yet: python -m weft bench graphs --device cuda"
 
 
 def value(op: str, rung: str, rows: list[Row], others: list[Found], **more) -> float:
@@ -49,7 +48,7 @@ def chains(
     """us for each kernel of a chain by road, on a log axis; floor: its bytes alone."""
     series = _series(rows, others, "chain", count)
     if not series:
-        return _missing(ax)
+        return draw_unmeasured(ax, "graphs")
     there = {row["rung"] for found, _ in series for row in found}
     roads = [road for road in ROADS if road in there]
     ax.set_xscale("log")
@@ -88,7 +87,7 @@ def bars(
     rungs = [row["rung"] for found, _ in series for row in found]
     rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
     if not rungs:
-        return _missing(ax)
+        return draw_unmeasured(ax, "graphs")
     kept = [row for found, _ in series for row in found if row["rung"] in rungs]
     most, height = max(row["us"] for row in kept), 0.8 / len(series)
     for number, (found, full) in enumerate(series):
@@ -109,7 +108,7 @@ def bars(
 def caption(others: Iterable[Found]) -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"hollow: {'; '.join(told)}" if told else MISSING
+    return f"hollow: {'; '.join(told)}" if told else unmeasured("graphs")
 
 
 def _series(
@@ -138,8 +137,3 @@ def _told(row: Row) -> str:
 def _beside(ax: Axes, text: str, at: tuple[float, float], right: int) -> None:
     look = {"textcoords": "offset points", "va": "center", "fontsize": 9}
     ax.annotate(text, at, (right, 0), **look)
-
-
-def _missing(ax: Axes) -> None:
-    ax.text(0.5, 0.5, MISSING, color=INK, ha="center", transform=ax.transAxes)
-    ax.set_axis_off()

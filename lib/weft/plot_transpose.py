@@ -14,7 +14,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from .style import INK, OPPONENT, READ, hollow, outlined
+from .style import OPPONENT, READ, draw_unmeasured, hollow, outlined, unmeasured
 
 Row = dict[str, Any]
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
@@ -27,7 +27,6 @@ NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
     ("transpose", "weft", "four"): "padded, four each",
     ("transpose", "torch", "copy_"): "torch",
 }
-MISSING = "nothing measured yet: python -m weft bench transpose --device cuda"
 
 
 def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
@@ -35,7 +34,7 @@ def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     series = [(rows, outlined(READ))] * bool(rows)
     series += [(found["rows"], hollow(READ)) for found in others]
     if not series:
-        return _missing(ax)
+        return draw_unmeasured(ax, "transpose")
     named = [{_key(row): row for row in rows} for rows, _ in series]
     keys = [key for key in NAMES if any(key in found for found in named)]
     height = 0.8 / len(series)
@@ -63,7 +62,7 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     series = [(rows, "this machine", READ)] * bool(rows)
     series += [(f["rows"], f["machine"]["device"], "none") for f in others]
     if not series:
-        return _missing(ax)
+        return draw_unmeasured(ax, "transpose")
     ax.set_xscale("log", base=2)
     for rows, name, inside in series:
         found = [row for row in rows if row["op"] == "strided"]
@@ -86,13 +85,8 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
 def caption(others: list[Found]) -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"dashed: {'; '.join(told)}" if told else MISSING
+    return f"dashed: {'; '.join(told)}" if told else unmeasured("transpose")
 
 
 def _key(row: Row) -> tuple[str, str, str]:
     return row["op"], row["impl"], row["rung"]
-
-
-def _missing(ax: Axes) -> None:
-    ax.text(0.5, 0.5, MISSING, color=INK, ha="center", transform=ax.transAxes)
-    ax.set_axis_off()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 OURS = READ = "#0072B2"  # blue
@@ -82,6 +83,18 @@ def hollow(colour: str) -> dict[str, Any]:
         **{"facecolor": "none", "edgecolor": colour},
         **{"linewidth": 1.2, "linestyle": "--"},
     }
+
+
+def unmeasured(what: str) -> str:
+    """What is said where there are no results of `weft bench WHAT`, and its cure."""
+    return f"nothing measured yet: python -m weft bench {what} --device cuda"
+
+
+def draw_unmeasured(axes: Axes, what: str) -> None:
+    """unmeasured() in the middle of an otherwise empty picture."""
+    place = {"ha": "center", "transform": axes.transAxes}
+    axes.text(0.5, 0.5, unmeasured(what), color=INK, **place)
+    axes.set_axis_off()
 
 
 def svg(figure: Figure) -> str:

@@ -11,13 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from ..bench import STATISTIC
-from ..style import INK
+from ..style import draw_unmeasured
 from .plot import write_caption
 from .row import Row
 
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-MISSING = "nothing measured yet: python -m weft bench mnist --device cuda"
 BESIDE: dict[str, Any] = {
     **{"textcoords": "offset points", "va": "center", "ha": "left"},
     "annotation_clip": False,
@@ -123,6 +122,5 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
 
 
 def missing(figure: Figure, axes: Axes) -> Figure:
-    axes.text(0.5, 0.5, MISSING, color=INK, ha="center", transform=axes.transAxes)
-    axes.set_axis_off()
+    draw_unmeasured(axes, "mnist")
     return figure
