@@ -29,7 +29,7 @@ def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
 
 
 def test_importing_weft_does_not_wait_for_what_draws_or_translates():
-    late = ["matplotlib", "numba"]
+    late = ["torch", "numpy", "matplotlib", "numba"]
     late += ["weft.pictures.access", "weft.sim.launch", "weft.to_cuda.emit"]
     program = f"import weft, sys; print([n for n in {late} if n in sys.modules])"
     run = [sys.executable, "-c", program]
@@ -37,6 +37,18 @@ def test_importing_weft_does_not_wait_for_what_draws_or_translates():
         run, cwd=utils.ROOT, check=True, capture_output=True, text=True
     )
     assert out.stdout == "[]\n"
+
+
+def test_a_name_of_weft_is_the_function_also_once_its_module_was_imported():
+    program = "import weft.show, weft.sim.record, weft.check.cases, weft.inspect.raw\n"
+    program += "import inspect, weft\n"
+    program += "found = {name: getattr(weft, name) for name in weft.__all__}\n"
+    program += (
+        "assert [n for n, v in found.items() if inspect.ismodule(v)] == ['cuda']\n"
+    )
+    program += "assert set(weft.__all__) <= set(dir(weft))\n"
+    program += "assert weft.check is weft.check and not hasattr(weft, 'no_such_name')"
+    subprocess.run([sys.executable, "-c", program], cwd=utils.ROOT, check=True)
 
 
 def test_source_gives_one_c_function_with_its_comment():

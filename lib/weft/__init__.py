@@ -34,86 +34,71 @@ The project
     __main__, tracebacks             python -m weft; errors end at the reader's line
 """
 
+from __future__ import annotations
+
+import importlib
 import sys
+from types import ModuleType
+from typing import Any
 
-# `python -m weft run` starts a program in milliseconds, which PyTorch does not:
-# a command imports what it needs.
-if sys.argv[:1] != ["-m"]:
-    from . import cuda
-    from .check import check
-    from .check_ops import Mismatch, check_op
-    from .cuda_c import cuda_c
-    from .inspect import inspect
-    from .jit import CompileError, KernelFault, last_report, load_cuda
-    from .latency import latency
-    from .machine import occupancy, profile, ptx, sass
-    from .native import (
-        ArgumentError,
-        DeviceLost,
-        KernelError,
-        OutOfMemory,
-        reload,
-        rungs,
-        set_threads,
-    )
-    from .numba_jit import numba_jit
-    from .nvtx import nvtx_range
-    from .ops import (
-        batchnorm2d,
-        conv2d,
-        cross_entropy,
-        linear,
-        matmul,
-        maxpool2d,
-        relu,
-    )
-    from .predict import predict
-    from .show import show
-    from .sim import sim
-    from .timeline import timeline
-    from .to_cuda import TranslationError, to_cuda
-    from .torch_kernels import torch_kernels
+# Where each public name comes from. It is imported when somebody asks for it: PyTorch
+# takes a second, which a command or a training that does without it need not wait for.
+_HOMES = {
+    "check": ("check",),
+    "check_ops": ("Mismatch", "check_op"),
+    "cuda": ("cuda",),
+    "cuda_c": ("cuda_c",),
+    "inspect": ("inspect",),
+    "jit": ("CompileError", "KernelFault", "last_report", "load_cuda"),
+    "latency": ("latency",),
+    "machine": ("occupancy", "profile", "ptx", "sass"),
+    "native": (
+        *("ArgumentError", "DeviceLost", "KernelError", "OutOfMemory"),
+        *("reload", "rungs", "set_threads"),
+    ),
+    "numba_jit": ("numba_jit",),
+    "nvtx": ("nvtx_range",),
+    "ops": (
+        *("batchnorm2d", "conv2d", "cross_entropy", "linear"),
+        *("matmul", "maxpool2d", "relu"),
+    ),
+    "predict": ("predict",),
+    "show": ("show",),
+    "sim": ("sim",),
+    "timeline": ("timeline",),
+    "to_cuda": ("TranslationError", "to_cuda"),
+    "torch_kernels": ("torch_kernels",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "ArgumentError",
-    "CompileError",
-    "DeviceLost",
-    "KernelError",
-    "KernelFault",
-    "Mismatch",
-    "OutOfMemory",
-    "TranslationError",
-    "batchnorm2d",
-    "check",
-    "check_op",
-    "conv2d",
-    "cross_entropy",
-    "cuda",
-    "cuda_c",
-    "inspect",
-    "last_report",
-    "latency",
-    "linear",
-    "load_cuda",
-    "matmul",
-    "maxpool2d",
-    "numba_jit",
-    "nvtx_range",
-    "occupancy",
-    "predict",
-    "profile",
-    "ptx",
-    "reload",
-    "relu",
-    "rungs",
-    "sass",
-    "set_threads",
-    "show",
-    "sim",
-    "timeline",
-    "to_cuda",
-    "torch_kernels",
-]
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(f".{_HOME[name]}", __name__)
+    globals()[name] = found = vars(home).get(name, home)  # weft.cuda is its own home
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """weft.show is the function, whoever imports the module weft.show, and when.
+
+    The import system binds a submodule in its package once it is imported.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _HOME and isinstance(value, ModuleType):
+            value = vars(value).get(name, value)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def load_ipython_extension(shell) -> None:
