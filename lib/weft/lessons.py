@@ -56,15 +56,11 @@ import nbformat
 from nbformat import NotebookNode
 
 from .build import ROOT
+from .stubs import HIDDEN, LessonError, solved, stub
 
 NOTEBOOKS = ROOT / "notebooks"
 SOLUTIONS = NOTEBOOKS / "solutions"
 ANSWER = "<!-- answer -->"
-HIDDEN = re.compile(
-    r"^(?P<indent> *)(?:###|//) BEGIN SOLUTION\n(?P<answer>.*?)"
-    r"^ *(?:###|//) END SOLUTION(?:\n|\Z)",
-    re.MULTILINE | re.DOTALL,
-)
 METADATA = {
     "kernelspec": {
         "display_name": "Python 3",
@@ -73,10 +69,6 @@ METADATA = {
     },
     "language_info": {"name": "python"},
 }
-
-
-class LessonError(Exception):
-    """A source that is not written as above; the text says where and how."""
 
 
 def learner(source: NotebookNode) -> NotebookNode:
@@ -112,23 +104,6 @@ def clean(notebook: NotebookNode) -> NotebookNode:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return made
-
-
-def stub(answer: str) -> str:
-    """An exercise's cell before it is solved: not solved yet."""
-    _want(HIDDEN.search(answer) is not None, f"no BEGIN and END SOLUTION in:\n{answer}")
-    if answer.startswith("%%cuda"):
-        left = r"\g<indent>// not solved yet\n"
-    elif answer.startswith("%%"):
-        left = "#error not solved yet\n"
-    else:
-        left = r"\g<indent>raise NotImplementedError\n"
-    return HIDDEN.sub(left, answer).rstrip("\n")
-
-
-def solved(answer: str) -> str:
-    """An exercise's cell as one who has solved it would have it: without markers."""
-    return HIDDEN.sub(r"\g<answer>", answer).rstrip("\n")
 
 
 def folded(answer: str) -> str:

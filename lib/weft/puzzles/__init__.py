@@ -1,0 +1,116 @@
+"""Puzzles: learn by solving, in Python, Numba or CUDA C.
+
+    from weft import puzzles
+
+    puzzles                          the row of marks: what is solved
+    puzzles.guards                   what is asked; also puzzles["guards"]
+    puzzles.guards.goal()            a picture of it
+    puzzles.guards.check(kernel)     right or wrong, and where; the score
+    puzzles.guards.show(kernel)      a picture of what the kernel does
+    puzzles.guards.reset()           the stub again
+
+A puzzle is a file in the folder of its group; GROUPS has them in an order in which each
+can be solved from what came before. This module is read as a collection: it iterates
+over its puzzles, and each is one of its attributes.
+
+    puzzle, answers       what a puzzle is; what it takes as an answer
+    cells, command        a group as cells of a notebook; python -m weft puzzles
+    goal                  pictures of what is asked, and of an answer
+    score, progress       counts against the best known answer's; what is solved
+    cloth                 the small delight
+    threads/ shared/ memory/ execution/      the puzzles
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from .puzzle import Puzzle
+
+GROUPS = {
+    "threads": (
+        *("map", "zip", "guards", "map2d", "broadcast", "blocks", "blocks2d"),
+        *("grid_stride", "image_filter_numpy", "image_filter"),
+    ),
+    "shared": (
+        *("shared", "pooling", "dot", "conv1d", "prefix_sum", "axis_sum"),
+        *("matmul_nt", "matmul_budget", "argmax", "softmax"),
+    ),
+    "memory": ("coalescing", "transpose", "fusion", "quantise"),
+    "execution": (
+        *("divergence", "warp_sum", "histogram", "histogram_private"),
+        *("scan", "compact"),
+    ),
+}
+LESSONS = {  # each teaches what a group needs, and ends with it
+    "threads": "01_kernels_in_python.ipynb",
+    "shared": "02_shared_memory.ipynb",
+    "memory": "07a_memory.ipynb",
+    "execution": "07b_execution.ipynb",
+}
+_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
+
+
+def load(name: str) -> Puzzle:
+    """The puzzle of this name; KeyError with the names there are."""
+    if name not in _GROUP_OF:
+        raise KeyError(f"no puzzle {name!r}; there are {', '.join(_GROUP_OF)}")
+    return importlib.import_module(f".{_GROUP_OF[name]}.{name}", __name__).puzzle
+
+
+def _marks() -> Any:
+    """What is solved, as a row of marks for each group."""
+    from .progress import marks
+
+    return marks()
+
+
+class _Collection(ModuleType):
+    """This module's own type: its puzzles can be iterated, looked up and shown."""
+
+    @property
+    def groups(self) -> dict[str, tuple[Puzzle, ...]]:
+        """The puzzles of each group, in their order."""
+        return {g: tuple(map(load, names)) for g, names in GROUPS.items()}
+
+    def __iter__(self) -> Iterator[Puzzle]:
+        return map(load, _GROUP_OF)
+
+    def __len__(self) -> int:
+        return len(_GROUP_OF)
+
+    def __getitem__(self, name: str) -> Puzzle:
+        return load(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _GROUP_OF
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *_GROUP_OF]
+
+    def __repr__(self) -> str:
+        return str(_marks())
+
+    def _repr_html_(self) -> str:
+        return _marks()._repr_html_()
+
+
+def _attribute(value: Any) -> property:
+    """A value that stays one when a module of the same name is imported.
+
+    Python would put that module in its place: the folder of the group "shared" there
+    where the puzzle is looked for.
+    """
+    return property(lambda self: value(), lambda self, module: None)
+
+
+for _name in _GROUP_OF:
+    setattr(_Collection, _name, _attribute(lambda name=_name: load(name)))
+_Collection.progress = _attribute(lambda: _marks)  # type: ignore[attr-defined]
+sys.modules[__name__].__class__ = _Collection
+
+__all__ = ["GROUPS", "LESSONS", "Puzzle", "load"]

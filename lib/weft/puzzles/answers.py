@@ -1,0 +1,167 @@
+"""What a puzzle takes as an answer, and what it says of what it does not take."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..native import ArgumentError
+from ..python_kernel import PythonKernel, plain_function, source_of
+
+if TYPE_CHECKING:
+    from .puzzle import Puzzle
+
+_PUZZLES = f"{__package__}."
+WAYS = "a function, sim(k), numba_jit(k), cuda_c(k), or CUDA C: %%cuda, load_cuda(src)"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, understood. subject: what check() and show() are given; function: of
+    Python, None for CUDA C; text: its source, "" if there is none to be read."""
+
+    subject: Any
+    name: str
+    language: str
+    parameters: tuple[str, ...]
+    function: Any = None
+    text: str = ""
+
+
+def understood(puzzle: Puzzle, given: Any) -> Answer:
+    """The answer to a puzzle; ArgumentError, one sentence, for what is none."""
+    answer = _of_c(puzzle, given) or _of_python(puzzle, given)
+    _refuse_another_puzzles(puzzle, answer)
+    if answer.parameters != puzzle.parameters:
+        wanted, found = (", ".join(p) for p in (puzzle.parameters, answer.parameters))
+        raise ArgumentError(
+            f"{puzzle.name}: {answer.name} has the parameters ({found}), the puzzle's "
+            f"stub has ({wanted}), in this order: {puzzle.name}.reset() gives it again"
+        )
+    return answer
+
+
+def is_stub(puzzle: Puzzle, answer: Answer) -> bool:
+    """Whether it is what the reader was given, comments and blanks apart.
+
+    A stub that raises NotImplementedError tells so itself; one in C cannot, and a
+    kernel that is to be repaired runs.
+    """
+    if answer.function is None:
+        body = _body_of_c(answer.text, answer.name)
+        stub = _body_of_c(puzzle.cuda_c_stub, puzzle.kernel_name)
+        return body in ("", stub)
+    return puzzle.start is not None and _tree(answer.text) == _tree(puzzle.stub)
+
+
+def _of_c(puzzle: Puzzle, given: Any) -> Answer | None:
+    from .. import jit
+
+    if isinstance(given, jit.Launch):
+        given = given.kernel
+    if isinstance(given, jit.Module):
+        kernels = {n: getattr(given, n) for n in given.signatures}
+        if len(kernels) != 1 and puzzle.kernel_name not in kernels:
+            names = ", ".join(kernels) or "none"
+            raise ArgumentError(
+                f"{puzzle.name}: this source has {len(kernels)} kernels ({names}) and "
+                f"none is {puzzle.kernel_name}: say which, e.g. check(source.name)"
+            )
+        given = kernels.get(puzzle.kernel_name) or next(iter(kernels.values()))
+    if not isinstance(given, jit.Kernel):
+        return None
+    if not puzzle.is_kernel:
+        raise ArgumentError(
+            f"{puzzle.name} asks for a function of NumPy that returns its result, "
+            f"{given.__name__} is a kernel"
+        )
+    names = tuple(p.name for p in given.params)
+    text = given.module.source
+    return Answer(given, given.__name__, "CUDA C", names, None, text)
+
+
+def _of_python(puzzle: Puzzle, given: Any) -> Answer:
+    module = type(given).__module__
+    language = "Python"
+    wrapped = given
+    if module.startswith("weft.numba_jit"):
+        language, wrapped = "Numba", given.py_func
+    elif module.startswith("weft.cuda_c"):
+        wrapped = given.kernel
+    elif module.startswith("weft.sim"):
+        given = wrapped = given.kernel
+    is_one = isinstance(wrapped, (types.FunctionType, PythonKernel))
+    if not is_one and not hasattr(wrapped, "py_func"):
+        raise ArgumentError(f"{puzzle.name}: {_no_answer(given)}; it takes {WAYS}")
+    function = plain_function(wrapped)
+    if not puzzle.is_kernel and given is not function:
+        raise ArgumentError(
+            f"{puzzle.name} asks for a function of NumPy that returns its result: give "
+            f"{function.__name__} as it is"
+        )
+    try:
+        text = source_of(function).text
+    except ArgumentError:
+        text = ""
+    parameters = tuple(inspect.signature(function).parameters)
+    return Answer(given, function.__name__, language, parameters, function, text)
+
+
+def _no_answer(given: Any) -> str:
+    """What was given instead of an answer."""
+    if isinstance(given, str):
+        return "this is a text, no kernel: write check(load_cuda(text)) for CUDA C"
+    if type(given).__name__ == "Puzzle":
+        return "this is a puzzle, no kernel"
+    if isinstance(given, type) or type(given).__module__ != "builtins":
+        return f"this is {type(given).__name__}, no kernel"
+    return f"this is {given!r:.40} of type {type(given).__name__}, no kernel"
+
+
+def _refuse_another_puzzles(puzzle: Puzzle, answer: Answer) -> None:
+    """ArgumentError where the name is that of another puzzle's kernel (if loaded)."""
+    if answer.name == puzzle.kernel_name:
+        return
+    for module in [m for n, m in sys.modules.items() if n.startswith(_PUZZLES)]:
+        other = vars(module).get("puzzle")
+        if getattr(other, "kernel_name", None) == answer.name:
+            name = other.name
+            raise ArgumentError(
+                f"{answer.name} belongs to the puzzle {name}: puzzles.{name}.check"
+                f"({answer.name}); here {puzzle.kernel_name} is asked for"
+            )
+
+
+def _tree(text: str) -> str:
+    """A function without its name, comments and docstring."""
+    try:
+        function = ast.parse(inspect.cleandoc("\n" + text)).body[0]
+    except SyntaxError:
+        return text
+    if not isinstance(function, ast.FunctionDef):
+        return text
+    body = function.body
+    if (
+        body
+        and isinstance(body[0], ast.Expr)
+        and isinstance(body[0].value, ast.Constant)
+    ):
+        body = body[1:]
+    return "\n".join(map(ast.dump, body))
+
+
+def _body_of_c(text: str, name: str) -> str:
+    """The body of a kernel without comments and blanks; "?" if it is not found."""
+    from ..jit import signature
+
+    code = signature.blank(text)
+    found = re.search(rf"\b{re.escape(name)}\s*\(", code)
+    start = code.find("{", found.end()) if found else -1
+    if start < 0:
+        return "?"
+    return "".join(code[start + 1 : signature.close(code, start)].split())

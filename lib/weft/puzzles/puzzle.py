@@ -1,0 +1,363 @@
+"""A puzzle: what is asked, what checks an answer, and what helps to find one."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import inspect
+import linecache
+import re
+import textwrap
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..highlight import highlighted
+from ..native import ArgumentError
+from ..stubs import solved, stub
+from .answers import Answer, is_stub, understood
+
+if TYPE_CHECKING:
+    from ..check import Verdict
+    from ..check.cases import Spec
+
+TIMEOUT = 5.0  # seconds that a launch of an answer may take
+NOT_SOLVED = "not solved yet"
+
+
+class Puzzle:
+    """What a reader is to solve: a kernel, or a function of NumPy.
+
+    title, text: a name and one or two sentences. spec: the reference, a short NumPy
+    function of the inputs, sizes and values by name. answer: the best known; what
+    stands between its two marks (stubs.py) the reader is to write. checks: options of
+    weft.check(). drawn, launch: the sizes of the picture and (grid, block) for them,
+    which are checked first. hints: one after another. better: a line on what the
+    better answer does, for one that took more. scored: sizes for the score, with
+    "launch", if not those. limits: counts that an answer must meet (score.py has their
+    names). start: a function, or its text, that the reader is to repair; the stub then.
+    """
+
+    def __init__(
+        self,
+        *,
+        title: str,
+        text: str,
+        spec: Callable[..., Any],
+        answer: Callable[..., Any],
+        checks: Mapping[str, Any],
+        drawn: Mapping[str, int],
+        hints: Sequence[str],
+        better: str = "",
+        launch: tuple[Any, Any] | None = None,
+        scored: Any = None,
+        limits: Mapping[str, Any] | None = None,
+        start: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.group, self.name = _place(answer, name)
+        self.title, self.text, self.spec, self.answer = title, text, spec, answer
+        self.checks, self.drawn, self.launch = dict(checks), dict(drawn), launch
+        self.hints, self.better, self.scored = tuple(hints), better, scored
+        self.limits, self.start = dict(limits or {}), start
+        self.kernel_name = answer.__name__
+        self.parameters = tuple(inspect.signature(answer).parameters)
+        self.is_kernel = any(checks.get(kind) for kind in ("outputs", "inout"))
+        if self.is_kernel and launch is None:
+            raise ArgumentError(f"{self.name}: launch=(grid, block) for {self.drawn}")
+        if self.limits:
+            with contextlib.suppress(ImportError):
+                from .score import names_known
+
+                names_known(self.limits)
+
+    # ---- what the reader calls ---------------------------------------------------
+
+    def goal(self) -> Any:
+        """A picture of what the outputs shall hold, drawn from the reference."""
+        from .goal import goal
+
+        return goal(self)
+
+    def check(self, answer: Any, *, device: Any = None) -> Solved | None:
+        """Whether an answer is right: Solved; None, and a line, for a stub.
+
+        answer: a Python kernel, sim(k), numba_jit(k), cuda_c(k), a kernel of %%cuda or
+        load_cuda(), or what load_cuda() returned. device: where CUDA C runs, "cpu" or
+        "cuda"; None: on both if there is a GPU. Raises Mismatch for what is wrong or
+        does not meet the puzzle's limits, with the element and the thread, never with
+        the answer; ArgumentError for what is no answer.
+        """
+        with _short_errors():
+            given = understood(self, answer)
+            try:
+                if is_stub(self, given):
+                    raise NotImplementedError
+                verdict = self._checked(given, device)
+            except NotImplementedError:
+                print(f"{self.name}: {NOT_SOLVED}")
+                return None
+            return self._solved(given, verdict)
+
+    def show(self, answer: Any) -> Any:
+        """A picture of what an answer does at the usual size: who touches what."""
+        from .goal import show
+
+        return show(self, understood(self, answer).subject)
+
+    def reset(self, language: str = "python") -> None:
+        """The stub again: in a new cell below, or printed where there are no cells.
+
+        language: "python" or "cuda".
+        """
+        from .. import ipython
+
+        if language not in ("python", "cuda"):
+            raise ArgumentError(f'reset({language!r}): "python" or "cuda"')
+        text = self.stub if language == "python" else f"%%cuda\n{self.cuda_c_stub}"
+        shell = ipython.shell()
+        if shell is None:
+            print(text)
+        else:
+            shell.set_next_input(text, replace=False)
+
+    @property
+    def solution(self) -> Code:
+        """The best known answer, in colour."""
+        return Code(self.solved_text, "python")
+
+    # ---- texts -------------------------------------------------------------------
+
+    @cached_property
+    def stub(self) -> str:
+        """What the reader starts from."""
+        if self.start is None:
+            return stub(_source(self.answer))
+        text = self.start if isinstance(self.start, str) else _source(self.start)
+        return re.sub(r"^def \w+", f"def {self.kernel_name}", text, flags=re.M).strip()
+
+    @cached_property
+    def solved_text(self) -> str:
+        """The best known answer's source, without the marks."""
+        return solved(_source(self.answer))
+
+    @cached_property
+    def spec_text(self) -> str:
+        """The reference's source."""
+        return _source(self.spec)
+
+    @cached_property
+    def cuda_c_answer(self) -> str:
+        """The best known answer as CUDA C; "" where a function of NumPy is asked."""
+        return solved(self._in_c(self.answer)) if self.is_kernel else ""
+
+    @cached_property
+    def cuda_c_stub(self) -> str:
+        """What the reader starts from in CUDA C; "" as above."""
+        if not self.is_kernel:
+            return ""
+        if self.start is not None:
+            return self._in_c(_compiled(self.stub, self.answer)).strip()
+        return stub(f"%%cuda\n{self._in_c(self.answer)}").partition("\n")[2]
+
+    def specs(self) -> dict[str, Spec]:
+        """Each array as check() understands it: outputs, inputs, inout."""
+        from ..check.cases import spec
+
+        dtypes = self.checks.get("dtypes") or {}
+        groups = (
+            self.checks.get(kind) or {} for kind in ("outputs", "inputs", "inout")
+        )
+        return {n: spec(n, v, dtypes) for group in groups for n, v in group.items()}
+
+    def _in_c(self, function: Callable[..., Any]) -> str:
+        from ..to_cuda import to_cuda
+
+        specs, values = self.specs(), self.checks.get("values") or {}
+        types: list[Any] = []
+        for parameter in self.parameters:
+            if parameter in specs:
+                types.append(f"{specs[parameter].dtype or 'float32'}[:]")
+            elif parameter in values:
+                value = values[parameter]
+                types.append("float" if callable(value) else value)
+            else:
+                types.append("int")
+        return to_cuda(function, types)
+
+    # ---- checking ----------------------------------------------------------------
+
+    def _checked(self, given: Answer, device: Any) -> Verdict:
+        """weft.check() with the puzzle's options."""
+        from ..check import check
+        from ..guarded import Mismatch
+        from ..native import KernelError
+
+        options = {"timeout": TIMEOUT} | self.checks
+        if given.language == "CUDA C":
+            options["device"] = device
+        try:
+            return check(given.subject, self.spec, **options)
+        except (Mismatch, KernelError, NotImplementedError):
+            raise
+        except Exception as error:
+            raise _stopped(given, error) from None
+
+    def _solved(self, given: Answer, verdict: Verdict) -> Solved:
+        score = _score(self, given)
+        _remember(self, given.language, score)
+        return Solved(self, given.language, verdict, score, *_delight(self))
+
+    # ---- shown -------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {self.text}\n\n{self.spec_text}\n{self.stub}"
+
+    def _repr_html_(self) -> str:
+        code = highlighted(f"{self.spec_text}\n{self.stub}", "python")
+        text = f"<b>{html.escape(self.title)}</b>: {html.escape(self.text)}"
+        return f"<div>{text}</div>{code}"
+
+
+@dataclass(frozen=True)
+class Code:
+    """A program's text that shows itself in colour."""
+
+    text: str
+    language: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return highlighted(self.text, self.language)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """That a puzzle is solved: in which language, how it was checked, its score, and
+    the small delight."""
+
+    puzzle: Puzzle
+    language: str
+    verdict: Verdict
+    score: Any = None
+    cloth: Any = None
+    marks: Any = None
+
+    def __repr__(self) -> str:
+        head = f"{self.puzzle.title}: solved in {self.language}. {self.verdict}"
+        parts = [
+            head,
+            *(p for p in (self.score, self.cloth, self.marks) if p is not None),
+        ]
+        return "\n".join(map(str, parts))
+
+    def _repr_html_(self) -> str:
+        title = html.escape(self.puzzle.title)
+        head = (
+            f"<div><b>{title}</b>: solved in {self.language}. "
+            f"{self.verdict._repr_html_()}</div>"
+        )
+        parts = [p for p in (self.score, self.cloth, self.marks) if p is not None]
+        return head + "".join(_page(part) for part in parts)
+
+
+def _page(part: Any) -> str:
+    if hasattr(part, "_repr_html_"):
+        return part._repr_html_()
+    return f"<pre>{html.escape(str(part))}</pre>"
+
+
+# ---- helpers -------------------------------------------------------------------------
+
+
+def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
+    """The group and the name of a puzzle: its folder and its file."""
+    parts = ["", "", *answer.__module__.split(".")]
+    inside = parts[2:4] == ["weft", "puzzles"]
+    return (parts[-2] if inside else ""), name or parts[-1]
+
+
+def _source(function: Callable[..., Any]) -> str:
+    return textwrap.dedent(inspect.getsource(function)).strip()
+
+
+def _compiled(text: str, like: Callable[..., Any]) -> Any:
+    """A function from its text, with the names that `like` has around it."""
+    file = f"<stub of {like.__module__}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    scope = dict(vars(inspect.getmodule(like)))
+    exec(compile(text, file, "exec"), scope)
+    return next(f for f in scope.values() if _is_from(f, file))
+
+
+def _is_from(value: Any, file: str) -> bool:
+    return isinstance(value, types.FunctionType) and value.__code__.co_filename == file
+
+
+@contextlib.contextmanager
+def _short_errors() -> Iterator[None]:
+    """What a check refuses shows in a notebook without a traceback: the line that
+    called it is the cell's own."""
+    from ..guarded import Mismatch
+    from ..native import KernelError
+
+    try:
+        yield
+    except (Mismatch, KernelError) as error:
+        lines = f"\x1b[31m{type(error).__name__}: {error}\x1b[0m".splitlines()
+        error._render_traceback_ = lambda: lines  # type: ignore[method-assign]
+        raise
+
+
+def _stopped(given: Answer, error: Exception) -> Exception:
+    """What Python itself raised inside an answer, as a refusal in one sentence."""
+    from ..guarded import Mismatch
+
+    notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
+    said = f"{type(error).__name__}: {error}"
+    where = _line(given, error)
+    return Mismatch(f"{given.name} stopped{where} {' '.join(notes)}: {said}")
+
+
+def _line(given: Answer, error: Exception) -> str:
+    """The answer's own line at which it stopped."""
+    code = getattr(given.function, "__code__", None)
+    at, line = error.__traceback__, 0
+    while at is not None:
+        if code and at.tb_frame.f_code.co_filename == code.co_filename:
+            line = at.tb_lineno
+        at = at.tb_next
+    text = linecache.getline(code.co_filename, line).strip() if line else ""
+    return f" at `{text}`" if text else ""
+
+
+# Each of these modules may still be on its way.
+
+
+def _score(puzzle: Puzzle, given: Answer) -> Any:
+    try:
+        from .score import score
+    except ImportError:
+        return None
+    return score(puzzle, given.subject)
+
+
+def _remember(puzzle: Puzzle, language: str, score: Any) -> None:
+    with contextlib.suppress(ImportError):
+        from .progress import solved as remember
+
+        remember(puzzle, language, score)
+
+
+def _delight(puzzle: Puzzle) -> tuple[Any, Any]:
+    """The cloth, and the row of marks."""
+    try:
+        from .cloth import cloth
+        from .progress import marks
+    except ImportError:
+        return None, None
+    return cloth(puzzle), marks()
