@@ -1,0 +1,57 @@
+"""Axis sum: a block for each row."""
+
+from numpy import float32
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a.sum(axis=1)
+
+
+def sum_rows(out, a, rows, cols):
+    """out[row] = the sum of row `row` of a. Blocks of 8. About nine lines."""
+    s = cuda.shared.array(8, float32)
+    col = cuda.threadIdx.x
+    row = cuda.blockIdx.x
+    ### BEGIN SOLUTION
+    s[col] = a[row * cols + col] if col < cols else float32(0)
+    half = 4
+    while half > 0:
+        cuda.syncthreads()
+        if col < half:
+            s[col] += s[col + half]
+        half //= 2
+    if col == 0:
+        out[row] = s[0]
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Axis sum",
+    text="`a` has `rows` rows of `cols` numbers, and `out[row]` is the sum of row "
+    "`row`. Each row has a block of 8 threads, and `cols` is at most 8.",
+    spec=spec,
+    answer=sum_rows,
+    checks=dict(
+        outputs={"out": "rows"},
+        inputs={"a": ("rows", "cols")},
+        sizes=[(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)],
+        launch=lambda rows: (rows, 8),
+        terms=8,
+    ),
+    drawn=dict(rows=4, cols=6),
+    launch=(4, 8),
+    hints=[
+        "It is the puzzle before, but a block's numbers begin elsewhere, and there "
+        "are `cols` of them. At which place of the flat array does row 1 begin?",
+        "Where a thread has no number (`col` not below `cols`) a zero takes part: "
+        "behind the end of a row the next row begins, so a read there is no error "
+        "that you would see.",
+    ],
+    better="Each number is read once; three rounds for 8 numbers, with a barrier "
+    "before each.",
+    limits={"reads.a": lambda rows, cols: rows * cols},
+)

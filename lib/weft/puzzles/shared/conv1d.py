@@ -1,0 +1,70 @@
+"""Convolution in one dimension: a block needs some of its neighbour's numbers."""
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a, b):
+    padded = np.pad(a, (0, len(b) - 1))
+    return sum(b[j] * padded[j : j + len(a)] for j in range(len(b)))
+
+
+def convolve(out, a, b, n, k):
+    """out[i] = a[i] * b[0] + a[i + 1] * b[1] + ... Blocks of 8. About ten lines."""
+    a_s = cuda.shared.array(11, float32)
+    b_s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 8 + t
+    ### BEGIN SOLUTION
+    a_s[t] = a[i] if i < n else float32(0)
+    if t < k - 1:
+        a_s[8 + t] = a[i + 8] if i + 8 < n else float32(0)
+    if t < k:
+        b_s[t] = b[t]
+    cuda.syncthreads()
+    acc = float32(0)
+    for j in range(k):
+        acc += a_s[t + j] * b_s[j]
+    if i < n:
+        out[i] = acc
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="1D convolution",
+    text="`out[i]` is the sum of `a[i + j] * b[j]` over the `k` numbers of `b`; past "
+    "its end `a` counts as zero. Blocks have 8 threads, `k` is at most 4, and each "
+    "block reads a number of `a` or `b` only once.",
+    spec=spec,
+    answer=convolve,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n", "b": "k"},
+        sizes=[(6, 3), (15, 4), (1, 1), (2, 4), (7, 2), (8, 3), (9, 4), (17, 4)],
+        launch=[lambda n: (cdiv(n, 8), 8), lambda n: (cdiv(n, 8) + 1, 8)],
+        terms=lambda k: k + 1,
+    ),
+    drawn=dict(n=6, k=3),
+    launch=(1, 8),
+    hints=[
+        "Begin with one block: everyone brings a number of `a`, some bring one of "
+        "`b`, and after a barrier everyone adds up to `k` products.",
+        "The last thread of a block wants numbers that the next block has: the halo. "
+        "Up to three more must be brought into `a_s`, behind the first eight. Who "
+        "could do that?",
+        "Where `a` has no number put a zero, also in the halo. A place of `a_s` that "
+        "nobody fills holds anything.",
+    ],
+    better="A block brings its 8 numbers of `a`, the `k` - 1 that follow, and those "
+    "of `b`: each once, and one barrier is enough.",
+    scored=dict(n=15, k=4, launch=(2, 8)),
+    limits={
+        "reads.a": lambda n, k: sum(min(8 + k - 1, n - i) for i in range(0, n, 8)),
+        "reads.b": lambda n, k: cdiv(n, 8) * k,
+    },
+)

@@ -1,0 +1,60 @@
+"""Pooling: the sum of the last three."""
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return np.array([a[max(i - 2, 0) : i + 1].sum() for i in range(len(a))])
+
+
+def sum_last_three(out, a, n):
+    """out[i] = a[i - 2] + a[i - 1] + a[i]. One block of 8. About eight lines."""
+    s = cuda.shared.array(8, float32)
+    i = cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    if i < n:
+        s[i] = a[i]
+    cuda.syncthreads()
+    if i < n:
+        acc = s[i]
+        if i > 0:
+            acc += s[i - 1]
+        if i > 1:
+            acc += s[i - 2]
+        out[i] = acc
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Pooling",
+    text="`out[i]` is the sum of `a[i - 2]`, `a[i - 1]` and `a[i]`, of those that "
+    "exist. There is one block of 8 threads, and `n` is at most 8. A thread reads "
+    "one number of `a`; the others it finds in `s`.",
+    spec=spec,
+    answer=sum_last_three,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n"},
+        sizes=[8, 1, 2, 3, 4, 5, 7],
+        launch=[lambda n: (1, 8), lambda n: (1, n)],
+        terms=3,
+    ),
+    drawn=dict(n=8),
+    launch=(1, 8),
+    hints=[
+        "Two steps: everyone brings one number into `s`; then everyone adds up to "
+        "three numbers from there. What must hold before the second step begins?",
+        "All threads of the block must come to a barrier, also those with `i` not "
+        "below `n`: so it stands under no `if i < n`.",
+        "Thread 0 has nobody to its left, and thread 1 has one neighbour there: "
+        "`s[-1]` must not be asked for.",
+    ],
+    better="Each number is read from global memory once, and by its neighbours from "
+    "shared memory; one barrier is enough.",
+    limits={"reads.a": lambda n: n},
+)

@@ -1,0 +1,62 @@
+"""Prefix sum, as the known collection calls it: the sum of each block, by a tree."""
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    padded = np.pad(a, (0, -len(a) % 8))
+    return padded.reshape(-1, 8).sum(axis=1)
+
+
+def sum_blocks(out, a, n):
+    """out[block] = the sum of the block's numbers. Blocks of 8. About nine lines."""
+    s = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 8 + t
+    ### BEGIN SOLUTION
+    s[t] = a[i] if i < n else float32(0)
+    half = 4
+    while half > 0:
+        cuda.syncthreads()
+        if t < half:
+            s[t] += s[t + half]
+        half //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = s[0]
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Prefix sum",
+    text="Each block of 8 threads adds up its 8 numbers of `a` and stores the sum in "
+    "`out`, one number for each block. Halve the work from round to round: 8 numbers "
+    "become 4 sums, 2 and 1. (It is the first half of a prefix sum.)",
+    spec=spec,
+    answer=sum_blocks,
+    checks=dict(
+        outputs={"out": "cdiv(n, 8)"},
+        inputs={"a": "n"},
+        sizes=[15, 8, 1, 2, 3, 7, 9, 16, 23],
+        launch=lambda n: (cdiv(n, 8), 8),
+        terms=8,
+    ),
+    drawn=dict(n=15),
+    launch=(2, 8),
+    hints=[
+        "Bring the numbers into `s`; behind the end of `a` bring a zero, which "
+        "changes no sum.",
+        "First round: threads 0 to 3 each add the number four places on to their "
+        "own. Second round: threads 0 and 1, two places on. And then?",
+        "A round may begin when everyone has ended the one before: the barrier is in "
+        "the loop, and under no `if` that only some threads enter.",
+    ],
+    better="8 numbers are three rounds: a barrier before each of them, and none after "
+    "the last, since thread 0 has written the sum itself.",
+    limits={"reads.a": lambda n: n},
+)

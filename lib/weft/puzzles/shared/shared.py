@@ -1,0 +1,52 @@
+"""Shared: through the memory that a block has in common."""
+
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a + 10
+
+
+def add_ten_shared(out, a, n):
+    """out[i] = a[i] + 10, by way of s. Blocks of 4 threads. About four lines."""
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    ### BEGIN SOLUTION
+    if i < n:
+        s[t] = a[i]
+        out[i] = s[t] + 10
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Shared",
+    text="Add 10 to each of the `n` numbers of `a`. Each block of 4 threads first "
+    "stores its numbers in `s`, its shared memory, and takes them from there. (This "
+    "sum could do without; the next ones could not.)",
+    spec=spec,
+    answer=add_ten_shared,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n"},
+        sizes=[8, 1, 2, 3, 4, 5, 7, 13],
+        launch=[lambda n: (cdiv(n, 4), 4), lambda n: (cdiv(n, 4) + 1, 4)],
+    ),
+    drawn=dict(n=8),
+    launch=(2, 4),
+    hints=[
+        "`a` is one array for all blocks, `s` is another one in each block, with 4 "
+        "places. Which of `i` and `t` counts in which?",
+        "The last block may have fewer than 4 numbers: only threads with `i` below "
+        "`n` have something to bring.",
+        "Ask of each read of `s`: who wrote that number? A barrier is needed if it "
+        "was another thread.",
+    ],
+    better="A thread that takes from `s` only what it has put there itself has nobody "
+    "to wait for.",
+)

@@ -1,0 +1,77 @@
+"""Softmax of a row: largest, sum, quotient."""
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    e = np.exp(a - a.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def softmax_rows(out, a, rows, cols):
+    """out (rows,cols) = softmax of each row of a. Blocks of 8. About fourteen lines."""
+    s = cuda.shared.array(8, float32)
+    col = cuda.threadIdx.x
+    row = cuda.blockIdx.x
+    ### BEGIN SOLUTION
+    if col < cols:
+        s[col] = a[row * cols + col]
+    cuda.syncthreads()
+    most = s[0]
+    for j in range(1, cols):
+        most = max(most, s[j])
+    total = float32(0)
+    for j in range(cols):
+        total += np.exp(s[j] - most)
+    if col < cols:
+        out[row * cols + col] = np.exp(s[col] - most) / total
+    ### END SOLUTION
+
+
+def numbers(rng, shape):
+    """Around 0, far above and far below it, where exp() alone is inf or 0."""
+    return 3 * rng.standard_normal(shape) + rng.choice([0, 500, -500], (shape[0], 1))
+
+
+def bound(a, want):
+    """Of a difference d, its exp (4 units: 2 of the last place), a sum, a quotient."""
+    unit, out = 2.0**-24, want["out"]
+    d = a.max(axis=1, keepdims=True) - a  # rounded: exp's relative error is d units
+    mean = (out * d).sum(axis=1, keepdims=True)  # of that, in the sum
+    return 1.01 * unit * out * (d + mean + 4 + 4 + a.shape[1] + 1) + 1e-37
+
+
+puzzle = Puzzle(
+    title="Softmax",
+    text="Each number of a row becomes `exp` of it, divided by the sum of the row's "
+    "`exp`s. Take the row's largest from all of them first: `exp(500)` is too large "
+    "for a float32. Each row has a block of 8 threads, and `cols` is at most 8.",
+    spec=spec,
+    answer=softmax_rows,
+    checks=dict(
+        outputs={"out": ("rows", "cols")},
+        inputs={"a": ("rows", "cols")},
+        sizes=[(2, 6), (1, 1), (6, 8), (7, 3), (5, 2), (6, 5), (3, 7)],
+        launch=lambda rows: (rows, 8),
+        data={"a": numbers},
+        bound=bound,
+    ),
+    drawn=dict(rows=2, cols=6),
+    launch=(2, 8),
+    hints=[
+        "Three steps: the row's largest, the sum of `np.exp(number - largest)`, the "
+        "quotient. The first two need all of the row, and a row is in `s`.",
+        "With at most 8 numbers each thread may go through all of `s` by itself. If "
+        "nobody overwrites them, one barrier is enough.",
+        "With trees: a place of `s` may be used for something else only when all "
+        "have read it. What stands in `s[0]` after the first tree?",
+    ],
+    better="Each number of `a` is read once. Threads that all add up by themselves "
+    "need one barrier in all; trees need one for each round.",
+    limits={"reads.a": lambda rows, cols: rows * cols},
+)
