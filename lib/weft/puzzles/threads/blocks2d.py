@@ -1,0 +1,51 @@
+"""Blocks 2D: many blocks, rows and columns."""
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a + 10
+
+
+def add_ten_blocks_2d(out, a, height, width):
+    """out (height,width) = a (height,width) + 10. About five lines."""
+    ### BEGIN SOLUTION
+    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    if row < height and col < width:
+        i = row * width + col
+        out[i] = a[i] + 10
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Blocks 2D",
+    text="Add 10 to each number of `a`, which has `height` rows of `width` numbers. "
+    "There are blocks side by side and below one another, and they stick out to the "
+    "right and at the bottom.",
+    spec=spec,
+    answer=add_ten_blocks_2d,
+    checks=dict(
+        outputs={"out": ("height", "width")},
+        inputs={"a": ("height", "width")},
+        sizes=[(5, 5), (1, 1), (2, 2), (1, 7), (7, 1), (3, 4), (6, 9), (11, 7)],
+        launch=[
+            lambda height, width: ((cdiv(width, 3), cdiv(height, 3)), (3, 3)),
+            lambda height, width: ((cdiv(width, 4), cdiv(height, 2)), (4, 2)),
+            lambda height, width: ((cdiv(width, 2) + 1, cdiv(height, 5) + 1), (2, 5)),
+        ],
+    ),
+    drawn=dict(height=5, width=5),
+    launch=((2, 2), (3, 3)),
+    hints=[
+        "It is the puzzle before, once for each direction: find a column and a row.",
+        "`x` runs along a row, so it gives the column. `y` has a `blockIdx`, a "
+        "`blockDim` and a `threadIdx` of its own.",
+        "Then, as in Map 2D: a guard with two parts, and one number for the place in "
+        "the flat array.",
+    ],
+    better="Each number is read once and written once, by the one thread that has it.",
+)

@@ -1,0 +1,54 @@
+"""Grid stride: fewer threads than numbers."""
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a * a
+
+
+def square_all(out, a, n):
+    """out[i] = a[i] squared, for all n numbers. Four or five lines."""
+    ### BEGIN SOLUTION
+    first = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    threads = cuda.gridDim.x * cuda.blockDim.x
+    for i in range(first, n, threads):
+        number = a[i]
+        out[i] = number * number
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Grid stride",
+    text="Square each of the `n` numbers of `a`. However large `n` is, there are only "
+    "a few threads, in a few blocks: each has several numbers to do, and all of them "
+    "get their share.",
+    spec=spec,
+    answer=square_all,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n"},
+        sizes=[15, 1, 2, 3, 5, 6, 7, 12, 31, 100],
+        launch=[
+            lambda n: (2, 3),
+            lambda n: (3, 2),
+            lambda n: (1, 5),
+            lambda n: (4, 1),
+            lambda n: (2, 32),
+        ],
+    ),
+    drawn=dict(n=15),
+    launch=(2, 3),
+    hints=[
+        "Two blocks of three threads are six in all. Let thread 0 of block 0 take the "
+        "numbers 0, 6 and 12: which ones are left for its neighbour?",
+        "A thread begins at the number that it would have had if there were threads "
+        "enough, and goes on in steps as wide as the whole grid.",
+        "`cuda.gridDim.x` says how many blocks there are. `range` takes a start, an "
+        "end and a step, and with `n` for its end no other guard is needed.",
+    ],
+    better="A number that is used twice need be read only once: keep it in a local "
+    "variable.",
+)

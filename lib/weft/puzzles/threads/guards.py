@@ -1,0 +1,46 @@
+"""Guards: more threads than numbers."""
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a + 10
+
+
+def add_ten_guarded(out, a, n):
+    """out[i] = a[i] + 10 for the n numbers of a. Two lines."""
+    i = cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    if i < n:
+        out[i] = a[i] + 10
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Guards",
+    text="Add 10 to each of the `n` numbers of `a` again. This time the block has more "
+    "threads than there are numbers, and those must leave the arrays alone.",
+    spec=spec,
+    answer=add_ten_guarded,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n"},
+        sizes=[4, 1, 2, 3, 7, 31, 32, 33],
+        launch=[
+            lambda n: (1, n + 4),
+            lambda n: (1, n + 1),
+            lambda n: (1, 64),
+            lambda n: (1, n),
+        ],
+    ),
+    drawn=dict(n=4),
+    launch=(1, 8),
+    hints=[
+        "Thread 5 has `i` = 5. Is there a number 5 in `a`?",
+        "Let a thread compare its `i` with `n` before it touches anything. The last "
+        "number of `a` is number `n` - 1.",
+    ],
+    better="Only the threads that have a number read and write, one each.",
+)

@@ -1,0 +1,58 @@
+"""The image filter as a kernel."""
+
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+from .image_filter_numpy import spec
+
+
+def blur(y, x, height, width):
+    """y (height,width): means of x over 3x3 pixels. About ten lines, two loops."""
+    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    ### BEGIN SOLUTION
+    if row < height and col < width:
+        total = float32(0)
+        for r in range(row - 1, row + 2):
+            for c in range(col - 1, col + 2):
+                inside_r = min(max(r, 0), height - 1)
+                inside_c = min(max(c, 0), width - 1)
+                total += x[inside_r * width + inside_c]
+        y[row * width + col] = total / float32(9)
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Image filter",
+    text="The same blur as a kernel: `y` takes the means over the 3x3 pixels of `x`, and "
+    "beyond the border the nearest pixel counts once more. There are many blocks, "
+    "which stick out to the right and at the bottom.",
+    spec=spec,
+    answer=blur,
+    checks=dict(
+        outputs={"y": ("height", "width")},
+        inputs={"x": ("height", "width")},
+        sizes=[(5, 6), (1, 1), (1, 4), (5, 1), (2, 2), (9, 7)],
+        launch=[
+            lambda height, width: ((cdiv(width, 4), cdiv(height, 4)), (4, 4)),
+            lambda height, width: ((cdiv(width, 5), cdiv(height, 2)), (5, 2)),
+            lambda height, width: ((cdiv(width, 2) + 1, cdiv(height, 3)), (2, 3)),
+        ],
+        terms=20,
+    ),
+    drawn=dict(height=5, width=6),
+    launch=((2, 2), (4, 4)),
+    hints=[
+        "A thread owns the pixel that it writes. It reads nine: two short loops, over "
+        "the rows around `row` and the columns around `col`.",
+        "At the left border `col` - 1 is -1, where the nearest column that exists is 0. "
+        "`min` and `max` work inside a kernel.",
+        "Add up in a local variable that begins with `float32(0)`, and store the mean "
+        "once, after both loops.",
+    ],
+    better="Nine reads and one write for each pixel: add up in a local variable, not "
+    "in `y`.",
+)

@@ -1,0 +1,48 @@
+"""An image filter, first in NumPy."""
+
+import numpy as np
+
+from ..puzzle import Puzzle
+
+
+def spec(x):
+    height, width = x.shape
+    around = np.pad(x, 1, mode="edge")  # every border pixel once more, outside of it
+    means = [around[r : r + 3, c : c + 3].mean() for r, c in np.ndindex(x.shape)]
+    return np.reshape(means, (height, width))
+
+
+def blur_numpy(x):
+    """y (height,width): x blurred, without a loop over its pixels. Four lines."""
+    ### BEGIN SOLUTION
+    height, width = x.shape
+    around = np.pad(x, 1, mode="edge")
+    moved = [around[r : r + height, c : c + width] for r, c in np.ndindex(3, 3)]
+    return sum(moved) / 9
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Image filter in NumPy",
+    text="Blur a picture: each pixel becomes the mean of the 3x3 pixels around it, and "
+    "beyond the border the nearest pixel counts once more. A function of NumPy, no "
+    "kernel yet: no loop over pixels, but sums of whole pictures.",
+    spec=spec,
+    answer=blur_numpy,
+    checks=dict(
+        inputs={"x": ("height", "width")},
+        sizes=[(5, 6), (1, 1), (1, 4), (5, 1), (2, 2), (7, 3)],
+        terms=20,
+    ),
+    drawn=dict(height=5, width=6),
+    launch=None,
+    hints=[
+        "What is the picture of all the neighbours on the right? It is `x` itself, "
+        "moved one column to the left.",
+        "A mean of 3x3 pixels takes nine such pictures, each moved by another "
+        "-1, 0 or 1 in both directions, and the middle one is `x`.",
+        "A picture that is one pixel larger on every side has all nine as slices of "
+        '`height` rows and `width` columns. `np.pad` with `mode="edge"` makes it.',
+    ],
+    better="Nine slices of one padded picture, and a sum.",
+)

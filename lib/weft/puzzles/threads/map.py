@@ -1,0 +1,41 @@
+"""Map: each thread has a number of its own."""
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a + 10
+
+
+def add_ten(out, a):
+    """out[i] = a[i] + 10. One line."""
+    i = cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    out[i] = a[i] + 10
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Map",
+    text="Add 10 to each number of `a` and store the result in `out`. There is one "
+    "block, with a thread for each number.",
+    spec=spec,
+    answer=add_ten,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n"},
+        sizes=[4, 1, 2, 3, 7, 31, 32, 33, 100],
+        launch=[lambda n: (1, n)],
+    ),
+    drawn=dict(n=4),
+    launch=(1, 4),
+    hints=[
+        "All four threads run the same line. What differs from one to the next is `i`: "
+        "0, 1, 2 and 3.",
+        "No loop is needed: the threads are the loop. Each reads one number, and "
+        "stores one at the same place.",
+    ],
+    better="A thread needs one read and one write: it has to do with one number only.",
+)

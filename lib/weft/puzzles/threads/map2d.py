@@ -1,0 +1,50 @@
+"""Map 2D: rows and columns."""
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a + 10
+
+
+def add_ten_2d(out, a, height, width):
+    """out (height,width) = a (height,width) + 10. Two or three lines."""
+    col = cuda.threadIdx.x
+    row = cuda.threadIdx.y
+    ### BEGIN SOLUTION
+    if row < height and col < width:
+        i = row * width + col
+        out[i] = a[i] + 10
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Map 2D",
+    text="Add 10 to each number of `a`, which has `height` rows of `width` numbers and "
+    "lies in memory row after row. The one block has two directions, with threads to "
+    "spare in both.",
+    spec=spec,
+    answer=add_ten_2d,
+    checks=dict(
+        outputs={"out": ("height", "width")},
+        inputs={"a": ("height", "width")},
+        sizes=[(2, 2), (1, 1), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)],
+        launch=[
+            lambda height, width: (1, (width + 1, height + 1)),
+            lambda height, width: (1, (width + 3, height)),
+            lambda height, width: (1, (width, height + 2)),
+        ],
+    ),
+    drawn=dict(height=2, width=2),
+    launch=(1, (3, 3)),
+    hints=[
+        "Two things can go wrong now, `row` and `col`, and the guard has to look at "
+        "both.",
+        "Where does row 1 begin? After the whole of row 0, which has `width` numbers.",
+        "The array is flat: first work out the one number at which the thread's place "
+        "lies, from `row`, `col` and `width`.",
+    ],
+    better="Only the threads that have a place read and write, one each.",
+)

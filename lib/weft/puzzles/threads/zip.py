@@ -1,0 +1,41 @@
+"""Zip: two inputs, place by place."""
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a, b):
+    return a + b
+
+
+def add_pairs(out, a, b):
+    """out[i] = a[i] + b[i]. One line."""
+    i = cuda.threadIdx.x
+    ### BEGIN SOLUTION
+    out[i] = a[i] + b[i]
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Zip",
+    text="Add `a` and `b`, place by place, into `out`. There is one block, with a "
+    "thread for each place.",
+    spec=spec,
+    answer=add_pairs,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n", "b": "n"},
+        sizes=[4, 1, 2, 3, 7, 31, 32, 33, 100],
+        launch=[lambda n: (1, n)],
+    ),
+    drawn=dict(n=4),
+    launch=(1, 4),
+    hints=[
+        "Which number of `a`, and which of `b`, does thread 2 need? Where does its "
+        "result go?",
+        "It is the puzzle before with a second array in place of the 10.",
+    ],
+    better="Two reads and one write for each thread: keep a result that has several "
+    "steps in a local variable, and store it once.",
+)
