@@ -1,0 +1,207 @@
+"""The counts that a puzzle's score and its limits speak of.
+
+Their definitions are those of report.Counters. A name with a star may have that of a
+parameter behind it, as "reads.a"; without, it is of all arrays in global memory.
+
+    reads*, writes*, atomics*     elements, by all threads together
+    requests*                     times that a warp touched an array
+    sectors*                      of 32 bytes, moved to and from global memory
+    sectors_per_request*          their mean; 4 for neighbours of 4 bytes
+    load_sectors_per_request*     ... of reads alone
+    store_sectors_per_request*    ... of writes alone
+    lanes*                        threads that take part in a request, of 32: at least
+    shared_reads, shared_writes,  elements of shared memory, by all threads together
+    shared_atomics
+    shared_turns                  turns (wavefronts) that shared memory takes for them
+    bank_conflicts                turns beyond those that must be
+    barriers                      times that a block waits, for each block
+    active_lanes                  threads for each step of a warp, of 32: at least
+
+A limit is a number or a function (of sizes by name, of threads and of blocks): the most
+that a right answer may have, and for what says "at least" the least. A pair is (least,
+most), either of them None. A limit on the most reads of an array counts its atomics
+too, since they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..native import ArgumentError
+from ..report import Counters, Place, Report, Sums
+from ..report.lines import short
+
+CLOSE = 1e-9  # of a ratio: equal up to rounding
+
+
+@dataclass(frozen=True)
+class Count:
+    """One of the counts: where it is looked up, and how it is spoken of.
+
+    of: the words for a row. said: the words of a refusal, with the number and, in
+    global memory, the array. space, kind: of the places that are summed up ("" of a
+    kind: any). column: which of their sums. per: "thread" or "block", by which a row
+    divides. least: more of it is better.
+    """
+
+    of: str
+    said: str
+    space: str = "global"
+    kind: str = ""
+    column: str = "accesses"
+    per: str = ""
+    least: bool = False
+
+    def places(self, seen: Counters, array: str = "") -> list[Place]:
+        """The places in the source that it is a sum over."""
+        return [
+            place
+            for place in seen.places
+            if place.space == self.space
+            and self.kind in ("", place.kind)
+            and array in ("", place.array)
+        ]
+
+
+def _elements(of: str, said: str, kind: str, space: str = "global") -> Count:
+    return Count(of, f"{said} in all", space=space, kind=kind, per="thread")
+
+
+def _ratio(of: str, verb: str, kind: str = "") -> Count:
+    said = f"{verb} {{}} sectors of {{}} for each request of a warp"
+    return Count(of, said, kind=kind, column="sectors_per_request")
+
+
+_SHARED = {
+    "reads": "reads {} elements of shared memory",
+    "writes": "writes {} elements of shared memory",
+    "atomics": "makes {} atomic updates in shared memory",
+}
+COUNTS = {
+    "reads": _elements("reads", "reads {} elements of {}", "read"),
+    "writes": _elements("writes", "writes {} elements of {}", "write"),
+    "atomics": _elements("atomics", "makes {} atomic updates of {}", "atomic"),
+    "requests": Count("requests", "makes {} requests to {}", column="requests"),
+    "sectors": Count("sectors", "moves {} sectors of {}", column="sectors"),
+    "sectors_per_request": _ratio("sectors per request", "touches"),
+    "load_sectors_per_request": _ratio("sectors per read", "reads", "read"),
+    "store_sectors_per_request": _ratio("sectors per write", "writes", "write"),
+    "lanes": Count(
+        *("lanes per request", "has {} threads in each request to {}"),
+        **dict(column="lanes", least=True),
+    ),
+    **{
+        f"shared_{name}": _elements(f"shared {name}", said, name[:-1], "shared")
+        for name, said in _SHARED.items()
+    },
+    "shared_turns": Count(
+        *("shared turns", "takes {} turns in shared memory"),
+        **dict(space="shared", column="wavefronts"),
+    ),
+    "bank_conflicts": Count(
+        *("bank conflicts", "has {} bank conflicts"),
+        **dict(space="shared", column="conflicts"),
+    ),
+    "barriers": Count(
+        "barriers", "waits at {} barriers in each block", space="", per="block"
+    ),
+    "active_lanes": Count(
+        "active lanes", "keeps {} of 32 lanes busy", space="", least=True
+    ),
+}
+
+
+def value(seen: Counters, what: str) -> float:
+    """A count by its name, as limits have it."""
+    name, _, array = what.partition(".")
+    if name == "barriers":
+        return seen.barriers / max(1, seen.blocks)
+    if name == "active_lanes":
+        return seen.active_lanes or 0.0
+    total = Sums()
+    for place in COUNTS[name].places(seen, array):
+        total.add(place)
+    return getattr(total, COUNTS[name].column)
+
+
+def above(number: float, other: float) -> bool:
+    """Whether a count is larger than another, and not only by rounding."""
+    return number > other + CLOSE * max(1.0, abs(other))
+
+
+# ---- limits ----------------------------------------------------------------------
+
+
+def names_known(limits: Mapping[str, Any], arrays: Any = None) -> None:
+    """Raise ArgumentError for a limit on what is not counted, or that is none.
+
+    arrays: the names of the puzzle's own, where they are known.
+    """
+    for name, limit in limits.items():
+        count, dot, array = name.partition(".")
+        if count not in COUNTS:
+            raise ArgumentError(f"limits: no count {name!r}; {', '.join(COUNTS)}")
+        if dot and COUNTS[count].space != "global":
+            raise ArgumentError(f"limits: {name!r}: {count} is not told by array")
+        if dot and (not array or (arrays is not None and array not in arrays)):
+            known = f", only {', '.join(arrays)}" if arrays else ""
+            raise ArgumentError(f"limits: {name!r}: no array {array!r}{known}")
+        pair = limit if isinstance(limit, tuple) else (limit,)
+        if not all(map(_is_limit, pair)) or len(pair) > 2 or set(pair) == {None}:
+            raise ArgumentError(
+                f"limits: {name!r}: {limit!r} is no number from 0 on, no function of "
+                f"sizes, and no pair of them (least, most)"
+            )
+
+
+def _is_limit(limit: Any) -> bool:
+    number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+    return limit is None or callable(limit) or (number and limit >= 0)
+
+
+def refusals(
+    name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
+) -> Iterator[tuple[str, str]]:
+    """What is said of each limit that a launch does not meet, with its array."""
+    from ..check.cases import by_name
+
+    seen = report.counters
+    assert seen is not None
+    pool = {"threads": seen.threads, "blocks": seen.blocks, **sizes}
+    for what, limit in limits.items():
+        base, _, array = what.partition(".")
+        count, yours = COUNTS[base], value(seen, what)
+        single = (limit, None) if count.least else (None, limit)
+        least, most = (
+            by_name(one, pool) if callable(one) else one
+            for one in (limit if isinstance(limit, tuple) else single)
+        )
+        counted = yours
+        if base == "reads" and most is not None:
+            counted += value(seen, what.replace("reads", "atomics"))
+        if most is not None and above(counted, most):
+            wants = f"allows {short(most) if most else 'none'}"
+            where = _line(report, count, array)
+            yield _refusal(name, count, array, counted, wants) + where, array
+        elif least is not None and above(least, yours):
+            wants = f"asks for at least {short(least)}"
+            where = _line(report, count, array) if yours else ""
+            yield _refusal(name, count, array, yours, wants) + where, array
+
+
+def _refusal(name: str, count: Count, array: str, yours: float, wants: str) -> str:
+    said = count.said.format(short(yours) if yours else "no", array or "global memory")
+    return f"{name}: the numbers are right, but it {said}, and this puzzle {wants}"
+
+
+def _line(report: Report, count: Count, array: str) -> str:
+    """The line that has the most of it (of what one wants much of, the least)."""
+    places = [p for p in count.places(report.counters, array) if p.line]
+    if not count.space or not places:
+        return ""
+    choose = min if count.least else max
+    worst = choose(places, key=lambda place: getattr(place, count.column))
+    source = report.line(worst.file, worst.line).strip()
+    return f"; line {worst.line}" + (f": {source}" if source else "")

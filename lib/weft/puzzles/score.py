@@ -1,0 +1,291 @@
+"""What an answer costs, beside the best known: score(puzzle, answer).
+
+One launch at the puzzle's `scored` sizes (`drawn`, if it names none) is counted: a
+Python kernel, Numba's too, on the simulator, and CUDA C by the check build on the CPU,
+wherever it was checked. The best known is counted in the same way. counts.py says what
+is counted.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..report import Counters, Report
+from ..report.lines import short
+from ..style import OURS, SHARED, WRITTEN
+from .counts import COUNTS, above, names_known, refusals, value
+
+if TYPE_CHECKING:
+    from ..check.cases import Shape
+    from ..check.runners import Runner
+    from .puzzle import Puzzle
+
+__all__ = ["Row", "Score", "names_known", "score"]
+
+TIMEOUT = 10.0  # seconds of a launch, as check() has it
+ALWAYS = ("reads", "writes")
+IF_ANY = (
+    *("atomics", "shared_reads", "shared_writes", "shared_atomics", "shared_turns"),
+    *("bank_conflicts", "barriers"),
+)
+
+
+def score(puzzle: Puzzle, answer: Any) -> Score:
+    """The counts of a right answer beside those of the best known.
+
+    answer: what Puzzle.check() takes. Raises Mismatch if the launch has a fault, or if
+    a count does not meet the puzzle's limits. A function without a launch (an exercise
+    in NumPy) has no counts: then there are no rows.
+    """
+    from ..guarded import Mismatch
+
+    case = Case.of(puzzle)
+    if case is None:
+        return Score()
+    runner = _runner(answer)
+    report = case.launched(runner)
+    if report.findings:
+        from ..report.text import finding
+
+        facts = {"report": report, "kind": report.findings[0].kind}
+        said = finding(report, report.findings[0])
+        raise Mismatch(f"{runner.name}: {said}", **facts)
+    for said, array in refusals(runner.name, report, puzzle.limits, case.sizes):
+        facts = {"array": array or None, "report": report, "kind": "limit"}
+        said += f" (with {case.where(report)})"
+        raise Mismatch(said, **facts, sizes=case.sizes)
+    best = _best(case, runner)
+    return Score(tuple(_rows(puzzle, report.counters, best)), puzzle.better or "")
+
+
+# ---- a launch that is counted --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """The sizes and the launch that a puzzle is scored with."""
+
+    puzzle: Puzzle
+    sizes: Mapping[str, int]
+    launch: Any
+
+    @classmethod
+    def of(cls, puzzle: Puzzle) -> Case | None:
+        """A puzzle's; None if it has no launch."""
+        launch, sizes = puzzle.launch, puzzle.scored or puzzle.drawn
+        if launch is None:
+            return None
+        if isinstance(sizes, tuple):  # sizes and launch
+            sizes, launch = sizes
+        launch = sizes.get("launch", launch)
+        return cls(puzzle, {n: v for n, v in sizes.items() if n != "launch"}, launch)
+
+    def launched(self, runner: Runner) -> Report:
+        """What one launch of a kernel did and cost, on the CPU."""
+        from ..check.cases import spec
+        from ..check.plan import plan
+        from ..check.problem import Problem, arguments
+
+        checks = self.puzzle.checks
+        dtypes = checks.get("dtypes") or {}
+        groups = [
+            {n: spec(n, shape, dtypes) for n, shape in (checks.get(g) or {}).items()}
+            for g in ("outputs", "inputs", "inout")
+        ]
+        values, sizes = dict(checks.get("values") or {}), dict(self.sizes)
+        problem = Problem(self.puzzle.spec, *groups, values, list(sizes))
+        problem.data, problem.seed = checks.get("data") or {}, checks.get("seed", 0)
+        shared = checks.get("shared", 0)
+        ((row, shape),) = plan(problem, runner, sizes, None, None, self.launch, shared)
+        assert shape is not None  # as there is a launch
+        _, args = arguments(runner, problem.prepare(runner, row, shape, 0))
+        return _report(runner, shape, args, checks.get("timeout") or TIMEOUT)
+
+    def where(self, report: Report) -> str:
+        """n = 8, grid 2, block 4"""
+        from ..check.cases import Shape
+
+        parts = [f"{name} = {number}" for name, number in self.sizes.items()]
+        return ", ".join([*parts, str(Shape(report.grid, report.block))])
+
+
+def _runner(answer: Any) -> Runner:
+    """How the answer is counted: on the CPU, a Numba kernel by its Python body."""
+    from ..check.runners import runners
+
+    if type(answer).__module__.startswith("weft.numba_jit"):
+        answer = answer.py_func
+    return runners(answer, True, "cpu", True)[0]
+
+
+def _report(runner: Runner, shape: Shape, args: list[Any], timeout: float) -> Report:
+    from ..check.runners import Cell, Simulated
+    from ..inspect import inspect
+
+    key: Any = shape.grid, shape.block, 0, shape.shared
+    if isinstance(runner, Cell):
+        key = shape.grid, shape.block, shape.shared
+    subject = runner.function if isinstance(runner, Simulated) else runner.ready
+    return inspect(subject, quiet=True, timeout=timeout)[key](*args)
+
+
+_known: dict[Any, Counters] = {}  # what the best known ones cost, counted once
+
+
+def _best(case: Case, runner: Runner) -> Counters:
+    """The counts of the best known: in Python, or translated to C as the answer is."""
+    from ..check.runners import Simulated
+
+    answer, in_c = case.puzzle.answer, not isinstance(runner, Simulated)
+    key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
+    if key not in _known:
+        from ..cuda_c import cuda_c
+
+        report = case.launched(_runner(cuda_c(answer) if in_c else answer))
+        assert report.counters is not None
+        _known[key] = report.counters
+    return _known[key]
+
+
+def _rows(puzzle: Puzzle, yours: Counters, best: Counters) -> list[Row]:
+    rows = []
+    for name in _names(puzzle, yours, best):
+        base, _, array = name.partition(".")
+        count = COUNTS[base]
+        what = f"{count.of} of {array}" if array else count.of
+        what += f" per {count.per}" if count.per else ""
+        each = yours.threads if count.per == "thread" else 1
+        numbers = (value(seen, name) / each for seen in (yours, best))
+        rows.append(Row(what, *numbers, count.least))
+    return rows
+
+
+def _names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
+    """What is shown: reads and writes, what else there is, what limits speak of.
+
+    A count of which the limits name every array is not shown as a sum as well.
+    """
+    seen = (yours, best)
+    names = [*ALWAYS, *(n for n in IF_ANY if any(value(s, n) for s in seen))]
+    for name in names[:]:
+        parts = [p for p in puzzle.limits if p.startswith(f"{name}.")]
+        if parts and all(
+            sum(value(s, p) for p in parts) == value(s, name) for s in seen
+        ):
+            names.remove(name)
+            names += parts
+    return [*dict.fromkeys([*names, *puzzle.limits])]
+
+
+# ---- what is shown -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One count: what, of the answer, of the best known. least: more is better."""
+
+    what: str
+    yours: float
+    best: float
+    least: bool = False
+
+    @property
+    def worse(self) -> bool:
+        return above(*(self.best, self.yours)[:: 1 if self.least else -1])
+
+    @property
+    def better(self) -> bool:
+        return above(*(self.best, self.yours)[:: -1 if self.least else 1])
+
+    @property
+    def mark(self) -> str:
+        """as good, more, fewer! (or, of what one wants much of: fewer, more!)"""
+        if not self.worse and not self.better:
+            return "as good"
+        word = "more" if self.yours > self.best else "fewer"
+        return word + "!" * self.better
+
+
+@dataclass(frozen=True)
+class Score:
+    """How an answer compares with the best known. advice: what that does better."""
+
+    rows: tuple[Row, ...] = ()
+    advice: str = ""
+
+    @property
+    def within(self) -> bool:
+        """Whether nothing costs more than in the best known."""
+        return not any(row.worse for row in self.rows)
+
+    @property
+    def beats(self) -> bool:
+        """Whether something costs less, and nothing more."""
+        return self.within and any(row.better for row in self.rows)
+
+    @property
+    def sentence(self) -> str:
+        """How good that is; what the best known does better, where it does."""
+        if not self.rows:
+            return ""
+        if self.beats:
+            return "Fewer than our best: wonderful! Tell us how you did it."
+        if self.within:
+            return "As good as the best known."
+        start = "More than the best known needs"
+        if any(row.better for row in self.rows):
+            start = "Less than the best known needs in one place, more in another"
+        return f"{start}{': ' + self.advice if self.advice else '.'}"
+
+    def json(self) -> dict[str, list[float]]:
+        """Each row's numbers: yours, best."""
+        return {row.what: [row.yours, row.best] for row in self.rows}
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return ""
+        wide = max(len(row.what) for row in self.rows)
+        lines = [f"{'':<{wide}}  yours   best"]
+        for row in self.rows:
+            numbers = f"{short(row.yours):>6} {short(row.best):>6}"
+            lines.append(f"{row.what:<{wide}} {numbers}  {row.mark}")
+        return "\n".join([*lines, self.sentence])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return ""
+        head = ("", "yours", "best known", "")
+        rows = [
+            (html.escape(r.what), short(r.yours), _quiet(short(r.best)), _mark(r))
+            for r in self.rows
+        ]
+        body = "".join(map(_line, [tuple(map(_quiet, head)), *rows]))
+        return (
+            f'<table style="border-collapse:collapse;border:0;margin:4px 0;'
+            f'font-size:13px;background:transparent">{body}</table>'
+            f"<div>{html.escape(self.sentence)}</div>"
+        )
+
+
+def _quiet(text: str) -> str:
+    return f'<span style="opacity:.65">{text}</span>'
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    style = "padding:1px 12px 1px 0;border:0;background:transparent;text-align"
+    sides = ("left", "right", "right", "left")
+    made = (f'<td style="{style}:{s}">{c}</td>' for s, c in zip(sides, cells))
+    return f'<tr style="background:transparent">{"".join(made)}</tr>'
+
+
+def _mark(row: Row) -> str:
+    sign, colour = "=", SHARED
+    if row.better or row.worse:
+        sign = "▴" if row.yours > row.best else "▾"
+        colour = OURS if row.better else WRITTEN
+    return f'<span style="color:{colour}">{sign}</span> {row.mark}'
