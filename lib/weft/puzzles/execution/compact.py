@@ -1,0 +1,83 @@
+"""Compact: keep some numbers, in order and without gaps."""
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a[a > 0]
+
+
+def keep_positive(out, a, begin, n):
+    i = cuda.grid(1)
+    v = float32(0)
+    if i < n:
+        v = a[i]
+    ### BEGIN SOLUTION
+    votes = cuda.ballot_sync(0xFFFFFFFF, v > 0)
+    before = cuda.popc(votes & cuda.lanemask_lt())
+    if v > 0:
+        out[begin[cuda.blockIdx.x] + before] = v
+    ### END SOLUTION
+
+
+def chosen(n, kept):
+    """Which of n numbers are kept: always the same ones, anywhere."""
+    mask = np.zeros(n, bool)
+    mask[np.random.default_rng([n, kept]).permutation(n)[:kept]] = True
+    return mask
+
+
+def signed(rng, n, kept):
+    """n numbers, `kept` of them above zero, and a zero among the others."""
+    mask = chosen(n, kept)
+    x = np.where(mask, 1, -1) * (np.abs(rng.standard_normal(n)) + 0.01)
+    x[np.flatnonzero(~mask)[:1]] = 0
+    return x
+
+
+def first_places(n, kept):
+    """Where each block's kept numbers begin: how many the blocks before it keep."""
+    counts = np.add.reduceat(chosen(n, kept), np.arange(0, n, 32), dtype=np.int32)
+    return np.cumsum(counts) - counts
+
+
+puzzle = Puzzle(
+    title="Compact",
+    text=(
+        "`out` gets the numbers of `a` that are above 0, in their order, without gaps. "
+        "Blocks have 32 threads, and `begin[block]` says where in `out` the first of "
+        "a block goes: a scan has told how many the blocks before it keep."
+    ),
+    spec=spec,
+    answer=keep_positive,
+    checks=dict(
+        outputs={"out": "kept"},
+        inputs={"a": "n", "begin": "int32[cdiv(n, 32)]"},
+        data={"a": signed, "begin": first_places},
+        launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
+        sizes=[
+            dict(n=n, kept=kept)
+            for n, kept in [(1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (100, 41)]
+        ],
+    ),
+    drawn=dict(n=40, kept=21),
+    launch=(2, 32),
+    hints=[
+        "A number goes to the place `begin[block]` plus how many of the lanes before "
+        "its own keep theirs. How does a lane learn that?",
+        "`cuda.ballot_sync(0xFFFFFFFF, v > 0)` asks all 32 lanes and gives everyone "
+        "the same 32 bits, bit k for lane k.",
+        "`cuda.lanemask_lt()` has a bit for each lane below, and `cuda.popc(bits)` "
+        "counts bits.",
+    ],
+    better=(
+        "One vote and a count of bits: no shared memory, no barrier. A kept number is "
+        "in a register already."
+    ),
+)

@@ -1,0 +1,70 @@
+"""Divergence: branches that whole warps take together. A repair."""
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    out = 8 * a
+    out[0::2] = a[0::2] ** 8
+    return out
+
+
+def by_lane(out, a):
+    i = cuda.grid(1)
+    v = a[i]
+    for _ in range(3):
+        if i % 2 == 0:  # neighbours go different ways: their warp walks both
+            v = v * v
+        else:
+            v = v + v
+    out[i] = v
+
+
+def by_warp(out, a):
+    ### BEGIN SOLUTION
+    t = cuda.threadIdx.x % 64
+    first = cuda.grid(1) - t  # of the 64 numbers that two warps share
+    i = first + 2 * (t % 32) + t // 32
+    v = a[i]
+    for _ in range(3):
+        if t < 32:
+            v = v * v
+        else:
+            v = v + v
+    out[i] = v
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Divergence",
+    text=(
+        "Even places of `out` get the eighth power of `a`, odd ones eight times `a`. "
+        "This kernel is right, but only about half of a warp's lanes work at a time. "
+        "Give each warp numbers of one kind. Blocks are multiples of 64 threads, as "
+        "many in all as there are numbers."
+    ),
+    spec=spec,
+    answer=by_warp,
+    start=by_lane,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n"},
+        launch=[lambda n: (n // 64, 64), lambda n: (1, n)],
+        sizes=[64, 128, 192, 320],
+    ),
+    drawn=dict(n=64),
+    launch=(1, 64),
+    hints=[
+        "Nobody says that thread i must do number i. Two warps have 64 numbers in "
+        "common, 32 of each kind.",
+        "Lanes 0, 1, 2 of the first warp may take numbers 0, 2, 4. Which ones does the "
+        "second warp take?",
+    ],
+    better=(
+        "Which thread does which number is yours to choose: one warp takes 32 even "
+        "ones, its neighbour 32 odd ones, and no warp walks both sides."
+    ),
+    limits={"active_lanes": 32},
+)

@@ -1,0 +1,56 @@
+"""Histogram: many threads count in one place."""
+
+import numpy as np
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(counts, a):
+    return counts + np.bincount(a, minlength=8)
+
+
+def count_all(counts, a, n):
+    ### BEGIN SOLUTION
+    i = cuda.grid(1)
+    if i < n:
+        cuda.atomic.add(counts, a[i], 1)
+    ### END SOLUTION
+
+
+def kinds(rng, shape):
+    """Numbers from 0 to 7."""
+    return rng.integers(0, 8, shape)
+
+
+puzzle = Puzzle(
+    title="Histogram",
+    text=(
+        "`a` has `n` whole numbers from 0 to 7. Count how often each comes: "
+        "`counts[k]`, zero at first, grows by 1 for every k in `a`. Read each number "
+        "once."
+    ),
+    spec=spec,
+    answer=count_all,
+    checks=dict(
+        inout={"counts": "int32[8]"},
+        inputs={"a": "int32[n]"},
+        data={"a": kinds, "counts": lambda shape: np.zeros(shape)},
+        launch=[
+            lambda n: (cdiv(n, 8), 8),
+            lambda n: (cdiv(n, 32) + 1, 32),
+        ],
+        sizes=[1, 2, 3, 7, 8, 9, 31, 33, 97],
+    ),
+    drawn=dict(n=16),
+    launch=(2, 8),
+    hints=[
+        "`counts[k] += 1` is three steps: read, add, write. What happens if two "
+        "threads do that at a time?",
+        "`cuda.atomic.add(array, index, value)` does the three as one.",
+    ],
+    better="Each number is read once, and costs one atomic.",
+    limits={"reads.a": lambda n: n},
+)

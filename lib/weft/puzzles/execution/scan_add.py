@@ -1,0 +1,63 @@
+"""Scan, second launch: what all blocks before have in sum."""
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(out, totals):
+    before = np.cumsum(totals) - totals
+    return out + np.repeat(before, 32)[: len(out)]
+
+
+def add_what_came_before(out, totals, n):
+    ### BEGIN SOLUTION
+    i = cuda.grid(1)
+    before = float32(0)
+    for block in range(cuda.threadIdx.x, cuda.blockIdx.x, 32):
+        before += totals[block]
+    half = 16
+    while half > 0:
+        before += cuda.shfl_xor_sync(0xFFFFFFFF, before, half)
+        half //= 2
+    if i < n:
+        out[i] += before
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Scan, all of it",
+    text=(
+        "The second launch. `out` has the running sums of each block of 32, `totals` "
+        "the sum of each block. Add to every number of `out` the totals of all blocks "
+        "before its own: then it has the running sums of the whole. A block reads each "
+        "total at most once."
+    ),
+    spec=spec,
+    answer=add_what_came_before,
+    checks=dict(
+        inout={"out": "n"},
+        inputs={"totals": "cdiv(n, 32)"},
+        launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
+        sizes=[1, 2, 3, 31, 32, 33, 97, 160],
+    ),
+    drawn=dict(n=80),
+    launch=(3, 32),
+    hints=[
+        "Block 0 adds nothing, block 1 the first total, block 2 the first two. The 32 "
+        "lanes of a block can share the reading.",
+        "Lane `t` adds up totals t, t + 32, ... as long as they belong to a block "
+        "before. Now each lane has a part of the sum, and all want all of it.",
+        "Of the two ways to add up over a warp, by `down` and by `xor`, one leaves the "
+        "sum with every lane.",
+    ],
+    better=(
+        "The lanes share the totals out among them, one read each, and shuffles by "
+        "`xor` give every lane the sum."
+    ),
+    limits={"reads.totals": lambda n: sum(range(cdiv(n, 32)))},
+)

@@ -1,0 +1,64 @@
+"""Warp sum: lanes that talk, with no memory in between."""
+
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return [a[i : i + 32].sum() for i in range(0, len(a), 32)]
+
+
+def sum_by_shuffles(out, a, n):
+    i = cuda.grid(1)
+    v = float32(0)
+    if i < n:
+        v = a[i]
+    ### BEGIN SOLUTION
+    half = 16
+    while half > 0:
+        v += cuda.shfl_down_sync(0xFFFFFFFF, v, half)
+        half //= 2
+    if i < n and i % 32 == 0:
+        out[i // 32] = v
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Warp sum",
+    text=(
+        "`out[w]` is the sum of the 32 numbers of `a` that warp `w` of the grid has, "
+        "the last of which may have fewer. No shared memory and no barrier: let the "
+        "lanes hand each other what they have."
+    ),
+    spec=spec,
+    answer=sum_by_shuffles,
+    checks=dict(
+        outputs={"out": "cdiv(n, 32)"},
+        inputs={"a": "n"},
+        launch=[
+            lambda n: (cdiv(n, 32), 32),
+            lambda n: (cdiv(n, 64), 64),
+            lambda n: (cdiv(n, 96) + 1, 96),
+        ],
+        sizes=[1, 2, 3, 31, 32, 33, 64, 127],
+    ),
+    drawn=dict(n=32),
+    launch=(1, 32),
+    hints=[
+        "`cuda.shfl_down_sync(0xFFFFFFFF, v, 16)` is the `v` of the lane 16 further "
+        "up. Who has what, when everyone has added that to their own?",
+        "Lanes 0 to 15 have sums of two numbers. The same again by 8, 4, 2, 1; all 32 "
+        "lanes have to come to each of these calls.",
+        "In the end one lane has the sum of its warp. Which one, and which element of "
+        "`out` is its warp's?",
+    ],
+    better=(
+        "Five rounds, by 16, 8, 4, 2 and 1: each number is read once, and nothing but "
+        "the sum is written. With `shfl_xor_sync` all lanes would know it."
+    ),
+    limits={"reads.a": lambda n: n, "shared_writes": 0, "barriers": 0},
+)

@@ -1,0 +1,1 @@
+"""Puzzles of lesson 07a: what a kernel asks of memory."""

@@ -1,0 +1,61 @@
+"""Coalescing: neighbouring threads on neighbouring numbers. A repair."""
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return 2 * a
+
+
+def stretches(out, a, n, each):
+    # Right, but each thread walks along a stretch of its own.
+    first = cuda.grid(1) * each
+    for i in range(first, min(first + each, n)):
+        out[i] = 2 * a[i]
+
+
+def side_by_side(out, a, n, each):
+    ### BEGIN SOLUTION
+    for i in range(cuda.grid(1), n, cuda.gridsize(1)):
+        out[i] = 2 * a[i]
+    ### END SOLUTION
+
+
+puzzle = Puzzle(
+    title="Coalescing",
+    text=(
+        "`out` is to be twice `a`, and each thread has `each` numbers to do. This "
+        "kernel is right, but a request of its warps touches many sectors. Share the "
+        "numbers out so that a request for 32 floats takes 4."
+    ),
+    spec=spec,
+    answer=side_by_side,
+    start=stretches,
+    checks=dict(
+        outputs={"out": "n"},
+        inputs={"a": "n"},
+        values={"each": 4},
+        launch=[
+            lambda n: (cdiv(n, 128), 32),  # four numbers a thread
+            lambda n: (cdiv(n, 256), 64),
+            lambda n: (cdiv(n, 128) + 1, 32),
+        ],
+        sizes=[1, 2, 3, 31, 32, 33, 127, 128, 129, 509],
+    ),
+    drawn=dict(n=128),
+    launch=(1, 32),
+    hints=[
+        "In the first turn of the loop, which numbers do lanes 0, 1 and 2 want? How "
+        "far apart do they lie?",
+        "They should be next to each other, in every turn. So where does a thread go "
+        "after its first number, if all move on together?",
+    ],
+    better=(
+        "All threads of the grid stand side by side and move on together: in each turn "
+        "a warp wants 32 neighbours, which are 4 sectors."
+    ),
+    limits={"sectors_per_request.a": 4, "sectors_per_request.out": 4},
+)

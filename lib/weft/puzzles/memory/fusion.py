@@ -1,0 +1,91 @@
+"""Fusion: what a second pass would read again stays with its thread. A repair."""
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(x, a, b):
+    y = np.maximum(a * x + b, 0)
+    return y, [y[i : i + 8].sum() for i in range(0, len(y), 8)]
+
+
+def in_two_passes(y, sums, x, a, b, n):
+    i = cuda.grid(1)
+    if i < n:  # the first pass: y
+        y[i] = max(a * x[i] + b, float32(0))
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0 and i < n:  # the second one: the sum of each 8
+        sums[cuda.blockIdx.x] = 0
+        for k in range(i, min(i + 8, n)):
+            sums[cuda.blockIdx.x] += y[k]
+
+
+def in_one_pass(y, sums, x, a, b, n):
+    ### BEGIN SOLUTION
+    kept = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    i = cuda.grid(1)
+    v = float32(0)
+    if i < n:
+        v = max(a * x[i] + b, float32(0))
+        y[i] = v
+    kept[t] = v
+    cuda.syncthreads()
+    if t == 0 and i < n:
+        total = float32(0)
+        for k in range(8):
+            total += kept[k]
+        sums[cuda.blockIdx.x] = total
+    ### END SOLUTION
+
+
+def number(rng):
+    """A float32 that a kernel is passed."""
+    return float(float32(rng.standard_normal()))
+
+
+puzzle = Puzzle(
+    title="Fusion",
+    text=(
+        "Two kernels became one: `y` is relu(a * x + b), and `sums` has the sum of "
+        "each 8 of them. It is right, but the second half reads back from global "
+        "memory what the first half had. Read each `x` once, `y` never, and write "
+        "each number once. Blocks have 8 threads."
+    ),
+    spec=spec,
+    answer=in_one_pass,
+    start=in_two_passes,
+    checks=dict(
+        outputs={"y": "n", "sums": "cdiv(n, 8)"},
+        inputs={"x": "n"},
+        values={"a": number, "b": number},
+        launch=[lambda n: (cdiv(n, 8), 8), lambda n: (cdiv(n, 8) + 2, 8)],
+        sizes=[1, 2, 3, 7, 8, 9, 16, 53],
+    ),
+    drawn=dict(n=14),
+    launch=(2, 8),
+    hints=[
+        "A thread has its number already when it writes `y`. Where can it put it, so "
+        "that the others of its block can read it cheaply?",
+        "In shared memory, and then a barrier. What shall a thread past the end put "
+        "there, so that the sum is not disturbed?",
+        "`sums[block] += ...` is a read and a write in each turn: add up in a local "
+        "variable, and store it once.",
+    ],
+    better=(
+        "The numbers go to the sum through shared memory: `x` is read once, `y` and "
+        "`sums` are only written."
+    ),
+    limits={
+        "reads.x": lambda n: n,
+        "reads.y": 0,
+        "reads.sums": 0,
+        "writes.y": lambda n: n,
+        "writes.sums": lambda n: cdiv(n, 8),
+    },
+)

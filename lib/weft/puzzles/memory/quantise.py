@@ -1,0 +1,114 @@
+"""Quantise: float32 to int8 with a scale for each row, and back."""
+
+import math
+
+import numpy as np
+from numpy import float32
+
+from weft import cuda
+
+from ..puzzle import Puzzle
+
+
+def spec(x):
+    scale = np.abs(x).max(axis=1, keepdims=True) / 127
+    scale[scale == 0] = 1
+    q = np.floor(x / scale + 0.5)  # halves go up
+    return q.astype(np.int8), scale.ravel(), q * scale
+
+
+def quantise_rows(q, scale, back, x, cols):
+    first = cuda.blockIdx.x * cols  # where the row begins
+    t = cuda.threadIdx.x
+    largest = cuda.shared.array(8, float32)
+    ### BEGIN SOLUTION
+    mine = float32(0)
+    for col in range(t, cols, 8):
+        mine = max(mine, abs(x[first + col]))
+    largest[t] = mine
+    cuda.syncthreads()
+    for k in range(8):
+        mine = max(mine, largest[k])
+    step = float32(1)
+    if mine > 0:
+        step = mine / float32(127)
+    if t == 0:
+        scale[cuda.blockIdx.x] = step
+    for col in range(t, cols, 8):
+        whole = math.floor(x[first + col] / step + float32(0.5))
+        q[first + col] = whole
+        back[first + col] = float32(whole) * step
+    ### END SOLUTION
+
+
+def rows_of_many_kinds(rng, shape):
+    """Rows of random numbers, of large ones, of halves, and of zeros.
+
+    In a row of halves the largest is 127, so that the scale is 1 and x / scale exact.
+    """
+    rows, cols = shape
+    x = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, (rows, 1))
+    for row in range(1, rows, 3):
+        x[row] = rng.integers(-127, 127, cols) + 0.5
+        x[row, rng.integers(cols)] = rng.choice([-127, 127])
+    x[2::3] = 0
+    return x
+
+
+def bound(x, want):
+    """What may be off: q nowhere, but where rounding decides between two neighbours.
+
+    x / scale takes three roundings in float32 (the division by 127, the one by the
+    scale, the sum with 0.5): less than 4 * 2^-24 of at most 127.5. Nearer than that to
+    a half either neighbour is right, and `back` may be off by a scale. Where the scale
+    is 1 nothing is rounded.
+    """
+    unit = 2.0**-24
+    scale = want["scale"][:, None]
+    exact = x / scale + 0.5
+    near = np.abs(exact - np.round(exact)) <= 4 * unit * 127.5
+    near &= scale != 1
+    return {
+        "q": near.astype(float),
+        "scale": 2 * unit * want["scale"],
+        "back": 4 * unit * np.abs(want["back"]) + near * scale * (1 + 4 * unit),
+    }
+
+
+puzzle = Puzzle(
+    title="Quantise",
+    text=(
+        "One block of 8 threads a row: `scale` is the row's largest magnitude / 127 "
+        "(1 if all are zero), `q` is x / scale rounded to int8, with halves up, and "
+        "`back` is q * scale: at most half a scale away from x."
+    ),
+    spec=spec,
+    answer=quantise_rows,
+    checks=dict(
+        outputs={
+            "q": "int8[rows, cols]",
+            "scale": "float32[rows]",
+            "back": "float32[rows, cols]",
+        },
+        inputs={"x": ("rows", "cols")},
+        data={"x": rows_of_many_kinds},
+        bound=bound,
+        launch=lambda rows: (rows, 8),
+        sizes=[(1, 1), (2, 3), (3, 7), (5, 8), (4, 9), (6, 37)],
+    ),
+    drawn=dict(rows=2, cols=8),
+    launch=(2, 8),
+    hints=[
+        "Magnitudes first: `abs`. A row may be longer than the block, so a thread "
+        "looks at every eighth number of it.",
+        "Then the block has 8 candidates in `largest`. After a barrier every thread "
+        "can find the largest of them for itself.",
+        "`math.floor(v + 0.5)` rounds with halves up, for negative numbers, too. Is a "
+        "clip needed, with this scale?",
+    ],
+    better=(
+        "Each thread keeps the largest of its own numbers and stores one in shared "
+        "memory; after one barrier all find the block's. No clip is needed: x / scale "
+        "never leaves -127 to 127."
+    ),
+)

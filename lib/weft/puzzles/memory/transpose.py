@@ -1,0 +1,71 @@
+"""Transpose: through a tile of shared memory, without bank conflicts."""
+
+from numpy import float32
+
+from weft import cuda
+
+from ...check.cases import cdiv
+from ..puzzle import Puzzle
+
+
+def spec(a):
+    return a.T
+
+
+def transpose_tiles(out, a, rows, cols):
+    x = cuda.threadIdx.x
+    y = cuda.threadIdx.y
+    ### BEGIN SOLUTION
+    tile = cuda.shared.array((32, 33), float32)
+    row = cuda.blockIdx.y * 32 + y
+    col = cuda.blockIdx.x * 32 + x
+    if row < rows and col < cols:
+        tile[y, x] = a[row * cols + col]
+    cuda.syncthreads()
+    row = cuda.blockIdx.x * 32 + y
+    col = cuda.blockIdx.y * 32 + x
+    if row < cols and col < rows:
+        out[row * rows + col] = tile[x, y]
+    ### END SOLUTION
+
+
+def tiles(rows, cols):
+    """The launch: a block of 32x32 threads for each tile of `a`."""
+    return (cdiv(cols, 32), cdiv(rows, 32)), (32, 32)
+
+
+puzzle = Puzzle(
+    title="Transpose",
+    text=(
+        "`out` (cols,rows) is the transpose of `a` (rows,cols). A block of 32x32 "
+        "threads moves a tile of 32x32 numbers; read and write along rows, 4 sectors a "
+        "request, and keep the tile free of bank conflicts."
+    ),
+    spec=spec,
+    answer=transpose_tiles,
+    checks=dict(
+        outputs={"out": ("cols", "rows")},
+        inputs={"a": ("rows", "cols")},
+        launch=tiles,
+        sizes=[(1, 1), (2, 3), (31, 33), (32, 32), (40, 5)],
+    ),
+    drawn=dict(rows=32, cols=32),
+    launch=((1, 1), (32, 32)),
+    hints=[
+        "A warp is a row of threads: y is fixed, x runs from 0 to 31. It has to run "
+        "along a row of `a` when it reads, and along a row of `out` when it writes.",
+        "So a thread writes another number than it read: the block meets at a barrier "
+        "in between. Which tile of `out` is it, and who writes which number of it?",
+        "Someone goes down a column of the shared tile: 32 numbers in one bank, if its "
+        "rows are 32 long. What if they are a little longer?",
+    ],
+    better=(
+        "One number in and one out for each thread, one barrier, and a tile whose rows "
+        "are 33 long, so that a column meets every bank."
+    ),
+    limits={
+        "sectors_per_request.a": 4,
+        "sectors_per_request.out": 4,
+        "bank_conflicts": 0,
+    },
+)
