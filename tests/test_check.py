@@ -269,6 +269,18 @@ def test_several_launch_shapes_are_tried_by_default():
     assert any(block[0] & (block[0] - 1) for _, block in verdict.shapes)
 
 
+def test_cases_that_are_to_be_first_are_first_and_once():
+    launch = lambda n: (1, n)  # noqa: E731
+    first = [({"n": 4}, (1, 8)), ({"n": 3}, (1, 3))]
+    done = check(CELL.add, np.add, sizes=[3, 5], launch=launch, first=first, **IO)
+    cases = [(grid[0], block[0]) for grid, block in done.shapes]
+    assert cases == [(1, 8), (1, 3), (1, 5)]
+    error = refused(CELL.add, np.add, sizes=[3], first=[(71, (9, 8))], **IO)
+    assert error.sizes == {"n": 71} and error.block is None
+    plain = {"inputs": {"a": "n"}, "sizes": [2], "first": [({"n": 6}, None)]}
+    assert check(np.negative, np.negative, **plain).sizes == [{"n": 6}, {"n": 2}]
+
+
 # ---- what makes no sense ----------------------------------------------------------
 
 

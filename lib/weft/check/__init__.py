@@ -82,6 +82,7 @@ def check(
     block: Any = None,
     grid: Any = None,
     launch: Any = None,
+    first: Any = (),
     shared: Any = 0,
     terms: Any = None,
     bound: Callable[..., Any] | None = None,
@@ -107,8 +108,9 @@ def check(
         prime, a block - 1, a block, a block + 1, and one large.
     block: one, or a list of them; grid: as in a launch, or a function of sizes and
         block (without: a thread for each element of the first output). launch: (grid,
-        block) or a function of sizes that returns it, or a list of them. shared: bytes
-        of dynamic shared memory, or a function of sizes and block.
+        block) or a function of sizes that returns it, or a list of them. first: pairs
+        (sizes, (grid, block)) that are run before all others. shared: bytes of dynamic
+        shared memory, or a function of sizes and block.
     terms: roundings in an element's sum, as a number, a size ("k") or a function; a
         dict for several outputs; 0: every bit. bound: a function of inputs, values,
         sizes and want that returns what an error may be (problem.py has the
@@ -132,7 +134,7 @@ def check(
     _no_number_for_a_bound(bound)
     verdicts = []
     for runner in found:
-        cases = plan.plan(problem, runner, sizes, block, grid, launch, shared)
+        cases = plan.plan(problem, runner, sizes, block, grid, launch, shared, first)
         verdicts.append(_check(problem, runner, cases, timeout))
     return _joined(verdicts)
 

@@ -28,16 +28,21 @@ def plan(
     grid: Any,
     launch: Any,
     shared: Any,
+    first: Any = (),
 ) -> list[tuple[Sizes, Shape | None]]:
-    """Every case: its sizes and its launch shape, the plain ones first."""
+    """Every case: its sizes and its launch shape; those of `first`, then plain ones."""
     symbols = problem.symbols
+    begin = []
+    for some, where in first:
+        (row,) = size_list(some, symbols)
+        begin.append((row, _launched(where, row, shared) if runner.kernel else None))
     given = None if sizes is None else size_list(sizes, symbols)
     if not runner.kernel:
         if any(x is not None for x in (block, grid, launch)):
             raise ArgumentError(f"{runner.name} is a plain function: it has no launch")
         rows = given or default_sizes(symbols, {}, runner.most)
         rows = _possible(problem, rows)
-        return [(row, None) for row in rows for _ in range(2)]
+        return begin + [(row, None) for row in rows for _ in range(2)]
     if launch is not None:
         if block is not None or grid is not None:
             raise ArgumentError("say launch=, or block= and grid=, not both")
@@ -45,7 +50,7 @@ def plan(
         rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
         rows = _possible(problem, rows)
         plan = [(row, _launched(one, row, shared)) for one in every for row in rows]
-        return _launchable(runner, plan)
+        return _launchable(runner, _without_repeats(begin, plan))
     if block is None and runner.few:
         block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
     plan = []
@@ -53,7 +58,12 @@ def plan(
         rows = given or _around(problem, runner, one, number == 0 and not runner.few)
         for row in _possible(problem, rows):
             plan.append((row, _shape(problem, runner, row, one, grid, shared)))
-    return _launchable(runner, plan)
+    return _launchable(runner, _without_repeats(begin, plan))
+
+
+def _without_repeats(begin: list, plan: list) -> list:
+    """The cases of `begin` and then those of `plan` that are not among them."""
+    return begin + [case for case in plan if case not in begin]
 
 
 def _launchable(runner: Runner, plan: list) -> list:

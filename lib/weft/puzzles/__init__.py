@@ -43,7 +43,7 @@ GROUPS = {
     "memory": ("coalescing", "transpose", "fusion", "quantise"),
     "execution": (
         *("divergence", "warp_sum", "histogram", "histogram_private"),
-        *("scan", "compact"),
+        *("scan_blocks", "scan_add", "compact"),
     ),
 }
 LESSONS = {  # each teaches what a group needs, and ends with it

@@ -196,6 +196,7 @@ class Puzzle:
         from ..native import KernelError
 
         options = {"timeout": TIMEOUT} | self.checks
+        options["first"] = [(self.drawn, self.launch)]
         if given.language == "CUDA C":
             options["device"] = device
         try:
