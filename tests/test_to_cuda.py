@@ -262,6 +262,18 @@ def unused(y, x, n, m):
     y[i] = x[i]
 
 
+def test_a_variable_called_half_needs_no_header_but_the_type_does():
+    def folded(x, n):
+        half = n // 2
+        while half > 0:
+            if cuda.threadIdx.x < half:
+                x[cuda.threadIdx.x] += x[cuda.threadIdx.x + half]
+            half //= 2
+
+    assert "cuda_fp16.h" not in to_cuda(folded, ("float32[:]", "int"))
+    assert "cuda_fp16.h" in to_cuda(folded, ("float16[:]", "int"))
+
+
 def test_what_nobody_reads_makes_no_warning():
     assert body(unused, (F, F, "int", "int")) == [
         "(void)n;",

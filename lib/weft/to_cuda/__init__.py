@@ -107,6 +107,9 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
     return translated(kernel, [parse(name, value) for name, value in given.items()])
 
 
+HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # the type, not a variable's name
+
+
 def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
     """The translation for types that are known already."""
     # Here, as `import weft` should not wait for what most lessons never use.
@@ -134,7 +137,7 @@ def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
 def _assembled(program: Program, output: Output, written: list) -> Translation:
     parts: list[list[tuple[str, int, str]]] = []
     code = signature.blank("\n".join(line for lines in written for line, _ in lines))
-    if re.search(r"\bhalf\b", code):
+    if re.search(HALF, code):
         output.headers.add("cuda_fp16.h")
     for text in output.head():
         parts.append([(line, 0, "") for line in text.split("\n")])
