@@ -3,7 +3,9 @@
 import nbformat
 import pytest
 
-from weft import lessons
+from weft import cuda, lessons, puzzles
+from weft.puzzles import GROUPS
+from weft.puzzles.cells import cells
 
 PYTHON = """\
 def double(x):
@@ -125,3 +127,69 @@ def test_an_exercise_without_check_or_mistakes_is_refused():
         del given.cells[cell]
         with pytest.raises(lessons.LessonError, match=says):
             list(lessons.exercises(given))
+
+
+# ---- puzzles -------------------------------------------------------------------
+
+MARKER = "<!-- puzzles: threads -->"
+
+
+def with_puzzles(marker=MARKER):
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell(marker), code("after = 1")]
+    )
+
+
+def test_a_group_of_puzzles_becomes_cells_below_its_line():
+    made = lessons.clean(with_puzzles())
+    assert made.cells[0].source == MARKER and made.cells[-1].source == "after = 1"
+    kinds = [c.id.rpartition("-")[2] for c in made.cells[1:7]]
+    assert kinds == ["asked", "goal", "answer", "check", "show", "help"]
+    assert len(made.cells) == 2 + 6 * len(GROUPS["threads"])
+    assert all(lessons.is_tagged(c, "puzzle") for c in made.cells[1:-1])
+    assert len({c.id for c in made.cells}) == len(made.cells)
+    nbformat.validate(made)
+    assert lessons.has_exercises(made)
+
+
+def test_cells_of_puzzles_are_made_anew_each_time():
+    made = lessons.clean(with_puzzles())
+    text = lessons.text_of(made)
+    made.cells[3].source = "edited by hand"
+    del made.cells[4:9]
+    assert lessons.text_of(lessons.clean(made)) == text
+
+
+def test_the_source_has_the_answers_of_puzzles_and_the_reader_the_stubs():
+    source = lessons.clean(with_puzzles())
+    for notebook, answered in ((source, True), (lessons.learner(source), False)):
+        (answer,) = (c for c in notebook.cells if c.id == "puzzle-guards-answer")
+        assert ("NotImplementedError" in answer.source) != answered
+        assert "SOLUTION" not in answer.source
+        scope = {"cuda": cuda}
+        exec(answer.source, scope)
+        assert scope["add_ten_guarded"].__doc__
+
+
+def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
+    (cell,) = (c for c in cells("threads", False) if c.id == "puzzle-guards-help")
+    text, puzzle = cell.source, puzzles.guards
+    assert text.count("<details>") == text.count("</details>")
+    at = [text.index(hint) for hint in puzzle.hints]
+    assert at == sorted(at) and at[-1] < text.index("In CUDA C</summary>")
+    for hint in puzzle.hints[1:]:  # each inside the one before
+        above = text[: text.index(hint)]
+        assert above.count("<details>") - above.count("</details>") > 1
+    assert "// not solved yet" in text and puzzle.cuda_c_answer in text
+
+
+@pytest.mark.parametrize(
+    ("marker", "says"),
+    [
+        ("<!-- puzzles: thread -->", "no puzzles 'thread'; there are threads, shared"),
+        (f"Here:\n{MARKER}", "not alone"),
+    ],
+)
+def test_a_line_that_stands_for_no_group_is_refused(marker, says):
+    with pytest.raises(lessons.LessonError, match=says):
+        lessons.clean(with_puzzles(marker))

@@ -38,7 +38,15 @@ An exercise in a source is, in this order:
        Words that only who has solved it should read.
        </details>
 
-No later cell may use what an exercise defines: a reader may not have solved it.
+A group of puzzles (lib/weft/puzzles/) is one Markdown cell that has this line alone:
+
+    <!-- puzzles: threads -->
+
+The cells below it with the tag "puzzle" are written by `make notebooks`, here with the
+answers and for the reader with the stubs; what is changed in them is lost.
+
+No later cell may use what an exercise or a puzzle defines: a reader may not have
+solved it.
 tests/test_notebooks.py runs all of this. Its sizes are smaller where that is worth
 it, utils.size(full, small), and each ## section starts from the cells above the first.
 """
@@ -61,6 +69,7 @@ from .stubs import HIDDEN, LessonError, solved, stub
 NOTEBOOKS = ROOT / "notebooks"
 SOLUTIONS = NOTEBOOKS / "solutions"
 ANSWER = "<!-- answer -->"
+PUZZLES = re.compile(r"<!-- puzzles: (\w+) -->\s*")
 METADATA = {
     "kernelspec": {
         "display_name": "Python 3",
@@ -76,7 +85,7 @@ def learner(source: NotebookNode) -> NotebookNode:
 
     Raises LessonError where an exercise lacks one of its parts.
     """
-    made = clean(source)
+    made = clean(source, answered=False)
     answer = None  # the last exercise's, until its text has it
     for cell in made.cells:
         if is_tagged(cell, "exercise"):
@@ -94,16 +103,34 @@ def learner(source: NotebookNode) -> NotebookNode:
     return made
 
 
-def clean(notebook: NotebookNode) -> NotebookNode:
-    """A copy as it is committed: no outputs, and of the metadata only tags."""
+def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
+    """A copy as it is committed: no outputs, and of the metadata only tags.
+
+    answered: whether its puzzles come with their answers.
+    """
     made = nbformat.from_dict(notebook | {"metadata": METADATA})
-    made.cells = [nbformat.from_dict(cell) for cell in notebook.cells]
+    made.cells = [nbformat.from_dict(cell) for cell in _expanded(notebook, answered)]
     for cell in made.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     return made
+
+
+def _expanded(notebook: NotebookNode, answered: bool) -> Iterator[NotebookNode]:
+    """Its cells, those of puzzles made anew from the lines that stand for them."""
+    for cell in notebook.cells:
+        if is_tagged(cell, "puzzle"):
+            continue
+        yield cell
+        group = PUZZLES.fullmatch(cell.source)
+        if group and cell.cell_type == "markdown":
+            from .puzzles.cells import cells  # most lessons have none
+
+            yield from cells(group[1], answered)
+        else:
+            _want("<!-- puzzles:" not in cell.source, f"not alone:\n{cell.source}")
 
 
 def folded(answer: str) -> str:
@@ -155,7 +182,10 @@ def is_tagged(cell: NotebookNode, tag: str) -> bool:
 
 def has_exercises(notebook: NotebookNode) -> bool:
     """Whether a lesson must have its source among the solutions."""
-    return any(is_tagged(cell, "exercise") for cell in notebook.cells)
+    return any(
+        is_tagged(cell, "exercise") or is_tagged(cell, "puzzle")
+        for cell in notebook.cells
+    )
 
 
 def source_of(lesson: Path) -> Path:
