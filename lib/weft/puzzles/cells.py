@@ -1,0 +1,71 @@
+"""The cells of a notebook that a group of puzzles becomes; lessons.py puts them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import nbformat
+from nbformat import NotebookNode
+
+from ..stubs import LessonError
+from . import GROUPS, load
+from .puzzle import Puzzle
+
+TAG = "puzzle"  # of every cell made here: `make notebooks` writes them anew
+
+
+def cells(group: str, answered: bool) -> list[NotebookNode]:
+    """The cells of a group's puzzles; answered: with the answers, not with the stubs.
+
+    Raises LessonError if there is no such group.
+    """
+    if group not in GROUPS:
+        raise LessonError(f"no puzzles {group!r}; there are {', '.join(GROUPS)}")
+    puzzles = map(load, GROUPS[group])
+    return [cell for puzzle in puzzles for cell in _of(puzzle, answered)]
+
+
+def _of(puzzle: Puzzle, answered: bool) -> Iterator[NotebookNode]:
+    """One puzzle: what is asked, the goal, the answer, its check, its picture, help."""
+    name, kernel = puzzle.name, puzzle.kernel_name
+    asked = f"### {puzzle.title}\n\n{puzzle.text}\n\n{_fenced(puzzle.spec_text)}"
+    yield _cell(name, "asked", asked)
+    yield _cell(name, "goal", f"puzzles.{name}.goal()", code=True)
+    text = puzzle.solved_text if answered else puzzle.stub
+    yield _cell(name, "answer", text, code=True)
+    yield _cell(name, "check", f"puzzles.{name}.check({kernel})", code=True)
+    yield _cell(name, "show", f"puzzles.{name}.show({kernel})", code=True)
+    yield _cell(name, "help", help_for(puzzle))
+
+
+def help_for(puzzle: Puzzle) -> str:
+    """What is folded away: the hints, each inside the one before, the stub in CUDA C,
+    and the answer."""
+    hints = ""
+    for number, hint in reversed(list(enumerate(puzzle.hints))):
+        title = "Another hint" if number else "Hint"
+        hints = _folded(title, f"{hint}\n\n{hints}".rstrip())
+    answer = _fenced(puzzle.solved_text)
+    parts = [hints]
+    if puzzle.is_kernel:
+        in_c = f"%%cuda\n{puzzle.cuda_c_stub}"
+        parts.append(_folded("The same in CUDA C", _fenced(in_c, "c")))
+        answer += "\n\n" + _folded("In CUDA C", _fenced(puzzle.cuda_c_answer, "c"))
+    parts.append(_folded("Answer", answer))
+    return "\n".join(parts)
+
+
+def _folded(title: str, inside: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{inside}\n</details>"
+
+
+def _fenced(text: str, language: str = "python") -> str:
+    return f"```{language}\n{text}\n```"
+
+
+def _cell(name: str, part: str, text: str, code: bool = False) -> NotebookNode:
+    """A cell with the tag and with an id that stays the same."""
+    make = nbformat.v4.new_code_cell if code else nbformat.v4.new_markdown_cell
+    made = make(text, id=f"puzzle-{name.replace('_', '-')}-{part}")
+    made.metadata["tags"] = [TAG]
+    return made
