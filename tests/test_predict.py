@@ -87,8 +87,8 @@ def test_the_score_outlives_the_session_in_the_cache_folder(own_memory, monkeypa
     "text", ["", "[1, 2]", '{"One?": 3}', '{"One?": {"guess": "x"}}']
 )
 def test_a_damaged_memory_is_started_anew(own_memory, text):
-    (own_memory / "guesses").mkdir()
-    (own_memory / "guesses" / "guesses.json").write_text(text)
+    (own_memory / "kept").mkdir()
+    (own_memory / "kept" / "guesses.json").write_text(text)
     assert predict("Two?", 4).measured(8).score.factors == [0.5]
 
 

@@ -30,75 +30,47 @@ Is it right, how fast is it, what does it do
 The project
     mnist/, mnist_numpy, data/       a CNN with these kernels, and in NumPy
     lessons, exercises               notebooks from their sources; checks in them
-    environment, doctor, cache       the Python it runs in; what is here; what is kept
+    device, lazy                     what there is and imports, without PyTorch
+    environment, doctor              the Python it runs in; what is here
+    cache, kept                      what can be made again; what would be missed
     __main__, tracebacks             python -m weft; errors end at the reader's line
 """
 
-from __future__ import annotations
-
-import importlib
 import sys
-from types import ModuleType
-from typing import Any
 
-# Where each public name comes from. It is imported when somebody asks for it: PyTorch
-# takes a second, which a command or a training that does without it need not wait for.
-_HOMES = {
-    "check": ("check",),
-    "check_ops": ("Mismatch", "check_op"),
-    "cuda": ("cuda",),
-    "cuda_c": ("cuda_c",),
-    "inspect": ("inspect",),
-    "jit": ("CompileError", "KernelFault", "last_report", "load_cuda"),
-    "latency": ("latency",),
-    "machine": ("occupancy", "profile", "ptx", "sass"),
-    "native": (
-        *("ArgumentError", "DeviceLost", "KernelError", "OutOfMemory"),
-        *("reload", "rungs", "set_threads"),
-    ),
-    "numba_jit": ("numba_jit",),
-    "nvtx": ("nvtx_range",),
-    "ops": (
-        *("batchnorm2d", "conv2d", "cross_entropy", "linear"),
-        *("matmul", "maxpool2d", "relu"),
-    ),
-    "predict": ("predict",),
-    "show": ("show",),
-    "sim": ("sim",),
-    "timeline": ("timeline",),
-    "to_cuda": ("TranslationError", "to_cuda"),
-    "torch_kernels": ("torch_kernels",),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+from .lazy import lazily
 
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = importlib.import_module(f".{_HOME[name]}", __name__)
-    globals()[name] = found = vars(home).get(name, home)  # weft.cuda is its own home
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """weft.show is the function, whoever imports the module weft.show, and when.
-
-    The import system binds a submodule in its package once it is imported.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _HOME and isinstance(value, ModuleType):
-            value = vars(value).get(name, value)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+# Where each public name comes from: it is imported with its first use. PyTorch takes a
+# second, which a command or a training that does without it need not wait for.
+__all__ = lazily(
+    __name__,
+    {
+        "check": ("check",),
+        "check_ops": ("Mismatch", "check_op"),
+        "cuda": ("cuda",),
+        "cuda_c": ("cuda_c",),
+        "inspect": ("inspect",),
+        "jit": ("CompileError", "KernelFault", "last_report", "load_cuda"),
+        "latency": ("latency",),
+        "machine": ("occupancy", "profile", "ptx", "sass"),
+        "native": (
+            *("ArgumentError", "DeviceLost", "KernelError", "OutOfMemory"),
+            *("reload", "rungs", "set_threads"),
+        ),
+        "numba_jit": ("numba_jit",),
+        "nvtx": ("nvtx_range",),
+        "ops": (
+            *("batchnorm2d", "conv2d", "cross_entropy", "linear"),
+            *("matmul", "maxpool2d", "relu"),
+        ),
+        "predict": ("predict",),
+        "show": ("show",),
+        "sim": ("sim",),
+        "timeline": ("timeline",),
+        "to_cuda": ("TranslationError", "to_cuda"),
+        "torch_kernels": ("torch_kernels",),
+    },
+)
 
 
 def load_ipython_extension(shell) -> None:

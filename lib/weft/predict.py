@@ -8,23 +8,20 @@ a cell again adds none.
 from __future__ import annotations
 
 import html
-import json
 import math
-import os
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import cache
+from .kept import Kept
 from .native import ArgumentError
 from .style import OURS
 
 RIGHT = 1.1  # a factor up to this counts as right
 _asked: set[str] = set()  # the questions of this session
-_held: dict[str, dict[str, Any]] = {}  # what is remembered where no file is written
+_kept = Kept("guesses")
 
 
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
@@ -53,16 +50,20 @@ class Guess:
         value: a number from 0 on, in the guess's unit.
         """
         truth = _number("measured", value)
-        records = _remembered()
         if self.guess is not None:
             _asked.add(self.question)
-            records.pop(self.question, None)  # the newest stands last
-            records[self.question] = {
+            record = {
                 **{"guess": self.guess, "value": truth, "unit": self.unit},
                 **{"date": date.today().isoformat()},
             }
-            _remember(records)
-        return Measured(self.question, self.guess, truth, self.unit, _score(records))
+
+            def note(records: dict[str, Any]) -> None:
+                records.pop(self.question, None)  # the newest stands last
+                records[self.question] = record
+
+            _kept.change(note)
+        score = _score(_remembered())
+        return Measured(self.question, self.guess, truth, self.unit, score)
 
     def __repr__(self) -> str:
         said = "no guess" if self.guess is None else _said(self.guess, self.unit)
@@ -252,41 +253,15 @@ def _svg(height: float, label: str, inside: str) -> str:
 # ---- memory -----------------------------------------------------------------------
 
 
-def _file() -> Path:
-    return cache.folder("guesses") / "guesses.json"
-
-
 def _remembered() -> dict[str, dict[str, Any]]:
-    """Every question of this user's with guess and value; damaged ones are dropped."""
-    if os.environ.get("WEFT_SMALL"):  # the suite, whose answers say nothing
-        return dict(_held)
-    try:
-        found = json.loads(_file().read_text())
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {q: r for q, r in found.items() if _is_record(r)}
+    """Every question of this user's with guess and value; damaged ones left out."""
+    return {q: r for q, r in _kept.read().items() if _is_record(r)}
 
 
 def _is_record(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
     return all(isinstance(record.get(k), (int, float)) for k in ("guess", "value"))
-
-
-def _remember(records: dict[str, dict[str, Any]]) -> None:
-    if os.environ.get("WEFT_SMALL"):
-        _held.clear()
-        _held.update(records)
-        return
-    path = _file()
-    beside = path.with_name(f"guesses.{os.getpid()}.part")
-    try:
-        beside.write_text(json.dumps(records, indent=1))
-        os.replace(beside, path)
-    except OSError:  # a full disk: the score is not worth an error
-        beside.unlink(missing_ok=True)
 
 
 def _score(records: dict[str, dict[str, Any]]) -> Score:

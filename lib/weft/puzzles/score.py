@@ -170,14 +170,13 @@ def _names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
     """
     seen = (yours, best)
     names = [*ALWAYS, *(n for n in IF_ANY if any(value(s, n) for s in seen))]
-    for name in names[:]:
+    shown: dict[str, None] = {}  # in this order
+    for name in names:
         parts = [p for p in puzzle.limits if p.startswith(f"{name}.")]
-        if parts and all(
-            sum(value(s, p) for p in parts) == value(s, name) for s in seen
-        ):
-            names.remove(name)
-            names += parts
-    return [*dict.fromkeys([*names, *puzzle.limits])]
+        sums = [(sum(value(s, p) for p in parts), value(s, name)) for s in seen]
+        whole = parts and all(part == total for part, total in sums)
+        shown |= dict.fromkeys(parts if whole else [name])
+    return [*shown | dict.fromkeys(puzzle.limits)]
 
 
 # ---- what is shown -----------------------------------------------------------------
