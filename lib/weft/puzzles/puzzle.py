@@ -92,14 +92,14 @@ class Puzzle:
         """
         with _short_errors():
             given = understood(self, answer)
+            if is_stub(self, given):
+                print(f"{self.name}: {NOT_SOLVED}{self._lacks(given, device)}")
+                return None
             try:
-                if is_stub(self, given):
-                    raise NotImplementedError
-                verdict = self._checked(given, device)
+                return self._judged(given, device)
             except NotImplementedError:
                 print(f"{self.name}: {NOT_SOLVED}")
                 return None
-            return self._solved(given, verdict)
 
     def show(self, answer: Any) -> Any:
         """A picture of what an answer does at the usual size: who touches what."""
@@ -206,7 +206,22 @@ class Puzzle:
         except Exception as error:
             raise _stopped(given, error) from None
 
-    def _solved(self, given: Answer, verdict: Verdict) -> Solved:
+    def _lacks(self, given: Answer, device: Any) -> str:
+        """What a kernel that is to be repaired does not do yet, for its stub."""
+        from ..guarded import Mismatch
+
+        if self.start is None:
+            return ""
+        try:
+            self._checked(given, device)
+            _score(self, given)
+        except Mismatch as error:
+            return f": {str(error).splitlines()[0]}"
+        return ""
+
+    def _judged(self, given: Answer, device: Any) -> Solved:
+        """Checked, counted and remembered."""
+        verdict = self._checked(given, device)
         score = _score(self, given)
         _remember(self, given.language, score)
         return Solved(self, given.language, verdict, score, *_delight(self))

@@ -1,0 +1,359 @@
+"""Every puzzle is in shape, its right answers are accepted and its wrong ones refused.
+
+The answers stand in puzzle_answers/, by group.
+"""
+
+import ast
+import builtins
+import re
+
+import pytest
+from puzzle_answers import RIGHT, WRONG
+
+import utils
+from weft import ArgumentError, Mismatch, cuda, load_cuda, numba_jit, puzzles, sim
+from weft import cuda_c as as_cuda_c
+from weft.check import TooLong
+from weft.puzzles import GROUPS, LESSONS
+from weft.puzzles import puzzle as puzzle_module
+from weft.puzzles.puzzle import Solved, _compiled
+
+NAMES = [name for names in GROUPS.values() for name in names]
+KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
+every = pytest.mark.parametrize("name", NAMES)
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+# What a kernel may only use from this puzzle on: it is what that puzzle, or the lesson
+# it ends, is about.
+FIRST_USE = {
+    r"\bif\b|\bmin\(": "guards",
+    r"Idx\.y|grid\(2\)": "map2d",
+    r"blockIdx|blockDim|cuda\.grid\b": "blocks",
+    r"\bfor\b|\bwhile\b|gridDim|gridsize": "grid_stride",
+    r"shared\.array|syncthreads": "shared",
+    r"\bint8\b|round|rint": "quantise",
+    r"shfl|ballot|syncwarp|laneid": "divergence",
+    r"atomic": "histogram",
+}
+
+
+# ---- the collection --------------------------------------------------------------
+
+
+def test_every_puzzle_has_a_name_a_title_and_a_kernel_of_its_own():
+    found = list(puzzles)
+    assert [p.name for p in found] == NAMES and len(puzzles) == len(NAMES)
+    for puzzle in found:
+        assert puzzles[puzzle.name] is getattr(puzzles, puzzle.name) is puzzle
+        assert puzzle.name in GROUPS[puzzle.group] and puzzle.name in puzzles
+    for names in (NAMES, [p.title for p in found], [p.kernel_name for p in found]):
+        assert len(set(names)) == len(names)
+    assert list(puzzles.groups) == list(GROUPS) == list(LESSONS)
+    assert [p.name for p in puzzles.groups["shared"]] == list(GROUPS["shared"])
+
+
+def test_a_puzzle_called_like_its_folder_is_the_puzzle():
+    import weft.puzzles.shared.dot  # noqa: F401  Python puts the folder in its place
+
+    assert puzzles.shared.name == "shared" and callable(puzzles.progress)
+
+
+def test_a_name_that_is_no_puzzles_is_told_those_there_are():
+    with pytest.raises(KeyError, match="no puzzle 'gards'; there are map, zip, guards"):
+        puzzles["gards"]
+
+
+# ---- each puzzle -----------------------------------------------------------------
+
+
+@every
+def test_a_puzzle_is_short_and_helps(name):
+    puzzle = puzzles[name]
+    assert len(puzzle.stub.splitlines()) <= 8, puzzle.stub
+    assert len(puzzle.text.split()) <= 60, puzzle.text
+    assert len(re.findall(r"[.?!](?=\s|$)", puzzle.text)) <= 3, puzzle.text
+    assert len(puzzle.spec_text.splitlines()) <= 8, puzzle.spec_text
+    assert len(puzzle.solved_text.splitlines()) <= 25, puzzle.solved_text
+    assert len(puzzle.hints) >= 2 and len(set(puzzle.hints)) == len(puzzle.hints)
+    assert puzzle.better and puzzle.title[:1].isupper()
+
+
+@every
+def test_no_help_before_the_last_fold_is_the_answer(name):
+    puzzle = puzzles[name]
+    helps = "\n".join((puzzle.text, *puzzle.hints, puzzle.stub, puzzle.better))
+    assert not answers_lines(puzzle, helps), answers_lines(puzzle, helps)
+
+
+@every
+def test_a_puzzles_kernel_needs_nothing_that_a_notebook_does_not_have(name):
+    puzzle = puzzles[name]
+    known = {*dir(builtins), *utils.__all__}
+    for text in (puzzle.solved_text, puzzle.stub):
+        code = compile(text, "cell", "exec")
+        (inner,) = (c for c in code.co_consts if hasattr(c, "co_names"))
+        tree = ast.walk(ast.parse(text))
+        fields = {n.attr for n in tree if isinstance(n, ast.Attribute)}
+        missing = set(inner.co_names) - known - fields
+        assert not missing, f"{sorted(missing)} in:\n{text}"
+
+
+@every
+def test_a_puzzle_is_solvable_from_what_came_before(name):
+    text = re.sub(r'""".*?"""', "", puzzles[name].solved_text, flags=re.S)
+    for pattern, first in FIRST_USE.items():
+        if re.search(pattern, text) and puzzles[name].is_kernel:
+            assert NAMES.index(name) >= NAMES.index(first), f"{pattern} in {name}"
+
+
+@every
+def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
+    puzzle = puzzles[name]
+    stub = _compiled(puzzle.stub, puzzle.answer)
+    assert puzzle.check(stub) is None
+    said = capsys.readouterr().out
+    assert said.startswith(f"{name}: not solved yet") and said.count("\n") == 1
+    if puzzle.start is not None:  # it runs, and is told what it lacks
+        assert len(said) > 60, said
+
+
+@every
+def test_the_published_answer_is_accepted_in_many_sizes_and_launches(name):
+    puzzle = puzzles[name]
+    solved = puzzle.check(puzzle.answer)
+    assert isinstance(solved, Solved) and solved.language == "Python"
+    verdict = solved.verdict
+    assert verdict.sizes[0] == puzzle.drawn
+    assert len(verdict.sizes) >= 3 or not puzzle.drawn
+    if puzzle.is_kernel:
+        assert len(set(verdict.shapes)) >= 2 and verdict.orders == 3
+
+
+@every
+def test_every_puzzle_has_answers_of_several_styles(name):
+    styles = [c for c in RIGHT if c.puzzle == name]
+    assert [c for c in styles if not c.in_c], "the published one alone"
+    assert [c for c in styles if c.in_c] or name not in KERNELS, "none in CUDA C"
+
+
+@every
+def test_every_puzzle_has_wrong_answers(name):
+    assert len([c for c in WRONG if c.puzzle == name]) >= 3
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=str)
+def test_a_right_answer_is_accepted(case):
+    solved = puzzles[case.puzzle].check(case.answer)
+    assert solved.language == ("CUDA C" if case.in_c else "Python")
+
+
+@pytest.mark.parametrize("case", WRONG, ids=str)
+def test_a_wrong_answer_is_refused_with_a_sentence_that_helps(case):
+    puzzle = puzzles[case.puzzle]
+    with pytest.raises(Mismatch) as refused:
+        puzzle.check(case.answer)
+    text = str(refused.value)
+    assert re.search(case.says, text), text
+    if case.where:
+        error = refused.value
+        told = error.index is not None or error.thread is not None
+        assert told or re.search(r"\bthread |\w\[\d", text), text
+    assert not answers_lines(puzzle, text, case.given), text
+
+
+def answers_lines(puzzle, text, own=""):
+    """The lines of the answer that a text has; own: an answer that may be quoted."""
+    if not isinstance(own, str):
+        own = puzzle_module._source(own)
+    said, quoted = squeezed(text), squeezed(own)
+    given = squeezed(puzzle.stub + puzzle.cuda_c_stub + puzzle.spec_text)
+    lines = [*puzzle.solved_text.splitlines(), *puzzle.cuda_c_answer.splitlines()]
+    lines = {squeezed(line).rstrip(":;{") for line in lines}
+    kept = {line for line in lines if len(line) > 6 and line not in given}
+    return [line for line in kept if line in said and line not in quoted]
+
+
+def squeezed(text):
+    return "".join(text.split())
+
+
+# ---- languages -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_published_answers_are_accepted_as_cuda_c(group):
+    """All of a group in one source: the compiler starts once."""
+    wanted = [p for p in puzzles.groups[group] if p.is_kernel]
+    helpers = {}
+    for puzzle in wanted:
+        for part in re.split(r"\n\n(?=\S)", puzzle.cuda_c_answer):
+            helpers.setdefault(part, None)
+    module = load_cuda("\n\n".join(helpers), target="cpu")
+    for puzzle in wanted:
+        assert puzzle.check(module, device="cpu").language == "CUDA C"
+
+
+@pytest.mark.parametrize("name", [names[0] for names in GROUPS.values()])
+def test_every_way_to_run_a_kernel_is_an_answer(name):
+    puzzle = puzzles[name]
+    assert puzzle.check(sim(puzzle.answer)).language == "Python"
+    assert puzzle.check(as_cuda_c(puzzle.answer), device="cpu").language == "Python"
+    stub = load_cuda(puzzle.cuda_c_stub, target="cpu")
+    assert puzzle.check(stub) is None
+    assert puzzle.check(getattr(stub, puzzle.kernel_name)) is None
+    assert puzzle.check(stub[1, 1]) is None
+
+
+@pytest.mark.slow
+@every_kernel
+def test_the_published_answers_are_accepted_by_numba(name):
+    puzzle = puzzles[name]
+    try:
+        assert puzzle.check(numba_jit(puzzle.answer)).language == "Numba"
+    except ArgumentError as error:  # its simulator knows no shuffles
+        assert re.search("simulator", str(error)), error
+
+
+def test_numba_is_checked_too():
+    puzzle = puzzles.map
+    assert puzzle.check(numba_jit(puzzle.answer)).language == "Numba"
+
+
+# ---- what is no answer -------------------------------------------------------------
+
+
+def add_ten_guarded(out, a, n):
+    i = cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+def other_names(y, x, count):
+    y[0] = x[0]
+
+
+def too_few(out, a):
+    out[0] = a[0]
+
+
+def add_ten(out, a, n):
+    out[0] = a[0]
+
+
+TWO = """__global__ void one(float *out, const float *a, int n) { out[0] = a[n - 1]; }
+__global__ void two(float *out, const float *a, int n) { out[0] = a[n - 1]; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("guards", 3, "this is 3 of type int, no kernel; it takes a function, sim"),
+        ("guards", "__global__ void k() {}", r"a text, no kernel: .*load_cuda\(text\)"),
+        ("guards", puzzles, "no kernel; it takes"),
+        ("guards", len, "no kernel; it takes"),
+        ("guards", puzzles.guards, "this is a puzzle, no kernel"),
+        ("guards", other_names, r"parameters \(y, x, count\), .* \(out, a, n\)"),
+        ("guards", too_few, r"too_few has the parameters \(out, a\), .* \(out, a, n\)"),
+        ("guards", puzzles.map.answer, r"belongs to the puzzle map: puzzles\.map\."),
+        ("guards", lambda out, a, n: None, "a function with a name"),
+        ("image_filter_numpy", sim(add_ten_guarded), "asks for a function of NumPy"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_told_so_in_a_sentence(name, given, says):
+    with pytest.raises(ArgumentError, match=says) as refused:
+        puzzles[name].check(given)
+    assert "\n" not in str(refused.value)
+
+
+def test_of_several_kernels_in_a_source_that_of_the_puzzle_is_taken():
+    text = puzzles.guards.cuda_c_answer
+    assert puzzles.guards.check(load_cuda(TWO + text, target="cpu"), device="cpu")
+    with pytest.raises(
+        ArgumentError, match=r"2 kernels \(one, two\) and none is add_t"
+    ):
+        puzzles.guards.check(load_cuda(TWO, target="cpu"))
+
+
+def unknown_name(out, a, n):
+    out[cuda.threadIdx.x] = b[0] + n  # noqa: F821
+
+
+def bad_index(out, a, n):
+    out[cuda.threadIdx.x] = (1, 2)[n]
+
+
+def loops(out, a, n):
+    i = 1
+    while i:
+        i = -i
+
+
+def recurses(out, a, n):
+    recurses(out, a, n)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            unknown_name,
+            r"stopped at `out.* in thread 0 .*n=4.*NameError: name 'b' is no",
+        ),
+        (bad_index, "stopped at .*IndexError"),
+        (loops, "ran for longer than 0.3 s"),
+        (recurses, "a helper cannot call itself"),
+    ],
+)
+def test_what_python_says_inside_a_kernel_is_one_sentence(given, says, monkeypatch):
+    monkeypatch.setattr(puzzle_module, "TIMEOUT", 0.3)
+    with pytest.raises((Mismatch, ArgumentError, TooLong), match=says) as refused:
+        puzzles.guards.check(given)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_refusal_shows_without_a_traceback_in_a_notebook():
+    def local(out, a, n):
+        out[cuda.threadIdx.x] = a[cuda.threadIdx.x] + 10
+
+    with pytest.raises(Mismatch) as refused:
+        puzzles.guards.check(local)
+    lines = refused.value._render_traceback_()
+    assert "Mismatch: local is wrong with n=4, grid 1, block 8" in lines[0]
+    assert len(lines) <= 4
+
+
+# ---- shown -----------------------------------------------------------------------
+
+
+def test_the_verdict_is_text_and_html():
+    solved = puzzles.guards.check(puzzles.guards.answer)
+    for page in (str(solved), solved._repr_html_()):
+        assert "Guards" in page and "solved in Python" in page
+    page = solved._repr_html_()
+    assert "#000" not in page and "white" not in page  # light and dark
+
+
+def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
+    puzzles.guards.reset()
+    assert capsys.readouterr().out.strip() == puzzles.guards.stub
+    cells = []
+
+    class Shell:
+        def set_next_input(self, text, replace):
+            cells.append((text, replace))
+
+    monkeypatch.setattr("weft.ipython.shell", Shell)
+    puzzles.guards.reset()
+    puzzles.guards.reset("cuda")
+    in_c = f"%%cuda\n{puzzles.guards.cuda_c_stub}"
+    assert cells == [(puzzles.guards.stub, False), (in_c, False)]
+    with pytest.raises(ArgumentError, match='"python" or "cuda"'):
+        puzzles.guards.reset("numba")
+
+
+def test_a_puzzle_shows_what_is_asked_and_its_solution():
+    puzzle = puzzles.guards
+    for page in (repr(puzzle), puzzle._repr_html_()):
+        assert "Guards" in page and "NotImplementedError" in page
+    assert str(puzzle.solution) == puzzle.solved_text
+    assert "if" in puzzle.solution._repr_html_()
