@@ -36,6 +36,7 @@ OPEN, SOLVED, WITHIN = "not yet", "solved", "solved within the budget"
 SIGNS = {OPEN: "·", SOLVED: "o", WITHIN: "●"}
 _kept = Kept("puzzles")
 _set_aside = Kept("puzzles_before_reset")
+_latest: list[str] = []  # whose solution was news in this session
 
 
 def solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
@@ -58,7 +59,14 @@ def solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
         _merge(records, puzzle.name, language, record)
 
     _kept.change(note)
+    if news:
+        _latest.append(puzzle.name)
     return news
+
+
+def latest() -> str:
+    """The puzzle that was solved for the first time the last time one was; or ""."""
+    return _latest[-1] if _latest else ""
 
 
 def marks() -> Progress:
