@@ -392,6 +392,83 @@ def test_in_a_launch_that_was_asked_for_the_index_is_wrong_not_the_block():
         )
 
 
+def unguarded_columns(y, x, height, width):
+    col, row = cuda.grid(2)
+    y[row * width + col] = x[min(row, height - 1) * width + min(col, width - 1)]
+
+
+def late(y, x, n):
+    i = cuda.grid(1) + 1
+    y[i] = x[i]
+
+
+def x_for_rows(y, x, height, width):
+    row, col = cuda.grid(2)
+    if row < height and col < width:
+        y[row * width + col] = x[row * width + col]
+
+
+def first_block(y, x, height, width):
+    col, row = cuda.threadIdx.x, cuda.threadIdx.y
+    if row < height and col < width:
+        y[row * width + col] = x[row * width + col]
+
+
+def one_each(y, x, n):
+    i = cuda.grid(1)
+    if i < n:
+        y[i] = x[i]
+
+
+def only_six(y, x, n):
+    i = cuda.grid(1)
+    if i < n == 6:
+        y[i] = x[i]
+
+
+def one_for_a_block(y, x, n):
+    i = cuda.blockIdx.x
+    if i < n:
+        y[i] = x[i]
+
+
+def into_itself(y, x, n):
+    i = cuda.grid(1)
+    if i < n:
+        y[i] += x[i]
+
+
+@pytest.mark.parametrize(
+    "kernel, sizes, launch, words",
+    [  # it faults at row 5, and races with other blocks before
+        (
+            unguarded_columns,
+            (5, 6),
+            ((2, 2), (4, 4)),
+            "guard.*row would be 5, the last",
+        ),
+        (late, 4, (1, 4), r"wrong index rather than .* this one has y\[3\]"),
+        (x_for_rows, (5, 8), ((4, 2), (2, 3)), "x and y seem to be swapped"),
+        (first_block, (5, 8), ((4, 2), (2, 3)), "first 3 rows of 2 are never written"),
+        (one_each, 15, (2, 3), "from 6 on, for which no threads are left"),
+        (one_for_a_block, 15, (5, 3), "one element for each block and no more"),
+        (into_itself, 4, (1, 4), "must be written before it is read"),
+    ],
+)
+def test_what_a_launch_that_was_asked_for_explains(kernel, sizes, launch, words):
+    shape = "n" if isinstance(sizes, int) else ("height", "width")
+    arrays = dict(outputs={"y": shape}, inputs={"x": shape})
+    with pytest.raises(Mismatch, match=words):
+        check(kernel, lambda x: x, **arrays, sizes=[sizes], launch=launch)
+
+
+def test_nobody_is_told_to_say_block_who_was_given_the_launch():
+    arrays = dict(outputs={"y": "n"}, inputs={"x": "n"}, sizes=[4, 6, 7, 9])
+    with pytest.raises(Mismatch, match="right only at n=6, of 4 runs") as refused:
+        check(only_six, lambda x: x, **arrays, launch=lambda n: (1, n))
+    assert "say block" not in str(refused.value)
+
+
 def unguarded_mirror(y, x, height, width):
     col, row = cuda.grid(2)
     y[row * width + col] = x[row * width + width - 1 - col]

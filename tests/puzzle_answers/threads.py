@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy import float32
+
 from weft import cuda
 
 from . import right, right_c, wrong, wrong_c
@@ -29,12 +30,12 @@ def always_the_first(out, a):
     out[cuda.threadIdx.x] = a[0] + 10
 
 
-@wrong("map", says=r"out\[0\].*race")
+@wrong("map", says="chance")
 def into_the_first(out, a):
     out[0] = a[cuda.threadIdx.x] + 10
 
 
-@wrong("map", says="without the 10|same number added")
+@wrong("map", says="same number added to each: -10")
 def copied(out, a):
     out[cuda.threadIdx.x] = a[cuda.threadIdx.x]
 
@@ -45,13 +46,13 @@ def expected_constants(out, a):
     out[i] = i + 10
 
 
-@wrong("map", says="past|bounds|outside")
+@wrong("map", says="right only at n=4")
 def four_in_a_loop(out, a):
     for i in range(4):
         out[i] = a[i] + 10
 
 
-@wrong("map", says="before it has written")
+@wrong("map", says="written before it is read")
 def added_to_the_output(out, a):
     i = cuda.threadIdx.x
     out[i] += a[i] + 10
@@ -64,7 +65,7 @@ def in_place(out, a):
     out[i] = a[i]
 
 
-@wrong("map", says="past|too far|bounds")
+@wrong("map", says="wrong index rather than a missing guard")
 def counted_from_one(out, a):
     i = cuda.threadIdx.x + 1
     out[i] = a[i] + 10
@@ -102,7 +103,7 @@ def first_of_b(out, a, b):
     out[i] = a[i] + b[0]
 
 
-@wrong("zip", says="before its start|bounds|too early")
+@wrong("zip", says="begins too early")
 def neighbour_of_b(out, a, b):
     i = cuda.threadIdx.x
     out[i] = a[i] + b[i - 1]
@@ -121,7 +122,7 @@ def into_an_input(out, a, b):
     out[i] = a[i]
 
 
-@wrong("zip", says="never written|No thread wrote")
+@wrong("zip", says="elements from 4 on are never written")
 def for_the_drawn_four(out, a, b):
     i = cuda.threadIdx.x
     if i < 4:
@@ -160,14 +161,14 @@ def one_too_many(out, a, n):
         out[i] = a[i] + 10
 
 
-@wrong("guards", says="last element is never written|No thread wrote")
+@wrong("guards", says="last element is never written")
 def one_too_few(out, a, n):
     i = cuda.threadIdx.x
     if i < n - 1:
         out[i] = a[i] + 10
 
 
-@wrong("guards", says=r"n is|n=|right only")
+@wrong("guards", says="guard.*element would be 1, the last is 0")
 def guarded_for_four(out, a, n):
     i = cuda.threadIdx.x
     if i < 4:
@@ -189,7 +190,7 @@ def read_before_the_guard(out, a, n):
         out[i] = number
 
 
-@wrong("guards", says=r"out\[")
+@wrong("guards", says="writes 32 elements of out")
 def every_thread_does_all(out, a, n):
     for i in range(n):
         out[i] = a[i] + 10
@@ -233,7 +234,7 @@ def no_guard_2d(out, a, height, width):
     out[i] = a[i] + 10
 
 
-@wrong("map2d", says="guard|row")
+@wrong("map2d", says="guard.*row would be 2, the last is 1")
 def rows_unguarded(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -241,7 +242,7 @@ def rows_unguarded(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("map2d", says="race|two threads|guard")
+@wrong("map2d", says="guard.*column would be 2, the last is 1")
 def columns_unguarded(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -249,7 +250,7 @@ def columns_unguarded(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("map2d", says="race|two threads|bounds|past")
+@wrong("map2d", says="wrong index rather than a missing guard")
 def rows_of_the_wrong_length(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -257,7 +258,7 @@ def rows_of_the_wrong_length(out, a, height, width):
         out[row * height + col] = a[row * height + col] + 10
 
 
-@wrong("map2d", says="transposed|wrong axis|rows for columns")
+@wrong("map2d", says="a read along the wrong axis")
 def turned(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -265,7 +266,7 @@ def turned(out, a, height, width):
         out[row * width + col] = a[col * height + row] + 10
 
 
-@wrong("map2d", says="row|column|written")
+@wrong("map2d", says="guard.*row would be 1, the last is 0")
 def row_and_column_swapped_in_the_guard(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -273,7 +274,7 @@ def row_and_column_swapped_in_the_guard(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("map2d", says="race|two threads|bounds|past")
+@wrong("map2d", says="wrong index rather than a missing guard")
 def rows_as_long_as_the_block(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -282,7 +283,7 @@ def rows_as_long_as_the_block(out, a, height, width):
         out[i] = a[i] + 10
 
 
-@wrong("map2d", says="row|column|right only")
+@wrong("map2d", says="guard")
 def guarded_for_two_by_two(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -294,12 +295,11 @@ def guarded_for_two_by_two(out, a, height, width):
 
 
 @right("broadcast")
-def nested_guards(out, a, b, height, width):
+def kept_in_locals(out, a, b, height, width):
     col, row = cuda.threadIdx.x, cuda.threadIdx.y
-    if row < height:
-        if col < width:
-            from_a, from_b = a[row], b[col]
-            out[row * width + col] = from_b + from_a
+    if row < height and col < width:
+        from_a, from_b = a[row], b[col]
+        out[row * width + col] = from_b + from_a
 
 
 right_c(
@@ -313,7 +313,7 @@ right_c(
 )
 
 
-@wrong("broadcast", says="bounds|past|outside|wrong axis|swapped")
+@wrong("broadcast", says="row and column .* are swapped")
 def row_and_column_swapped(out, a, b, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -321,7 +321,7 @@ def row_and_column_swapped(out, a, b, height, width):
         out[row * width + col] = a[col] + b[row]
 
 
-@wrong("broadcast", says="bounds|past|outside|race|two threads|transposed")
+@wrong("broadcast", says="transposed result")
 def stored_turned(out, a, b, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -329,7 +329,7 @@ def stored_turned(out, a, b, height, width):
         out[col * width + row] = a[row] + b[col]
 
 
-@wrong("broadcast", says="guard")
+@wrong("broadcast", says="guard.*row would be 2")
 def only_columns_guarded(out, a, b, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -337,7 +337,7 @@ def only_columns_guarded(out, a, b, height, width):
         out[row * width + col] = a[row] + b[col]
 
 
-@wrong("broadcast", says="guard|past|bounds")
+@wrong("broadcast", says="wrong index rather than a missing guard")
 def flat_in_both(out, a, b, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -346,7 +346,7 @@ def flat_in_both(out, a, b, height, width):
         out[i] = a[i] + b[i]
 
 
-@wrong("broadcast", says=r"out\[")
+@wrong("broadcast", says="rows from 1 on are wrong")
 def only_the_first_row(out, a, b, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -354,7 +354,7 @@ def only_the_first_row(out, a, b, height, width):
         out[row * width + col] = a[0] + b[col]
 
 
-@wrong("broadcast", says=r"out\[")
+@wrong("broadcast", says=r"No thread wrote out\[0, 1\]")
 def only_the_diagonal(out, a, b, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -392,7 +392,7 @@ right_c(
 )
 
 
-@wrong("blocks", says="threadIdx where the global index is due|one block is enough|race")
+@wrong("blocks", says="threadIdx where the global index is due")
 def local_index(out, a, n):
     i = cuda.threadIdx.x
     if i < n:
@@ -405,35 +405,35 @@ def blocks_without_a_guard(out, a, n):
     out[i] = a[i] + 10
 
 
-@wrong("blocks", says="written")
+@wrong("blocks", says="blockIdx where the global index is due")
 def block_number_only(out, a, n):
     i = cuda.blockIdx.x
     if i < n:
         out[i] = a[i] + 10
 
 
-@wrong("blocks", says=r"out\[")
+@wrong("blocks", says="block 3: .*\nNo thread wrote")
 def blocks_of_four(out, a, n):
     i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
     if i < n:
         out[i] = a[i] + 10
 
 
-@wrong("blocks", says=r"out\[")
+@wrong("blocks", says="No thread wrote")
 def times_the_number_of_blocks(out, a, n):
     i = cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x
     if i < n:
         out[i] = a[i] + 10
 
 
-@wrong("blocks", says="last|written")
+@wrong("blocks", says="last block, which is not full")
 def last_block_missing(out, a, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n // cuda.blockDim.x * cuda.blockDim.x:
         out[i] = a[i] + 10
 
 
-@wrong("blocks", says=r"out\[0\]|first|written|before")
+@wrong("blocks", says="begins too early")
 def counted_from_block_one(out, a, n):
     i = (cuda.blockIdx.x - 1) * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:
@@ -473,7 +473,7 @@ right_c(
 )
 
 
-@wrong("blocks2d", says="threadIdx where the global index is due|race|blocks")
+@wrong("blocks2d", says="threadIdx where the global index is due")
 def local_2d(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -481,7 +481,7 @@ def local_2d(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("blocks2d", says="race|two threads|written")
+@wrong("blocks2d", says="one block is enough for height")
 def local_rows(out, a, height, width):
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -489,14 +489,14 @@ def local_rows(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("blocks2d", says="guard")
+@wrong("blocks2d", says="guard.*row would be 5")
 def blocks_2d_without_a_guard(out, a, height, width):
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
     out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("blocks2d", says="race|two threads|guard")
+@wrong("blocks2d", says="guard.*column would be 5")
 def columns_of_blocks_unguarded(out, a, height, width):
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
@@ -504,7 +504,7 @@ def columns_of_blocks_unguarded(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("blocks2d", says="row|column|written")
+@wrong("blocks2d", says="x and y seem to be swapped")
 def x_for_rows(out, a, height, width):
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     col = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
@@ -512,7 +512,7 @@ def x_for_rows(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("blocks2d", says=r"out\[")
+@wrong("blocks2d", says=r"No thread wrote out\[2, 0\]")
 def one_side_for_both(out, a, height, width):
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     row = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.y
@@ -520,7 +520,7 @@ def one_side_for_both(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("blocks2d", says=r"out\[|race|bounds|past")
+@wrong("blocks2d", says="wrong index rather than a missing guard")
 def height_for_width(out, a, height, width):
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
@@ -562,34 +562,42 @@ right_c(
 )
 
 
-@wrong("grid_stride", says="written")
+@wrong("grid_stride", says="for which no threads are left")
 def no_loop(out, a, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:
         out[i] = a[i] * a[i]
 
 
-@wrong("grid_stride", says="race|two threads")
+@wrong("grid_stride", says="writes 27 elements of out")
 def steps_of_a_block(out, a, n):
     first = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     for i in range(first, n, cuda.blockDim.x):
         out[i] = a[i] * a[i]
 
 
-@wrong("grid_stride", says="race|two threads")
+@wrong("grid_stride", says="writes 30 elements of out")
 def every_block_does_all(out, a, n):
     for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
         out[i] = a[i] * a[i]
 
 
-@wrong("grid_stride", says="last|written")
+@wrong("grid_stride", says="1 threads? in each request")
+def one_thread_does_all(out, a, n):
+    if cuda.grid(1) == 0:
+        for i in range(n):
+            number = a[i]
+            out[i] = number * number
+
+
+@wrong("grid_stride", says="last element is never written")
 def ends_one_early(out, a, n):
     first = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     for i in range(first, n - 1, cuda.gridDim.x * cuda.blockDim.x):
         out[i] = a[i] * a[i]
 
 
-@wrong("grid_stride", says="past|bounds|guard")
+@wrong("grid_stride", says="guard")
 def as_many_rounds_for_all(out, a, n):
     threads = cuda.gridDim.x * cuda.blockDim.x
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -598,7 +606,7 @@ def as_many_rounds_for_all(out, a, n):
         i += threads
 
 
-@wrong("grid_stride", says=r"out\[")
+@wrong("grid_stride", says=r"No thread wrote out\[5\]")
 def six_threads_only(out, a, n):
     first = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     for i in range(first, n, 6):
@@ -633,7 +641,7 @@ def by_picked_rows_and_columns(x):
     return total / 9
 
 
-@wrong("image_filter_numpy", says="border|result")
+@wrong("image_filter_numpy", says="border is wrong, the rest right")
 def zeros_around(x):
     around = np.pad(x, 1)
     height, width = x.shape
@@ -641,19 +649,19 @@ def zeros_around(x):
     return sum(shifted) / 9
 
 
-@wrong("image_filter_numpy", says="border|result")
+@wrong("image_filter_numpy", says=r"result\[0, 0\]")
 def rolled_round(x):
     return sum(np.roll(x, shift, (0, 1)) for shift in np.ndindex(3, 3)) / 9
 
 
-@wrong("image_filter_numpy", says="result")
+@wrong("image_filter_numpy", says=r"result\[0, 0\]")
 def only_a_cross(x):
     around = np.pad(x, 1, mode="edge")
     up, down = around[:-2, 1:-1], around[2:, 1:-1]
     return (x + up + down + around[1:-1, :-2] + around[1:-1, 2:]) / 5
 
 
-@wrong("image_filter_numpy", says="factor|9 times")
+@wrong("image_filter_numpy", says="9 times what it should be")
 def not_divided(x):
     around = np.pad(x, 1, mode="edge")
     rows = around[:-2] + around[1:-1] + around[2:]
@@ -666,7 +674,7 @@ def smaller_than_it_was(x):
     return (rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]) / 9
 
 
-@wrong("image_filter_numpy", says="overwritten|inputs")
+@wrong("image_filter_numpy", says="inputs must stay")
 def over_the_input(x):
     around = np.pad(x, 1, mode="edge")
     rows = around[:-2] + around[1:-1] + around[2:]
@@ -707,7 +715,7 @@ right_c(
 )
 
 
-@wrong("image_filter", says="begins too early|bounds|before its start")
+@wrong("image_filter", says="begins too early")
 def no_border(y, x, height, width):
     col, row = cuda.grid(2)
     if row < height and col < width:
@@ -718,7 +726,7 @@ def no_border(y, x, height, width):
         y[row * width + col] = total / float32(9)
 
 
-@wrong("image_filter", says=r"y\[")
+@wrong("image_filter", says="border is wrong, the rest right")
 def only_those_that_exist(y, x, height, width):
     col, row = cuda.grid(2)
     if row < height and col < width:
@@ -742,7 +750,7 @@ def two_by_two(y, x, height, width):
         y[row * width + col] = total / float32(9)
 
 
-@wrong("image_filter", says="before it has written|NaN|begins with")
+@wrong("image_filter", says="written before it is read")
 def added_up_in_the_output(y, x, height, width):
     col, row = cuda.grid(2)
     if row < height and col < width:
@@ -752,7 +760,7 @@ def added_up_in_the_output(y, x, height, width):
                 y[row * width + col] += x[r_in * width + c_in] / float32(9)
 
 
-@wrong("image_filter", says="factor|9 times")
+@wrong("image_filter", says="9 times what it should be")
 def a_sum_no_mean(y, x, height, width):
     col, row = cuda.grid(2)
     if row < height and col < width:
@@ -764,7 +772,7 @@ def a_sum_no_mean(y, x, height, width):
         y[row * width + col] = total
 
 
-@wrong("image_filter", says="guard")
+@wrong("image_filter", says="guard.*row would be 5")
 def filter_without_a_guard(y, x, height, width):
     col, row = cuda.grid(2)
     total = float32(0)
@@ -775,7 +783,7 @@ def filter_without_a_guard(y, x, height, width):
     y[row * width + col] = total / float32(9)
 
 
-@wrong("image_filter", says=r"y\[")
+@wrong("image_filter", says="border is never written")
 def border_left_out(y, x, height, width):
     col, row = cuda.grid(2)
     if 0 < row < height - 1 and 0 < col < width - 1:

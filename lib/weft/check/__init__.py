@@ -10,7 +10,7 @@ with a guess at the mistake (mistakes/).
     cases, plan         sizes and launch shapes, and which of them are run
     runners, limit      how each kind of kernel is run, and for how long at most
     problem             inputs, the answer, and how close to it a result must come
-    refusal             what is said of a wrong one
+    refusal, faulty     what is said of a wrong one
 """
 
 from __future__ import annotations
@@ -304,7 +304,8 @@ def _fault(runner: Runner, error: Exception) -> Mismatch:
     facts = {n: getattr(error, n, None) for n in ("block", "thread")}
     findings = getattr(report, "findings", None)
     if findings:
-        last = findings[-1]  # what ended it
+        ended = [f for f in findings if f.text in str(error)]
+        last = (ended or findings)[-1]  # races are told after what ended it
         facts |= {"kind": last.kind, "array": last.array, "index": last.index}
     text = str(error).removeprefix(f"{runner.name}: ")
     made = Mismatch(text, report=report, **facts)

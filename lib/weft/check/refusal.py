@@ -10,15 +10,11 @@ import numpy as np
 
 from .. import mistakes
 from ..guarded import Mismatch, element, number, unwritten, wrong
+from .faulty import of_fault
 from .limit import TooLong
 from .problem import Problem, Trial, arguments
 from .runners import Runner, Simulated
 
-NO_GUARD = (
-    "looks like a missing guard, or one that lets too many through: the grid has more "
-    "threads than there are elements, and those beyond the last must do nothing "
-    "(if i < n)"
-)
 EXPLORED = 12  # cases at most that are run only to see which of them go wrong
 Index = tuple[int, int, int]
 
@@ -206,7 +202,7 @@ def _looks(
     if order:
         found.append(order)
     else:
-        said = "" if first.by_value else _of_fault(first)
+        said = "" if first.by_value else of_fault(first.error, first.trial)
         failing = [a for a in (first, *later) if a.by_value]
         failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
         for attempt in failing[:2]:
@@ -218,7 +214,9 @@ def _looks(
     if output is not None and runner.dimensions >= len(output.axes):
         along = {n: i for i, n in enumerate(reversed(output.axes)) if n}
     pattern = mistakes.pattern(
-        [(a.trial.sizes, _block(a), a.error is None) for a in runs], along
+        [(a.trial.sizes, _block(a), a.error is None) for a in runs],
+        along,
+        given=_grid(first) is not None,
     )
     if not first.by_value and "threadIdx" in pattern:
         pattern = pattern.partition(":")[0] + "."  # a fault of several blocks
@@ -230,6 +228,12 @@ def _looks(
 
 def _block(attempt: Attempt) -> Index | None:
     return attempt.trial.shape.block if attempt.trial.shape else None
+
+
+def _grid(attempt: Attempt) -> Index | None:
+    """The grid, where the caller said which one."""
+    shape = attempt.trial.shape
+    return None if shape is None or shape.plain else shape.grid  # type: ignore
 
 
 def _by_order(
@@ -284,6 +288,7 @@ def _scene(problem: Problem, attempt: Attempt) -> mistakes.Scene:
         *(name, got.reshape(want.shape), want, trial.bound[name], _block(attempt)),
         *(still, poison, inputs, again, axes),
         output=output.axes if output else _unnamed(trial, want),
+        grid=_grid(attempt),
     )
 
 
@@ -291,43 +296,3 @@ def _unnamed(trial: Trial, want: np.ndarray) -> tuple[str, ...]:
     """The sizes that a returned array's shape has, where they tell."""
     names = {v: n for n, v in trial.sizes.items()}
     return tuple(names.get(length, "") for length in want.shape)
-
-
-def _of_fault(attempt: Attempt) -> str:
-    """A guess at what led to a fault, or to a write where none may be."""
-    error = attempt.error
-    text, kind = str(error), error.kind if error else ""
-    if "input" in text and "overwritten" in text:
-        return "looks like a store into the wrong array: inputs must stay as they are"
-    ours = attempt.trial.inputs | attempt.trial.starts
-    array, index = (error.array, error.index) if error else (None, None)
-    if kind == "bounds" and array is not None and array not in ours:
-        if attempt.trial.shape is not None and not attempt.trial.shape.plain:
-            return (  # the block was asked for
-                f"looks like an index that leaves {array} at one end: work it out for "
-                f"the first thread and for the last"
-            )
-        return (
-            f"looks like a block that {array} is not made for: the kernel counts on "
-            f"the size of its block; if it may, say block="
-        )
-    if kind == "bounds" and _stands_outside(attempt):
-        return NO_GUARD
-    if "before its start" in text or (index and min(index) < 0):
-        return "looks like an index that begins too early: - 1 at the first element"
-    past = "past" in text or "out of bounds" in text or kind == "bounds"
-    if past and attempt.trial.shape is not None:
-        return NO_GUARD
-    return ""
-
-
-def _stands_outside(attempt: Attempt) -> bool:
-    """Whether the thread of a fault has no element of the first output."""
-    cause, shape = getattr(attempt.error, "__cause__", None), attempt.trial.shape
-    block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
-    if shape is None or not shape.plain or block is None or thread is None:
-        return False
-    lengths = next(iter(attempt.trial.starts.values())).shape[::-1]
-    sides = list(zip(lengths, shape.grid, shape.block, block, thread))
-    plain = len(lengths) <= 3 and all(-(-n // s) == g for n, g, s, _, _ in sides)
-    return plain and any(b * s + t >= n for n, _, s, b, t in sides)

@@ -43,11 +43,11 @@ def _swapped(s: Scene) -> Iterator[tuple[str, Arrays]]:
 def _turned(s: Scene) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim == 2 and min(value.shape) > 1:
+            text = f"{name} read along the wrong axis: rows for columns"
             turned = np.ascontiguousarray(value.T).reshape(value.shape)
-            yield (
-                f"{name} read along the wrong axis: rows for columns",
-                s.inputs | {name: turned},
-            )
+            yield text, s.inputs | {name: turned}
+            turned = np.ascontiguousarray(value.reshape(value.shape[::-1]).T)
+            yield text, s.inputs | {name: turned}
 
 
 def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:

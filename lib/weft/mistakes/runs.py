@@ -10,11 +10,13 @@ from ..guarded import brief
 def pattern(
     runs: list[tuple[dict[str, int], tuple | None, bool]],
     along: dict[str, int] | None = None,
+    given: bool = False,
 ) -> str:
     """Which runs go wrong, as a sentence; "" if there is no plain rule.
 
     runs: sizes, block, and whether it was right. along: the sizes that the block lies
-    along, and which of its sides does (0 is x).
+    along, and which of its sides does (0 is x). given: whether the caller said which
+    blocks, so that it is no advice to say that.
     """
     right = [(sizes, block) for sizes, block, ok in runs if ok]
     bad = [(sizes, block) for sizes, block, ok in runs if not ok]
@@ -27,21 +29,29 @@ def pattern(
             return f"It is wrong only where {name} is 1."
         if every[0] == {1} and len(every[1]) > 1 and 1 not in every[1]:
             return f"It is right only where {name} is 1."
-    if len(runs) > 3 and good_blocks.isdisjoint(bad_blocks) and len(good_blocks) == 1:
+    one = given and len(right) == 1  # then its sizes tell more than its block
+    if (
+        not one
+        and len(runs) > 3
+        and good_blocks.isdisjoint(bad_blocks)
+        and len(good_blocks) == 1
+    ):
         only = brief(*good_blocks)
-        return (
-            f"It is right with blocks of {only} only, as if it counted on that: if it "
-            f"may, say block={only}."
-        )
+        said = f"It is right with blocks of {only} only, as if it counted on that"
+        return said + ("." if given else f": if it may, say block={only}.")
     for name in next(iter(runs))[0]:
         axes = [along[name]] if along and name in along else [0, 1, 2]
         said = _by_multiples(name, axes, right, bad)
         if said:
             return said
     if len(right) == 1 and len(bad) > 2:
-        sizes = " ".join(f"{n}={v}" for n, v in right[0][0].items())
-        return f"It is right only at {sizes}, of {len(runs)} runs."
+        return _only_at(right[0][0], len(runs))
     return ""
+
+
+def _only_at(sizes: dict[str, int], runs: int) -> str:
+    said = " ".join(f"{n}={v}" for n, v in sizes.items())
+    return f"It is right only at {said}, of {runs} runs."
 
 
 def _by_multiples(name: str, axes: list[int], right: list, bad: list) -> str:

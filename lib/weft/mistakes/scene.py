@@ -20,7 +20,7 @@ class Scene:
     launch's (x, y, z), None for a plain function. unwritten: where the output still
     holds `start`, its poison; None if that cannot be told. again: the reference with
     other inputs, for this output. axes: for each input the name of its dimensions.
-    output: the names of the output's.
+    output: the names of the output's. grid: the launch's, where the caller gave it.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Scene:
     again: Callable[[Arrays], np.ndarray] | None = None
     axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     output: tuple[str, ...] = ()
+    grid: tuple[int, int, int] | None = None
 
     @property
     def bad(self) -> np.ndarray:
@@ -57,3 +58,8 @@ class Scene:
 def room(s: Scene) -> np.ndarray:
     """What two results may differ by and still count as one."""
     return 4 * s.bound + 1e-6 * np.abs(wide(s.want))
+
+
+def sums(s: Scene) -> bool:
+    """Whether an input has a dimension that the output lacks, or has no names."""
+    return any(not d or d not in s.output for dims in s.axes.values() for d in dims)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..guarded import wide, wrong
-from .scene import Scene, room
+from .scene import Scene, room, sums
 from .where import region
 
 # ---- what was never written, and plain fillings ---------------------------------
@@ -28,6 +28,11 @@ def never_written(s: Scene) -> str | None:
 def filled(s: Scene) -> str | None:
     got = s.got.ravel()
     if s.got.dtype.kind in "fc" and np.isnan(got).all():
+        if s.start is not None and not sums(s):
+            return (
+                "a result that begins with what the output held (NaN on purpose), or "
+                "0 / 0: an element must be written before it is read"
+            )
         return (
             "a sum that begins with what the output held (NaN on purpose), or 0 / 0: "
             "let a local variable begin with 0 and store it at the end"

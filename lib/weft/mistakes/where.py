@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .scene import Scene
@@ -16,6 +18,9 @@ def region(s: Scene, mask: np.ndarray) -> str | None:
     """`mask` in words, if it is a plain region of the output and not all of it."""
     if mask.all() or not mask.any():
         return None
+    found = _corner(s, mask) if mask.ndim == 2 and s.block is not None else None
+    if found:
+        return found
     for axis in range(mask.ndim):
         found = _along(s, mask, axis)
         if found:
@@ -40,6 +45,33 @@ def region(s: Scene, mask: np.ndarray) -> str | None:
     return None
 
 
+def _corner(s: Scene, mask: np.ndarray) -> str | None:
+    """All but a corner at the top left, which the launch explains."""
+    assert s.block is not None
+    wide, high = s.block[:2]
+
+    def all_but(rows: int, columns: int) -> bool:
+        rest = np.ones(mask.shape, bool)
+        rest[:rows, :columns] = False
+        return bool((mask == rest).all())
+
+    rows, columns = mask.shape
+    if wide < columns and high < rows and all_but(high, wide):
+        return (
+            f"blocks other than the first do nothing of use (threadIdx where the "
+            f"global index is due?): all but the first {high} rows of {wide} are"
+        )
+    if s.grid is None:
+        return None
+    across, down = s.grid[0] * wide, s.grid[1] * high
+    if across >= columns and down >= rows and all_but(across, down):
+        return (
+            f"x and y seem to be swapped (x runs along a row, so it gives the column): "
+            f"all but the first {min(across, rows)} rows of {min(down, columns)} are"
+        )
+    return None
+
+
 def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
     """A run of rows (axis 0 of 2), columns or elements at one end of an axis."""
     lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
@@ -56,6 +88,10 @@ def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
         )
     if at[-1] != length - 1:
         return None
+    if s.grid is not None and mask.ndim == 1:
+        found = _threads(s, int(at[0]))
+        if found:
+            return found
     side = _side(s, mask.ndim, axis)
     if side and at[0] == side and (at.size > 1 or side > 8):
         return (
@@ -64,12 +100,27 @@ def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
         )
     if at.size == 1:
         return f"an end that comes one too early: the last {one} is"
-    if side and at[0] % side == 0 and length - at[0] <= side:
+    full = side and at[0] % side == 0
+    if full and s.grid is None and length - at[0] <= side:
         return (
             f"a last block that is missing (n // block for a grid, where cdiv(n, "
             f"block) is due): the {many} from {at[0]} on are"
         )
     return f"the {many} from {at[0]} on are"
+
+
+def _threads(s: Scene, first: int) -> str | None:
+    """Elements from `first` on: as many are there as the launch has of something."""
+    assert s.grid is not None and s.block is not None
+    blocks = math.prod(s.grid)
+    if first == blocks * math.prod(s.block):
+        return f"the elements from {first} on, for which no threads are left, are"
+    if first == blocks > 1:
+        return (
+            f"one element for each block and no more (blockIdx where the global "
+            f"index is due?): the elements from {first} on are"
+        )
+    return None
 
 
 def _line_names(ndim: int, axis: int) -> tuple[str, str]:

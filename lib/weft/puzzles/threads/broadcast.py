@@ -29,7 +29,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", 1), "b": (1, "width")},
-        sizes=[(2, 2), (1, 1), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)],
+        sizes=[(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)],
         launch=[
             lambda height, width: (1, (width + 1, height + 1)),
             lambda height, width: (1, (width + 3, height)),
@@ -46,4 +46,5 @@ puzzle = Puzzle(
         "The guard, and the place in `out`, are those of the puzzle before.",
     ],
     better="Two reads and one write for each place: one number of `a`, one of `b`.",
+    limits={"writes.out": lambda height, width: 2 * height * width},
 )

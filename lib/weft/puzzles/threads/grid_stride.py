@@ -30,7 +30,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        sizes=[15, 1, 2, 3, 5, 6, 7, 12, 31, 100],
+        sizes=[1, 2, 3, 5, 6, 7, 12, 15, 31, 100],
         launch=[
             lambda n: (2, 3),
             lambda n: (3, 2),
@@ -49,6 +49,10 @@ puzzle = Puzzle(
         "`cuda.gridDim.x` says how many blocks there are. `range` takes a start, an "
         "end and a step, and with `n` for its end no other guard is needed.",
     ],
-    better="A number that is used twice need be read only once: keep it in a local "
-    "variable.",
+    better="In each round neighbours take neighbouring numbers, and a number that is "
+    "used twice is read once, into a local variable.",
+    limits={
+        "writes.out": lambda n: n,  # two threads with one number are twice the work
+        "lanes.out": 2,  # one thread with all of it leaves the others idle
+    },
 )

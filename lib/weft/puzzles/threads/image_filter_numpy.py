@@ -31,7 +31,7 @@ puzzle = Puzzle(
     answer=blur_numpy,
     checks=dict(
         inputs={"x": ("height", "width")},
-        sizes=[(5, 6), (1, 1), (1, 4), (5, 1), (2, 2), (7, 3)],
+        sizes=[(1, 1), (1, 4), (5, 1), (2, 2), (5, 6), (7, 3)],
         terms=20,
     ),
     drawn=dict(height=5, width=6),

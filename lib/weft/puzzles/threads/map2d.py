@@ -30,7 +30,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", "width")},
-        sizes=[(2, 2), (1, 1), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)],
+        sizes=[(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)],
         launch=[
             lambda height, width: (1, (width + 1, height + 1)),
             lambda height, width: (1, (width + 3, height)),
@@ -47,4 +47,5 @@ puzzle = Puzzle(
         "lies, from `row`, `col` and `width`.",
     ],
     better="Only the threads that have a place read and write, one each.",
+    limits={"writes.out": lambda height, width: 2 * height * width},
 )

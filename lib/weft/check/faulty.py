@@ -1,0 +1,74 @@
+"""What led to a fault, or to a write where none may be: guesses."""
+
+from __future__ import annotations
+
+from ..guarded import Mismatch, element
+from .problem import Trial
+
+NO_GUARD = (
+    "looks like a missing guard, or one that lets too many through: the grid has more "
+    "threads than there are elements, and those beyond the last must do nothing"
+)
+
+
+def of_fault(error: Mismatch | None, trial: Trial) -> str:
+    """A guess at what led to a fault, or to a write where none may be."""
+    text, kind = str(error), error.kind if error else ""
+    if "input" in text and "overwritten" in text:
+        return "looks like a store into the wrong array: inputs must stay as they are"
+    ours = trial.inputs | trial.starts
+    array, index = (error.array, error.index) if error else (None, None)
+    if kind == "bounds" and array is not None and array not in ours:
+        if trial.shape is not None and not trial.shape.plain:
+            return (  # the block was asked for
+                f"looks like an index that leaves {array} at one end: work it out for "
+                f"the first thread and for the last"
+            )
+        return (
+            f"looks like a block that {array} is not made for: the kernel counts on "
+            f"the size of its block; if it may, say block="
+        )
+    own = _own(error, trial)
+    if kind == "bounds" and own is not None and _beyond(trial, own):
+        return NO_GUARD + _beyond(trial, own)
+    if "before its start" in text or (index and min(index) < 0):
+        return "looks like an index that begins too early: - 1 at the first element"
+    past = "past" in text or "out of bounds" in text or kind == "bounds"
+    if past and trial.shape is not None:
+        if own is None or _beyond(trial, own):
+            return NO_GUARD + (_beyond(trial, own) if own else "")
+        at = element(next(iter(trial.starts)), own)
+        return (
+            f"looks like a wrong index rather than a missing guard: with a thread for "
+            f"each element, this one has {at}"
+        )
+    return ""
+
+
+def _own(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
+    """The element of the first output that the thread of a fault has, in a launch
+    with a thread for each element; it may lie beyond the last. None: not known."""
+    cause, shape = getattr(error, "__cause__", None), trial.shape
+    block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
+    if shape is None or block is None or thread is None:
+        return None
+    lengths = next(iter(trial.starts.values())).shape[::-1]
+    every = [g * b for g, b in zip(shape.grid, shape.block)]
+    if not 1 <= len(lengths) <= 3 or any(n > k for n, k in zip(lengths, every)):
+        return None
+    if any(k > 1 for k in every[len(lengths) :]):
+        return None
+    places = [b * s + t for s, b, t in zip(shape.block, block, thread)]
+    return tuple(places[: len(lengths)][::-1])
+
+
+def _beyond(trial: Trial, own: tuple[int, ...]) -> str:
+    """Where an element lies that is beyond the last; "" if it is not."""
+    lengths = next(iter(trial.starts.values())).shape
+    names = {1: ["element"], 2: ["row", "column"]}.get(
+        len(own), ["plane", "row", "column"]
+    )
+    for name, at, length in zip(names, own, lengths):
+        if at >= length:
+            return f" (this thread's {name} would be {at}, the last is {length - 1})"
+    return ""
