@@ -5,6 +5,8 @@ parameter behind it, as "reads.a"; without, it is of all arrays in global memory
 
     reads*, writes*, atomics*     elements, by all threads together
     requests*                     times that a warp touched an array
+    rounds*                       requests for each warp of the launch: where a thread
+                                  works alone it comes once for every element
     sectors*                      of 32 bytes, moved to and from global memory
     sectors_per_request*          their mean; 4 for neighbours of 4 bytes
     load_sectors_per_request*     ... of reads alone
@@ -42,8 +44,9 @@ class Count:
 
     of: the words for a row. said: the words of a refusal, with the number and, in
     global memory, the array. space, kind: of the places that are summed up ("" of a
-    kind: any). column: which of their sums. per: "thread" or "block", by which a row
-    divides. least: more of it is better.
+    kind: any). column: which of their sums. per: "thread", "block" or "warp", by which
+    a row divides; limits speak of the whole launch, but for those per block or warp.
+    least: more of it is better.
     """
 
     of: str
@@ -84,6 +87,10 @@ COUNTS = {
     "writes": _elements("writes", "writes {} elements of {}", "write"),
     "atomics": _elements("atomics", "makes {} atomic updates of {}", "atomic"),
     "requests": Count("requests", "makes {} requests to {}", column="requests"),
+    "rounds": Count(
+        *("rounds", "needs {} rounds over {} for each of its warps, on average"),
+        **dict(column="requests", per="warp"),
+    ),
     "sectors": Count("sectors", "moves {} sectors of {}", column="sectors"),
     "sectors_per_request": _ratio("sectors per request", "touches"),
     "load_sectors_per_request": _ratio("sectors per read", "reads", "read"),
@@ -123,7 +130,8 @@ def value(seen: Counters, what: str) -> float:
     total = Sums()
     for place in COUNTS[name].places(seen, array):
         total.add(place)
-    return getattr(total, COUNTS[name].column)
+    found = getattr(total, COUNTS[name].column)
+    return found / max(1, seen.warps) if name == "rounds" else found
 
 
 def above(number: float, other: float) -> bool:

@@ -37,28 +37,28 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     """The counts of a right answer beside those of the best known.
 
     answer: what Puzzle.check() takes. Raises Mismatch if the launch has a fault, or if
-    a count does not meet the puzzle's limits. A function without a launch (an exercise
-    in NumPy) has no counts: then there are no rows.
+    a count does not meet the puzzle's limits. Without rows: a function that is not
+    launched (an exercise in NumPy), and C that g++ cannot compile; if there are limits
+    that is a CompileError.
     """
-    from ..guarded import Mismatch
+    from ..jit import CompileError
 
     case = Case.of(puzzle)
     if case is None:
         return Score()
     runner = _runner(answer)
-    report = case.launched(runner)
-    if report.findings:
-        from ..report.text import finding
-
-        facts = {"report": report, "kind": report.findings[0].kind}
-        said = finding(report, report.findings[0])
-        raise Mismatch(f"{runner.name}: {said}", **facts)
-    for said, array in refusals(runner.name, report, puzzle.limits, case.sizes):
-        facts = {"array": array or None, "report": report, "kind": "limit"}
-        said += f" (with {case.where(report)})"
-        raise Mismatch(said, **facts, sizes=case.sizes)
+    try:
+        report = case.launched(runner)
+    except CompileError:
+        if puzzle.limits:
+            raise
+        return Score(
+            advice="Not counted: that is done on the CPU, where this does not compile."
+        )
+    case.judge(runner.name, report)
     best = _best(case, runner)
-    return Score(tuple(_rows(puzzle, report.counters, best)), puzzle.better or "")
+    assert report.counters is not None
+    return Score(tuple(_rows(puzzle, report.counters, best)), puzzle.better)
 
 
 # ---- a launch that is counted --------------------------------------------------------
@@ -88,6 +88,8 @@ class Case:
         from ..check.cases import spec
         from ..check.plan import plan
         from ..check.problem import Problem, arguments
+        from ..guarded import Mismatch
+        from ..jit import KernelFault
 
         checks = self.puzzle.checks
         dtypes = checks.get("dtypes") or {}
@@ -102,14 +104,31 @@ class Case:
         ((row, shape),) = plan(problem, runner, sizes, None, None, self.launch, shared)
         assert shape is not None  # as there is a launch
         _, args = arguments(runner, problem.prepare(runner, row, shape, 0))
-        return _report(runner, shape, args, checks.get("timeout") or TIMEOUT)
+        try:
+            return _report(runner, shape, args, checks.get("timeout") or TIMEOUT)
+        except KernelFault as fault:
+            facts = {n: getattr(fault, n, None) for n in ("block", "thread", "report")}
+            raise Mismatch(f"{fault} (with {self._where(shape)})", **facts) from None
 
-    def where(self, report: Report) -> str:
-        """n = 8, grid 2, block 4"""
+    def judge(self, name: str, report: Report) -> None:
+        """Raise Mismatch for a fault, or for a limit that is not met."""
         from ..check.cases import Shape
+        from ..guarded import Mismatch
+        from ..report.text import finding
 
+        where = f" (with {self._where(Shape(report.grid, report.block))})"
+        for one in report.findings:
+            facts = {n: getattr(one, n) for n in ("block", "thread", "array", "kind")}
+            said = f"{name}: {finding(report, one)}{where}"
+            raise Mismatch(said, **facts, index=one.index, report=report)
+        for said, array in refusals(name, report, self.puzzle.limits, self.sizes):
+            facts = {"array": array or None, "report": report, "kind": "limit"}
+            raise Mismatch(said + where, **facts, sizes=dict(self.sizes))
+
+    def _where(self, shape: Shape) -> str:
+        """n = 8, grid 2, block 4"""
         parts = [f"{name} = {number}" for name, number in self.sizes.items()]
-        return ", ".join([*parts, str(Shape(report.grid, report.block))])
+        return ", ".join([*parts, str(shape)])
 
 
 def _runner(answer: Any) -> Runner:
@@ -157,7 +176,7 @@ def _rows(puzzle: Puzzle, yours: Counters, best: Counters) -> list[Row]:
         count = COUNTS[base]
         what = f"{count.of} of {array}" if array else count.of
         what += f" per {count.per}" if count.per else ""
-        each = yours.threads if count.per == "thread" else 1
+        each = yours.threads if count.per == "thread" else 1  # others have it in them
         numbers = (value(seen, name) / each for seen in (yours, best))
         rows.append(Row(what, *numbers, count.least))
     return rows
@@ -229,7 +248,7 @@ class Score:
     def sentence(self) -> str:
         """How good that is; what the best known does better, where it does."""
         if not self.rows:
-            return ""
+            return self.advice
         if self.beats:
             return "Fewer than our best: wonderful! Tell us how you did it."
         if self.within:
@@ -245,7 +264,7 @@ class Score:
 
     def __str__(self) -> str:
         if not self.rows:
-            return ""
+            return self.sentence
         wide = max(len(row.what) for row in self.rows)
         lines = [f"{'':<{wide}}  yours   best"]
         for row in self.rows:
@@ -257,7 +276,7 @@ class Score:
 
     def _repr_html_(self) -> str:
         if not self.rows:
-            return ""
+            return f"<div>{html.escape(self.sentence)}</div>" if self.sentence else ""
         head = ("", "yours", "best known", "")
         rows = [
             (html.escape(r.what), short(r.yours), _quiet(short(r.best)), _mark(r))
