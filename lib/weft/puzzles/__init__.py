@@ -14,6 +14,7 @@ can be solved from what came before. This module is read as a collection: it ite
 over its puzzles, and each is one of its attributes.
 
     puzzle, answers       what a puzzle is; what it takes as an answer
+    errors, shown         what is said of a wrong one; what is shown of a right one
     cells, command        a group as cells of a notebook; python -m weft puzzles
     goal                  pictures of what is asked, and of an answer
     score, progress       counts against the best known answer's; what is solved

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import inspect
 import linecache
 import re
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,9 @@ from ..highlight import highlighted
 from ..native import ArgumentError
 from ..stubs import solved, stub
 from .answers import Answer, is_stub, understood
+from .counts import names_known
+from .errors import short_errors, stopped
+from .shown import Code, Solved
 
 if TYPE_CHECKING:
     from ..check import Verdict
@@ -67,11 +68,7 @@ class Puzzle:
         self.is_kernel = any(checks.get(kind) for kind in ("outputs", "inout"))
         if self.is_kernel and launch is None:
             raise ArgumentError(f"{self.name}: launch=(grid, block) for {self.drawn}")
-        if self.limits:
-            with contextlib.suppress(ImportError):
-                from .score import names_known
-
-                names_known(self.limits)
+        names_known(self.limits, self.parameters)
 
     # ---- what the reader calls ---------------------------------------------------
 
@@ -90,7 +87,7 @@ class Puzzle:
         does not meet the puzzle's limits, with the element and the thread, never with
         the answer; ArgumentError for what is no answer.
         """
-        with _short_errors():
+        with short_errors():
             given = understood(self, answer)
             if is_stub(self, given):
                 print(f"{self.name}: {NOT_SOLVED}{self._lacks(given, device)}")
@@ -204,27 +201,34 @@ class Puzzle:
         except (Mismatch, KernelError, NotImplementedError):
             raise
         except Exception as error:
-            raise _stopped(given, error) from None
+            raise stopped(given, error) from None
 
     def _lacks(self, given: Answer, device: Any) -> str:
         """What a kernel that is to be repaired does not do yet, for its stub."""
         from ..guarded import Mismatch
+        from .score import score
 
         if self.start is None:
             return ""
         try:
             self._checked(given, device)
-            _score(self, given)
+            score(self, given.subject)
         except Mismatch as error:
             return f": {str(error).splitlines()[0]}"
         return ""
 
     def _judged(self, given: Answer, device: Any) -> Solved:
         """Checked, counted and remembered."""
+        # Here, as a puzzle can be read without all that checks and counts.
+        from .cloth import cloth
+        from .progress import marks
+        from .progress import solved as remember
+        from .score import score
+
         verdict = self._checked(given, device)
-        score = _score(self, given)
-        _remember(self, given.language, score)
-        return Solved(self, given.language, verdict, score, *_delight(self))
+        counts = score(self, given.subject)
+        remember(self, given.language, counts)
+        return Solved(self, given.language, verdict, counts, cloth(self), marks())
 
     # ---- shown -------------------------------------------------------------------
 
@@ -235,56 +239,6 @@ class Puzzle:
         code = highlighted(f"{self.spec_text}\n{self.stub}", "python")
         text = f"<b>{html.escape(self.title)}</b>: {html.escape(self.text)}"
         return f"<div>{text}</div>{code}"
-
-
-@dataclass(frozen=True)
-class Code:
-    """A program's text that shows itself in colour."""
-
-    text: str
-    language: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return highlighted(self.text, self.language)
-
-
-@dataclass(frozen=True)
-class Solved:
-    """That a puzzle is solved: in which language, how it was checked, its score, and
-    the small delight."""
-
-    puzzle: Puzzle
-    language: str
-    verdict: Verdict
-    score: Any = None
-    cloth: Any = None
-    marks: Any = None
-
-    def __repr__(self) -> str:
-        head = f"{self.puzzle.title}: solved in {self.language}. {self.verdict}"
-        parts = [
-            head,
-            *(p for p in (self.score, self.cloth, self.marks) if p is not None),
-        ]
-        return "\n".join(map(str, parts))
-
-    def _repr_html_(self) -> str:
-        title = html.escape(self.puzzle.title)
-        head = (
-            f"<div><b>{title}</b>: solved in {self.language}. "
-            f"{self.verdict._repr_html_()}</div>"
-        )
-        parts = [p for p in (self.score, self.cloth, self.marks) if p is not None]
-        return head + "".join(_page(part) for part in parts)
-
-
-def _page(part: Any) -> str:
-    if hasattr(part, "_repr_html_"):
-        return part._repr_html_()
-    return f"<pre>{html.escape(str(part))}</pre>"
 
 
 # ---- helpers -------------------------------------------------------------------------
@@ -312,68 +266,3 @@ def _compiled(text: str, like: Callable[..., Any]) -> Any:
 
 def _is_from(value: Any, file: str) -> bool:
     return isinstance(value, types.FunctionType) and value.__code__.co_filename == file
-
-
-@contextlib.contextmanager
-def _short_errors() -> Iterator[None]:
-    """What a check refuses shows in a notebook without a traceback: the line that
-    called it is the cell's own."""
-    from ..guarded import Mismatch
-    from ..native import KernelError
-
-    try:
-        yield
-    except (Mismatch, KernelError) as error:
-        lines = f"\x1b[31m{type(error).__name__}: {error}\x1b[0m".splitlines()
-        error._render_traceback_ = lambda: lines  # type: ignore[method-assign]
-        raise
-
-
-def _stopped(given: Answer, error: Exception) -> Exception:
-    """What Python itself raised inside an answer, as a refusal in one sentence."""
-    from ..guarded import Mismatch
-
-    notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
-    said = f"{type(error).__name__}: {error}"
-    where = _line(given, error)
-    return Mismatch(f"{given.name} stopped{where} {' '.join(notes)}: {said}")
-
-
-def _line(given: Answer, error: Exception) -> str:
-    """The answer's own line at which it stopped."""
-    code = getattr(given.function, "__code__", None)
-    at, line = error.__traceback__, 0
-    while at is not None:
-        if code and at.tb_frame.f_code.co_filename == code.co_filename:
-            line = at.tb_lineno
-        at = at.tb_next
-    text = linecache.getline(code.co_filename, line).strip() if line else ""
-    return f" at `{text}`" if text else ""
-
-
-# Each of these modules may still be on its way.
-
-
-def _score(puzzle: Puzzle, given: Answer) -> Any:
-    try:
-        from .score import score
-    except ImportError:
-        return None
-    return score(puzzle, given.subject)
-
-
-def _remember(puzzle: Puzzle, language: str, score: Any) -> None:
-    with contextlib.suppress(ImportError):
-        from .progress import solved as remember
-
-        remember(puzzle, language, score)
-
-
-def _delight(puzzle: Puzzle) -> tuple[Any, Any]:
-    """The cloth, and the row of marks."""
-    try:
-        from .cloth import cloth
-        from .progress import marks
-    except ImportError:
-        return None, None
-    return cloth(puzzle), marks()
