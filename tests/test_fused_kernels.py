@@ -21,7 +21,7 @@ from weft import mnist, native
 PRECISIONS = {"fused": "fp32", "pdl": "fp32"}
 PRECISIONS |= {name: name for name in ("tf32", "bf16", "fp16")}
 CUDA = torch.cuda.is_available()
-COUNT = 40  # images of a case's data set; batches may repeat them
+COUNT = 40  # images of a data set that larger batches repeat
 
 
 def mixed() -> dict[str, np.ndarray]:
@@ -33,11 +33,12 @@ def mixed() -> dict[str, np.ndarray]:
     return weights
 
 
-def images(kind: str) -> mnist.Split:
-    """A data set of COUNT images: noise, digits, or constant but for a pixel."""
-    digits = mnist.load("train").first(COUNT)
+def images(kind: str, batch: int) -> mnist.Split:
+    """A data set: as much noise as the batch has images, or COUNT of noise again and
+    again, of digits, or of images that are constant but for a pixel."""
+    digits = mnist.load("train").first(max(COUNT, batch if kind == "noise" else 0))
     pixels = np.zeros_like(digits.images)
-    if kind == "noise":
+    if kind in ("noise", "again"):
         pixels = np.random.default_rng(7).integers(0, 256, pixels.shape, np.uint8)
     elif kind == "digits":
         pixels = digits.images
@@ -50,6 +51,7 @@ def images(kind: str) -> mnist.Split:
 
 
 CASES = ["noise", "digits", "black", "white", "pixel"]
+LIKE = ("white", 12)
 LARGE = [1, 2, 63, 65, 66, 67, 131, 133, 250, 257, 512, 513, 1000, 1025]
 
 
@@ -64,11 +66,12 @@ def cases() -> list:
         if CUDA and "cuda" in table("cuda")[rung].targets:
             found += [("cuda", rung, kind, 64) for kind in CASES]
             found += [("cuda", rung, "noise", batch) for batch in LARGE]
+            found.append(("cuda", rung, "again", 1000))
     return [pytest.param(*c, id="-".join(map(str, c))) for c in found]
 
 
-FEW = [("noise", 3), ("digits", 2), ("black", 1), ("white", 1), ("pixel", 2)]
-FEWER = [("noise", 2), ("pixel", 1)]
+FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]
+FEWER = [("noise", 2), LIKE]
 # More than the CPU target's 8 blocks take one each: kernels for large batches.
 MANY = {"fused": 5, "tf32": 10, "bf16": 10, "fp16": 10}
 
@@ -77,11 +80,11 @@ def table(target: str) -> dict[str, native.Rung]:
     return {rung.name: rung for rung in native.rungs("mnist", target)}
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=4)
 def looked(target: str, rung: str, kind: str, batch: int) -> Look:
     """One step: what no kernel has written is NaN, and would show."""
-    split = images(kind)
-    order = np.resize(np.arange(COUNT)[::-1], batch)
+    split = images(kind, batch)
+    order = np.resize(np.arange(len(split.labels))[::-1], batch)
     with mnist.Cnn(rung, target, max_batch=batch) as cnn:
         cnn.set_weights(mixed())
         cnn.data(split)
@@ -102,10 +105,12 @@ def test_each_kernel_computes_what_float64_makes_of_its_inputs(
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+@pytest.mark.parametrize("kind", ["noise", "like"])
 @pytest.mark.parametrize("rung", ["fused", "bf16"])
-def test_wrong_outputs_are_refused(rung, kernel):
+def test_wrong_outputs_are_refused(rung, kind, kernel):
     """Each array by itself: NaN, one value off, all of them by a part in twenty."""
-    right = looked("cpu", rung, "noise", 3 if rung == "fused" else 2)
+    few = ("noise", 3 if rung == "fused" else 2)
+    right = looked("cpu", rung, *(few if kind == "noise" else LIKE))
     kernel(right)
     for name in WRITES.get(kernel.__name__, ()):
         array = right.seen[name]
@@ -116,6 +121,19 @@ def test_wrong_outputs_are_refused(rung, kernel):
         for wrong in (one, nan, array.flatten() * 1.05):
             with pytest.raises(AssertionError):
                 kernel(right.changed(**{name: wrong.reshape(array.shape)}))
+
+
+@pytest.mark.parametrize("rung", ["fused", "bf16"])
+def test_roundings_of_like_places_add_up(rung, monkeypatch):
+    """More than independent ones would, on white images; noise has no like places."""
+    noise = looked("cpu", rung, "noise", 3 if rung == "fused" else 2)
+    for like in (fused64.dy(noise)[2], noise.like_windows, noise.like_images):
+        assert (like == 1).all()
+    white = looked("cpu", rung, *LIKE)
+    fused64.conv2_dw(white)
+    monkeypatch.setattr(fused64, "alike", lambda x: torch.ones(x.shape[:-1]).double())
+    with pytest.raises(AssertionError, match="dw2"):
+        fused64.conv2_dw(white)
 
 
 @pytest.mark.parametrize("name", list(mixed()))
