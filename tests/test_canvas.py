@@ -14,9 +14,9 @@ import torch
 
 from weft import canvas
 from weft.canvas import COMPANIONS, LAYERS, SHEET, WIDGET_MIME, Canvas, Reader, centre
+from weft.mnist import Twin, initial_weights
 from weft.mnist.cnn import Cnn
 from weft.mnist.data import Split, load
-from weft.mnist.twin import Twin, initial_weights
 from weft.native import ArgumentError
 
 

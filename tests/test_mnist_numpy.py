@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from weft import mnist_numpy
+from weft.mnist import Twin, initial_weights
 from weft.mnist.data import load
-from weft.mnist.twin import Twin, initial_weights
 
 CHOICES = [np.arange(i, i + 3) for i in range(0, 60, 3)]
 TRAIN = load("train")

@@ -34,6 +34,7 @@ from weft.mnist import (
     work,
 )
 from weft.mnist import train as train_module
+from weft.mnist.rungs import ladder, rungs_of
 from weft.native import ArgumentError
 
 SMALL = {"channels": (2, 3), "hidden": 5}
@@ -179,7 +180,7 @@ def test_a_batch_larger_than_the_data(train):
 
 def test_no_rung_races_simulated_unless_it_is_named():
     cpu = torch.device("cpu")
-    assert race.rungs_of("fp32", cpu) == race.ladder(cpu, 64) == ["reference"]
+    assert rungs_of("fp32", cpu) == ladder(cpu, 64) == ["reference"]
     assert race.twins_of(cpu)[0] == "eager nchw"
 
 

@@ -23,12 +23,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 
+from . import device as devices
+from . import native
 from .build import ROOT
+
+if TYPE_CHECKING:
+    from .native import AnyDevice
 
 BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
@@ -93,27 +97,27 @@ class CpuTimer:
 
 
 class CudaTimer:
-    """CUDA events on torch's current stream, around what `call` queues there."""
+    """CUDA events on the current stream, around what `call` queues there."""
 
     name = "CUDA events"
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: AnyDevice):
         self.device = device
 
     def measure(self, call: Callable[[], object]) -> float:
-        with torch.cuda.device(self.device):
-            start = torch.cuda.Event(enable_timing=True)
-            end = torch.cuda.Event(enable_timing=True)
-            start.record()
+        with native.on_device(self.device):
+            stream = devices.stream(self.device.index)
+            start, end = devices.Event(), devices.Event()
+            start.record(stream)
             call()
-            end.record()
+            end.record(stream)
             end.synchronize()
-        return start.elapsed_time(end) * 1e3
+        return start.until(end) * 1e3
 
 
-def timer_for(device: torch.device | str) -> Timer:
+def timer_for(device: AnyDevice | str) -> Timer:
     """The timer that fits what runs on `device`."""
-    device = torch.device(device)
+    device = devices.named(device)
     return CudaTimer(device) if device.type == "cuda" else CpuTimer()
 
 
@@ -132,7 +136,7 @@ def summarize(samples: Iterable[float], timer: str) -> Timing:
 
 def time_call(
     call: Callable[[], object],
-    device: torch.device | str = "cpu",
+    device: AnyDevice | str = "cpu",
     samples: int = 30,
     calls: int = 1,
     warmup: int = 3,
@@ -154,7 +158,7 @@ def time_call(
 
 def interleave(
     blocks: dict[str, Callable[[int], object]],
-    device: torch.device | str,
+    device: AnyDevice | str,
     iterations: int = 100,
     block: int = 5,
     tick: Callable[[], object] = lambda: None,
@@ -176,7 +180,7 @@ def interleave(
 def in_rounds(
     blocks: Mapping[str, Callable[[int], object]],
     sizes: Mapping[str, int],
-    device: torch.device | str,
+    device: AnyDevice | str,
     rounds: int,
     seconds: float = math.inf,
     tick: Callable[[], object] = lambda: None,
@@ -205,16 +209,18 @@ def in_rounds(
 # ---- what was measured where -------------------------------------------------
 
 
-def device_name(device: torch.device | str = "cpu") -> str:
+def device_name(device: AnyDevice | str = "cpu") -> str:
     """The full name of the GPU, or of the CPU."""
     from .doctor import cpu_name
 
-    device = torch.device(device)
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    device = devices.named(device)
+    return devices.name(device.index) if device.type == "cuda" else cpu_name()
 
 
-def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
+def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
     """The machine, as every JSON file has it; what is not there is null."""
+    import torch
+
     from . import doctor
 
     return {
@@ -249,7 +255,7 @@ def commit() -> str | None:
 def write_json(
     path: str | Path,
     rows: list[dict[str, Any]],
-    device: torch.device | str = "cpu",
+    device: AnyDevice | str = "cpu",
     **more: Any,
 ) -> None:
     """Write machine, rows and `more` to `path`: whole, or not at all."""

@@ -156,7 +156,8 @@ def data(count: int = STEPS * BATCH) -> Split:
 
 
 def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
-    from .mnist.twin import TwinTrainer, initial_weights, precision
+    from .mnist.twin import TwinTrainer, precision
+    from .mnist.weights import initial_weights
 
     with precision("fp32"):
         made = TwinTrainer(
@@ -174,7 +175,7 @@ def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
 
 def _ours(rung: str, where: torch.device) -> tuple[Callable[[], object], ...]:
     from .mnist.rungs import trainer
-    from .mnist.twin import initial_weights
+    from .mnist.weights import initial_weights
 
     made = trainer(rung, where, max_batch=BATCH)
     made.set_weights(initial_weights(0))

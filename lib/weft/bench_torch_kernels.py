@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from .mnist.data import Split
-from .mnist.twin import TwinTrainer, initial_weights, precision
+from .mnist.twin import TwinTrainer, precision
+from .mnist.weights import initial_weights
 from .torch_kernels import torch_kernels
 
 BATCH, REPEAT = 64, 20

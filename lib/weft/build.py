@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import cache
+from . import cache, device
 from . import rewrite as rewriter
 from .tracebacks import Short
 
@@ -181,9 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Build every op for the CPU and, where there is one, for the GPU."""
-    import torch
-
-    here = ["cpu"] + ["cuda"] * (torch.cuda.is_available() and nvcc() is not None)
+    here = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
     for target in [args.device] if args.device else here:
         print(f"weft: {len(build_all(target))} libraries for {target} are ready")
     return 0
@@ -392,11 +390,9 @@ def _cpu_flags() -> str:
 
 
 def _live_sm() -> str:
-    import torch
-
-    if not torch.cuda.is_available():
+    if not device.count():
         raise BuildError("no CUDA GPU here: the CUDA build needs one to build for")
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = device.capability(device.current())
     # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 

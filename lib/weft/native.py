@@ -13,13 +13,17 @@ import contextlib
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from cffi import FFI
 
-from . import build
+from . import build, device
 from .tracebacks import Short
+
+if TYPE_CHECKING:
+    import torch
+
+    AnyDevice = torch.device | device.Device
 
 
 class KernelError(Short, RuntimeError):
@@ -65,8 +69,6 @@ def _parse_header() -> FFI:
 
 ffi = _parse_header()
 NULL = ffi.NULL
-# Compared with, as asking a torch.device for its type takes five times as long.
-_HOST = torch.device("cpu")
 _NOTHING = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
 _kept: list[Library] = []  # never closed: somebody may still hold a pointer into one
@@ -129,7 +131,7 @@ class Library:
         here = [r for r in self.rungs if self.target in r.targets]
         if first := [r for r in here if r.name == "reference"]:
             return first
-        major, minor = torch.cuda.get_device_capability()
+        major, minor = device.capability(device.current())
         sm = 10 * major + minor
         return [r for r in here if r.sm <= sm and r.precision == "fp32"][::-1]
 
@@ -236,20 +238,18 @@ def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:
     return NULL if tensor is None else ffi.cast(ctype, tensor.data_ptr())
 
 
-def stream_of(device: torch.device) -> Any:
-    """torch's current stream on `device`, as weft.h wants it."""
-    if device == _HOST or device.type != "cuda":
+def stream_of(where: AnyDevice) -> Any:
+    """The current stream on a device, as weft.h wants it; see device.py."""
+    if where.type != "cuda":
         return NULL
-    return ffi.cast("weft_stream", torch.cuda.current_stream(device).cuda_stream)
+    return ffi.cast("weft_stream", device.stream(where.index))
 
 
-def on_device(device: torch.device) -> contextlib.AbstractContextManager:
+def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
     """Make a CUDA device current for the calls inside; the CPU needs nothing."""
-    if device == _HOST or device.type != "cuda":
+    if where.type != "cuda" or device.is_current(where.index):
         return _NOTHING
-    if device.index == torch.cuda.current_device():
-        return _NOTHING
-    return torch.cuda.device(device)
+    return device.made_current(where.index)
 
 
 def _rung(row: Any, index: int) -> Rung:

@@ -24,31 +24,21 @@ marks.py    when the sections of a step end
 cli.py      python -m weft mnist
 """
 
-from .cnn import Cnn
-from .config import Config
-from .data import DataError, Split, load
-from .exact import exact_step
-from .precisions import precision
-from .python_cnn import PythonCnn
-from .rungs import rungs, trainer
-from .train import Result, run
-from .twin import Twin, TwinTrainer, epoch_order, initial_weights
+from ..lazy import lazily
 
-__all__ = [
-    "Cnn",
-    "Config",
-    "DataError",
-    "PythonCnn",
-    "Result",
-    "Split",
-    "Twin",
-    "TwinTrainer",
-    "epoch_order",
-    "exact_step",
-    "initial_weights",
-    "load",
-    "precision",
-    "run",
-    "rungs",
-    "trainer",
-]
+# A training with Cnn imports neither PyTorch nor what draws.
+__all__ = lazily(
+    __name__,
+    {
+        "cnn": ("Cnn",),
+        "config": ("Config",),
+        "data": ("DataError", "Split", "epoch_order", "load"),
+        "exact": ("exact_step",),
+        "precisions": ("precision",),
+        "python_cnn": ("PythonCnn",),
+        "rungs": ("rungs", "trainer"),
+        "train": ("Result", "run"),
+        "twin": ("Twin", "TwinTrainer"),
+        "weights": ("initial_weights",),
+    },
+)

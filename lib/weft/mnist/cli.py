@@ -9,6 +9,7 @@ from typing import Any
 from .. import bench
 from ..build import ROOT
 from .config import Config
+from .row import label
 from .train import Result, run
 
 RESULTS = ROOT / "notebooks/results"
@@ -93,8 +94,6 @@ def committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def summary(result: Result) -> str:
     """The rows as a table, what could not run, and how it was measured."""
-    from .plot import label
-
     lines = []
     for row in result.rows:
         accuracy, size = row["test_accuracy"], row["peak_bytes"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from .. import device as devices
 from .. import native
 from ..native import ArgumentError
 from .data import MEAN, STD
 from .trainer import EVALUATION_BATCH, SETS, Trainer, checked_device
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_SECTIONS = 256
 
@@ -143,7 +146,7 @@ class Cnn(Trainer):
         raise AssertionError("a target has at least one rung")
 
     def _call(self, function: str, *args: Any, owned: bool = True) -> None:
-        """Call a C function on the model, with torch's current stream."""
+        """Call a C function on the model, on the current stream."""
         self._alive()
         first = [self._cnn] if owned else []
         with native.on_device(self.device):
@@ -156,8 +159,7 @@ class Cnn(Trainer):
     def _stream(self) -> Any:
         if self.device.type == "cpu":
             return self._ffi.NULL
-        stream = torch.cuda.current_stream(self.device).cuda_stream
-        return self._ffi.cast("weft_stream", stream)
+        return self._ffi.cast("weft_stream", devices.stream(self.device.index))
 
     def _set(self, weights: dict[str, np.ndarray]) -> None:
         for index, array in enumerate(weights.values()):

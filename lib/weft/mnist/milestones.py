@@ -31,17 +31,13 @@ import torch
 
 from .. import bench, native
 from . import data
-from .race import (
-    VENDOR,
-    Say,
-    impl_of,
-    rungs_of,
-    twins_of,
-)
+from .data import epoch_order
+from .race import Say, twins_of
 from .row import Row, first_line, ratios, stamp, sync
-from .rungs import trainer
+from .rungs import VENDOR, impl_of, rungs_of, trainer
 from .trainer import EVALUATION_BATCH, checked_device
-from .twin import RUNGS, TwinTrainer, epoch_order, initial_weights
+from .twin import RUNGS, TwinTrainer
+from .weights import initial_weights
 
 PIECE = 64  # steps with one learning rate
 

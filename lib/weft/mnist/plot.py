@@ -23,6 +23,7 @@ from matplotlib.ticker import LogLocator
 
 from ..bench import STATISTIC, machine
 from ..style import INK, OPPONENT, OURS, hollow, outlined, style
+from .row import label
 from .train import PARTS
 
 Row = dict[str, Any]
@@ -94,16 +95,6 @@ def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
         _draw_training(right.subplots(2, 1, height_ratios=(3, 2)), rows, smooth=50)
         _caption(figure, rows, *_notes(rows, elsewhere))
         return figure
-
-
-def label(row: Row) -> str:
-    """What stands beside a row's mark: "weft reference", "eager channels-last"."""
-    if row["impl"] != "torch":
-        return f"weft {row['rung']}"
-    layout = row.get("layout") or ""
-    name = f"{row['rung']} {'NCHW' if layout == 'nchw' else layout.replace('_', '-')}"
-    precision = row.get("precision", "fp32")
-    return name if precision == "fp32" else f"{name}, {precision}"
 
 
 def colour_of(row: Row) -> str:

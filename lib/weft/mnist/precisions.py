@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import torch
 
 from ..native import ArgumentError
+from .rungs import PRECISIONS
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # autocast's type
 LEAST_SM = {"tf32": 80, "bf16": 80, "fp16": 70}  # compute capability times 10
 

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from .. import native
-from ..native import ArgumentError, OutOfMemory, Rung
+from ..native import ArgumentError, OutOfMemory
 from ..nvtx import nvtx_range
 from .data import MEAN, STD
 from .marks import Marks
 from .python_step import KEPT, Launch, PythonStep, Runner
+from .rungs import NUMBA
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
 
 LEAST = {"height": 4, "width": 4, "classes": 2}  # of the other sizes 1
-NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -1)
 
 
 class PythonCnn(Trainer):
@@ -52,7 +52,7 @@ class PythonCnn(Trainer):
         mean: float = MEAN,
         std: float = STD,
     ):
-        self.device = checked_device(device)
+        self.device = torch.device(checked_device(device))
         if runner is None:
             from ..numba_jit import numba_jit as runner
         sizes = {"height": height, "width": width, "hidden": hidden}

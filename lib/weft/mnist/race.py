@@ -19,9 +19,10 @@ import torch
 
 from .. import bench, native
 from . import data
+from .data import epoch_order
 from .exact import Step, exact_step
-from .precisions import PRECISIONS
 from .row import (
+    SLOWEST,
     STEPS,
     Gradients,
     Row,
@@ -35,20 +36,16 @@ from .row import (
     steps_of,
     sync,
 )
-from .rungs import rungs as all_rungs
-from .rungs import trainer
+from .rungs import impl_of, rungs_of, trainer
 from .trainer import checked_device
-from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights
+from .twin import LAYOUTS, RUNGS, TwinTrainer
+from .weights import initial_weights
 
 Say = Callable[[str], object]
 
 # Of PyTorch's, the two that can be fastest, with what they are without their graph.
 FINALISTS = ("compile+graph", "graph")
-# The largest batch in which a slow rung races, unless it was asked for by name.
-SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
-VENDOR = "cudnn"  # our rung that calls the vendor's libraries
 HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once when the host is timed
-SLOWEST = 60.0  # seconds that a contender may be timed, in all
 CHECKED = 3  # batches whose gradients are compared with float64
 
 
@@ -129,42 +126,11 @@ def race(
     return rows
 
 
-def rungs_of(precision: str, device: torch.device, batch: int = 1) -> list[str]:
-    """Ours of that precision that run there at that batch in reasonable time.
-
-    On the CPU those that are simulated are left out.
-    """
-    names = []
-    for rung in all_rungs(device.type):
-        slow = batch > SLOW.get(rung.name, batch)
-        if slow or rung.precision != precision or device.type not in rung.targets:
-            continue
-        if device.type == "cpu" and "cuda" in rung.targets:
-            continue
-        if device.type == "cuda":
-            major, minor = torch.cuda.get_device_capability(device)
-            if rung.sm > 10 * major + minor:
-                continue
-        names.append(rung.name)
-    return names
-
-
 def twins_of(device: torch.device) -> list[str]:
     """PyTorch's finalists there, as "RUNG LAYOUT"."""
     here = RUNGS[device.type]
     kinds = [rung for rung in FINALISTS if rung in here] or [*here]
     return [f"{rung} {layout}" for rung in kinds for layout in LAYOUTS]
-
-
-def impl_of(rung: str) -> str:
-    """Whose kernels a rung of ours runs: "weft", or the vendor's library."""
-    return VENDOR if rung == VENDOR else "weft"
-
-
-def ladder(device: torch.device, batch: int) -> list[str]:
-    """Every rung of ours that runs there, in the order of the table; see rungs_of()."""
-    found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
-    return [rung.name for rung in all_rungs(device.type) if rung.name in found]
 
 
 # ---- contenders ----------------------------------------------------------------

@@ -7,13 +7,15 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from .. import bench
-from .exact import Step
+
+if TYPE_CHECKING:
+    from ..native import AnyDevice
+    from .exact import Step
 
 Row = dict[str, Any]
 Run = Callable[[int], object]  # queues that many steps
@@ -21,6 +23,7 @@ Gradients = Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
 
 SAMPLE = 0.015  # seconds of a sample, about
 STEPS = (4, 512)  # in a sample: at least, at most
+SLOWEST = 60.0  # seconds that a contender may be timed, in all
 TIMES = 7  # the host is timed
 PROFILED = 15  # steps whose sections are timed, and 3 before them
 
@@ -44,13 +47,23 @@ def ratios(rows: Sequence[Row]) -> None:
             row[key] = min(times) / row["us"] if ours else None
 
 
+def label(row: Row) -> str:
+    """What stands beside a row's mark: "weft reference", "eager channels-last"."""
+    if row["impl"] != "torch":
+        return f"weft {row['rung']}"
+    layout = row.get("layout") or ""
+    name = f"{row['rung']} {'NCHW' if layout == 'nchw' else layout.replace('_', '-')}"
+    precision = row.get("precision", "fp32")
+    return name if precision == "fp32" else f"{name}, {precision}"
+
+
 def stamp() -> Row:
     """When and from which commit a row is: rows of several runs lie in one file."""
     date = datetime.date.today().isoformat()
     return {"date": date, "commit": bench.commit()}
 
 
-def steps_of(run: Run, device: torch.device) -> int:
+def steps_of(run: Run, device: AnyDevice) -> int:
     """How many steps make a sample: a power of two, at about SAMPLE seconds."""
     run(2)
     timer = bench.timer_for(device)
@@ -61,7 +74,7 @@ def steps_of(run: Run, device: torch.device) -> int:
     return min(STEPS[1], max(STEPS[0], wanted))
 
 
-def host_us(run: Run, steps: int, device: torch.device) -> float | None:
+def host_us(run: Run, steps: int, device: AnyDevice) -> float | None:
     """The host's time to queue a step, `steps` at once; None where nothing queues."""
     if device.type == "cpu":
         return None
@@ -100,16 +113,20 @@ def errors(gradients: Gradients, exact: Iterable[tuple[np.ndarray, Step]]) -> Ro
     }
 
 
-def free(device: torch.device) -> None:
-    """Give memory back that nobody holds any more."""
+def free(device: AnyDevice) -> None:
+    """Give memory back that nobody holds any more, PyTorch's too."""
     gc.collect()
     if device.type == "cuda":
+        import torch
+
         torch.cuda.empty_cache()
 
 
-def sync(device: torch.device) -> None:
-    """Wait until what was queued is done."""
+def sync(device: AnyDevice) -> None:
+    """Wait until what was queued is done, PyTorch's too."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)
 
 

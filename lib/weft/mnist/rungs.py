@@ -3,27 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
+from .. import device as devices
 from .. import native
+from ..device import Device
 from ..native import ArgumentError, Rung
-from ..numba_jit.simulator import PER_THREAD
 from .cnn import Cnn
 from .data import MEAN, STD
-from .python_cnn import NUMBA, PythonCnn
-from .python_step import PythonStep
 from .trainer import Trainer, checked_device
 from .weights import shapes
 
+if TYPE_CHECKING:
+    import torch
+
 FASTEST = "fastest"
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+# Trains with weft.bodies; see python_cnn.py.
+NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -1)
+# The largest batch in which a slow rung races, unless it was asked for by name.
+SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
+VENDOR = "cudnn"  # our rung that calls the vendor's libraries
 IMAGES = 60_000  # of an epoch
 
 
 def rungs(target: str) -> list[Rung]:
     """Every rung: Python's, then those of the table of the C library on `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
+
+
+def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
+    """Ours of that precision that run there at that batch in reasonable time.
+
+    On the CPU those that are simulated are left out.
+    """
+    names = []
+    for rung in rungs(device.type):
+        slow = batch > SLOW.get(rung.name, batch)
+        if slow or rung.precision != precision or device.type not in rung.targets:
+            continue
+        if device.type == "cpu" and "cuda" in rung.targets:
+            continue
+        if device.type == "cuda":
+            major, minor = devices.capability(device.index)
+            if rung.sm > 10 * major + minor:
+                continue
+        names.append(rung.name)
+    return names
+
+
+def impl_of(rung: str) -> str:
+    """Whose kernels a rung of ours runs: "weft", or the vendor's library."""
+    return VENDOR if rung == VENDOR else "weft"
+
+
+def ladder(device: Device, batch: int) -> list[str]:
+    """Every rung of ours that runs there, in the order of the table; see rungs_of()."""
+    found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
+    return [rung.name for rung in rungs(device.type) if rung.name in found]
 
 
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
@@ -36,6 +73,8 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
     if rung == NUMBA.name:
         if target == "cpu":
             raise ArgumentError(_why_not())
+        from .python_cnn import PythonCnn
+
         return PythonCnn(device=device, **model)
     names = {r.name: target in r.targets for r in rungs(target)}
     if rung not in (None, FASTEST, *names):
@@ -46,6 +85,10 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
 
 def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
     """How many threads the launches of a training step have together."""
+    import torch
+
+    from .python_step import PythonStep
+
     config = {"height": 28, "width": 28, "channels1": 32, "channels2": 64}
     config |= {"hidden": 128, "classes": 10, "max_batch": batch} | sizes
     count = 0
@@ -69,7 +112,9 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
 
 
 def _why_not() -> str:
-    here = "add --device cuda" if torch.cuda.is_available() else "there is none here"
+    from ..numba_jit.simulator import PER_THREAD
+
+    here = "add --device cuda" if devices.count() else "there is none here"
     batch = 64
     threads = threads_of_a_step(batch)
     days = threads * PER_THREAD * IMAGES / batch / 86400

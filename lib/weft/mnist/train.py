@@ -11,28 +11,32 @@ against twins of its own precision.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from .. import bench, native
 from ..native import ArgumentError
 from . import data
 from .config import LADDER, Config
-from .python_cnn import PythonCnn
-from .race import SLOWEST, impl_of, ladder
-from .row import STEPS, first_line, ratios, steps_of
-from .rungs import trainer
+from .data import epoch_order
+from .row import SLOWEST, STEPS, first_line, ratios, steps_of
+from .rungs import NUMBA, impl_of, ladder, trainer
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
-from .twin import LAYOUTS, RUNGS, TwinTrainer, epoch_order, initial_weights
+from .weights import initial_weights
+
+if TYPE_CHECKING:
+    import torch
+
+    from .twin import TwinTrainer
 
 PARTS = ("batch", "forward", "backward", "update", "zero")
 BLOCK = 5  # steps in a sample of the time per step, on a CPU
@@ -60,16 +64,16 @@ def run(config: Config) -> Result:
         raise ArgumentError(
             f"a batch of {config.batch} of {len(train)} training images"
         )
-    threads = config.threads or _cores()
-    ours, before = native.set_threads(config.threads), torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(native.set_threads, native.set_threads(config.threads))
+        if config.compare:
+            import torch  # not before: it takes seconds
+
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(_threads(config))
         race = _Race(config, train, test)
         with native.on_device(race.device):
             return race.run()
-    finally:
-        torch.set_num_threads(before)
-        native.set_threads(ours)
 
 
 class _Race:
@@ -102,7 +106,7 @@ class _Race:
         cnn = trainer(
             rung, config.device, max_batch=max(config.batch, EVALUATION_BATCH)
         )
-        if isinstance(cnn, PythonCnn):
+        if cnn.rung is NUMBA:
             self.say(f"the kernels of rung {rung} are compiled at its first step")
         cnn.data(self.train, self.test)
         if config.load:
@@ -115,6 +119,10 @@ class _Race:
 
     def make_twins(self) -> dict[str, TwinTrainer]:
         """Every twin that runs here; why the others do not goes to `absent`."""
+        import torch
+
+        from .twin import LAYOUTS, RUNGS
+
         torch.compiler.reset()  # what was compiled for an earlier run's twins
         twins = {}
         precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
@@ -133,6 +141,8 @@ class _Race:
         return twins
 
     def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
+        from .twin import TwinTrainer
+
         options = {"device": self.device, "rung": rung, "layout": layout}
         options |= {"batch": self.config.batch, "lr": self.config.lr}
         return TwinTrainer(self.start, self.train, precision=precision, **options)
@@ -226,7 +236,7 @@ class _Race:
             **timing.row(),
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
-            **{"threads": torch.get_num_threads(), "images": len(self.train)},
+            **{"threads": _threads(self.config), "images": len(self.train)},
             **{"epoch_s": None, "test_accuracy": None, "test_accuracies": None},
             **{"losses": None},
         }
@@ -254,6 +264,8 @@ class _Race:
                 cnn.save(save)
 
     def train_twin(self, twin: TwinTrainer) -> dict[str, Any]:
+        import torch
+
         twin.set_weights(self.start)
 
         def epoch(order: np.ndarray) -> Iterator[np.ndarray]:
@@ -353,7 +365,8 @@ def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
     }
 
 
-def _cores() -> int:
+def _threads(config: Config) -> int:
+    """Of the CPU, on both sides."""
     from ..doctor import cores
 
-    return cores()
+    return config.threads or cores()

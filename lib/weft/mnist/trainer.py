@@ -13,15 +13,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from .. import device as devices
 from .. import native
+from ..device import Device
 from ..native import ArgumentError
 from . import weights as weights_of
 from .data import Split
+
+if TYPE_CHECKING:
+    import torch
 
 SETS = ("train", "test")
 EVALUATION_BATCH = 1000
@@ -34,11 +38,11 @@ class Trainer(ABC):
     Weights and gradients are zero at first. Bad input raises ArgumentError (a
     ValueError), too little memory OutOfMemory, both with the numbers; the model
     is as it was before. One thread at a time may use it. Work on a GPU follows
-    torch's current stream.
+    torch's current stream, or the default one where torch has not been imported.
     """
 
     rung: native.Rung
-    device: torch.device
+    device: Device
     config: dict[str, int]  # height, width, channels1, ..., max_batch
     shapes: dict[str, tuple[int, ...]]  # of the parameters
     close: Callable[[], Any]
@@ -257,22 +261,15 @@ class Trainer(ABC):
         return np.ascontiguousarray(array, np.int32)
 
 
-def checked_device(device: str | torch.device) -> torch.device:
+def checked_device(device: str | torch.device) -> Device:
+    """The device with its number; ArgumentError if it is none, or not here."""
     try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError):
-        raise ArgumentError(f"device {device!r}: want cpu, cuda or cuda:N") from None
-    if found.type == "cpu":
-        return torch.device("cpu")
-    if found.type != "cuda":
-        raise ArgumentError(f"device {device!r}: want cpu, cuda or cuda:N")
-    here = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    index = found.index
-    if index is None:
-        index = torch.cuda.current_device() if here else 0
-    if index >= here:
-        raise ArgumentError(f"device cuda:{index}: this machine has {here} CUDA GPUs")
-    return torch.device("cuda", index)
+        found = devices.named(device)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    if found.type == "cuda" and found.index >= (here := devices.count()):
+        raise ArgumentError(f"device {found}: this machine has {here} CUDA GPUs")
+    return found
 
 
 def _uint8(name: str, array: Any) -> np.ndarray:

@@ -16,7 +16,8 @@ from . import data
 from .race import Say, twins_of
 from .row import first_line
 from .trainer import checked_device
-from .twin import TwinTrainer, initial_weights
+from .twin import TwinTrainer
+from .weights import initial_weights
 
 _PROGRAM = (
     "import sys; from weft.mnist.warm import compile_twins; "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -9,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..native import ArgumentError
 
@@ -32,6 +33,57 @@ def shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def initial_weights(
+    seed: int,
+    *,
+    channels: tuple[int, int] = (32, 64),
+    hidden: int = 128,
+    classes: int = 10,
+    height: int = 28,
+    width: int = 28,
+    eps: float = 1e-5,
+) -> dict[str, np.ndarray]:
+    """PyTorch's own first weights of a Twin(...), the same for every side.
+
+    The very bits that torch.manual_seed(seed) leads to, without PyTorch. Its generator
+    on the CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and Nishimura,
+    1998) begun by init_genrand; of each number it takes 24 bits for a float. A
+    convolution's and a linear layer's weights and biases are uniform in
+    +- 1/sqrt(inputs of an output). eps changes nothing.
+    """
+    if not 0 <= seed < 2**64:
+        raise ArgumentError(f"seed={seed}: want 0 to {2**64 - 1}")
+    sizes = {"channels1": channels[0], "channels2": channels[1], "hidden": hidden}
+    sizes |= {"classes": classes, "height": height, "width": width}
+    random = np.random.RandomState(seed % 2**32)  # all of the seed that PyTorch takes
+    weights = {}
+    for name, shape in shapes(sizes).items():
+        layer, kind = name.split(".")
+        if layer.startswith("bn"):
+            weights[name] = np.full(shape, kind == "weight", np.float32)
+            continue
+        if kind == "weight":
+            inputs = math.prod(shape[1:])
+            # As kaiming_uniform_(a=sqrt(5)) comes by 1/sqrt(inputs).
+            bound = math.sqrt(3.0) * (math.sqrt(2.0 / 6.0) / math.sqrt(inputs))
+        else:
+            bound = 1 / math.sqrt(inputs)
+        weights[name] = _uniform(random, bound, shape)
+    return weights
+
+
+def _uniform(
+    random: np.random.RandomState, bound: float, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Float32 from -bound to bound, as torch.Tensor.uniform_() draws them."""
+    low, high = np.float32(-bound), np.float32(bound)
+    drawn = random.randint(0, 2**32, shape, np.uint32) & np.uint32(2**24 - 1)
+    # PyTorch multiplies and adds with one rounding, where the machine can (x86 with
+    # AVX2). These doubles are exact: 24 bits times 24, and a sum that is no longer.
+    scale = float(high - low) * 2**-24
+    return (drawn * scale + float(low)).astype(np.float32)
+
+
 def checked(
     weights: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]], source: str
 ) -> dict[str, np.ndarray]:
@@ -44,9 +96,10 @@ def checked(
     if unknown := [name for name in weights if name not in wanted]:
         raise ArgumentError(f"{source}: unknown {', '.join(unknown)}")
     arrays = {}
+    torch = sys.modules.get("torch")  # who has not imported it has no tensors
     for name, shape in wanted.items():
         value = weights[name]
-        if isinstance(value, torch.Tensor):
+        if torch and isinstance(value, torch.Tensor):
             value = value.detach().cpu()
         else:
             value = np.asarray(value)

@@ -1,0 +1,203 @@
+"""Devices by name, and what the CUDA driver says of the GPUs, without PyTorch.
+
+To import PyTorch takes seconds, and a training of ours needs nothing of it. Where it
+is in the process and uses the GPU, its current stream and its current device hold;
+else the default stream does, and the device that is current in the driver.
+
+libcuda is there wherever a kernel can run. Its functions:
+https://docs.nvidia.com/cuda/cuda-driver-api/, the same in CUDA 12 and 13.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+DRIVER = "libcuda.so.1"
+# CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+_MAJOR, _MINOR = 75, 76
+
+
+class Device(str):
+    """A device by its name, "cpu" or "cuda:1": PyTorch takes it as it is.
+
+    type: "cpu" or "cuda". index: of the GPU; None for the CPU.
+    """
+
+    type: str
+    index: int | None
+
+    def __new__(cls, name: str) -> Device:
+        self = super().__new__(cls, name)
+        self.type, _, index = name.partition(":")
+        self.index = int(index) if index else None
+        return self
+
+
+def named(device: Any) -> Device:
+    """The Device of that name, which may be a torch.device.
+
+    "cuda" is the GPU that is current. ValueError if it is no such name.
+    """
+    if isinstance(device, Device):
+        return device
+    found = re.fullmatch(r"(cpu|cuda)(?::([0-9]{1,3}))?", str(device))
+    if not found:
+        raise ValueError(f"device {device!r}: want cpu, cuda or cuda:N")
+    kind, number = found.groups()
+    if kind == "cpu":
+        return Device("cpu")
+    return Device(f"cuda:{int(number) if number else current()}")
+
+
+def count() -> int:
+    """How many GPUs there are; 0 without a driver."""
+    if _driver() is None:
+        return 0
+    found = ctypes.c_int()
+    _call("cuDeviceGetCount", ctypes.byref(found))
+    return found.value
+
+
+def current() -> int:
+    """The index of the GPU that is current in this thread."""
+    if cuda := torchs_cuda():
+        return cuda.current_device()
+    handle = ctypes.c_int()
+    if _driver() is None or _driver().cuCtxGetDevice(ctypes.byref(handle)):
+        return 0  # no context yet: CUDA's first call takes the first GPU
+    return next(index for index in range(count()) if _handle(index) == handle.value)
+
+
+def capability(index: int) -> tuple[int, int]:
+    """The compute capability of a GPU, e.g. (9, 0)."""
+    found = ctypes.c_int()
+    both = []
+    for attribute in (_MAJOR, _MINOR):
+        handle = _handle(index)
+        _call("cuDeviceGetAttribute", ctypes.byref(found), attribute, handle)
+        both.append(found.value)
+    return both[0], both[1]
+
+
+def name(index: int) -> str:
+    """What a GPU is called, e.g. "NVIDIA H200"."""
+    text = ctypes.create_string_buffer(256)
+    _call("cuDeviceGetName", text, len(text), _handle(index))
+    return text.value.decode()
+
+
+def stream(index: int) -> int:
+    """The cudaStream_t that work on a GPU is queued on, as a number; 0: the default."""
+    cuda = torchs_cuda()
+    return cuda.current_stream(index).cuda_stream if cuda else 0
+
+
+def is_current(index: int) -> bool:
+    """Whether calls of this thread go to that GPU as things are."""
+    if cuda := torchs_cuda():
+        return cuda.current_device() == index
+    return _context() == _primary(index)
+
+
+@contextlib.contextmanager
+def made_current(index: int) -> Iterator[None]:
+    """That GPU is current in this thread for what is inside."""
+    if cuda := torchs_cuda():
+        with cuda.device(index):
+            yield
+        return
+    before = _context()
+    # What they return may be an earlier kernel's failure: who called that says so.
+    _driver().cuCtxSetCurrent(ctypes.c_void_p(_primary(index)))
+    try:
+        yield
+    finally:
+        _driver().cuCtxSetCurrent(ctypes.c_void_p(before))
+
+
+class Event:
+    """A point on a stream of the current GPU, for timing."""
+
+    def __init__(self) -> None:
+        self._event = ctypes.c_void_p()
+        _call("cuEventCreate", ctypes.byref(self._event), 0)
+
+    def __del__(self) -> None:
+        if self._event:
+            _driver().cuEventDestroy_v2(self._event)
+
+    def record(self, stream: int) -> None:
+        """Note when the stream gets here."""
+        _call("cuEventRecord", self._event, ctypes.c_void_p(stream))
+
+    def synchronize(self) -> None:
+        """Wait until it has got here."""
+        _call("cuEventSynchronize", self._event)
+
+    def until(self, later: Event) -> float:
+        """Milliseconds from here to another event; both are over."""
+        found = ctypes.c_float()
+        _call("cuEventElapsedTime", ctypes.byref(found), self._event, later._event)
+        return found.value
+
+
+def torchs_cuda() -> Any:
+    """torch.cuda where PyTorch uses a GPU in this process, else None."""
+    torch = sys.modules.get("torch")
+    # Another thread may be in the middle of importing it.
+    cuda = getattr(torch, "cuda", None)
+    return cuda if cuda and cuda.is_initialized() else None
+
+
+# ---- the driver ------------------------------------------------------------------
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL | None:
+    """libcuda, ready to be called; None where there is no driver, or no GPU."""
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError:
+        return None
+    return driver if driver.cuInit(0) == 0 else None
+
+
+def _call(function: str, *args: Any) -> None:
+    from .native import KernelError  # which needs this module
+
+    driver = _driver()
+    if driver is None:
+        raise KernelError("no CUDA GPU here")
+    if status := getattr(driver, function)(*args):
+        text = ctypes.c_char_p()
+        driver.cuGetErrorString(status, ctypes.byref(text))
+        said = text.value.decode() if text.value else "unknown"
+        raise KernelError(f"{function}: CUDA error {status}, {said}")
+
+
+@functools.cache
+def _handle(index: int) -> int:
+    found = ctypes.c_int()
+    _call("cuDeviceGet", ctypes.byref(found), index)
+    return found.value
+
+
+@functools.cache
+def _primary(index: int) -> int | None:
+    """The context of a GPU that CUDA's runtime uses; never released."""
+    found = ctypes.c_void_p()
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(found), _handle(index))
+    return found.value
+
+
+def _context() -> int | None:
+    """The context that is current in this thread."""
+    found = ctypes.c_void_p()
+    _call("cuCtxGetCurrent", ctypes.byref(found))
+    return found.value

@@ -1,0 +1,50 @@
+"""Packages whose public names are imported when somebody asks for them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+
+class Lazy(ModuleType):
+    """A package that imports a public name's module with the name's first use.
+
+    Where a module and a public name are spelled alike, weft.show, it is the name that
+    the package has, whoever imports the module, and when.
+    """
+
+    _home: dict[str, str]  # of each public name the module
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._home:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        home = importlib.import_module(f".{self._home[name]}", self.__name__)
+        found = vars(home).get(name, home)  # weft.cuda is a module itself
+        setattr(self, name, found)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system binds a module in its package once it is imported.
+        if name in self._home and isinstance(value, ModuleType):
+            if self._home[name] != name:
+                return  # the name is another module's
+            value = vars(value).get(name, value)
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*vars(self), *self._home})
+
+
+def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Make `package` a Lazy one; returns its public names, for __all__.
+
+    homes: of each module the names in it that are the package's.
+    """
+    module = sys.modules[package]
+    names = {name: home for home, names in homes.items() for name in names}
+    vars(module)["_home"] = names
+    module.__class__ = Lazy
+    return sorted(names)
