@@ -165,10 +165,21 @@ def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
     return 100 * float((found == test.labels).mean())
 
 
+# Accuracies of one seed spread by 0.06 to 0.09 points on either side, differences of
+# two by 0.12 (five seeds, fp32, H200): the mean of 25 of those is known to 0.025, a
+# quarter of what is asked. Of five it is known to 0.055, and cannot tell 0.1 from 0.
+SEEDS = 25
+
+
+def one_rung_a_precision() -> list:
+    """The last: fused, graph and pdl have the same bits."""
+    return list({param.values[1].precision: param for param in rungs("cuda")}.values())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("target, rung", rungs("cuda"))
-def test_five_seeds_reach_the_accuracy_of_pytorch(target, rung):
-    """In the mean within 0.1 points, and 99 % on both sides."""
+@pytest.mark.parametrize("target, rung", one_rung_a_precision())
+def test_seeds_reach_the_accuracy_of_pytorch(target, rung):
+    """In the mean within 0.1 points, and 98.9 % on both sides."""
     schedule = Schedule(epochs=3, batch=64, peak=0.2, one_cycle=True)
     every, test = mnist.load("train"), mnist.load("test")
     options = {"device": target, "precision": rung.precision, "rung": "graph"}
@@ -176,10 +187,18 @@ def test_five_seeds_reach_the_accuracy_of_pytorch(target, rung):
     both = []
     with Cnn(rung.name, target) as cnn:
         cnn.data(every, test)
-        for seed in range(5):
+        for seed in range(SEEDS):
             weights = mnist.initial_weights(seed)
             cnn.set_weights(weights)
             twin.set_weights(weights)
             both.append([accuracy(side, schedule, seed) for side in (cnn, twin)])
-    ours, theirs = np.mean(both, axis=0)
-    assert abs(ours - theirs) <= 0.1 and min(ours, theirs) >= 98.9, both
+    ours, theirs = np.transpose(both)
+    error = np.std(ours - theirs, ddof=1) / np.sqrt(SEEDS)
+    found = (
+        f"{rung.name}: {SEEDS} seeds reach {ours.mean():.3f} %, PyTorch's "
+        f"{theirs.mean():.3f}: {np.mean(ours - theirs):+.3f} points, known to "
+        f"{error:.3f} (standard error); {ours.round(2)} {theirs.round(2)}"
+    )
+    print(found)
+    assert abs(np.mean(ours - theirs)) <= 0.1, found
+    assert min(ours.mean(), theirs.mean()) >= 98.9, found
