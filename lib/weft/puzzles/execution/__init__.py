@@ -1,4 +1,8 @@
-"""Puzzles of lesson 07b: warps, atomics, and blocks that work on one thing.
+"""Puzzles of lesson 07b: warps, and blocks that work on one thing.
 
-warps, room      launches of blocks of one warp, and of a fixed number of threads
+divergence                       a repair: which lanes take which branch
+warp_sum                         lanes that talk
+histogram, histogram_private     many threads count in one place, or in their block's
+scan_blocks, scan_add            running sums over many blocks, in two launches
+compact                          keep some numbers, in order
 """

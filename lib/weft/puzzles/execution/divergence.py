@@ -1,25 +1,24 @@
 """Divergence: branches that whole warps take together. A repair."""
 
+import numpy as np
+
 from weft import cuda
 
 from ..puzzle import Puzzle
 
 
 def spec(a):
-    out = 8 * a
-    out[0::2] = a[0::2] ** 8
+    out = np.exp(a)
+    out[1::2] = np.cos(a[1::2])
     return out
 
 
 def by_lane(out, a):
     i = cuda.grid(1)
-    v = a[i]
-    for _ in range(3):
-        if i % 2 == 0:  # neighbours go different ways: their warp walks both
-            v = v * v
-        else:
-            v = v + v
-    out[i] = v
+    if i % 2 == 0:  # neighbours go different ways: their warp walks both
+        out[i] = np.exp(a[i])
+    else:
+        out[i] = np.cos(a[i])
 
 
 def by_warp(out, a):
@@ -27,23 +26,20 @@ def by_warp(out, a):
     t = cuda.threadIdx.x % 64
     first = cuda.grid(1) - t  # of the 64 numbers that two warps share
     i = first + 2 * (t % 32) + t // 32
-    v = a[i]
-    for _ in range(3):
-        if t < 32:
-            v = v * v
-        else:
-            v = v + v
-    out[i] = v
+    if t < 32:
+        out[i] = np.exp(a[i])
+    else:
+        out[i] = np.cos(a[i])
     ### END SOLUTION
 
 
 puzzle = Puzzle(
     title="Divergence",
     text=(
-        "Even places of `out` get the eighth power of `a`, odd ones eight times `a`. "
-        "This kernel is right, but only about half of a warp's lanes work at a time. "
-        "Give each warp numbers of one kind. Blocks are multiples of 64 threads, as "
-        "many in all as there are numbers."
+        "Even places of `out` get the exponential of `a`, odd ones the cosine. This "
+        "kernel is right, but on either side half of each warp stands still. Give "
+        "every warp numbers of one kind: blocks are multiples of 64 threads, as many "
+        "in all as there are numbers."
     ),
     spec=spec,
     answer=by_warp,

@@ -50,8 +50,8 @@ puzzle = Puzzle(
     hints=[
         "What does shared memory hold when a block begins? Somebody has to put zeros "
         "into `mine`, and everybody has to wait for it.",
-        "Many threads of the block count into one element of `mine`: these are atomics, "
-        "too, but cheap ones.",
+        "Many threads of the block count into one element of `mine`: these are "
+        "atomics, too, but cheap ones.",
         "When all have counted, the first 8 threads hand in one count each. Other "
         "blocks do the same at that time.",
     ],

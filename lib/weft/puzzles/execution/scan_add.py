@@ -32,9 +32,9 @@ def add_what_came_before(out, totals, n):
 puzzle = Puzzle(
     title="Scan, all of it",
     text=(
-        "The second launch. `out` has the running sums of each block of 32, `totals` "
+        "The second launch: `out` has the running sums of each block of 32, `totals` "
         "the sum of each block. Add to every number of `out` the totals of all blocks "
-        "before its own: then it has the running sums of the whole. A block reads each "
+        "before its own: that makes running sums of the whole. A block reads each "
         "total at most once."
     ),
     spec=spec,

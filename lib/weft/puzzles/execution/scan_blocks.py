@@ -64,5 +64,6 @@ puzzle = Puzzle(
         "Five rounds of shuffles, by 1, 2, 4, 8 and 16: no shared memory and no "
         "barrier. Each number is read once."
     ),
-    limits={"reads.a": lambda n: n},
+    scored=dict(n=64, launch=(2, 32)),
+    limits={"reads.a": lambda n: n, "lanes.a": 32},
 )

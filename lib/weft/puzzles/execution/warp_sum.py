@@ -60,5 +60,10 @@ puzzle = Puzzle(
         "Five rounds, by 16, 8, 4, 2 and 1: each number is read once, and nothing but "
         "the sum is written. With `shfl_xor_sync` all lanes would know it."
     ),
-    limits={"reads.a": lambda n: n, "shared_writes": 0, "barriers": 0},
+    limits={
+        "reads.a": lambda n: n,
+        "lanes.a": 32,
+        "shared_writes": 0,
+        "barriers": 0,
+    },
 )

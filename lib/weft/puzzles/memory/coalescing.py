@@ -57,5 +57,10 @@ puzzle = Puzzle(
         "All threads of the grid stand side by side and move on together: in each turn "
         "a warp wants 32 neighbours, which are 4 sectors."
     ),
-    limits={"sectors_per_request.a": 4, "sectors_per_request.out": 4},
+    scored=dict(n=256, launch=(2, 32)),
+    limits={
+        "reads.a": lambda n: n,
+        "sectors_per_request.a": 4,
+        "sectors_per_request.out": 4,
+    },
 )

@@ -19,10 +19,9 @@ def in_two_passes(y, sums, x, a, b, n):
     if i < n:  # the first pass: y
         y[i] = max(a * x[i] + b, float32(0))
     cuda.syncthreads()
-    if cuda.threadIdx.x == 0 and i < n:  # the second one: the sum of each 8
-        sums[cuda.blockIdx.x] = 0
+    if i % 8 == 0:  # the second one: the sum of each 8
         for k in range(i, min(i + 8, n)):
-            sums[cuda.blockIdx.x] += y[k]
+            sums[i // 8] = y[k] + (sums[i // 8] if k > i else float32(0))
 
 
 def in_one_pass(y, sums, x, a, b, n):
@@ -53,9 +52,9 @@ puzzle = Puzzle(
     title="Fusion",
     text=(
         "Two kernels became one: `y` is relu(a * x + b), and `sums` has the sum of "
-        "each 8 of them. It is right, but the second half reads back from global "
-        "memory what the first half had. Read each `x` once, `y` never, and write "
-        "each number once. Blocks have 8 threads."
+        "each 8 of them; blocks have 8 threads. It is right, but its second half reads "
+        "back what the first half had. Read each `x` once, `y` never, and write each "
+        "number once."
     ),
     spec=spec,
     answer=in_one_pass,
@@ -74,8 +73,8 @@ puzzle = Puzzle(
         "that the others of its block can read it cheaply?",
         "In shared memory, and then a barrier. What shall a thread past the end put "
         "there, so that the sum is not disturbed?",
-        "`sums[block] += ...` is a read and a write in each turn: add up in a local "
-        "variable, and store it once.",
+        "Each turn of the last loop reads `sums` and writes it: add up in a local "
+        "variable, and store that once.",
     ],
     better=(
         "The numbers go to the sum through shared memory: `x` is read once, `y` and "

@@ -1,7 +1,5 @@
 """Quantise: float32 to int8 with a scale for each row, and back."""
 
-import math
-
 import numpy as np
 from numpy import float32
 
@@ -35,9 +33,9 @@ def quantise_rows(q, scale, back, x, cols):
     if t == 0:
         scale[cuda.blockIdx.x] = step
     for col in range(t, cols, 8):
-        whole = math.floor(x[first + col] / step + float32(0.5))
-        q[first + col] = whole
-        back[first + col] = float32(whole) * step
+        whole = np.floor(x[first + col] / step + float32(0.5))
+        q[first + col] = int(whole)
+        back[first + col] = whole * step
     ### END SOLUTION
 
 
@@ -94,7 +92,10 @@ puzzle = Puzzle(
         data={"x": rows_of_many_kinds},
         bound=bound,
         launch=lambda rows: (rows, 8),
-        sizes=[(1, 1), (2, 3), (3, 7), (5, 8), (4, 9), (6, 37)],
+        sizes=[
+            dict(rows=rows, cols=cols)
+            for rows, cols in [(1, 1), (2, 3), (3, 7), (5, 8), (4, 9), (6, 37)]
+        ],
     ),
     drawn=dict(rows=2, cols=8),
     launch=(2, 8),
@@ -103,7 +104,7 @@ puzzle = Puzzle(
         "looks at every eighth number of it.",
         "Then the block has 8 candidates in `largest`. After a barrier every thread "
         "can find the largest of them for itself.",
-        "`math.floor(v + 0.5)` rounds with halves up, for negative numbers, too. Is a "
+        "`np.floor(v + 0.5)` rounds with halves up, for negative numbers, too. Is a "
         "clip needed, with this scale?",
     ],
     better=(
