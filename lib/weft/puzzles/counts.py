@@ -42,7 +42,7 @@ CLOSE = 1e-9  # of a ratio: equal up to rounding
 class Count:
     """One of the counts: where it is looked up, and how it is spoken of.
 
-    of: the words for a row. said: the words of a refusal, with the number and, in
+    of: the words for a row. said: the words of a refusal, with so many things and, in
     global memory, the array. space, kind: of the places that are summed up ("" of a
     kind: any). column: which of their sums. per: "thread", "block" or "warp", by which
     a row divides; limits speak of the whole launch, but for those per block or warp.
@@ -51,6 +51,7 @@ class Count:
 
     of: str
     said: str
+    thing: str = "element"
     space: str = "global"
     kind: str = ""
     column: str = "accesses"
@@ -68,54 +69,54 @@ class Count:
         ]
 
 
-def _elements(of: str, said: str, kind: str, space: str = "global") -> Count:
-    return Count(of, f"{said} in all", space=space, kind=kind, per="thread")
+def _elements(kind: str, space: str = "global") -> Count:
+    where = "{}" if space == "global" else "shared memory"
+    of = f"{kind}s" if space == "global" else f"shared {kind}s"
+    said, thing = f"{kind}s {{}} of {where} in all", "element"
+    if kind == "atomic":
+        said, thing = f"makes {{}} of {where} in all", "atomic update"
+    return Count(of, said, thing, space, kind, per="thread")
 
 
 def _ratio(of: str, verb: str, kind: str = "") -> Count:
-    said = f"{verb} {{}} sectors of {{}} for each request of a warp"
-    return Count(of, said, kind=kind, column="sectors_per_request")
+    said = f"{verb} {{}} of {{}} for each request of a warp"
+    return Count(of, said, "sector", kind=kind, column="sectors_per_request")
 
 
-_SHARED = {
-    "reads": "reads {} elements of shared memory",
-    "writes": "writes {} elements of shared memory",
-    "atomics": "makes {} atomic updates in shared memory",
-}
+_SHARED = {"space": "shared"}
+_NONE = {"space": ""}
 COUNTS = {
-    "reads": _elements("reads", "reads {} elements of {}", "read"),
-    "writes": _elements("writes", "writes {} elements of {}", "write"),
-    "atomics": _elements("atomics", "makes {} atomic updates of {}", "atomic"),
-    "requests": Count("requests", "makes {} requests to {}", column="requests"),
+    **{f"{kind}s": _elements(kind) for kind in ("read", "write", "atomic")},
+    "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
-        *("rounds", "needs {} rounds over {} for each of its warps, on average"),
+        *("rounds", "needs {} over {} for each of its warps, on average", "round"),
         **dict(column="requests", per="warp"),
     ),
-    "sectors": Count("sectors", "moves {} sectors of {}", column="sectors"),
+    "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
     "sectors_per_request": _ratio("sectors per request", "touches"),
     "load_sectors_per_request": _ratio("sectors per read", "reads", "read"),
     "store_sectors_per_request": _ratio("sectors per write", "writes", "write"),
     "lanes": Count(
-        *("lanes per request", "has {} threads in each request to {}"),
+        *("lanes per request", "has {} in each request to {}", "thread"),
         **dict(column="lanes", least=True),
     ),
     **{
-        f"shared_{name}": _elements(f"shared {name}", said, name[:-1], "shared")
-        for name, said in _SHARED.items()
+        f"shared_{kind}s": _elements(kind, "shared")
+        for kind in ("read", "write", "atomic")
     },
     "shared_turns": Count(
-        *("shared turns", "takes {} turns in shared memory"),
-        **dict(space="shared", column="wavefronts"),
+        *("shared turns", "takes {} in shared memory", "turn"),
+        **dict(column="wavefronts", **_SHARED),
     ),
     "bank_conflicts": Count(
-        *("bank conflicts", "has {} bank conflicts"),
-        **dict(space="shared", column="conflicts"),
+        *("bank conflicts", "has {}", "bank conflict"),
+        **dict(column="conflicts", **_SHARED),
     ),
     "barriers": Count(
-        "barriers", "waits at {} barriers in each block", space="", per="block"
+        *("barriers", "waits at {} in each block", "barrier"), per="block", **_NONE
     ),
     "active_lanes": Count(
-        "active lanes", "keeps {} of 32 lanes busy", space="", least=True
+        *("active lanes", "keeps {} of a warp's 32 busy", "lane"), least=True, **_NONE
     ),
 }
 
@@ -200,16 +201,20 @@ def refusals(
 
 
 def _refusal(name: str, count: Count, array: str, yours: float, wants: str) -> str:
-    said = count.said.format(short(yours) if yours else "no", array or "global memory")
+    things = f"{short(yours) if yours else 'no'} {count.thing}{'s' * (yours != 1)}"
+    said = count.said.format(things, array or "global memory")
     return f"{name}: the numbers are right, but it {said}, and this puzzle {wants}"
 
 
 def _line(report: Report, count: Count, array: str) -> str:
-    """The line that has the most of it (of what one wants much of, the least)."""
+    """Where most of it is (of what one wants much of, least).
+
+    The line's number alone: its text may stand in the best known answer as well.
+    """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:
         return ""
     choose = min if count.least else max
     worst = choose(places, key=lambda place: getattr(place, count.column))
-    source = report.line(worst.file, worst.line).strip()
-    return f"; line {worst.line}" + (f": {source}" if source else "")
+    first = next((s.first for s in report.sources if s.file == worst.file), 1)
+    return f"; look at line {worst.line - first + 1} of it"

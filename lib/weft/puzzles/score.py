@@ -114,12 +114,11 @@ class Case:
         """Raise Mismatch for a fault, or for a limit that is not met."""
         from ..check.cases import Shape
         from ..guarded import Mismatch
-        from ..report.text import finding
 
         where = f" (with {self._where(Shape(report.grid, report.block))})"
         for one in report.findings:
             facts = {n: getattr(one, n) for n in ("block", "thread", "array", "kind")}
-            said = f"{name}: {finding(report, one)}{where}"
+            said = f"{name}: {one.text}{where}"
             raise Mismatch(said, **facts, index=one.index, report=report)
         for said, array in refusals(name, report, self.puzzle.limits, self.sizes):
             facts = {"array": array or None, "report": report, "kind": "limit"}
@@ -177,7 +176,9 @@ def _rows(puzzle: Puzzle, yours: Counters, best: Counters) -> list[Row]:
         what = f"{count.of} of {array}" if array else count.of
         what += f" per {count.per}" if count.per else ""
         each = yours.threads if count.per == "thread" else 1  # others have it in them
-        numbers = (value(seen, name) / each for seen in (yours, best))
+        numbers = [value(seen, name) / each for seen in (yours, best)]
+        if array and not any(numbers):
+            continue
         rows.append(Row(what, *numbers, count.least))
     return rows
 

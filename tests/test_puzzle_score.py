@@ -1,0 +1,231 @@
+"""What an answer costs is counted alike in every language, and limits are held."""
+
+import types
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from weft import ArgumentError, cuda, cuda_c, load_cuda, numba_jit, sim
+from weft.guarded import Mismatch
+from weft.puzzles import counts
+from weft.puzzles.score import Row, Score, names_known, score
+
+ADVICE = "it reads each number once"
+
+
+def add(out, a, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+def add_twice(out, a, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + a[n - 1 - i] - a[n - 1 - i] + 10
+
+
+def add_alone(out, a, n):
+    if cuda.blockIdx.x == 0 and cuda.threadIdx.x == 0:
+        for i in range(n):
+            out[i] = a[i] + 10
+
+
+def add_strided(out, a, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    j = i % 8 * 8 + i // 8  # four neighbours at a time
+    out[j] = a[j] + 10
+
+
+def add_shared(out, a, n):
+    s = cuda.shared.array(64, np.float32)
+    i = cuda.threadIdx.x
+    s[i] = a[i]
+    cuda.syncthreads()
+    out[i] = s[i] + 10
+
+
+def add_conflicting(out, a, n):
+    s = cuda.shared.array(2048, np.float32)
+    i = cuda.threadIdx.x
+    s[32 * i] = a[i]
+    cuda.syncthreads()
+    out[i] = s[32 * i] + 10
+
+
+IN_C = """__global__ void add(float *out, const float *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] + 10;
+}"""
+STRAYS_IN_C = """__global__ void add(float *out, const float *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float x = a[i];
+    if (i < n || x == 12345) out[i] = x + 10;
+}"""
+
+
+def puzzle(answer=add, n=4, launch=(1, 8), limits=None, **more):
+    """What score() needs of a Puzzle."""
+    names_known(limits or {}, ("out", "a", "n"))
+    facts = dict(
+        **dict(spec=lambda a: a + 10, answer=answer, better=ADVICE, scored=None),
+        **dict(checks={"outputs": {"out": "n"}, "inputs": {"a": "n"}}),
+        **dict(drawn={"n": n}, launch=launch, limits=limits or {}),
+    )
+    return types.SimpleNamespace(**(facts | more))
+
+
+def numbers(found):
+    return {row.what: (row.yours, row.best) for row in found.rows}
+
+
+@pytest.mark.parametrize(
+    "form", [lambda k: k, sim, numba_jit, cuda_c, lambda k: load_cuda(IN_C).add]
+)
+def test_every_language_gives_the_same_counts(form):
+    found = score(puzzle(), form(add))
+    half = (0.5, 0.5)  # 4 numbers, 8 threads
+    assert numbers(found) == {"reads per thread": half, "writes per thread": half}
+    assert found.within and not found.beats
+    assert [row.mark for row in found.rows] == ["as good"] * 2
+    assert ADVICE not in found.sentence
+
+
+def test_more_than_the_best_known_is_told_with_what_that_does_better():
+    found = score(puzzle(), add_twice)
+    assert numbers(found)["reads per thread"] == (1.5, 0.5)
+    assert [row.mark for row in found.rows] == ["more", "as good"]
+    assert not found.within and ADVICE in found.sentence
+
+
+def test_fewer_than_the_best_known_is_a_delight_only_if_nothing_costs_more():
+    found = score(puzzle(answer=add_twice), add)
+    assert found.beats and "Fewer than our best" in str(found)
+    mixed = Score((Row("reads", 1, 2), Row("writes", 3, 2)), ADVICE)
+    assert not mixed.beats and not mixed.within
+    assert "Less" in mixed.sentence and ADVICE in mixed.sentence
+    lanes = Row("active lanes", 32, 16, least=True)
+    assert (lanes.mark, Row("lanes", 8, 16, True).mark) == ("more!", "fewer")
+
+
+def test_the_size_and_launch_of_a_score_may_differ_from_what_is_drawn():
+    for scored in ({"n": 6, "launch": (2, 4)}, ({"n": 6}, (2, 4))):
+        found = score(puzzle(scored=scored), add)
+        assert numbers(found)["reads per thread"] == (0.75, 0.75)
+
+
+def test_shared_memory_and_barriers_are_counted_apart():
+    found = numbers(score(puzzle(n=64, launch=(1, 64)), add_shared))
+    assert found["shared reads per thread"] == found["reads per thread"] == (1, 1) or (
+        found["shared reads per thread"] == (1, 0)
+    )
+    assert found["barriers per block"] == (1, 0)
+    assert found["shared turns"] == (4, 0)
+    assert "bank conflicts" not in found
+
+
+@pytest.mark.parametrize(
+    ("limit", "answer", "words"),
+    [
+        ({"reads.a": lambda n: n}, add_twice, r"reads 192 elements of a .*allows 64"),
+        ({"reads": 64}, add_twice, "192 elements of global memory"),
+        ({"rounds.out": 1}, add_alone, r"needs 32 rounds over out .*allows 1"),
+        ({"lanes.out": 32}, add_alone, "has 1 thread in each .*out.* at least 32"),
+        ({"requests.a": lambda threads: threads // 32}, add_alone, "64 requests to a"),
+        (
+            {"sectors_per_request.a": 4},
+            add_strided,
+            r"touches 8 sectors of a .*allows 4; look at line 4",
+        ),
+        ({"store_sectors_per_request.out": 4}, add_strided, "writes 8 sectors of out"),
+        ({"load_sectors_per_request.a": 4}, add_strided, "reads 8 sectors of a"),
+        ({"sectors.a": 8}, add_strided, "moves 16 sectors of a"),
+        ({"bank_conflicts": 0}, add_conflicting, "has 124 bank conflicts.*allows none"),
+        ({"shared_turns": 4}, add_conflicting, "takes 128 turns in shared memory"),
+        ({"barriers": 0}, add_shared, "waits at 1 barrier in each block.*allows none"),
+        ({"active_lanes": 32}, add_alone, r"keeps [\d.]+ lanes of .*at least 32"),
+        (
+            {"shared_writes": (lambda n: n, None)},
+            add,
+            "writes no elements of shared memory.*at least 64",
+        ),
+        ({"writes.out": (None, 10)}, add, r"writes 64 elements of out.*allows 10"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_a_limit_that_is_not_met_is_told_with_both_numbers(limit, answer, words):
+    asked = puzzle(n=64, launch=(1, 64), limits=limit)
+    with pytest.raises(Mismatch, match=words) as caught:
+        score(asked, answer)
+    text = str(caught.value)
+    assert "n = 64, grid 1, block 64" in text and answer.__name__ in text
+    assert "a[i] + 10" not in text  # a line of the best known
+
+
+def test_limits_that_are_met_are_shown_with_the_rest():
+    limits = {"reads.a": 64, "bank_conflicts": 0, "shared_writes": (64, None)}
+    asked = puzzle(add_shared, n=64, launch=(1, 64), limits=limits)
+    found = score(asked, add_shared)
+    assert {"reads of a per thread", "bank conflicts"} <= set(numbers(found))
+    assert "reads per thread" not in numbers(found)  # the same as those of a
+    assert found.within
+
+
+def test_limits_hold_for_cuda_c_too():
+    asked = puzzle(limits={"reads.a": lambda n: n - 1})
+    with pytest.raises(Mismatch, match="add: .*reads 4 elements of a .*allows 3"):
+        score(asked, load_cuda(IN_C).add)
+
+
+def test_an_atomic_does_not_get_around_a_limit_on_reads():
+    def sly(out, a, n):
+        i = cuda.threadIdx.x
+        if i < n:
+            out[i] = cuda.atomic.add(a, i, 0) + 10
+
+    with pytest.raises(Mismatch, match=r"reads 4 elements of a"):
+        score(puzzle(limits={"reads.a": 0}), sly)
+
+
+def test_c_that_reads_past_an_array_is_refused_where_guard_zones_cannot_see_it():
+    with pytest.raises(Mismatch, match=r"a.*n = 4, grid 1, block 8") as caught:
+        score(puzzle(), load_cuda(STRAYS_IN_C).add)
+    assert caught.value.thread is not None
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"raeds": 1}, "no count 'raeds'; reads, "),
+        ({"reads.b": 1}, "no array 'b', only out, a, n"),
+        ({"bank_conflicts.s": 0}, "bank_conflicts is not told by array"),
+        ({"reads": -1}, "-1 is no number from 0 on"),
+        ({"reads": "n"}, "'n' is no number"),
+        ({"reads": (None, None)}, "no pair of them"),
+        ({"reads": (1, 2, 3)}, "no pair of them"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused_when_the_puzzle_is_made(limits, words):
+    with pytest.raises(ArgumentError, match=words):
+        names_known(limits, ("out", "a", "n"))
+
+
+def test_the_table_of_counts_has_all_of_them():
+    missing = {name for name in counts.COUNTS if name not in counts.__doc__}
+    assert not missing
+
+
+def test_an_answer_without_a_launch_has_no_score():
+    empty = score(puzzle(launch=None), lambda a: a + 10)
+    assert not empty.rows and empty.within and str(empty) == ""
+    assert empty._repr_html_() == ""
+
+
+def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
+    better = "a < b & c"
+    found = Score((Row("reads", 2, 1), Row("x < y", 1, 1), Row("w", 1, 2)), better)
+    page = found._repr_html_()
+    text = "".join(ET.fromstring(f"<div>{page}</div>").itertext())
+    for word in ("more", "as good", "fewer!", "best known", "x < y", better):
+        assert word in text
