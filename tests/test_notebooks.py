@@ -22,12 +22,14 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 import utils
-from weft import bodies, lessons
+from weft import bodies, lessons, puzzles
 from weft.build import ROOT
 from weft.jit import nvrtc, signature
 from weft.lessons import NOTEBOOKS, SOLUTIONS
+from weft.puzzles import GROUPS, LESSONS
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+COLLECTION = NOTEBOOKS / "03_puzzles.ipynb"  # of all puzzles
 # Into a folder that is not called weft: `import weft` would find it there, empty.
 FIRST = """\
 try:
@@ -66,10 +68,15 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
 
     In one run, since a kernel takes seconds to start. It stands for the reader's run,
     too: there the stub stays, and no other cell uses what it defines (see below).
+    A lesson's puzzles are run where all of them are collected: `make notebooks` gives
+    the same cells to both.
     """
     notebook = read(lessons.source_of(path))
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
+    stubs = puzzles_with_stubs(notebook) if path == COLLECTION else []
+    if path != COLLECTION:
+        notebook.cells = [c for c in notebook.cells if not is_puzzle(c)]
     tried = []
     for answer, check, mistakes in list(lessons.exercises(notebook)):
         stub = new_cells(lessons.stub(answer.source), check)
@@ -81,6 +88,8 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
         notebook.cells[at:at] = [*stub, *itertools.chain(*wrong)]
         tried.append((stub[1], [check for _, check in wrong], check))
     run(notebook)
+    for name, cell in stubs:
+        assert f"{name}: not solved yet" in printed(cell), cell.source
     for of_stub, of_mistakes, of_answer in tried:
         assert "not solved yet" in printed(of_stub), of_stub.source
         for number, cell in enumerate(of_mistakes):
@@ -99,6 +108,22 @@ def test_no_cell_needs_a_solved_exercise(path):
             needed = defined & names(cell)[1]
             if cell is not answer and cell is not check:
                 assert not needed, f"{sorted(needed)} in:\n{cell.source}"
+
+
+@notebooks
+def test_no_cell_needs_a_solved_puzzle(path):
+    own = [puzzles.groups[group] for group in groups_in(path)]
+    kernels = {puzzle.kernel_name for group in own for puzzle in group}
+    for cell in code_cells(read(path)):
+        if not is_puzzle(cell):
+            used = kernels & names(cell)[1]
+            assert not used, f"{sorted(used)} in:\n{cell.source}"
+
+
+def test_each_group_of_puzzles_ends_its_lesson_and_stands_in_the_collection():
+    assert groups_in(COLLECTION) == list(GROUPS)
+    for group, lesson in LESSONS.items():
+        assert groups_in(NOTEBOOKS / lesson) == [group], lesson
 
 
 @notebooks
@@ -282,6 +307,30 @@ def prose_of(path: Path) -> str:
 
 def printed(cell) -> str:
     return "".join(o.text for o in cell.outputs if o.output_type == "stream")
+
+
+def is_puzzle(cell) -> bool:
+    """Whether `make notebooks` has made the cell from a puzzle."""
+    return lessons.is_tagged(cell, "puzzle")
+
+
+def groups_in(path: Path) -> list[str]:
+    """The groups of puzzles that a notebook has, as `make notebooks` reads them."""
+    found = (lessons.PUZZLES.fullmatch(cell.source) for cell in read(path).cells)
+    return [match[1] for match in found if match]
+
+
+def puzzles_with_stubs(notebook) -> list[tuple[str, nbformat.NotebookNode]]:
+    """Put each puzzle's stub and its check before its answer; the names and checks."""
+    put = []
+    for puzzle in puzzles:
+        ids = [cell.id for cell in notebook.cells]
+        at = ids.index(f"puzzle-{puzzle.name.replace('_', '-')}-answer")
+        check = notebook.cells[at + 1]
+        stub = new_cells(puzzle.stub, check)
+        notebook.cells[at:at] = stub
+        put.append((puzzle.name, stub[1]))
+    return put
 
 
 # ---- names ------------------------------------------------------------------------
