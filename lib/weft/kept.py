@@ -9,6 +9,7 @@ overwritten; a folder that cannot be written means this session's memory.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -123,11 +124,9 @@ class Kept:
 
     def _set_aside(self) -> None:
         """Rename a damaged file, so that what is in it is not lost."""
-        number = 1
-        while (
-            aside := self.path.with_name(f"{self.name}.damaged{number}.json")
-        ).exists():
-            number += 1
+        names = (f"{self.name}.damaged{n}.json" for n in itertools.count(1))
+        free = (path for path in map(self.path.with_name, names) if not path.exists())
+        aside = next(free)
         with contextlib.suppress(FileNotFoundError):  # another notebook was first
             os.replace(self.path, aside)
             self._said = ""
@@ -141,5 +140,6 @@ class Kept:
     def _say(self, what: str) -> None:
         """One line on stderr, once."""
         if what != self._said:
-            print(f"weft: {self.path} {what}", file=sys.stderr)
+            where = cache.folder() / cache.KEPT / f"{self.name}.json"
+            print(f"weft: {where} {what}", file=sys.stderr)
         self._said = what

@@ -1,0 +1,331 @@
+"""What is solved outlives sessions, a cleared cache, damage and a second notebook."""
+
+import argparse
+import importlib
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import threading
+import types
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from weft import ArgumentError, cache, predict, puzzles
+from weft.kept import Kept
+from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
+from weft.puzzles.progress import OPEN, SOLVED, WITHIN, marks, solved
+from weft.puzzles.score import Row, Score
+
+progress_module = importlib.import_module("weft.puzzles.progress")
+cloth_module = importlib.import_module("weft.puzzles.cloth")
+
+GOOD = Score((Row("reads per thread", 1, 1),))
+MORE = Score((Row("reads per thread", 2, 1),))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Each test has a cache folder and a session of its own."""
+    monkeypatch.delenv("WEFT_SMALL", raising=False)
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    new_session(monkeypatch)
+    return tmp_path
+
+
+def new_session(monkeypatch):
+    monkeypatch.setattr(progress_module, "_kept", Kept("puzzles"))
+    monkeypatch.setattr(progress_module, "_set_aside", Kept("before"))
+    monkeypatch.setattr(progress_module, "_latest", [])
+    monkeypatch.setattr(cloth_module, "_shown", Kept("cloth"))
+
+
+def named(name):
+    """What solved() and cloth() need of a Puzzle."""
+    (group,) = (g for g, names in puzzles.GROUPS.items() if name in names)
+    return types.SimpleNamespace(name=name, group=group)
+
+
+def solve(*names, score=GOOD):
+    for name in names:
+        solved(named(name), "Python", score)
+
+
+# ---- what is kept -------------------------------------------------------------------
+
+
+def test_a_solved_puzzle_is_remembered_by_the_next_session(monkeypatch):
+    assert solved(named("guards"), "Python", MORE)
+    new_session(monkeypatch)
+    assert marks().state("guards") == SOLVED and marks().state("zip") == OPEN
+    assert not solved(named("guards"), "CUDA C", GOOD)  # no news
+    assert marks().state("guards") == WITHIN
+    assert "Python on" in marks().title("guards")
+    assert "CUDA C on" in marks().title("guards")
+
+
+def test_the_first_day_and_the_best_score_count(folder):
+    solve("map", score=GOOD)
+    solve("map", score=MORE)
+    (record,) = json.loads((folder / "kept/puzzles.json").read_text())["map"].values()
+    assert record["within"] and record["score"] == {"reads per thread": [1, 1]}
+
+
+def test_clearing_and_pruning_the_cache_keep_progress_and_guesses(folder):
+    solve("map")
+    predict("How many?", 3).measured(4)
+    (folder / "jit").mkdir()
+    (folder / "jit" / "old.so").write_bytes(bytes(1000))
+    mine = {path: path.read_text() for path in folder.rglob("*.json")}
+    assert len(mine) == 2
+    for path in mine:
+        os.utime(path, (0, 0))  # the oldest go first
+    assert cache.size() == 1000
+    cache.prune(limit=10)
+    assert cache.size() == 0 and not (folder / "jit" / "old.so").exists()
+    (folder / "a.so").write_bytes(bytes(500))
+    assert cache.clear() == 500
+    assert {path: path.read_text() for path in folder.rglob("*.json")} == mine
+
+
+def test_the_help_of_clear_says_what_stays(capsys):
+    parser = argparse.ArgumentParser()
+    cache.add_arguments(parser)
+    assert "progress" in parser.format_help()
+    solve("map")
+    cache.main(parser.parse_args(["--clear"]))
+    assert "kept" in capsys.readouterr().out and marks().count == 1
+
+
+def adding(name):
+    return lambda records: records.update({name: {}})
+
+
+def test_two_notebooks_do_not_take_each_others_marks_away(folder):
+    """Each change is made to what the file holds then, not to what was read before."""
+    names = [name for group in puzzles.GROUPS.values() for name in group][:8]
+    begin = threading.Barrier(len(names))
+
+    def notebook(name):
+        kept = Kept("puzzles")
+        begin.wait()
+        for turn in range(5):
+            kept.change(adding(f"{name}{turn}"))
+
+    threads = [threading.Thread(target=notebook, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(Kept("puzzles").read()) == 5 * len(names)
+
+
+def _add(folder, name):
+    cache._root = folder
+    for turn in range(20):
+        Kept("other").change(adding(f"{name}{turn}"))
+
+
+def test_two_processes_do_not_either(folder):
+    context = multiprocessing.get_context("fork")
+    both = [context.Process(target=_add, args=(folder, name)) for name in "ab"]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert len(Kept("other").read()) == 40
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\0\0"])
+def test_a_damaged_file_is_told_in_one_line_and_set_aside(folder, text, capsys):
+    (folder / "kept").mkdir()
+    (folder / "kept" / "puzzles.json").write_text(text)
+    solve("map", "zip")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "damaged1.json" in said
+    assert (folder / "kept" / "puzzles.damaged1.json").read_text() == text
+    assert marks().count == 2
+
+
+def test_a_second_damage_does_not_overwrite_the_first(folder, capsys):
+    for text in ("first", "second"):
+        (folder / "kept").mkdir(exist_ok=True)
+        (folder / "kept" / "puzzles.json").write_text(text)
+        assert marks().count == 0
+    aside = sorted((folder / "kept").glob("*damaged*"))
+    assert [path.read_text() for path in aside] == ["first", "second"]
+
+
+@pytest.mark.parametrize("wrong", [3, {}, {"Python": 1}, {"Python": {"when": 2}}])
+def test_a_record_that_is_none_counts_as_not_solved(folder, wrong):
+    (folder / "kept").mkdir()
+    (folder / "kept" / "puzzles.json").write_text(json.dumps({"map": wrong}))
+    assert marks().state("map") == OPEN
+    solve("map")
+    assert marks().state("map") == WITHIN
+
+
+def test_where_nothing_can_be_written_the_session_remembers(folder, capsys):
+    (folder / "kept").write_text("a file where the folder should be")
+    solve("map", "zip")
+    assert marks().count == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "this session only" in said
+
+
+def test_in_the_suite_nothing_is_written(folder, monkeypatch):
+    monkeypatch.setenv("WEFT_SMALL", "1")
+    solve("map")
+    assert marks().count == 1 and not list(folder.rglob("*.json"))
+
+
+# ---- moving and forgetting -----------------------------------------------------------
+
+
+def test_progress_goes_to_another_machine_and_loses_nothing_there(
+    folder, tmp_path_factory, monkeypatch
+):
+    solve("map", "zip")
+    away = tmp_path_factory.mktemp("away")
+    said = repr(marks().export(away / "mine.json"))
+    assert "2 puzzles" in said and 'load("mine.json")' in said and "Colab" in said
+    monkeypatch.setattr(cache, "_root", away)
+    new_session(monkeypatch)
+    solve("zip", "guards", score=MORE)
+    there = marks().load(away / "mine.json")
+    states = [there.state(name) for name in ("map", "zip", "guards", "blocks")]
+    assert states == [WITHIN, WITHIN, SOLVED, OPEN]
+
+
+def test_what_is_no_export_is_refused_in_one_line(folder):
+    (folder / "other.json").write_text('{"puzzles": []}')
+    (folder / "text.json").write_text("puzzles")
+    for name in ("other.json", "text.json"):
+        with pytest.raises(ArgumentError, match=r"is no file that export\(\) wrote"):
+            marks().load(folder / name)
+    with pytest.raises(ArgumentError, match="missing.json: No such file"):
+        marks().load(folder / "missing.json")
+    with pytest.raises(ArgumentError, match="export: .*No such file"):
+        marks().export(folder / "no" / "x.json")
+
+
+def test_reset_forgets_one_or_all_and_sets_what_was_there_aside(folder):
+    solve("map", "zip", "guards")
+    assert marks().reset("zip").count == 2
+    with pytest.raises(ArgumentError, match="no puzzle 'zap'; there are map, zip"):
+        marks().reset("zap")
+    assert marks().reset().count == 0
+    before = json.loads((folder / "kept" / "before.json").read_text())
+    assert set(before) == {"map", "guards"}
+    with pytest.raises(ArgumentError, match="language 'Rust'"):
+        solved(named("map"), "Rust", None)
+
+
+# ---- shown --------------------------------------------------------------------------
+
+
+def test_the_row_has_a_mark_with_a_title_for_each_puzzle():
+    solve("map")
+    solve("zip", score=MORE)
+    page = ET.fromstring(marks()._repr_html_())
+    titles = [e.text for e in page.iter() if e.tag.endswith("title")]
+    for names in puzzles.GROUPS.values():
+        for name in names:
+            assert sum(t.startswith(f"{name}: ") for t in titles) == 1
+    shapes = {  # not colour alone: the three marks differ in what is drawn
+        state: [
+            child.tag
+            for child in next(
+                s
+                for s in page.iter()
+                if s.tag.endswith("svg") and s.get("aria-label") == state
+            )
+        ]
+        for state in (OPEN, SOLVED, WITHIN)
+    }
+    drawn = ET.tostring(page).decode()
+    assert len(shapes[OPEN]) < len(shapes[SOLVED]) and "dasharray" in drawn
+
+
+def test_the_text_says_what_is_solved_and_what_is_next():
+    solve("map")
+    solve("zip", score=MORE)
+    first, *_, last = str(marks()).splitlines()
+    assert first.startswith("threads") and first.endswith("next: guards")
+    assert "● o ·" in first
+    assert last.startswith(f"2 of {len(puzzles)} puzzles solved, 1 of them within")
+    solve(*puzzles.GROUPS["memory"])
+    assert "all solved" in str(marks()) and marks().complete("memory")
+
+
+# ---- cloth ---------------------------------------------------------------------------
+
+
+def drafts():
+    made = [draft(random.Random(seed)) for seed in range(80)]
+    return made + [gamp(n, random.Random(g)) for g, n in puzzles.GROUPS.items()]
+
+
+def longest(row):
+    """The longest run of equal ones, and whether there are two kinds."""
+    run = best = 1
+    for left, right in itertools.pairwise(row):
+        run = run + 1 if left == right else 1
+        best = max(best, run)
+    return best, len(set(row)) == 2
+
+
+def test_every_cloth_holds_together():
+    """Each thread goes over and under, and floats over seven at most: a satin's."""
+    assert len({made.name for made in drafts()}) > 8
+    for made in drafts():
+        rows = made.rows()
+        for line in [*rows, *zip(*rows)]:
+            floats, both = longest(line)
+            assert both and floats <= 8, made.name
+
+
+def test_a_cloth_is_small_and_well_formed_and_has_the_labs_colours():
+    for made in drafts():
+        piece = Cloth(made, "a < b")
+        page = ET.fromstring(piece._repr_html_())
+        svg = next(e for e in page.iter() if e.tag.endswith("svg"))
+        assert int(svg.get("width")) <= 660 and int(svg.get("height")) <= 72
+        strokes = {e.get("stroke") for e in svg.iter() if e.tag.endswith("path")}
+        assert strokes <= {*COLOURS, "#767676"}
+        assert len(piece.svg()) < 40_000
+        style = next(e.text for e in page.iter() if e.tag.endswith("style"))
+        assert style.startswith("@media (prefers-reduced-motion:no-preference)")
+
+
+def test_every_thread_of_the_warp_and_of_the_weft_is_seen():
+    made = draft(random.Random(1))
+    crossings = sum(map(len, made.rows()))
+    paths = [
+        e.get("d") for e in ET.fromstring(Cloth(made, "").svg()).iter() if e.get("d")
+    ]
+    pieces = [piece for path in paths for piece in path.split("M")[1:]]
+    lengths = [float(p.replace("v", "h").split("h")[1]) for p in pieces]
+    gaps = 2 * cloth_module.GAP * len(pieces)
+    assert sum(lengths) + gaps == pytest.approx(cloth_module.PITCH * crossings)
+
+
+def test_no_line_comes_again_before_all_have_been_shown(monkeypatch):
+    lines = [str(cloth(named("map"))) for _ in LINES]
+    assert sorted(lines) == sorted(LINES) and len(set(LINES)) >= 30
+    new_session(monkeypatch)
+    assert str(cloth(named("map"))) != lines[-1]
+
+
+def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
+    first, *rest, last = puzzles.GROUPS["memory"]
+    solve(*rest, last)
+    assert "gamp" not in cloth(named(last)).draft.name
+    solve(first)
+    wide = cloth(named(first))
+    assert wide.draft.name == f"gamp of {len(rest) + 2} bands" and "memory" in str(wide)
+    solve("map")
+    assert "gamp" not in cloth(named(first)).draft.name  # it was shown
+    assert "gamp" in cloth(named(last)).draft.name  # there it is found again
