@@ -286,7 +286,7 @@ class Score:
         body = "".join(map(_line, [tuple(map(_quiet, head)), *rows]))
         return (
             f'<table style="border-collapse:collapse;border:0;margin:4px 0;'
-            f'font-size:13px;background:transparent">{body}</table>'
+            f'font-size:13px;color:inherit;background:transparent">{body}</table>'
             f"<div>{html.escape(self.sentence)}</div>"
         )
 
