@@ -13,6 +13,7 @@ from puzzle_answers import RIGHT, WRONG
 import utils
 from weft import ArgumentError, Mismatch, cuda, load_cuda, numba_jit, puzzles, sim
 from weft import cuda_c as as_cuda_c
+from weft.__main__ import main as weft_main
 from weft.check import TooLong
 from weft.puzzles import GROUPS, LESSONS
 from weft.puzzles import puzzle as puzzle_module
@@ -363,3 +364,49 @@ def test_a_puzzle_shows_what_is_asked_and_its_solution():
         assert "Guards" in page and "NotImplementedError" in page
     assert str(puzzle.solution) == puzzle.solved_text
     assert "if" in puzzle.solution._repr_html_()
+
+
+# ---- python -m weft puzzles ------------------------------------------------------
+
+
+def test_the_command_lists_all_and_tells_what_one_asks(capsys):
+    assert weft_main(["puzzles"]) == 0
+    said = capsys.readouterr().out
+    assert all(f" {name} " in said for name in NAMES) and "of 31 puzzles" in said
+    assert weft_main(["puzzles", "guards", "--cuda"]) == 0
+    said = capsys.readouterr().out
+    assert puzzles.guards.text in said and "__global__" in said
+
+
+def test_the_command_checks_a_file(tmp_path, capsys):
+    right, wrong = tmp_path / "right.py", tmp_path / "wrong.cu"
+    begin = "from weft import cuda\n\n\n"
+    right.write_text(begin + puzzles.guards.solved_text)
+    wrong.write_text(puzzles.guards.cuda_c_answer.replace("i < n", "i <= n"))
+    assert weft_main(["puzzles", "check", str(right), "guards"]) == 0
+    assert "solved in Python" in capsys.readouterr().out
+    assert weft_main(["puzzles", "check", str(wrong), "guards"]) == 1
+    assert "is wrong with n=4" in capsys.readouterr().out
+    right.write_text(begin + puzzles.guards.stub)
+    assert weft_main(["puzzles", "check", str(right), "guards"]) == 1
+    assert capsys.readouterr().out == "guards: not solved yet\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["gards"], "no puzzle 'gards'; there are map"),
+        (["check", "a.py"], "check FILE NAME"),
+        (["check", "a.txt", "guards"], "a.txt: want a .py or a .cu"),
+        (["check", "no.cu", "guards"], "No such file"),
+        (["check", "two.py", "guards"], "for add_ten_guarded, this file has one, two"),
+    ],
+)
+def test_what_the_command_cannot_do_is_a_sentence(
+    words, says, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.py").write_text("def one(): pass\ndef two(): pass\n")
+    assert weft_main(["puzzles", *words]) == 1
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1

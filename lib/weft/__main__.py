@@ -19,6 +19,7 @@ COMMANDS = {
         "weft.inspect.command",
         "the same, watched: what is wrong, what it costs",
     ),
+    "puzzles": ("weft.puzzles.command", "which there are; whether a file solves one"),
     "build": ("weft.build", "compile every kernel for what is here"),
     "cache": ("weft.cache", "what is cached, and --clear"),
 }

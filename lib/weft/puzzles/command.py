@@ -1,0 +1,108 @@
+"""python -m weft puzzles: which there are, what one asks, and whether a file solves it.
+
+weft puzzles                        every puzzle, with its mark
+weft puzzles guards                 what it asks, and its stub; --cuda: that in CUDA C
+weft puzzles check mine.cu guards   also mine.py; exit status 1 unless it is solved
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+from pathlib import Path
+from typing import Any
+
+from ..guarded import Mismatch
+from ..native import ArgumentError
+from . import GROUPS, LESSONS, load
+from .puzzle import Puzzle
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft puzzles`."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="NAME | check FILE NAME",
+        help="nothing: all of them",
+    )
+    parser.add_argument("--cuda", action="store_true", help="the stub in CUDA C")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do what the words say; the exit status."""
+    words = args.words
+    if not words:
+        print(_listing())
+        return 0
+    if words[0] == "check" and len(words) == 3:
+        return _check(Path(words[1]), _named(words[2]))
+    if len(words) > 1 or words[0] == "check":
+        raise ArgumentError("want no word, a puzzle's name, or check FILE NAME")
+    puzzle = _named(words[0])
+    print(_asked(puzzle, args.cuda and puzzle.is_kernel))
+    return 0
+
+
+def _named(name: str) -> Puzzle:
+    try:
+        return load(name)
+    except KeyError as error:
+        raise ArgumentError(error.args[0]) from None
+
+
+def _listing() -> str:
+    """The puzzles by group, each with its mark."""
+    from .progress import SIGNS, marks
+
+    progress, lines = marks(), []
+    for group, names in GROUPS.items():
+        lines.append(f"{group}  (notebooks/{LESSONS[group]})")
+        lines += [
+            f"  {SIGNS[progress.state(n)]} {n:<20} {load(n).title}" for n in names
+        ]
+    legend = "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
+    return "\n".join([*lines, f"{progress.sentence}   ({legend})"])
+
+
+def _asked(puzzle: Puzzle, in_c: bool) -> str:
+    stub = puzzle.cuda_c_stub if in_c else puzzle.stub
+    return f"{puzzle.title}. {puzzle.text}\n\n{puzzle.spec_text}\n\n{stub}"
+
+
+def _check(path: Path, puzzle: Puzzle) -> int:
+    answer = _answer(path, puzzle)
+    try:
+        solved = puzzle.check(answer)
+    except Mismatch as error:
+        print(error)
+        return 1
+    if solved is None:
+        return 1
+    print(solved)
+    return 0
+
+
+def _answer(path: Path, puzzle: Puzzle) -> Any:
+    """The kernel of a file; ArgumentError if it has none for this puzzle."""
+    if path.suffix == ".cu":
+        from ..jit import load_cuda
+
+        return load_cuda(path.read_text(), name=path.name)
+    if path.suffix != ".py":
+        raise ArgumentError(f"{path}: want a .py or a .cu")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    }
+    if puzzle.kernel_name not in own and len(own) != 1:
+        asked, found = puzzle.kernel_name, ", ".join(own) or "no function"
+        raise ArgumentError(
+            f"{path}: {puzzle.name} asks for {asked}, this file has {found}"
+        )
+    return own.get(puzzle.kernel_name) or next(iter(own.values()))
