@@ -11,7 +11,7 @@ def spec(a):
 
 
 def add_ten_blocks(out, a, n):
-    """out[i] = a[i] + 10, by many blocks. Three lines."""
+    """out (n) = a (n) + 10, by many blocks. Three lines."""
     ### BEGIN SOLUTION
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:

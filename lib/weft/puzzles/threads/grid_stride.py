@@ -2,6 +2,7 @@
 
 from weft import cuda
 
+from ...check.cases import cdiv
 from ..puzzle import Puzzle
 
 
@@ -10,7 +11,7 @@ def spec(a):
 
 
 def square_all(out, a, n):
-    """out[i] = a[i] squared, for all n numbers. Four or five lines."""
+    """out (n): the squares of a (n). Four or five lines."""
     ### BEGIN SOLUTION
     first = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     threads = cuda.gridDim.x * cuda.blockDim.x
@@ -53,6 +54,6 @@ puzzle = Puzzle(
     "used twice is read once, into a local variable.",
     limits={
         "writes.out": lambda n: n,  # two threads with one number are twice the work
-        "lanes.out": 2,  # one thread with all of it leaves the others idle
+        "rounds.out": lambda n, threads: cdiv(n, threads),  # the same for all threads
     },
 )

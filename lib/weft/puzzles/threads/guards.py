@@ -10,7 +10,7 @@ def spec(a):
 
 
 def add_ten_guarded(out, a, n):
-    """out[i] = a[i] + 10 for the n numbers of a. Two lines."""
+    """out (n) = a (n) + 10, and no more than n. Two lines."""
     i = cuda.threadIdx.x
     ### BEGIN SOLUTION
     if i < n:

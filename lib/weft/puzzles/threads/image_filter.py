@@ -1,12 +1,25 @@
 """The image filter as a kernel."""
 
+import numpy as np
 from numpy import float32
 
 from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
-from .image_filter_numpy import spec
+
+
+def spec(x):
+    around = np.pad(x, 1, mode="edge")  # every border pixel once more, outside of it
+    rows = around[:-2] + around[1:-1] + around[2:]
+    return (rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]) / 9
+
+
+def noisy(rng, shape):
+    """A bright W on a dark ground (height,width), and noise for the filter to take."""
+    row, col = (np.arange(length)[:, None] / length for length in shape)
+    zigzag = abs(4 * col.T % 2 - 1)
+    return (abs(row - 0.75 + 0.6 * zigzag) < 0.2) - 0.5 + rng.normal(0, 0.3, shape)
 
 
 def blur(y, x, height, width):
@@ -41,17 +54,19 @@ puzzle = Puzzle(
             lambda height, width: ((cdiv(width, 5), cdiv(height, 2)), (5, 2)),
             lambda height, width: ((cdiv(width, 2) + 1, cdiv(height, 3)), (2, 3)),
         ],
+        data={"x": noisy},
         terms=20,
     ),
-    drawn=dict(height=5, width=6),
-    launch=((2, 2), (4, 4)),
+    drawn=dict(height=20, width=28),
+    launch=((2, 3), (16, 8)),
     hints=[
         "A thread owns the pixel that it writes. It reads nine: two short loops, over "
         "the rows around `row` and the columns around `col`.",
         "At the left border `col` - 1 is -1, and the nearest column that exists is 0. "
         "`min` and `max` work inside a kernel.",
         "Add up in a local variable that begins with `float32(0)`, and store the mean "
-        "once, after both loops.",
+        "once, after both loops. A plain `0.0` is float64, which a GPU adds far more "
+        "slowly.",
     ],
     better="Nine reads and one write for each pixel: add up in a local variable, not "
     "in `y`.",

@@ -1,8 +1,13 @@
 """An image filter, first in NumPy."""
 
+import sys
+
 import numpy as np
 
+from ...guarded import Mismatch
 from ..puzzle import Puzzle
+
+SMALL, LARGE = (4, 5), (16, 20)  # pictures whose Python steps are counted
 
 
 def spec(x):
@@ -22,7 +27,45 @@ def blur_numpy(x):
     ### END SOLUTION
 
 
-puzzle = Puzzle(
+class WholePictures(Puzzle):
+    """A puzzle whose answer may not loop over the pixels, as its reference does."""
+
+    def _checked(self, given, device):
+        verdict = super()._checked(given, device)
+        few, many = (steps(given.subject, np.ones(shape)) for shape in (SMALL, LARGE))
+        pixels = np.prod(LARGE) - np.prod(SMALL)
+        if many - few > 4 * pixels:  # a loop over the rows has less
+            raise Mismatch(
+                f"{given.name}: the numbers are right, but it takes {few} steps of "
+                f"Python for a picture of {SMALL[0]}x{SMALL[1]} and {many} for one of "
+                f"{LARGE[0]}x{LARGE[1]}: it loops over the pixels. Here NumPy shall do "
+                f"that, in operations on whole pictures",
+                kind="limit",
+            )
+        return verdict
+
+
+def steps(function, *args):
+    """How many instructions of Python a call takes, those of NumPy's own included."""
+    count = 0
+
+    def watch(frame, event, _):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return watch
+
+    function(*args)  # what happens only once is not counted
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        function(*args)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+puzzle = WholePictures(
     title="Image filter in NumPy",
     text="Blur a picture: each pixel becomes the mean of the 3x3 pixels around it, and "
     "beyond the border the nearest pixel counts once more. A function of NumPy, no "

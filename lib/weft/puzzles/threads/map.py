@@ -10,7 +10,7 @@ def spec(a):
 
 
 def add_ten(out, a):
-    """out[i] = a[i] + 10. One line."""
+    """out (n) = a (n) + 10. One line."""
     i = cuda.threadIdx.x
     ### BEGIN SOLUTION
     out[i] = a[i] + 10

@@ -10,7 +10,7 @@ def spec(a, b):
 
 
 def add_pairs(out, a, b):
-    """out[i] = a[i] + b[i]. One line."""
+    """out (n) = a (n) + b (n). One line."""
     i = cuda.threadIdx.x
     ### BEGIN SOLUTION
     out[i] = a[i] + b[i]
