@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from weft import cache
 from weft.mnist import data
 
 
@@ -68,3 +69,66 @@ def test_unknown_split_and_too_many_images():
     with pytest.raises(data.DataError, match="60001 images"):
         data.load("train").first(60001)
     assert len(data.load("test").first(7)) == 7
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The cache in a folder of this test's own."""
+    monkeypatch.setattr(cache, "_root", tmp_path)
+    monkeypatch.setattr(cache, "_temporary", False)
+    monkeypatch.setattr(cache, "prune_at_exit", lambda: None)
+    return tmp_path / "data" / "t10k-images-idx3-ubyte"
+
+
+def unpacked(monkeypatch) -> list[str]:
+    """The names of the files that are unpacked from now on."""
+    found = []
+
+    def decompress(packed, real=gzip.decompress):
+        found.append(len(packed))
+        return real(packed)
+
+    monkeypatch.setattr(gzip, "decompress", decompress)
+    return found
+
+
+def test_a_file_of_the_lab_is_unpacked_once_for_all_processes(kept, monkeypatch):
+    packed = data.FOLDER / f"{kept.name}.gz"
+    first = data.raw(data.FOLDER, kept.name)
+    assert first == gzip.decompress(packed.read_bytes())
+    times = unpacked(monkeypatch)
+    again = data.raw(data.FOLDER, kept.name)
+    assert times == []
+    assert bytes(again) == first and kept.read_bytes() == first
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+
+
+@pytest.mark.parametrize("damage", ["a bit", "its end", "all of it"])
+def test_a_damaged_copy_is_made_anew(kept, monkeypatch, damage):
+    want = data.raw(data.FOLDER, kept.name)
+    broken = bytearray(want)
+    broken[1000] ^= 1
+    kept.write_bytes({"a bit": broken, "its end": want[:-1], "all of it": b""}[damage])
+    times = unpacked(monkeypatch)
+    assert bytes(data.raw(data.FOLDER, kept.name)) == want and len(times) == 1
+    assert kept.read_bytes() == want
+
+
+def test_where_no_copy_can_be_kept_the_data_is_read_all_the_same(kept, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(data.tempfile, "mkstemp", full)
+    assert len(data.raw(data.FOLDER, kept.name)) == 16 + 10_000 * 28 * 28
+    assert not kept.exists()
+
+
+def test_a_cache_that_does_not_last_gets_no_copy(kept, monkeypatch):
+    monkeypatch.setattr(cache, "_temporary", True)
+    data.raw(data.FOLDER, kept.name)
+    assert not kept.exists()
+
+
+def test_images_and_labels_are_read_only():
+    train = data.load("train")
+    assert not train.images.flags.writeable and not train.labels.flags.writeable

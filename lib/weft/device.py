@@ -16,7 +16,7 @@ import functools
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 DRIVER = "libcuda.so.1"
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
@@ -169,16 +169,20 @@ def _driver() -> ctypes.CDLL | None:
 
 
 def _call(function: str, *args: Any) -> None:
-    from .native import KernelError  # which needs this module
-
     driver = _driver()
     if driver is None:
-        raise KernelError("no CUDA GPU here")
+        _fail("no CUDA GPU here")
     if status := getattr(driver, function)(*args):
         text = ctypes.c_char_p()
         driver.cuGetErrorString(status, ctypes.byref(text))
         said = text.value.decode() if text.value else "unknown"
-        raise KernelError(f"{function}: CUDA error {status}, {said}")
+        _fail(f"{function}: CUDA error {status}, {said}")
+
+
+def _fail(message: str) -> NoReturn:
+    from .native import KernelError  # which needs this module
+
+    raise KernelError(message)
 
 
 @functools.cache

@@ -246,8 +246,11 @@ def stream_of(where: AnyDevice) -> Any:
 
 
 def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
-    """Make a CUDA device current for the calls inside; the CPU needs nothing."""
-    if where.type != "cuda" or device.is_current(where.index):
+    """Make a CUDA device current for the calls inside; the CPU needs nothing.
+
+    Nor does a device without a number, the one that is current.
+    """
+    if where.type != "cuda" or where.index is None or device.is_current(where.index):
         return _NOTHING
     return device.made_current(where.index)
 
