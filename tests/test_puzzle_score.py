@@ -2,14 +2,15 @@
 
 import types
 import xml.etree.ElementTree as ET
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from weft import ArgumentError, cuda, cuda_c, load_cuda, numba_jit, sim
+from weft import ArgumentError, CompileError, cuda, cuda_c, load_cuda, numba_jit, sim
 from weft.guarded import Mismatch
 from weft.puzzles import counts
-from weft.puzzles.score import Row, Score, names_known, score
+from weft.puzzles.score import Case, Row, Score, names_known, score
 
 ADVICE = "it reads each number once"
 
@@ -220,6 +221,16 @@ def test_an_answer_without_a_launch_has_no_score():
     empty = score(puzzle(launch=None), lambda a: a + 10)
     assert not empty.rows and empty.within and str(empty) == ""
     assert empty._repr_html_() == ""
+
+
+def test_c_that_only_a_gpu_takes_is_not_counted(monkeypatch):
+    with pytest.raises(CompileError) as caught:
+        load_cuda("__global__ void f() { nothing; }")
+    launched = Mock(side_effect=caught.value)
+    monkeypatch.setattr(Case, "launched", launched)
+    assert str(score(puzzle(), add)).startswith("Not counted")
+    with pytest.raises(CompileError, match="nothing"):
+        score(puzzle(limits={"reads.a": 4}), add)
 
 
 def test_the_page_is_well_formed_and_every_mark_is_a_word_too():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Row", "Score", "names_known", "score"]
 
+NOT_COUNTED = "Not counted: that is done on the CPU, where this does not compile."
 TIMEOUT = 10.0  # seconds of a launch, as check() has it
 ALWAYS = ("reads", "writes")
 IF_ANY = (
@@ -38,9 +39,10 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
 
     answer: what Puzzle.check() takes. Raises Mismatch if the launch has a fault, or if
     a count does not meet the puzzle's limits. Without rows: a function that is not
-    launched (an exercise in NumPy), and C that g++ cannot compile; if there are limits
-    that is a CompileError.
+    launched (an exercise in NumPy), and C that g++ cannot compile: if there are limits,
+    that is raised.
     """
+    from ..build import BuildError
     from ..jit import CompileError
 
     case = Case.of(puzzle)
@@ -49,12 +51,10 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     runner = _runner(answer)
     try:
         report = case.launched(runner)
-    except CompileError:
+    except (CompileError, BuildError):  # of C that is for a GPU alone
         if puzzle.limits:
             raise
-        return Score(
-            advice="Not counted: that is done on the CPU, where this does not compile."
-        )
+        return Score(advice=NOT_COUNTED)
     case.judge(runner.name, report)
     best = _best(case, runner)
     assert report.counters is not None

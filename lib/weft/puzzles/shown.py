@@ -53,7 +53,7 @@ class Solved:
             f"<div><b>{title}</b>: solved in {self.language}. "
             f"{self.verdict._repr_html_()}</div>"
         )
-        counts = self.score._repr_html_() if self.score.rows else ""
+        counts = self.score._repr_html_()
         said = (
             f'<div style="opacity:.75;font-size:13px">'
             f"{html.escape(self.progress.sentence)}.</div>"
