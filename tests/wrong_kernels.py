@@ -512,7 +512,7 @@ def into(c, a, b, m, n, k):
 ADD, MM = (add_reference, MAP), (np.matmul, MATMUL)
 # what is checked, its reference and options, and what the refusal must say
 WRONG = [
-    (writes_nan, *ADD, "begins with what the output held"),
+    (writes_nan, *ADD, "arithmetic without a result, .* 0 / 0"),
     (writes_nothing, *ADD, "no thread stores into it"),
     (zeros, *ADD, "zeros only"),
     (constant, *ADD, "one value everywhere"),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from ..guarded import Mismatch, element
 from .problem import Trial
 
 NO_GUARD = (
     "looks like a missing guard, or one that lets too many through: the grid has more "
     "threads than there are elements, and those beyond the last must do nothing"
+)
+
+TOO_FAR = (
+    "looks like a missing guard, or an index that goes too far: work it out for this "
+    "thread"
 )
 
 
@@ -36,11 +43,14 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
     past = "past" in text or "out of bounds" in text or kind == "bounds"
     if past and trial.shape is not None:
         if own is None or _beyond(trial, own):
+            if own is None and not trial.shape.plain:
+                return TOO_FAR
             return NO_GUARD + (_beyond(trial, own) if own else "")
         at = element(next(iter(trial.starts)), own)
         return (
             f"looks like a wrong index rather than a missing guard: with a thread for "
-            f"each element, this one has {at}"
+            f"each element, this one has {at} (or does this index need a guard of its "
+            f"own?)"
         )
     return ""
 
@@ -52,6 +62,8 @@ def _own(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:
         return None
+    if not shape.plain and _one_for_each_block(trial):
+        return None
     lengths = next(iter(trial.starts.values())).shape[::-1]
     every = [g * b for g, b in zip(shape.grid, shape.block)]
     if not 1 <= len(lengths) <= 3 or any(n > k for n, k in zip(lengths, every)):
@@ -60,6 +72,13 @@ def _own(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
         return None
     places = [b * s + t for s, b, t in zip(shape.block, block, thread)]
     return tuple(places[: len(lengths)][::-1])
+
+
+def _one_for_each_block(trial: Trial) -> bool:
+    """Whether the first output has as many elements as the launch has blocks."""
+    blocks = math.prod(trial.shape.grid)  # type: ignore[union-attr]
+    threads = math.prod(trial.shape.block)  # type: ignore[union-attr]
+    return threads > 1 and next(iter(trial.starts.values())).size == blocks > 1
 
 
 def _beyond(trial: Trial, own: tuple[int, ...]) -> str:

@@ -205,7 +205,8 @@ def _looks(
         said = "" if first.by_value else of_fault(first.error, first.trial)
         failing = [a for a in (first, *later) if a.by_value]
         failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
-        for attempt in failing[:2]:
+        last = [first] if first.by_value else []
+        for attempt in failing[:2] + last:
             said = said or mistakes.guess(_scene(problem, attempt))
         found += [said] if said else []
     runs = [*passed, first, *later]
@@ -218,8 +219,9 @@ def _looks(
         along,
         given=_grid(first) is not None,
     )
-    if not first.by_value and "threadIdx" in pattern:
-        pattern = pattern.partition(":")[0] + "."  # a fault of several blocks
+    known = any(not text.startswith("looks like the ") for text in found)
+    if (known or not first.by_value) and "threadIdx" in pattern:
+        pattern = pattern.partition(":")[0] + "."  # said already, or several blocks
     if found and pattern.endswith(" is 1.") and "only where" in pattern:
         pattern = "" if "is right" in pattern else pattern  # most mistakes hide there
     said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]

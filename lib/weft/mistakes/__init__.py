@@ -6,6 +6,7 @@ numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
     scene               a wrong output, and all that is known about it
     values              guesses from the output alone
     inputs              ... from what other inputs would give
+    indices             ... of an output that holds places
     where               ... from which region is wrong
     runs                which sizes and blocks go wrong
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import inputs, values, where
+from . import indices, inputs, values, where
 from .runs import pattern
 from .scene import Scene
 
@@ -37,8 +38,10 @@ def guess(scene: Scene) -> str:
 
 _LOOKS: list[Callable[[Scene], str | None]] = [
     values.never_written,
+    values.undefined,
     values.filled,
     values.accumulated_on_start,
+    indices.indices,
     values.transposed,
     values.by_block,
     values.scaled,

@@ -16,7 +16,7 @@ def other_inputs(s: Scene) -> str | None:
     if s.again is None or not s.inputs:
         return None
     for text, inputs in itertools.chain(
-        _swapped(s), _turned(s), _terms_missing(s), _neighbours(s)
+        _swapped(s), _turned(s), _reversed(s), _terms_missing(s), _neighbours(s)
     ):
         try:
             other = s.again(inputs)
@@ -50,8 +50,19 @@ def _turned(s: Scene) -> Iterator[tuple[str, Arrays]]:
             yield text, s.inputs | {name: turned}
 
 
+def _reversed(s: Scene) -> Iterator[tuple[str, Arrays]]:
+    for name, value in s.inputs.items():
+        if value.ndim and value.shape[-1] > 1:
+            turned = np.ascontiguousarray(value[..., ::-1])
+            yield f"{name} read from its end to its start", s.inputs | {name: turned}
+
+
 def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:
     """Along each dimension that the output has not: a sum runs there."""
+    if s.want.dtype.kind in "iu" and all(
+        a.dtype.kind == "f" for a in s.inputs.values()
+    ):
+        return  # places or counts, no sums of these
     lengths: dict[str, int] = {}
     for name, dims in s.axes.items():
         lengths |= {d: n for d, n in zip(dims, s.inputs[name].shape)}

@@ -25,6 +25,30 @@ def never_written(s: Scene) -> str | None:
     return f"{where} never written" if where else None
 
 
+def undefined(s: Scene) -> str | None:
+    """NaNs that are not those of the output at the start: arithmetic made them."""
+    if s.start is None or s.got.dtype.kind != "f" or s.start.dtype != s.got.dtype:
+        return None
+    made = np.isnan(s.got) & ~np.isnan(wide(s.want))
+    if not made.any() or not np.isfinite(_inputs(s)).all():
+        return None
+    bits = f"u{s.got.dtype.itemsize}"
+    mask = (1 << np.finfo(s.got.dtype).nmant - 1) - 1  # but for the one that is set
+    payload = int(np.asarray(s.start).view(bits)) & mask
+    if ((s.got[made].view(bits) & mask) == payload).any():
+        return None
+    return (
+        "arithmetic without a result, inf - inf, inf / inf or 0 / 0: has a number on "
+        "the way grown too large for its type, or has a divisor become 0?"
+    )
+
+
+def _inputs(s: Scene) -> np.ndarray:
+    """All numbers that went in."""
+    every = [wide(a).ravel() for a in s.inputs.values() if a.dtype.kind == "f"]
+    return np.concatenate(every) if every else np.zeros(0)
+
+
 def filled(s: Scene) -> str | None:
     got = s.got.ravel()
     if s.got.dtype.kind in "fc" and np.isnan(got).all():
@@ -138,7 +162,8 @@ def scaled(s: Scene) -> str | None:
     bad = s.bad & (want != 0)
     if bad.sum() == 1:
         return _one_scaled(s, got[bad][0], want[bad][0])
-    if bad.sum() < 2 or (s.bad & (want == 0)).any():
+    few = 2 if s.got.dtype.kind in "fc" else 4  # small whole numbers: by chance
+    if bad.sum() < few or (s.bad & (want == 0)).any():
         return None
     ratio = got[bad] / want[bad]
     factor = float(np.median(ratio))

@@ -33,6 +33,10 @@ def region(s: Scene, mask: np.ndarray) -> str | None:
             return "only the first element of each block is there: the others are"
         if threads > 1 and (mask.ravel() == (every % threads == 0)).all():
             return "the first element of each block is"
+        if mask.ndim == 1 and 1 < threads < mask.size:
+            found = _ends(mask, threads)
+            if found:
+                return found
     if index.size > 2 and mask.size > 4:
         for parity, name in ((0, "even"), (1, "odd")):
             if (mask.ravel() == (np.arange(mask.size) % 2 == parity)).all():
@@ -43,6 +47,21 @@ def region(s: Scene, mask: np.ndarray) -> str | None:
         if (mask == edge).all():
             return "the border is"
     return None
+
+
+def _ends(mask: np.ndarray, threads: int) -> str | None:
+    """The last elements of every block behind which there is another."""
+    every = np.arange(mask.size)
+    first = int((np.flatnonzero(mask) % threads).min())
+    followed = (every // threads + 1) * threads < mask.size
+    if first == 0 or (mask != (followed & (every % threads >= first))).any():
+        return None
+    last = threads - first
+    which = f"the last {last} elements" if last > 1 else "the last element"
+    return (
+        f"a block's end without what comes behind it in the next block: {which} of "
+        f"each block but the last {'are' if last > 1 else 'is'}"
+    )
 
 
 def _corner(s: Scene, mask: np.ndarray) -> str | None:
@@ -115,7 +134,7 @@ def _threads(s: Scene, first: int) -> str | None:
     blocks = math.prod(s.grid)
     if first == blocks * math.prod(s.block):
         return f"the elements from {first} on, for which no threads are left, are"
-    if first == blocks > 1:
+    if first == blocks > 1 and first != math.prod(s.block):
         return (
             f"one element for each block and no more (blockIdx where the global "
             f"index is due?): the elements from {first} on are"

@@ -12,27 +12,29 @@ def spec(a):
     return a.argmax(axis=1)
 
 
-def argmax_rows(out, a, rows, cols):
-    """out[row] = the column of the row's largest number. Blocks of 8."""
-    s = cuda.shared.array(8, float32)
-    at = cuda.shared.array(8, int32)
+def argmax_rows(out, a, cols):
+    """out[row] = the column of the row's largest number. Blocks of 32."""
+    s = cuda.shared.array(32, float32)
+    at = cuda.shared.array(32, int32)
     col = cuda.threadIdx.x
     row = cuda.blockIdx.x
     ### BEGIN SOLUTION
-    s[col] = a[row * cols + col] if col < cols else float32(-np.inf)
-    at[col] = col
-    half = 4
+    most = a[row * cols + col] if col < cols else float32(-np.inf)
+    place = col
+    s[col] = most
+    at[col] = place
+    half = 16
     while half > 0:
         cuda.syncthreads()
         if col < half:
-            larger = s[col + half] > s[col]
-            same = s[col + half] == s[col] and at[col + half] < at[col]
-            if larger or same:
-                s[col] = s[col + half]
-                at[col] = at[col + half]
+            other, there = s[col + half], at[col + half]
+            if other > most or (other == most and there < place):
+                most, place = other, there
+            s[col] = most
+            at[col] = place
         half //= 2
     if col == 0:
-        out[row] = at[0]
+        out[row] = place
     ### END SOLUTION
 
 
@@ -44,19 +46,23 @@ def numbers(rng, shape):
 puzzle = Puzzle(
     title="Argmax",
     text="`out[row]` is the column in which the largest number of row `row` stands; "
-    "if it stands there more than once, the first of them. Each row has a block of 8 "
-    "threads, and `cols` is at most 8.",
+    "if it stands there more than once, the first of them. Each row has a block of 32 "
+    "threads, and `cols` is at most 32.",
     spec=spec,
     answer=argmax_rows,
     checks=dict(
         outputs={"out": "int32[rows]"},
         inputs={"a": ("rows", "cols")},
-        sizes=[(4, 6), (1, 1), (8, 8), (9, 3), (5, 2), (3, 5), (6, 7)],
-        launch=lambda rows: (rows, 8),
+        sizes=[
+            dict(rows=r, cols=c)
+            for r, c in [(2, 12), (1, 1), (8, 31), (9, 32), (5, 2), (3, 5), (4, 17)]
+        ],
+        launch=lambda rows: (rows, 32),
         data={"a": numbers},
     ),
-    drawn=dict(rows=4, cols=6),
-    launch=(4, 8),
+    drawn=dict(rows=2, cols=12),
+    launch=(2, 32),
+    scored=dict(rows=4, cols=32, launch=(4, 32)),
     hints=[
         "It is a sum by a tree in which two numbers do not become their sum: the "
         "larger one stays, and takes its column along, in `at`.",
@@ -66,6 +72,6 @@ puzzle = Puzzle(
         "the left one of two need not be the first.",
     ],
     better="Each number of `a` is read once, and numbers and columns go through the "
-    "tree together: three rounds for 8 numbers, with a barrier before each.",
-    limits={"reads.a": lambda rows, cols: rows * cols},
+    "tree together: five rounds for 32 numbers, with a barrier before each.",
+    limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 32},
 )

@@ -11,21 +11,23 @@ def spec(a):
     return a.sum(axis=1)
 
 
-def sum_rows(out, a, rows, cols):
-    """out[row] = the sum of row `row` of a. Blocks of 8. About nine lines."""
+def sum_rows(out, a, cols):
+    """out[row] = the sum of row `row` of a. Blocks of 8. About ten lines."""
     s = cuda.shared.array(8, float32)
     col = cuda.threadIdx.x
     row = cuda.blockIdx.x
     ### BEGIN SOLUTION
-    s[col] = a[row * cols + col] if col < cols else float32(0)
+    acc = a[row * cols + col] if col < cols else float32(0)
+    s[col] = acc
     half = 4
     while half > 0:
         cuda.syncthreads()
         if col < half:
-            s[col] += s[col + half]
+            acc += s[col + half]
+            s[col] = acc
         half //= 2
     if col == 0:
-        out[row] = s[0]
+        out[row] = acc
     ### END SOLUTION
 
 
@@ -38,12 +40,16 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "rows"},
         inputs={"a": ("rows", "cols")},
-        sizes=[(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)],
+        sizes=[
+            dict(rows=r, cols=c)
+            for r, c in [(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)]
+        ],
         launch=lambda rows: (rows, 8),
         terms=8,
     ),
     drawn=dict(rows=4, cols=6),
     launch=(4, 8),
+    scored=dict(rows=4, cols=8),
     hints=[
         "It is the puzzle before, but a block's numbers begin elsewhere, and there "
         "are `cols` of them. At which place of the flat array does row 1 begin?",
@@ -51,7 +57,7 @@ puzzle = Puzzle(
         "behind the end of a row the next row begins, so a read there is no error "
         "that you would see.",
     ],
-    better="Each number is read once; three rounds for 8 numbers, with a barrier "
-    "before each.",
-    limits={"reads.a": lambda rows, cols: rows * cols},
+    better="Each number is read once. 8 numbers are three rounds, with a barrier "
+    "before each; a thread keeps its sum in a variable, and others read it in `s`.",
+    limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
 )

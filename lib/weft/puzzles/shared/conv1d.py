@@ -15,28 +15,29 @@ def spec(a, b):
 
 
 def convolve(out, a, b, n, k):
-    """out[i] = a[i] * b[0] + a[i + 1] * b[1] + ... Blocks of 8. About ten lines."""
+    """out[i] = a[i] * b[0] + a[i + 1] * b[1] + ... Blocks of 8. About twelve lines."""
     a_s = cuda.shared.array(11, float32)
     b_s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x
     i = cuda.blockIdx.x * 8 + t
     ### BEGIN SOLUTION
-    a_s[t] = a[i] if i < n else float32(0)
-    if t < k - 1:
-        a_s[8 + t] = a[i + 8] if i + 8 < n else float32(0)
+    if i < n:
+        a_s[t] = a[i]
+    if t < k - 1 and i + 8 < n:
+        a_s[t + 8] = a[i + 8]
     if t < k:
         b_s[t] = b[t]
     cuda.syncthreads()
-    acc = float32(0)
-    for j in range(k):
-        acc += a_s[t + j] * b_s[j]
     if i < n:
+        acc = float32(0)
+        for j in range(min(k, n - i)):
+            acc += a_s[t + j] * b_s[j]
         out[i] = acc
     ### END SOLUTION
 
 
 puzzle = Puzzle(
-    title="1D convolution",
+    title="Convolution in 1D",
     text="`out[i]` is the sum of `a[i + j] * b[j]` over the `k` numbers of `b`; past "
     "its end `a` counts as zero. Blocks have 8 threads, `k` is at most 4, and each "
     "block reads a number of `a` or `b` only once.",
@@ -57,11 +58,12 @@ puzzle = Puzzle(
         "The last thread of a block wants numbers that the next block has: the halo. "
         "Up to three more must be brought into `a_s`, behind the first eight. Who "
         "could do that?",
-        "Where `a` has no number put a zero, also in the halo. A place of `a_s` that "
-        "nobody fills holds anything.",
+        "Where `a` has no number put a zero, also in the halo, or let the sum end "
+        "there. A place of `a_s` that nobody fills holds anything.",
     ],
     better="A block brings its 8 numbers of `a`, the `k` - 1 that follow, and those "
-    "of `b`: each once, and one barrier is enough.",
+    "of `b`: each once, with one barrier. Nothing is stored past the end of `a`, since "
+    "sums end there.",
     scored=dict(n=15, k=4, launch=(2, 8)),
     limits={
         "reads.a": lambda n, k: sum(min(8 + k - 1, n - i) for i in range(0, n, 8)),

@@ -53,5 +53,11 @@ puzzle = Puzzle(
     ],
     better="Each number is read once and `out` written once. With so few products one "
     "barrier is enough, if one thread adds them; a tree has more barriers.",
-    limits={"reads.a": lambda n: n, "reads.b": lambda n: n, "writes.out": 1},
+    limits={
+        "reads.a": lambda n: n,
+        "reads.b": lambda n: n,
+        "writes.out": 1,
+        "lanes.a": 8,
+        "atomics": 0,
+    },
 )

@@ -49,4 +49,8 @@ puzzle = Puzzle(
     ],
     better="A thread that takes from `s` only what it has put there itself has nobody "
     "to wait for.",
+    limits={
+        "reads.a": lambda n: n,
+        "shared_writes": (lambda n: n, None),
+    },
 )

@@ -13,7 +13,7 @@ def spec(a):
     return e / e.sum(axis=1, keepdims=True)
 
 
-def softmax_rows(out, a, rows, cols):
+def softmax_rows(out, a, cols):
     """out (rows,cols) = softmax of each row of a. Blocks of 8. About fourteen lines."""
     s = cuda.shared.array(8, float32)
     col = cuda.threadIdx.x
@@ -56,7 +56,10 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": ("rows", "cols")},
         inputs={"a": ("rows", "cols")},
-        sizes=[(2, 6), (1, 1), (6, 8), (7, 3), (5, 2), (6, 5), (3, 7)],
+        sizes=[
+            dict(rows=r, cols=c)
+            for r, c in [(2, 6), (1, 1), (7, 8), (6, 3), (5, 2), (6, 5), (3, 7)]
+        ],
         launch=lambda rows: (rows, 8),
         data={"a": numbers},
         bound=bound,
@@ -73,5 +76,5 @@ puzzle = Puzzle(
     ],
     better="Each number of `a` is read once. Threads that all add up by themselves "
     "need one barrier in all; trees need one for each round.",
-    limits={"reads.a": lambda rows, cols: rows * cols},
+    limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 6},
 )
