@@ -17,7 +17,8 @@ over its puzzles, and each is one of its attributes.
     errors, shown         what is said of a wrong one; what is shown of a right one
     cells, command        a group as cells of a notebook; python -m weft puzzles
     goal                  pictures of what is asked, and of an answer
-    score, progress       counts against the best known answer's; what is solved
+    score, counts         what an answer costs beside the best known; limits
+    progress              what is solved, kept
     cloth                 the small delight
     threads/ shared/ memory/ execution/      the puzzles
 """
