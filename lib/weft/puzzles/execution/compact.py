@@ -34,9 +34,9 @@ def chosen(n, kept):
 
 
 def signed(rng, n, kept):
-    """n numbers, `kept` of them above zero, and a zero among the others."""
+    """n whole numbers, `kept` of them above zero, and a zero among the others."""
     mask = chosen(n, kept)
-    x = np.where(mask, 1, -1) * (np.abs(rng.standard_normal(n)) + 0.01)
+    x = np.where(mask, 1, -1) * rng.integers(1, 10, n)
     x[np.flatnonzero(~mask)[:1]] = 0
     return x
 
@@ -66,7 +66,7 @@ puzzle = Puzzle(
             for n, kept in [(1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (100, 41)]
         ],
     ),
-    drawn=dict(n=40, kept=21),
+    drawn=dict(n=48, kept=26),
     launch=(2, 32),
     hints=[
         "A number goes to the place `begin[block]` plus how many of the lanes before "

@@ -8,7 +8,7 @@ from ..puzzle import Puzzle
 
 
 def spec(a):
-    out = np.exp(a)
+    out = np.sqrt(abs(a))
     out[1::2] = np.cos(a[1::2])
     return out
 
@@ -16,18 +16,18 @@ def spec(a):
 def by_lane(out, a):
     i = cuda.grid(1)
     if i % 2 == 0:  # neighbours go different ways: their warp walks both
-        out[i] = np.exp(a[i])
+        out[i] = np.sqrt(abs(a[i]))
     else:
         out[i] = np.cos(a[i])
 
 
-def by_warp(out, a):
+def kinds_by_warp(out, a):
     ### BEGIN SOLUTION
     t = cuda.threadIdx.x % 64
     first = cuda.grid(1) - t  # of the 64 numbers that two warps share
     i = first + 2 * (t % 32) + t // 32
     if t < 32:
-        out[i] = np.exp(a[i])
+        out[i] = np.sqrt(abs(a[i]))
     else:
         out[i] = np.cos(a[i])
     ### END SOLUTION
@@ -36,13 +36,13 @@ def by_warp(out, a):
 puzzle = Puzzle(
     title="Divergence",
     text=(
-        "Even places of `out` get the exponential of `a`, odd ones the cosine. This "
+        "Even places of `out` get the root of |a|, odd ones the cosine of `a`. This "
         "kernel is right, but on either side half of each warp stands still. Give "
         "every warp numbers of one kind: blocks are multiples of 64 threads, as many "
         "in all as there are numbers."
     ),
     spec=spec,
-    answer=by_warp,
+    answer=kinds_by_warp,
     start=by_lane,
     checks=dict(
         outputs={"out": "n"},

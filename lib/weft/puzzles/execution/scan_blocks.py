@@ -49,7 +49,7 @@ puzzle = Puzzle(
         launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
         sizes=[1, 2, 3, 31, 32, 33, 63, 97],
     ),
-    drawn=dict(n=40),
+    drawn=dict(n=48),
     launch=(2, 32),
     hints=[
         "`cuda.shfl_up_sync(0xFFFFFFFF, v, 1)` is the `v` of the lane before. After "

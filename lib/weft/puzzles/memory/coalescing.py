@@ -54,8 +54,8 @@ puzzle = Puzzle(
         "after its first number, if all move on together?",
     ],
     better=(
-        "All threads of the grid stand side by side and move on together: in each turn "
-        "a warp wants 32 neighbours, which are 4 sectors."
+        "A core of a processor likes a stretch of its own; the lanes of a warp like to "
+        "stand side by side and move on together, with 32 neighbours in each turn."
     ),
     scored=dict(n=256, launch=(2, 32)),
     limits={

@@ -44,8 +44,8 @@ def in_one_pass(y, sums, x, a, b, n):
 
 
 def number(rng):
-    """A float32 that a kernel is passed."""
-    return float(float32(rng.standard_normal()))
+    """What a kernel is passed: some quarters, never 0."""
+    return float(rng.choice([-2, -1.5, -0.75, 0.5, 1.25, 2]))
 
 
 puzzle = Puzzle(

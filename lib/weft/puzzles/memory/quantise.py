@@ -45,7 +45,9 @@ def rows_of_many_kinds(rng, shape):
     In a row of halves the largest is 127, so that the scale is 1 and x / scale exact.
     """
     rows, cols = shape
-    x = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, (rows, 1))
+    exponents = rng.integers(-3, 4, (rows, 1))
+    exponents[0] = 1
+    x = rng.standard_normal(shape) * 10.0**exponents
     for row in range(1, rows, 3):
         x[row] = rng.integers(-127, 127, cols) + 0.5
         x[row, rng.integers(cols)] = rng.choice([-127, 127])
