@@ -284,3 +284,19 @@ def test_what_an_object_is_named_after(checkout, monkeypatch, header):
     newer = names()
     assert len({here[0], copied[0], newer[0]}) == 3
     assert len({here[1], copied[1], newer[1]}) == 1
+
+
+def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
+    monkeypatch, tmp_path
+):
+    for name in ("cudnn/include/cudnn.h", "cublas/include/cublas_v2.h"):
+        header = tmp_path / "nvidia" / name
+        header.parent.mkdir(parents=True)
+        header.touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = build.KERNELS / "mnist" / "cudnn.cu"
+    monkeypatch.setattr(build, "_tool", lambda name: name)
+    command = build._command(source, build.Flavour("cuda", sm="90a"))
+    for folder in ("cudnn", "cublas"):
+        at = command.index(str(tmp_path / "nvidia" / folder / "include"))
+        assert command[at - 1] == "-isystem"  # -I would come before nvcc's own

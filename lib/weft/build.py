@@ -17,6 +17,7 @@ import concurrent.futures
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -204,6 +205,24 @@ def gxx() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
+def _vendor_headers() -> list[str]:
+    """Where pip's wheels have the headers of cuDNN and cuBLAS, as flags of nvcc.
+
+    They come after the toolkit's own: such a folder may hold those in another version.
+    """
+    spec = importlib.util.find_spec("nvidia")  # a namespace: no code of its own
+    places = (spec and spec.submodule_search_locations) or ()
+    found = [
+        header.parent
+        for place in places
+        for name in ("cudnn.h", "cublas_v2.h")
+        for header in sorted(Path(place).glob(f"*/include/{name}"))
+    ]
+    return [
+        word for folder in dict.fromkeys(found) for word in ("-isystem", f"{folder}")
+    ]
+
+
 # ---- sources ---------------------------------------------------------------
 
 
@@ -229,7 +248,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
         return [
             *[_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
-            *["-Xcompiler", host],
+            *["-Xcompiler", host, *_vendor_headers()],
         ]
     include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
