@@ -285,9 +285,9 @@ def _rows(
 
 _COLD = """
 import sys, time
-start = time.perf_counter()
-from weft.mnist import Cnn, epoch_order, initial_weights, load
 at = [time.perf_counter()]
+from weft.mnist import Cnn, epoch_order, initial_weights, load
+at.append(time.perf_counter())
 count = int(sys.argv[3])
 train, test = load("train").first(count), load("test")
 at.append(time.perf_counter())
@@ -300,11 +300,10 @@ at.append(time.perf_counter())
 cnn.train(epoch_order(0, 0, len(train), 64), 64, 0.1)
 accuracy = cnn.evaluate()
 at.append(time.perf_counter())
-spans = [b - a for a, b in zip([start, *at], at)]
 import json
-print(json.dumps([accuracy, cnn.rung.name, *spans]))
+print(json.dumps({"accuracy": accuracy, "at": at, "torch": "torch" in sys.modules}))
 """
-COLD_PARTS = ("import", "data", "open", "epoch")
+COLD_PARTS = ("start", "import", "data", "open", "epoch", "end")
 
 
 def cold(
@@ -317,13 +316,14 @@ def cold(
     say: Say = print,
     **_: Any,
 ) -> list[Row]:
-    """A row for each rung: a fresh process until its first epoch is evaluated.
+    """A row for each rung: a fresh process that trains one epoch and evaluates it.
 
     count: of the images; runs: processes that are timed, one after the other.
 
-    The library comes from the cache: an untimed run builds it. parts_s: seconds of
-    the imports, of reading the data, of opening the library with the first step, and
-    of the epoch; what is missing to us is the interpreter's own start and end.
+    us: of the whole process. The library comes from the cache: an untimed run builds
+    it. parts_s, seconds: the interpreter's own start; the imports; the data; opening
+    the library, the CUDA context, the first step, which captures; the epoch with its
+    evaluation; and the process's end. imports_torch: whether PyTorch was among them.
     """
     where = checked_device(device)
     if rungs is None:
@@ -335,25 +335,28 @@ def cold(
         program = [sys.executable, "-c", _COLD, rung, device, str(count)]
         found = []
         for _ in range(1 + runs):
-            start = time.perf_counter()
+            start = time.perf_counter()  # the same clock in every process
             done = subprocess.run(program, capture_output=True, text=True, env=_env())
+            end = time.perf_counter()
             if done.returncode:
                 say(f"absent: weft {rung}: {done.stderr.strip().splitlines()[-1]}")
                 break
-            seconds = time.perf_counter() - start
-            found.append((seconds, *json.loads(done.stdout.splitlines()[-1])))
+            said = json.loads(done.stdout.splitlines()[-1])
+            found.append(said | {"spans": np.diff([start, *said["at"], end])})
         if len(found) <= runs:
             continue
         timed = found[1:]
-        timing = bench.summarize([1e6 * run[0] for run in timed], "perf_counter")
-        spans = np.median([run[3:] for run in timed], axis=0)
+        us = [1e6 * run["spans"].sum() for run in timed]
+        timing = bench.summarize(us, "perf_counter")
+        spans = np.median([run["spans"] for run in timed], axis=0)
         rows.append({
             **{"op": "mnist", "measure": "cold", "impl": impl_of(rung), "rung": rung},
             **{"layout": "nchw", "precision": precision, "target": where.type},
             **{"device": bench.device_name(where), **timing.row()},
             **{"batch": EPOCH.batch, "samples": runs},
             **{"parts_s": dict(zip(COLD_PARTS, spans.tolist()))},
-            **{"test_accuracy": timed[0][1], **stamp()},
+            **{"imports_torch": timed[0]["torch"]},
+            **{"test_accuracy": timed[0]["accuracy"], **stamp()},
         })  # fmt: skip
     return rows
 
