@@ -100,9 +100,9 @@ class Puzzle:
 
     def show(self, answer: Any) -> Any:
         """A picture of what an answer does at the usual size: who touches what."""
-        from .goal import show
+        from .answered import show
 
-        return show(self, understood(self, answer).subject)
+        return show(self, answer)
 
     def reset(self, language: str = "python") -> None:
         """The stub again: in a new cell below, or printed where there are no cells.
@@ -194,8 +194,7 @@ class Puzzle:
 
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
-        if given.language == "CUDA C":
-            options["device"] = device
+        options |= {"device": device, "watched": True}  # of use for CUDA C alone
         try:
             return check(given.subject, self.spec, **options)
         except (Mismatch, KernelError, NotImplementedError):

@@ -1,0 +1,281 @@
+"""Arrays drawn with the values they hold: in rows, or with rows and columns.
+
+Where a value has no room in its cell, the cell is the stronger the larger it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..style import WIDTH
+from . import svg
+from .grid import Grid, fit, fit_line
+from .panels import EDGE, LEFT, LINE, cells, drawn_shape, step
+from .svg import label, num
+
+BETWEEN = 34.0  # pixels between two arrays side by side
+TALLEST = 300.0  # pixels of an array
+WORDED = 15.0  # pixels of a cell from which on a value may stand in it
+LEVELS = 6  # of strength that the eye can tell apart
+LARGEST = 34.0  # pixels of a cell with its gap
+NOWHERE = Grid(1, 1, 1, 1, 1.0)  # of an array that has no place yet
+
+
+@dataclass(frozen=True)
+class Values:
+    """An array with what it holds.
+
+    colour: of what is marked. above: its name stands above it (else left of it).
+    upright: one dimension as a column, beside the rows that it belongs to. note: after
+    its shape and type. blank: elements that hold no value of their own.
+    """
+
+    name: str
+    array: np.ndarray
+    colour: str
+    grid: Grid = NOWHERE
+    upright: bool = False
+    above: bool = False
+    note: str = ""
+    blank: Sequence[int] = ()
+
+    @property
+    def width(self) -> float:
+        """With its name, if that stands above it, and the numbers of its rows."""
+        if not self.above:
+            return self.grid.width
+        return max(self.gutter + self.grid.width, self._titled)
+
+    @property
+    def height(self) -> float:
+        """With its name above it, and the numbers of its cells."""
+        return self.grid.height + (2 * LINE + 6 if self.above else LINE)
+
+    @property
+    def gutter(self) -> float:
+        """Pixels for the numbers of its rows."""
+        rows = self.grid.rows
+        return 7.0 * len(str(rows - 1)) + 8 if self.above and rows > 1 else 0.0
+
+    @property
+    def said(self) -> str:
+        """Its shape and type."""
+        size = " × ".join(str(n) for n in self.array.shape) or "1"
+        return f"{size} {self.array.dtype}{', ' if self.note else ''}{self.note}"
+
+    @property
+    def _titled(self) -> float:
+        name = svg.width_of(self.name, 14, mono=True)
+        return name + 8 + svg.width_of(self.said, 11)
+
+    def at(self, left: float, top: float) -> Values:
+        """The same with its upper left corner there."""
+        down = 2 * LINE + 6 if self.above else 0
+        return replace(self, grid=self.grid.at(left + self.gutter, top + down))
+
+    def drawn(self) -> str:
+        """Its name, its cells and what they hold."""
+        name = svg.escape(self.name)
+        body = self._title() + cells(self.grid, self.name) + self._numbers()
+        return f'<g data-values="{name}">{body}{self.shades()}{self.held()}</g>'
+
+    def _title(self) -> str:
+        grid = self.grid
+        if self.above:
+            x, y = grid.left - self.gutter, grid.top - LINE - 9
+            out = label(x, y, self.name, 14, mono=True, bold=True)
+            after = x + svg.width_of(self.name, 14, mono=True) + 8
+            return out + label(after, y, self.said, 11, faint=True)
+        x, y = grid.left - 14, grid.top + min(grid.height, 30) / 2 + 2
+        name = svg.clipped(self.name, LEFT - EDGE - 14, 14, mono=True)
+        out = label(x, y, name, 14, anchor="end", mono=True, bold=True)
+        said = svg.clipped(self.said, LEFT - EDGE, 11)
+        return out + label(x, y + 15, said, 11, anchor="end", faint=True)
+
+    def _numbers(self) -> str:
+        """Indices: below a row of cells, else those of rows and columns."""
+        grid, out = self.grid, []
+        if not self.above:
+            if grid.rows > 1:
+                return ""
+            for element in range(0, grid.count, step(grid.side, grid.cols)):
+                x, _ = grid.middle(element)
+                y = grid.top + grid.height + 11
+                out.append(label(x, y, str(element), 11, anchor="middle", faint=True))
+            return "".join(out)
+        if grid.planes > 1:
+            return ""
+        for col in range(0, grid.cols, step(grid.side, grid.cols)):
+            if grid.cols > 1:
+                x, _ = grid.middle(col)
+                y = grid.top - 5
+                out.append(label(x, y, str(col), 11, anchor="middle", faint=True))
+        for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
+            if grid.rows > 1:
+                y = grid.top + row * grid.side + grid.cell / 2 + 4
+                text = label(grid.left - 6, y, str(row), 11, anchor="end", faint=True)
+                out.append(text)
+        return "".join(out)
+
+    @property
+    def is_worded(self) -> bool:
+        """Whether its values can be read."""
+        if self.grid.side < WORDED:
+            return False
+        blank = set(map(int, self.blank))
+        values = enumerate(self.array.reshape(-1)[:400])
+        return all(i in blank or _text(v, self.grid.cell) for i, v in values)
+
+    def shades(self) -> str:
+        """Strengths instead of values, where these cannot be read."""
+        if self.is_worded:
+            return ""
+        flat = self.array.reshape(-1).astype(float)
+        flat = np.where(np.isfinite(flat), flat, 0.0)
+        low, high = float(flat.min()), float(flat.max())
+        share = (flat - low) / (high - low) if high > low else np.full(len(flat), 0.5)
+        level = np.rint(share * LEVELS).astype(int)
+        out = []
+        for one in range(1, LEVELS + 1):
+            path = self.grid.squares(np.flatnonzero(level == one))
+            if path:
+                fill = f'fill="{self.colour}" fill-opacity="{0.75 * one / LEVELS:.2g}"'
+                out.append(f'<path d="{path}" {fill} data-level="{one}"/>')
+        return "".join(out)
+
+    def held(self) -> str:
+        """The values, each in its cell."""
+        if not self.is_worded:
+            return ""
+        out = []
+        blank = set(map(int, self.blank))
+        for element, value in enumerate(self.array.reshape(-1)):
+            x, y = self.grid.middle(element)
+            text = "?" if element in blank else _text(value, self.grid.cell)
+            out.append(label(x, y + 4, text, 12, anchor="middle"))
+        small = self.grid.cell < 26
+        joined = "".join(out)
+        return joined.replace('font-size="12"', 'font-size="11"') if small else joined
+
+    def marked(
+        self,
+        elements: Iterable[int],
+        kind: str,
+        *,
+        colour: str = "",
+        dashed: bool = False,
+    ) -> str:
+        """Cells that the picture speaks of now. kind: what they are to it."""
+        elements = np.asarray(list(elements), int)
+        path = self.grid.squares(elements)
+        if not path:
+            return ""
+        colour = colour or self.colour
+        inside = f'fill="{colour}" fill-opacity=".28"' if not dashed else 'fill="none"'
+        # On a heat map a filling would be taken for a value.
+        if not self.is_worded:
+            inside = 'fill="none"'
+        wide = "1.8" if self.grid.gap else "1.5"
+        dash = ' stroke-dasharray="3 2.5"' * dashed
+        said = ",".join(map(str, elements.tolist()))
+        return (
+            f'<path d="{path}" {inside} stroke="{colour}" stroke-width="{wide}"{dash} '
+            f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
+            f'data-kind="{kind}" data-cells="{said}"/>'
+        )
+
+
+def arranged_as(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
+    """In rows if all have one dimension, else in a line; and where that ends."""
+    if all(one.array.ndim <= 1 for one in wishes):
+        return in_rows(wishes, top + 6)
+    return in_a_line(wishes, EDGE, top, WIDTH - 2 * EDGE)
+
+
+def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
+    """Arrays of one dimension one below the other; the end of the last."""
+    out = []
+    for one in wishes:
+        grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 20, 200, LARGEST)
+        made = replace(one, grid=grid).at(LEFT, top)
+        out.append(made)
+        top += made.height + 14
+    return out, top
+
+
+def in_a_line(
+    wishes: Sequence[Values],
+    left: float,
+    top: float,
+    room: float,
+    largest: float = LARGEST,
+) -> tuple[list[Values], float]:
+    """Arrays side by side, of cells of one size; the lowest end of one.
+
+    room: pixels they may take together; if they do not fit with cells of LEAST pixels,
+    they become smaller than that and show strengths instead of values.
+    """
+    side = min(largest, LARGEST)
+    while True:
+        made = [replace(w, grid=_upright(w, side), above=True) for w in wishes]
+        wide = sum(m.width for m in made) + BETWEEN * (len(made) - 1)
+        tall = max(m.grid.height for m in made)
+        if (wide <= room and tall <= TALLEST) or side <= 2:
+            break
+        side -= 1
+    out = []
+    for one in made:
+        out.append(one.at(left, top))
+        left += one.width + BETWEEN
+    return out, top + max(m.height for m in made)
+
+
+def _upright(one: Values, side: float) -> Grid:
+    count = max(one.array.size, 1)
+    shape = (count, 1) if one.upright else one.array.shape
+    planes, rows, cols = drawn_shape(shape)
+    return fit(count, planes, rows, cols, 10_000, 10_000, side)
+
+
+def _text(value: object, room: float) -> str:
+    """A value in as many digits as fit into `room` pixels; "" if it cannot."""
+    value = getattr(value, "item", lambda: value)()
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if value != value:
+        return "?"
+    options = [str(value)] if isinstance(value, int) else []
+    if isinstance(value, float):
+        if value in (float("inf"), float("-inf")):
+            options = ["∞" if value > 0 else "-∞"]
+        elif value == int(value) and abs(value) < 1e6:
+            options = [str(int(value))]
+        elif abs(value) < 0.0005:
+            options = [f"{value:.0e}", "≈0"]
+        else:
+            options = [f"{value:.3g}", f"{value:.2g}", f"{value:.1g}"]
+            if abs(value) < 1:
+                options += [o.replace("0.", ".", 1) for o in options]
+    for text in options:
+        if svg.width_of(text, svg.SMALL) <= room - 1:
+            return text
+    return ""
+
+
+def said(value: object) -> str:
+    """A value in a sentence."""
+    return _text(value, 60) or f"{float(value):.3g}"  # type: ignore[arg-type]
+
+
+def line(start: tuple[float, float], end: tuple[float, float], colour: str) -> str:
+    """A thin curve from one cell down to another."""
+    (x0, y0), (x1, y1) = start, end
+    bend = 0.5 * (y1 - y0)
+    return (
+        f'<path d="M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + bend)} {num(x1)} '
+        f'{num(y1 - bend)} {num(x1)} {num(y1)}" fill="none" stroke="{colour}" '
+        f'stroke-width="1.3" stroke-opacity=".8"/>'
+    )
