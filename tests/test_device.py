@@ -80,8 +80,9 @@ def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
     monkeypatch.setattr(devices, "DRIVER", "libno-such-driver.so")
     forget()
     assert devices.count() == devices.current() == 0
-    with pytest.raises(native.KernelError, match="no CUDA GPU here"):
-        devices.name(0)
+    for ask in (devices.name, devices.capability, devices.is_current):
+        with pytest.raises(native.KernelError, match="no CUDA GPU here"):
+            ask(0)
     with pytest.raises(native.ArgumentError, match="this machine has 0 CUDA GPUs"):
         checked_device("cuda")
 
@@ -96,7 +97,19 @@ def test_a_device_is_current_inside_and_what_was_before_is_again(driver):
             assert devices.is_current(1)
             raise ZeroDivisionError
         assert devices.is_current(0)
+    assert devices.is_current(0)
+
+
+def test_a_thread_without_a_context_has_none_again_unless_pytorch_came(
+    driver, monkeypatch
+):
+    with devices.made_current(1):
+        pass
     assert not devices.is_current(0) and not devices.is_current(1)
+    with devices.made_current(1):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert devices.is_current(0)
 
 
 def test_events_time_the_current_stream_of_their_device(driver):

@@ -102,7 +102,7 @@ def is_current(index: int) -> bool:
     """Whether calls of this thread go to that GPU as things are."""
     if cuda := torchs_cuda():
         return cuda.current_device() == index
-    return _context() == _primary(index)
+    return _primary(index) == _context()
 
 
 @contextlib.contextmanager
@@ -112,12 +112,15 @@ def made_current(index: int) -> Iterator[None]:
         with cuda.device(index):
             yield
         return
-    before = _context()
-    # What they return may be an earlier kernel's failure: who called that says so.
-    _driver().cuCtxSetCurrent(ctypes.c_void_p(_primary(index)))
+    mine, before = _primary(index), _context()
+    _driver().cuCtxSetCurrent(ctypes.c_void_p(mine))
     try:
         yield
     finally:
+        # Who had none gets the first GPU's with CUDA's first call. PyTorch, imported
+        # inside, may have made that call already and counts on its context.
+        if before is None and (index == 0 or torchs_cuda()):
+            before = _primary(0)
         _driver().cuCtxSetCurrent(ctypes.c_void_p(before))
 
 
@@ -201,7 +204,11 @@ def _primary(index: int) -> int | None:
 
 
 def _context() -> int | None:
-    """The context that is current in this thread."""
+    """The context that is current in this thread.
+
+    Neither here nor where one is made current does anybody look at the status: it may
+    be an earlier kernel's failure, which the next call of a library reports.
+    """
     found = ctypes.c_void_p()
-    _call("cuCtxGetCurrent", ctypes.byref(found))
+    _driver().cuCtxGetCurrent(ctypes.byref(found))
     return found.value
