@@ -448,7 +448,12 @@ def into_itself(y, x, n):
             "guard.*row would be 5, the last",
         ),
         (late, 4, (1, 4), r"wrong index rather than .* this one has y\[3\]"),
-        (x_for_rows, (5, 8), ((4, 2), (2, 3)), "x and y seem to be swapped"),
+        (
+            x_for_rows,
+            (5, 8),
+            ((4, 2), (2, 3)),
+            "x and y swapped .* from 6 on are never",
+        ),
         (first_block, (5, 8), ((4, 2), (2, 3)), "first 3 rows of 2 are never written"),
         (one_each, 15, (2, 3), "from 6 on, for which no threads are left"),
         (one_for_a_block, 15, (5, 3), "one element for each block and no more"),

@@ -190,7 +190,19 @@ def read_before_the_guard(out, a, n):
         out[i] = number
 
 
-@wrong("guards", says="writes 32 elements of out", where=False)
+@wrong("guards", says="writes 16 elements of out", where=False)
+def round_and_round(out, a, n):
+    i = cuda.threadIdx.x % n
+    out[i] = a[i] + 10
+
+
+@wrong("guards", says="writes 16 elements of out", where=False)
+def all_the_rest_at_the_last(out, a, n):
+    i = min(cuda.threadIdx.x, n - 1)
+    out[i] = a[i] + 10
+
+
+@wrong("guards", says="writes 64 elements of out", where=False)
 def every_thread_does_all(out, a, n):
     for i in range(n):
         out[i] = a[i] + 10
@@ -247,6 +259,29 @@ def columns_unguarded(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if row < height:
+        out[row * width + col] = a[row * width + col] + 10
+
+
+@wrong("map2d", says="writes 20 elements of out", where=False)
+def guarded_by_the_flat_index(out, a, height, width):
+    i = cuda.threadIdx.y * width + cuda.threadIdx.x
+    if i < height * width:
+        out[i] = a[i] + 10
+
+
+@wrong("map2d", says="guard.*column would be 2")
+def either_guard(out, a, height, width):
+    col = cuda.threadIdx.x
+    row = cuda.threadIdx.y
+    if row < height or col < width:
+        out[row * width + col] = a[row * width + col] + 10
+
+
+@wrong("map2d", says="x and y swapped")
+def x_for_the_row(out, a, height, width):
+    row = cuda.threadIdx.x
+    col = cuda.threadIdx.y
+    if row < height and col < width:
         out[row * width + col] = a[row * width + col] + 10
 
 
@@ -412,6 +447,13 @@ def block_number_only(out, a, n):
         out[i] = a[i] + 10
 
 
+@wrong("blocks", says="No thread wrote")
+def block_and_thread_added(out, a, n):
+    i = cuda.blockIdx.x + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
 @wrong("blocks", says="block 3: .*\nNo thread wrote")
 def blocks_of_four(out, a, n):
     i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
@@ -504,7 +546,15 @@ def columns_of_blocks_unguarded(out, a, height, width):
         out[row * width + col] = a[row * width + col] + 10
 
 
-@wrong("blocks2d", says="x and y seem to be swapped")
+@wrong("blocks2d", says="writes 28 elements of out", where=False)
+def blocks_guarded_by_the_flat_index(out, a, height, width):
+    col, row = cuda.grid(2)
+    i = row * width + col
+    if i < height * width:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks2d", says="x and y swapped")
 def x_for_rows(out, a, height, width):
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     col = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
@@ -770,6 +820,29 @@ def only_those_that_exist(y, x, height, width):
                 total += x[r * width + c]
                 count += 1
         y[row * width + col] = total / float32(count)
+
+
+@wrong("image_filter", says="border is wrong, the rest right")
+def zeros_beyond_the_border(y, x, height, width):
+    col, row = cuda.grid(2)
+    if row < height and col < width:
+        total = float32(0)
+        for r in range(max(row - 1, 0), min(row + 2, height)):
+            for c in range(max(col - 1, 0), min(col + 2, width)):
+                total += x[r * width + c]
+        y[row * width + col] = total / float32(9)
+
+
+@wrong("image_filter", says="wrong index rather than a missing guard")
+def one_beyond_the_end(y, x, height, width):
+    col, row = cuda.grid(2)
+    if row < height and col < width:
+        total = float32(0)
+        for r in range(row - 1, row + 2):
+            for c in range(col - 1, col + 2):
+                r_in, c_in = min(max(r, 0), height), min(max(c, 0), width)
+                total += x[r_in * width + c_in]
+        y[row * width + col] = total / float32(9)
 
 
 @wrong("image_filter", says=r"y\[")

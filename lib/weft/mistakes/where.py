@@ -84,9 +84,11 @@ def _corner(s: Scene, mask: np.ndarray) -> str | None:
         return None
     across, down = s.grid[0] * wide, s.grid[1] * high
     if across >= columns and down >= rows and all_but(across, down):
+        missing = f"the columns from {down} on are"
+        if across < rows:
+            missing = f"the rows from {across} on are"
         return (
-            f"x and y seem to be swapped (x runs along a row, so it gives the column): "
-            f"all but the first {min(across, rows)} rows of {min(down, columns)} are"
+            f"x and y swapped (x runs along a row, so it gives the column): {missing}"
         )
     return None
 

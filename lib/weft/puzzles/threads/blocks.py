@@ -21,9 +21,8 @@ def add_ten_blocks(out, a, n):
 
 puzzle = Puzzle(
     title="Blocks",
-    text="Add 10 to each of the `n` numbers of `a`, now by several blocks, none of "
-    "which has threads enough for all. Together they have enough, and often a few too "
-    "many.",
+    text="Add 10 to each of the `n` numbers of `a`, now by blocks of a few threads "
+    "each. Together they have threads enough, and often a few too many.",
     spec=spec,
     answer=add_ten_blocks,
     checks=dict(

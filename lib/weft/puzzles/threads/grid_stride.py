@@ -24,8 +24,8 @@ def square_all(out, a, n):
 puzzle = Puzzle(
     title="Grid stride",
     text="Square each of the `n` numbers of `a`. However large `n` is, there are only "
-    "a few threads, in a few blocks: each has several numbers to do, and all of them "
-    "get their share.",
+    "a few threads in a few blocks: they share the numbers evenly, and each number is "
+    "done once.",
     spec=spec,
     answer=square_all,
     checks=dict(

@@ -10,7 +10,7 @@ def spec(a):
 
 
 def add_ten_guarded(out, a, n):
-    """out (n) = a (n) + 10, and no more than n. Two lines."""
+    """out (n) = a (n) + 10. Two lines."""
     i = cuda.threadIdx.x
     ### BEGIN SOLUTION
     if i < n:
@@ -43,5 +43,6 @@ puzzle = Puzzle(
         "number of `a` is number `n` - 1.",
     ],
     better="Only the threads that have a number read and write, one each.",
-    limits={"writes.out": lambda n: 2 * n},  # not all of it by each thread
+    scored=dict(n=4, launch=(1, 16)),
+    limits={"writes.out": lambda n: 2 * n},  # no thread does what another one has
 )

@@ -47,5 +47,6 @@ puzzle = Puzzle(
         "lies, from `row`, `col` and `width`.",
     ],
     better="Only the threads that have a place read and write, one each.",
+    scored=dict(height=4, width=2, launch=(1, (8, 5))),
     limits={"writes.out": lambda height, width: 2 * height * width},
 )
