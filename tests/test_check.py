@@ -7,7 +7,7 @@ import pytest
 import torch
 import wrong_kernels as zoo
 
-from weft import ArgumentError, Mismatch, check, cuda, load_cuda
+from weft import ArgumentError, Mismatch, check, cuda, cuda_c, load_cuda
 from weft.check import plan
 from weft.check.cases import covering, default_sizes, dimensions, spec
 from weft.check.limit import TooLong, time_limit
@@ -279,6 +279,43 @@ def test_cases_that_are_to_be_first_are_first_and_once():
     assert error.sizes == {"n": 71} and error.block is None
     plain = {"inputs": {"a": "n"}, "sizes": [2], "first": [({"n": 6}, None)]}
     assert check(np.negative, np.negative, **plain).sizes == [{"n": 6}, {"n": 2}]
+
+
+RACE = """
+__global__ void left(float *y, const float *x, int n) {
+    __shared__ float s[64];
+    int i = threadIdx.x;
+    s[i] = i < n ? x[i] : 0;
+    %s
+    if (i < n) y[i] = s[i > 0 ? i - 1 : 0];
+}
+"""
+
+
+@pytest.mark.parametrize("barrier", ["", "if (i < n) __syncthreads();"])
+def test_cuda_c_that_is_watched_is_refused_for_what_the_check_build_finds(barrier):
+    expected = lambda x: np.append(x[:1], x[:-1])  # noqa: E731
+    options = {"outputs": {"y": "n"}, "inputs": {"x": "n"}, "sizes": [5]}
+    options |= {"launch": lambda n: (1, 8), "watched": True}
+    error = refused(load_cuda(RACE % barrier, target="cpu"), expected, **options)
+    assert "barrier" in str(error) and error.thread is not None
+    right = RACE % "__syncthreads();"
+    assert check(load_cuda(right, target="cpu"), expected, **options).runs == 3
+
+
+def test_a_python_kernel_as_cuda_c_is_watched_too():
+    options = {"outputs": {"y": "n"}, "inputs": {"x": "n"}, "sizes": [5]}
+    options |= {"launch": lambda n: (1, 8), "watched": True}
+    error = refused(cuda_c(unwaited), lambda x: np.append(x[:1], x[:-1]), **options)
+    assert "barrier" in str(error) and error.thread is not None
+
+
+def unwaited(y, x, n):
+    s = cuda.shared.array(64, np.float32)
+    i = cuda.threadIdx.x
+    if i < n:
+        s[i] = x[i]
+        y[i] = s[max(i - 1, 0)]
 
 
 # ---- what makes no sense ----------------------------------------------------------

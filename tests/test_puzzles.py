@@ -263,6 +263,7 @@ __global__ void two(float *out, const float *a, int n) { out[0] = a[n - 1]; }
         ("guards", too_few, r"too_few has the parameters \(out, a\), .* \(out, a, n\)"),
         ("guards", puzzles.map.answer, r"belongs to the puzzle map: puzzles\.map\."),
         ("guards", lambda out, a, n: None, "a function with a name"),
+        ("image_filter_numpy", puzzles.image_filter_numpy.spec, "the spec itself"),
         ("image_filter_numpy", sim(add_ten_guarded), "asks for a function of NumPy"),
     ],
 )  # fmt: skip

@@ -32,10 +32,15 @@ class Case:
 
     @cached_property
     def answer(self) -> Any:
-        """What a puzzle's check() is given; C is compiled when it is asked for."""
+        """What a puzzle's check() is given; C is compiled when it is asked for.
+
+        A wrong one for the CPU alone: there it is refused, on a GPU it could take the
+        whole process along.
+        """
         if not isinstance(self.given, str):
             return self.given
-        return load_cuda(self.given, target="cpu", name=str(self))
+        target = "cpu" if self.says else None
+        return load_cuda(self.given, target=target, name=str(self))
 
     @property
     def in_c(self) -> bool:

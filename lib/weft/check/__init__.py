@@ -91,6 +91,7 @@ def check(
     seed: int = 0,
     timeout: float = TIMEOUT,
     device: Any = None,
+    watched: bool = False,
 ) -> Verdict:
     """Check a kernel, or a function, against a reference; Mismatch if it is wrong.
 
@@ -116,13 +117,15 @@ def check(
         sizes and want that returns what an error may be (problem.py has the
         default). Whole numbers and bools are exact.
     data: functions of rng, shape and sizes for inputs that must not be any numbers.
-    timeout: seconds a launch. device: where CUDA C runs, "cpu" or "cuda".
+    timeout: seconds a launch. device: where CUDA C runs, "cpu" or "cuda". watched: on
+        the CPU under the check build, about 20 times slower, whose findings (races,
+        accesses out of bounds, barriers) refuse it as the simulator's do.
 
     Raises ArgumentError if this makes no sense; what the kernel itself raises
     (NotImplementedError of an exercise) comes through.
     """
     launched = any(x is not None for x in (block, grid, launch))
-    found = runners(kernel, bool(outputs or inout), device, launched)
+    found = runners(kernel, bool(outputs or inout), device, launched, watched)
     problem = _problem(
         found[0],
         reference,

@@ -40,6 +40,7 @@ class Runner:
     orders: tuple[str, ...] = ("",)
     most = NATIVE
     few = False  # whether launches are so slow that few are made
+    watched = False  # whether CUDA C on the CPU runs under the check build
     where = ""  # what the message adds to the name: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
@@ -132,8 +133,13 @@ class Translated(Python):
         if self.ready.timeout is None:
             made = type(self.ready)(self.ready.kernel, self.ready.flags, timeout)
             self.ready = made
+        launch = self.ready[shape.grid, shape.block, 0, shape.shared]
         with _ordered(order):
-            self.ready[shape.grid, shape.block, 0, shape.shared](*args)
+            if not self.watched:
+                launch(*args)
+                return None
+            launch, args = launch.prepared(args)
+            return _watched(launch.kernel.launcher("cpu", True), shape, args)
 
 
 class Cell(Runner):
@@ -171,15 +177,20 @@ class Cell(Runner):
         kernel = self.ready
         if self.device is not None:
             kernel[shape.grid, shape.block, shape.shared](*args)
-            return
+            return None
         if self._launch is None:
-            compiled = kernel.module.compiled_for("cpu", kernel.expression)
+            compiled = kernel.module.compiled_for(
+                "cpu", kernel.expression, self.watched
+            )
             self._launch = compiled.launcher(
                 *(kernel.expression, kernel.params),
                 timeout=kernel.module.timeout or timeout,
             )
         with _ordered(order):
+            if self.watched:
+                return _watched(self._launch, shape, args)
             self._launch(shape.grid, shape.block, shape.shared, None, args)
+        return None
 
 
 class InPlace(Python):
@@ -205,6 +216,12 @@ class Returns(Runner):
         self.function = function
 
 
+def _watched(launcher: Any, shape: Shape, args: Sequence[Any]) -> Any:
+    """Launch under the check build; the report if it has found anything."""
+    launcher(shape.grid, shape.block, shape.shared, None, args)
+    return None if launcher.last.ok else launcher.last.report
+
+
 def _body(kernel: jit.Kernel) -> str:
     """The kernel's own text; "" if it is not in the cell (but in a header)."""
     code = signature.blank(kernel.module.source)
@@ -218,12 +235,23 @@ def runners(
     has_outputs: bool,
     device: torch.device | str | None = None,
     launched: bool = False,
+    watched: bool = False,
 ) -> list[Runner]:
     """How to run `subject`: more than one where it runs on the CPU and on a GPU.
 
     has_outputs: whether it writes into arrays. launched: whether the caller speaks of
-    a grid or a block, as one does of a kernel.
+    a grid or a block, as one does of a kernel. watched: CUDA C on the CPU under the
+    check build.
     """
+    found = _runners(subject, has_outputs, device, launched)
+    for one in found:
+        one.watched = watched and one.device is None
+    return found
+
+
+def _runners(
+    subject: Any, has_outputs: bool, device: Any, launched: bool
+) -> list[Runner]:
     if isinstance(subject, (jit.Module, jit.Launch)):
         subject = _one_kernel(subject)
     if isinstance(subject, jit.Kernel):

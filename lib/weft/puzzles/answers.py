@@ -37,11 +37,13 @@ def understood(puzzle: Puzzle, given: Any) -> Answer:
     """The answer to a puzzle; ArgumentError, one sentence, for what is none."""
     answer = _of_c(puzzle, given) or _of_python(puzzle, given)
     _refuse_another_puzzles(puzzle, answer)
+    if answer.function is not None and answer.function is puzzle.spec:
+        raise ArgumentError(f"{puzzle.name}: this is the spec itself; write your own")
     if answer.parameters != puzzle.parameters:
         wanted, found = (", ".join(p) for p in (puzzle.parameters, answer.parameters))
         raise ArgumentError(
-            f"{puzzle.name}: {answer.name} has the parameters ({found}), the puzzle's "
-            f"stub has ({wanted}), in this order: {puzzle.name}.reset() gives it again"
+            f"{puzzle.name}: {answer.name} has the parameters ({found}), the stub has "
+            f"({wanted}), in this order; puzzles.{puzzle.name}.reset() gives it again"
         )
     return answer
 

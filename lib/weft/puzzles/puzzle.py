@@ -194,6 +194,9 @@ class Puzzle:
 
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
+        if self.is_kernel:  # whatever types CUDA C has: the puzzle says them
+            arrays = self.specs().items()
+            options["dtypes"] = {n: s.dtype or "float32" for n, s in arrays}
         options |= {"device": device, "watched": True}  # of use for CUDA C alone
         try:
             return check(given.subject, self.spec, **options)
