@@ -29,7 +29,8 @@ Is it right, how fast is it, what does it do
     ipython                          the notebook that runs us
 The project
     mnist/, mnist_numpy, data/       a CNN with these kernels, and in NumPy
-    lessons, exercises               notebooks from their sources; checks in them
+    lessons, exercises, stubs        notebooks from their sources; checks in them
+    puzzles/                         what a reader solves, and what is said of it
     device, lazy                     what there is and imports, without PyTorch
     environment, doctor              the Python it runs in; what is here
     cache, kept                      what can be made again; what would be missed
