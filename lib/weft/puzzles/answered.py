@@ -26,6 +26,7 @@ from .instance import Instance, instance
 
 TIMEOUT = 0.25  # seconds that a block may run; an endless one is drawn so far
 NOTE = "Who touches what is drawn for Python kernels."
+IMAGE = 400  # elements of rows and columns from which on they are seen as an image
 TOLERANCE = 1e-4  # of a float output's largest value: the picture's, no checker's
 
 
@@ -61,7 +62,10 @@ def _python(puzzle: Any, case: Instance, given: Answer) -> Picture:
     picture = shown[_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    body, drawing.height = _outcome(case, got, drawing.height, picture.report)
+    image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
+    body, drawing.height = _outcome(
+        *(case, got, drawing.height, picture.report), drawn=image
+    )
     drawing.base += body
     drawing.account += f"\n{_verdict(case, got)[0]}"
     return picture
