@@ -43,7 +43,7 @@ int fused_set_run(struct fused *f, const struct fused_run *run,
 int fused_chain(struct fused *f, int batch, int before, int after,
                 struct cnn_marks *marks, cudaStream_t stream) {
     const weft_stream mark = (weft_stream)stream;
-    if (!before) WEFT_TRY(fused_moments(f, batch, stream));
+    if (!before) SECTION("batch", fused_moments(f, batch, stream));
     f->ahead = after;
     SECTION("forward.conv1+bn1+relu1+pool1",
             fused_conv1(f, batch, before, stream));
@@ -73,7 +73,6 @@ static int fused_step(void *state, float *loss, const uint8_t *images,
     cudaStream_t on = weft_cuda_stream(stream);
     struct fused_run run = {images, labels, order, loss, 0, 0, 1, lr, 0};
     WEFT_TRY(fused_set_run(&s->f, &run, on));
-    cnn_mark(marks, "batch", stream);
     WEFT_TRY(fused_chain(&s->f, batch, 0, 0, marks, on));
     note(s, &s->f, batch, 1);
     return WEFT_OK;

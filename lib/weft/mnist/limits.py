@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from .row import Row
 from .work import work
 
-OUTSIDE = "batch"  # fetches a run's arguments, once for many steps
+OUTSIDE = "batch"  # a run's arguments, and sums that the step before makes otherwise
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,9 @@ def limits(row: Row, roof: Row, launch_us: float) -> list[Part]:
     """A Part for each section of a step's row; roof: a row "roof" of its precision.
 
     A clock between two sections costs time, so that they take longer together than the
-    step: they are scaled to add up to it. A fused step that is timed so stands alone:
-    its first section holds sums that in a run the step before makes, and is too long.
+    step: they are scaled to add up to it. A fused step that is timed so stands alone,
+    and sums over its patches are made in "batch", which is left out: in a run the step
+    before makes them. (Rows up to commit 97f84da have them in conv1's section.)
     launch_us: of a kernel in a chain.
     """
     layers = {name: us for name, us in row["layers_us"].items() if name != OUTSIDE}
