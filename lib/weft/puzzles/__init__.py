@@ -16,7 +16,8 @@ over its puzzles, and each is one of its attributes.
     puzzle, answers       what a puzzle is; what it takes as an answer
     errors, shown         what is said of a wrong one; what is shown of a right one
     cells, command        a group as cells of a notebook; python -m weft puzzles
-    goal                  pictures of what is asked, and of an answer
+    instance, goal        the case that is drawn; the picture of what is asked
+    answered              ... of what an answer does
     score, counts         what an answer costs beside the best known; limits
     progress              what is solved, kept
     cloth                 the small delight
