@@ -12,7 +12,7 @@ def spec(a):
 
 
 def sum_rows(out, a, cols):
-    """out[row] = the sum of row `row` of a. Blocks of 8. About ten lines."""
+    """out[row] = the sum of row `row` of a. Blocks of 8. About eleven lines."""
     s = cuda.shared.array(8, float32)
     col = cuda.threadIdx.x
     row = cuda.blockIdx.x

@@ -13,7 +13,7 @@ def spec(a):
 
 
 def sum_last_three(out, a, n):
-    """out[i] = a[i - 2] + a[i - 1] + a[i]. One block of 8. About eight lines."""
+    """out[i] = a[i - 2] + a[i - 1] + a[i]. One block of 8. About ten lines."""
     s = cuda.shared.array(8, float32)
     i = cuda.threadIdx.x
     ### BEGIN SOLUTION

@@ -15,7 +15,7 @@ def spec(a):
 
 
 def sum_blocks(out, a, n):
-    """out[block] = the sum of the block's numbers. Blocks of 8. About ten lines."""
+    """out[block] = the sum of the block's numbers. Blocks of 8. About eleven lines."""
     s = cuda.shared.array(8, float32)
     t = cuda.threadIdx.x
     i = cuda.blockIdx.x * 8 + t

@@ -13,7 +13,7 @@ def spec(a):
 
 
 def add_ten_shared(out, a, n):
-    """out[i] = a[i] + 10, by way of s. Blocks of 4 threads. About four lines."""
+    """out[i] = a[i] + 10, by way of s. Blocks of 4 threads. About three lines."""
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x
     i = cuda.blockIdx.x * 4 + t
