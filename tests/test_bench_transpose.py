@@ -1,9 +1,9 @@
 """`weft bench transpose`: every contender is checked before it is timed."""
 
 import pytest
-from matplotlib.figure import Figure
+from drawings import drawn
 
-from weft import bench, bench_transpose, plot_transpose, style
+from weft import bench, bench_transpose, plot_transpose
 
 
 def test_rows_of_each_transpose_and_of_a_copy(target):
@@ -19,15 +19,6 @@ def test_rows_of_each_transpose_and_of_a_copy(target):
     assert bench.table(rows, bench_transpose.SHOWN)
     assert ("no signal" in bench_transpose.note(rows)) == (target == "cpu")
     assert all(("graph" in row["timer"]) == (target == "cuda") for row in rows)
-
-
-def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path):
-    text = bench_transpose.SOURCE.read_text()
-    wrong = tmp_path / "wrong.cu"
-    wrong.write_text(text.replace("tile[tx][ty ^ tx]", "tile[tx][ty]"))
-    monkeypatch.setattr(bench_transpose, "SOURCE", wrong)
-    with pytest.raises(RuntimeError, match="transpose swizzled is wrong for 40 x 40"):
-        bench_transpose.rows("cpu", [40], samples=1)
 
 
 def test_a_side_below_one_is_refused():
@@ -56,13 +47,6 @@ THERE = {
 }
 
 
-def drawn(draw, rows, others):
-    with style.style():
-        made = Figure(figsize=(9, 4))
-        draw(made.subplots(), rows, others)
-        return style.svg(made)
-
-
 def test_this_machine_is_full_and_another_one_dashed():
     text = drawn(plot_transpose.transposes, HERE, [THERE])
     assert "750 GB/s, 25 %" in text and "1,234 GB/s, 80 %" in text
@@ -76,8 +60,3 @@ def test_strides():
     text = drawn(plot_transpose.strides, HERE, [THERE])
     assert "that GPU" in text and "400" in text
     assert "that GPU" not in drawn(plot_transpose.strides, HERE, [])
-
-
-def test_with_nothing_measured_anywhere_the_chart_says_so():
-    assert "weft bench transpose" in drawn(plot_transpose.transposes, [], [])
-    assert "weft bench transpose" in drawn(plot_transpose.strides, [], [])

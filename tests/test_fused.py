@@ -211,7 +211,9 @@ def test_sums_over_patches_are_not_timed_as_conv1():
     """A step alone makes them in "batch"; in a run the step before does."""
     cnn = ready("cpu", "fused", MODEL)
     found = [cnn.profile(np.arange(2)) for _ in range(3)]
-    batch, update = (min(sections[n] for sections in found) for n in ("batch", "update"))
+    batch, update = (
+        min(sections[n] for sections in found) for n in ("batch", "update")
+    )
     assert batch > 0.02 * update  # a launch of one thread is far below that
 
 

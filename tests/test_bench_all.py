@@ -1,0 +1,49 @@
+"""What holds for `weft bench graphs` and `weft bench transpose` alike."""
+
+from __future__ import annotations
+
+import pytest
+from drawings import drawn
+
+from weft import bench_graphs, bench_transpose, plot_graphs, plot_transpose
+
+
+@pytest.mark.parametrize(
+    "module, source, right, wrong, args, refusal",
+    [
+        (
+            *(bench_graphs, "KERNELS"),
+            *("by * fmaxf(v.y + b.y, 0)", "by * (v.y + b.y)"),
+            *(["fusion"], "one kernel is wrong for 4096 numbers"),
+        ),
+        (
+            *(bench_transpose, "SOURCE"),
+            *("tile[tx][ty ^ tx]", "tile[tx][ty]"),
+            *([40], "transpose swizzled is wrong for 40 x 40"),
+        ),
+    ],
+    ids=["graphs", "transpose"],
+)
+def test_a_wrong_kernel_is_not_timed(
+    module, source, right, wrong, args, refusal, monkeypatch, tmp_path
+):
+    text = getattr(module, source).read_text()
+    assert right in text
+    broken = tmp_path / "wrong.cu"
+    broken.write_text(text.replace(right, wrong))
+    monkeypatch.setattr(module, source, broken)
+    with pytest.raises(RuntimeError, match=refusal):
+        module.rows("cpu", args, samples=1)
+
+
+@pytest.mark.parametrize(
+    "command, draw, args",
+    [
+        ("graphs", plot_graphs.chains, ([], [], 0.1)),
+        ("graphs", plot_graphs.bars, ("fusion", [], [])),
+        ("transpose", plot_transpose.transposes, ([], [])),
+        ("transpose", plot_transpose.strides, ([], [])),
+    ],
+)
+def test_with_nothing_measured_anywhere_the_chart_says_so(command, draw, args):
+    assert f"weft bench {command}" in drawn(draw, *args)
