@@ -183,6 +183,13 @@ def squeezed(text):
     return "".join(text.split())
 
 
+def test_the_example_is_solved_without_a_mark(capsys):
+    puzzle = puzzles.example
+    assert puzzle.name not in puzzles
+    assert puzzle.check(_compiled(puzzle.stub, puzzle.answer)) is None
+    assert puzzle.check(puzzle.answer).progress.count == puzzles.progress().count
+
+
 # ---- languages -------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ over its puzzles, and each is one of its attributes.
     score, counts         what an answer costs beside the best known; limits
     progress              what is solved, kept
     cloth                 the small delight
+    example               a puzzle to show how they work
     threads/ shared/ memory/ execution/      the puzzles
 """
 
@@ -63,6 +64,11 @@ def load(name: str) -> Puzzle:
     if name not in _GROUP_OF:
         raise KeyError(f"no puzzle {name!r}; there are {', '.join(_GROUP_OF)}")
     return importlib.import_module(f".{_GROUP_OF[name]}.{name}", __name__).puzzle
+
+
+def _example() -> Puzzle:
+    """One in no group, which shows how a puzzle works and gives nothing away."""
+    return importlib.import_module(".example", __name__).puzzle
 
 
 def _marks() -> Any:
@@ -113,6 +119,7 @@ def _attribute(value: Any) -> property:
 
 for _name in _GROUP_OF:
     setattr(_Collection, _name, _attribute(lambda name=_name: load(name)))
+_Collection.example = _attribute(_example)  # type: ignore[attr-defined]
 _Collection.progress = _attribute(lambda: _marks)  # type: ignore[attr-defined]
 sys.modules[__name__].__class__ = _Collection
 

@@ -229,7 +229,8 @@ class Puzzle:
 
         verdict = self._checked(given, device)
         counts = score(self, given.subject)
-        remember(self, given.language, counts)
+        if self.group:  # others are no part of what is to be solved
+            remember(self, given.language, counts)
         return Solved(self, given.language, verdict, counts, cloth(self), marks())
 
     # ---- shown -------------------------------------------------------------------
@@ -247,10 +248,10 @@ class Puzzle:
 
 
 def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
-    """The group and the name of a puzzle: its folder and its file."""
-    parts = ["", "", *answer.__module__.split(".")]
-    inside = parts[2:4] == ["weft", "puzzles"]
-    return (parts[-2] if inside else ""), name or parts[-1]
+    """The group and the name of a puzzle: its folder here, if it has one, its file."""
+    *above, file = answer.__module__.split(".")
+    group = above[-1] if above[:-1] == ["weft", "puzzles"] else ""
+    return group, name or file
 
 
 def _source(function: Callable[..., Any]) -> str:
