@@ -24,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,8 +61,8 @@ CHECK_LINK = tuple(f"-Wl,--wrap={name}" for name in _WRAPPED)
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 
-# What _read() says of a path.
-Reader = Callable[[str], tuple[str, list[str]] | None]
+# What _read() says of a path, for these folders of headers.
+Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 
 class BuildError(Short, RuntimeError):
@@ -205,10 +205,12 @@ def gxx() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
-def _vendor_headers() -> list[str]:
+@functools.cache
+def _vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     """Where pip's wheels have the headers of cuDNN and cuBLAS, as flags of nvcc.
 
     They come after the toolkit's own: such a folder may hold those in another version.
+    path: sys.path, on which they are looked for, once.
     """
     spec = importlib.util.find_spec("nvidia")  # a namespace: no code of its own
     places = (spec and spec.submodule_search_locations) or ()
@@ -218,9 +220,9 @@ def _vendor_headers() -> list[str]:
         for name in ("cudnn.h", "cublas_v2.h")
         for header in sorted(Path(place).glob(f"*/include/{name}"))
     ]
-    return [
+    return tuple(
         word for folder in dict.fromkeys(found) for word in ("-isystem", f"{folder}")
-    ]
+    )
 
 
 # ---- sources ---------------------------------------------------------------
@@ -248,7 +250,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
         return [
             *[_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
-            *["-Xcompiler", host, *_vendor_headers()],
+            *["-Xcompiler", host, *_vendor_headers(tuple(sys.path))],
         ]
     include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
@@ -298,7 +300,7 @@ def _object_path(source: Path, command: list[str], read: Reader | None = None) -
 
     read: _read(), or what it said a moment ago.
     """
-    folders = tuple(Path(word[2:]) for word in command if word.startswith("-I"))
+    folders = tuple(word[2:] for word in command if word.startswith("-I"))
     texts = _texts(source, folders, read or _read)
     if source.suffix == ".cu":
         texts.append(rewriter.fingerprint())
@@ -416,28 +418,38 @@ def _live_sm() -> str:
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
-def _texts(source: Path, folders: tuple[Path, ...], read: Reader) -> list[str]:
+def _texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
     """The text of a source and of the headers in `folders` that it may include."""
     found: dict[str, str] = {}
-    todo = [source]
+    todo = [os.path.normpath(source)]
     if source.suffix == ".cu":  # see rewrite()
-        todo += [folder / "cuda_runtime.h" for folder in folders]
+        todo += _in_any(folders, "cuda_runtime.h")
     while todo:
-        path = os.path.normpath(todo.pop())
-        if path not in found and (there := read(path)):
+        path = todo.pop()
+        if path not in found and (there := read(path, folders)):
             found[path], included = there
-            here = Path(path).parent
-            todo += [f / name for name in included for f in (here, *folders)]
+            todo += included
     return [found[path] for path in sorted(found)]
 
 
-def _read(path: str) -> tuple[str, list[str]] | None:
-    """A file's text and what it includes by name; None if it is not there."""
+def _read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
+    """A file's text and the headers there are for what it includes.
+
+    None if the file is not there.
+    """
     try:
         text = Path(path).read_text()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
-    return text, re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)', text, re.M)
+    names = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)', text, re.M)
+    here = os.path.dirname(path)
+    return text, [p for name in names for p in _in_any((here, *folders), name)]
+
+
+def _in_any(folders: Iterable[str], name: str) -> list[str]:
+    """The files of that name below the folders."""
+    paths = [os.path.normpath(os.path.join(folder, name)) for folder in folders]
+    return [path for path in paths if os.path.isfile(path)]
 
 
 def _hash(*parts: str) -> str:
