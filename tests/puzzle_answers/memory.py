@@ -126,7 +126,7 @@ def no_padding(out, a, rows, cols):
         out[row * rows + col] = tile[tx, ty]
 
 
-@wrong("transpose", says="barrier|race")
+@wrong("transpose", says="tile.*no barrier")
 def no_barrier(out, a, rows, cols):
     tile = cuda.shared.array((32, 33), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
@@ -232,7 +232,7 @@ def computes_twice(y, sums, x, a, b, n):
         sums[cuda.blockIdx.x] = total
 
 
-@wrong("fusion", says="barrier|race")
+@wrong("fusion", says="kept.*no barrier")
 def sum_without_barrier(y, sums, x, a, b, n):
     kept = cuda.shared.array(8, float32)
     i = cuda.grid(1)
@@ -262,7 +262,7 @@ def tail_not_zeroed(y, sums, x, a, b, n):
         sums[cuda.blockIdx.x] = total
 
 
-@wrong("fusion", says="element 0|sums")
+@wrong("fusion", says="the last element is wrong")
 def tail_is_b(y, sums, x, a, b, n):
     kept = cuda.shared.array(8, float32)
     i = cuda.grid(1)
@@ -351,7 +351,7 @@ def largest_of(mine, largest):
     return mine
 
 
-@wrong("quantise", says="q")
+@wrong("quantise", says="another rounding")
 def halves_away_from_zero(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)
@@ -370,7 +370,7 @@ def halves_away_from_zero(q, scale, back, x, cols):
         back[i] = float32(whole) * step
 
 
-@wrong("quantise", says="q")
+@wrong("quantise", says="another rounding")
 def cut_off(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)
@@ -385,7 +385,7 @@ def cut_off(q, scale, back, x, cols):
         back[i] = float32(q[i]) * step
 
 
-@wrong("quantise", says="overflow|scale|q")
+@wrong("quantise", says=r"q\[1, 0\] is 0, want -127")
 def without_magnitude(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)
@@ -400,7 +400,7 @@ def without_magnitude(q, scale, back, x, cols):
         back[i] = float32(q[i]) * step
 
 
-@wrong("quantise", says="overflow|scale|q")
+@wrong("quantise", says=r"q\[0, 1\] is 63, want 62")
 def by_128(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)
@@ -432,7 +432,7 @@ def zeros_divided(q, scale, back, x, cols):
             q[i] = math.floor(v + float32(0.5))
 
 
-@wrong("quantise", says="race|barrier|nobody")
+@wrong("quantise", says="largest.*no barrier")
 def largest_without_barrier(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)
@@ -463,7 +463,7 @@ def short_rows_only(q, scale, back, x, cols):
     scale[cuda.blockIdx.x] = step
 
 
-@wrong("quantise", says="back")
+@wrong("quantise", says=r"back\[0, 0\]")
 def back_from_x(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)

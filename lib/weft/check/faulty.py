@@ -37,7 +37,10 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
         )
     own = _own(error, trial)
     if kind == "bounds" and own is not None and _beyond(trial, own):
-        return NO_GUARD + _beyond(trial, own)
+        if _covered(trial, own):
+            return TOO_FAR
+        ends = array if index == own and array in ours else None
+        return NO_GUARD + (_beyond(trial, own, ends) or _beyond(trial, own))
     if "before its start" in text or (index and min(index) < 0):
         return "looks like an index that begins too early: - 1 at the first element"
     past = "past" in text or "out of bounds" in text or kind == "bounds"
@@ -81,9 +84,16 @@ def _one_for_each_block(trial: Trial) -> bool:
     return threads > 1 and next(iter(trial.starts.values())).size == blocks > 1
 
 
-def _beyond(trial: Trial, own: tuple[int, ...]) -> str:
-    """Where an element lies that is beyond the last; "" if it is not."""
-    lengths = next(iter(trial.starts.values())).shape
+def _covered(trial: Trial, own: tuple[int, ...]) -> bool:
+    """Whether an input has an element for this thread, though the output has none."""
+    flat = [a for a in trial.inputs.values() if a.ndim == len(own) == 1]
+    return any(own[0] < array.size for array in flat)
+
+
+def _beyond(trial: Trial, own: tuple[int, ...], array: str | None = None) -> str:
+    """Where an element lies that is beyond the last of an array (of the first output);
+    "" if it is not."""
+    lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape
     names = {1: ["element"], 2: ["row", "column"]}.get(
         len(own), ["plane", "row", "column"]
     )

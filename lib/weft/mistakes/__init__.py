@@ -6,7 +6,7 @@ numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
     scene               a wrong output, and all that is known about it
     values              guesses from the output alone
     inputs              ... from what other inputs would give
-    indices             ... of an output that holds places
+    indices, wholes     ... of an output that holds places, or whole numbers
     where               ... from which region is wrong
     runs                which sizes and blocks go wrong
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import indices, inputs, values, where
+from . import indices, inputs, values, where, wholes
 from .runs import pattern
 from .scene import Scene
 
@@ -44,6 +44,8 @@ _LOOKS: list[Callable[[Scene], str | None]] = [
     indices.indices,
     values.transposed,
     values.by_block,
+    wholes.rounding,
+    wholes.counted,
     values.scaled,
     inputs.precision,
     values.whole_numbers,

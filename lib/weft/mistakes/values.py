@@ -61,7 +61,7 @@ def filled(s: Scene) -> str | None:
             "a sum that begins with what the output held (NaN on purpose), or 0 / 0: "
             "let a local variable begin with 0 and store it at the end"
         )
-    if not np.any(got) and np.any(s.want):
+    if not np.any(got) and np.count_nonzero(s.want) > (s.want.size > 1):
         return "zeros only: the result is not what is stored, or its sum never runs"
     if got.size >= 3 and (got == got[0]).all() and s.tells:
         return "one value everywhere: every thread computes, or stores, the same"

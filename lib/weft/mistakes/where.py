@@ -6,11 +6,15 @@ import math
 
 import numpy as np
 
-from .scene import Scene
+from .scene import Scene, sums
+
+EARLY = "an end that comes one too early: "  # of the output
 
 
 def place(s: Scene) -> str | None:
     where = region(s, s.bad)
+    if where and sums(s):  # each element is one of many, the end may be another one
+        where = where.removeprefix(EARLY)
     return f"{where} wrong, the rest right" if where else None
 
 
@@ -50,11 +54,11 @@ def region(s: Scene, mask: np.ndarray) -> str | None:
 
 
 def _ends(mask: np.ndarray, threads: int) -> str | None:
-    """The last elements of every block behind which there is another."""
+    """The last few elements of every block behind which there is another: a halo."""
     every = np.arange(mask.size)
     first = int((np.flatnonzero(mask) % threads).min())
     followed = (every // threads + 1) * threads < mask.size
-    if first == 0 or (mask != (followed & (every % threads >= first))).any():
+    if 2 * first <= threads or (mask != (followed & (every % threads >= first))).any():
         return None
     last = threads - first
     which = f"the last {last} elements" if last > 1 else "the last element"
@@ -114,13 +118,14 @@ def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
         if found:
             return found
     side = _side(s, mask.ndim, axis)
-    if side and at[0] == side and (at.size > 1 or side > 8):
+    alone = s.grid is not None and s.grid[mask.ndim - 1 - axis] == 1 if side else False
+    if side and not alone and at[0] == side and (at.size > 1 or side > 8):
         return (
             f"blocks other than the first do nothing of use (threadIdx where the "
             f"global index is due?): {many} from {at[0]} on are"
         )
     if at.size == 1:
-        return f"an end that comes one too early: the last {one} is"
+        return f"{EARLY}the last {one} is"
     full = side and at[0] % side == 0
     if full and s.grid is None and length - at[0] <= side:
         return (

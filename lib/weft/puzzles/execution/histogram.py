@@ -42,7 +42,7 @@ puzzle = Puzzle(
             lambda n: (cdiv(n, 8), 8),
             lambda n: (cdiv(n, 32) + 1, 32),
         ],
-        sizes=[1, 2, 3, 7, 8, 9, 31, 33, 97],
+        sizes=[97, 1, 2, 3, 7, 8, 9, 31, 33],
     ),
     drawn=dict(n=16),
     launch=(2, 8),
