@@ -100,7 +100,7 @@ def _check_places(args: argparse.Namespace) -> None:
 def _expected() -> tuple[type[BaseException], ...]:
     from .build import BuildError
 
-    # PyTorch takes a second to import, which `run` has no use for.
+    # To import it parses weft.h, which `run` has no use for.
     native = sys.modules.get("weft.native")
     more = (native.KernelError,) if native else ()
     return BuildError, ValueError, OSError, *more
