@@ -412,6 +412,12 @@ def dot_by_one_thread(out, a, b, n):
         out[0] = acc
 
 
+@wrong("dot", says=r"out\[0\] is 214, want")
+def dot_as_in_the_picture(out, a, b, n):
+    if cuda.threadIdx.x == 0:
+        out[0] = 214
+
+
 @wrong("dot", says="8 .*none", where=False)
 def dot_by_everyone(out, a, b, n):
     s = cuda.shared.array(8, float32)
@@ -746,7 +752,7 @@ def block_sum_everyone_adds(out, a, n):
         out[cuda.blockIdx.x] = s[0]
 
 
-@wrong("prefix_sum", says=r"out\[0\]")
+@wrong("prefix_sum", says="every second number of a left out")
 def block_sum_a_round_less(out, a, n):
     s = cuda.shared.array(8, float32)
     t = cuda.threadIdx.x

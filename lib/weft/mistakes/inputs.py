@@ -16,7 +16,12 @@ def other_inputs(s: Scene) -> str | None:
     if s.again is None or not s.inputs:
         return None
     for text, inputs in itertools.chain(
-        _swapped(s), _turned(s), _reversed(s), _terms_missing(s), _neighbours(s)
+        _swapped(s),
+        _turned(s),
+        _reversed(s),
+        _terms_missing(s),
+        _every_second(s),
+        _neighbours(s),
     ):
         try:
             other = s.again(inputs)
@@ -107,6 +112,20 @@ def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:
                 f"only the first tile of {tile} of the sum over {dim}",
                 kept(0, tile),
             )
+
+
+def _every_second(s: Scene) -> Iterator[tuple[str, Arrays]]:
+    """What is left of a sum by a tree without its last or its first round."""
+    for name, dims in s.axes.items():
+        if s.inputs[name].shape[-1:] > (2,) and dims[-1] not in s.output:
+            for first, which in ((1, "even"), (0, "odd")):
+                made = s.inputs[name].copy()
+                made[..., first::2] = 0
+                yield (
+                    f"every second number of {name} left out, only those in {which} "
+                    f"places are there: is a round of the sum, or a step, missing?",
+                    s.inputs | {name: made},
+                )
 
 
 def _neighbours(s: Scene) -> Iterator[tuple[str, Arrays]]:

@@ -41,7 +41,8 @@ def pattern(
         return said + ("." if given else f": if it may, say block={only}.")
     for name in next(iter(runs))[0]:
         axes = [along[name]] if along and name in along else [0, 1, 2]
-        said = _by_multiples(name, axes, right, bad)
+        covered = not along or name in along
+        said = _by_multiples(name, axes, right, bad, covered)
         if said:
             return said
     if len(right) == 1 and len(bad) > 2:
@@ -54,8 +55,13 @@ def _only_at(sizes: dict[str, int], runs: int) -> str:
     return f"It is right only at {said}, of {runs} runs."
 
 
-def _by_multiples(name: str, axes: list[int], right: list, bad: list) -> str:
-    """Whether one size decides, as compared with a side of the block."""
+def _by_multiples(
+    name: str, axes: list[int], right: list, bad: list, covered: bool
+) -> str:
+    """Whether one size decides, as compared with a side of the block.
+
+    covered: whether blocks may lie along this size; a sum's length is no such.
+    """
     values = [{s[name] for s, _ in side} for side in (right, bad)]
     if len(values[0]) < 2 and (len(axes) > 1 or len(values[1]) < 3):
         return ""  # chance could do it
@@ -75,6 +81,9 @@ def _by_multiples(name: str, axes: list[int], right: list, bad: list) -> str:
         if every(right, lambda n, b: n % b) and every(bad, lambda n, b: n % b == 0):
             return f"It is wrong only where {name} is a multiple of the block."
         if every(right, lambda n, b: n <= b) and every(bad, lambda n, b: n > b):
+            if not covered:
+                side = "xyz"[axis]
+                return f"It is right only where {name} is at most the block's {side}."
             return (
                 f"It is right only as long as one block is enough for {name}: does "
                 f"threadIdx stand where the global index is due?"

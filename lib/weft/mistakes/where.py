@@ -118,8 +118,9 @@ def _along(s: Scene, mask: np.ndarray, axis: int) -> str | None:
         if found:
             return found
     side = _side(s, mask.ndim, axis)
-    alone = s.grid is not None and s.grid[mask.ndim - 1 - axis] == 1 if side else False
-    if side and not alone and at[0] == side and (at.size > 1 or side > 8):
+    if side and at[0] == side and (at.size > 1 or side > 8):
+        if s.grid is not None and s.grid[mask.ndim - 1 - axis] == 1:
+            return f"the {many} from {at[0]} on are"  # there is no other block
         return (
             f"blocks other than the first do nothing of use (threadIdx where the "
             f"global index is due?): {many} from {at[0]} on are"
