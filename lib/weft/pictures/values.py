@@ -5,6 +5,7 @@ Where a value has no room in its cell, the cell is the stronger the larger it is
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ TALLEST = 300.0  # pixels of an array
 WORDED = 15.0  # pixels of a cell from which on a value may stand in it
 LEVELS = 6  # of strength that the eye can tell apart
 LARGEST = 34.0  # pixels of a cell with its gap
+STEPS = 24  # pieces of a curve that something stands before
+HALOS = 64  # cells of a heat map that are ringed
 NOWHERE = Grid(1, 1, 1, 1, 1.0)  # of an array that has no place yet
 
 
@@ -30,7 +33,8 @@ class Values:
 
     colour: of what is marked. above: its name stands above it (else left of it).
     upright: one dimension as a column, beside the rows that it belongs to. note: after
-    its shape and type. blank: elements that hold no value of their own.
+    its shape and type. blank: elements that hold no value of their own. indices: where
+    those of a row stand.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Values:
     above: bool = False
     note: str = ""
     blank: Sequence[int] = ()
+    indices: str = "below"  # of a row of cells; "above", "none"
 
     @property
     def width(self) -> float:
@@ -76,11 +81,34 @@ class Values:
         down = 2 * LINE + 6 if self.above else 0
         return replace(self, grid=self.grid.at(left + self.gutter, top + down))
 
+    def rows(self) -> list[tuple[float, float, float, float]]:
+        """The frame of each row of cells, with the indices above the first: from
+        (x, y) to (x, y)."""
+        grid, out = self.grid, []
+        for row in range(grid.rows):
+            count = min(grid.cols, grid.count - row * grid.cols)
+            top = grid.top + row * grid.side
+            over = LINE if row == 0 and self.indices == "above" else 1
+            right = grid.left + count * grid.side
+            out.append((grid.left - 2, top - over, right, top + grid.cell + 1))
+        return out
+
     def drawn(self) -> str:
         """Its name, its cells and what they hold."""
         name = svg.escape(self.name)
-        body = self._title() + cells(self.grid, self.name) + self._numbers()
+        body = self._title() + self._cells() + self._numbers()
         return f'<g data-values="{name}">{body}{self.shades()}{self.held()}</g>'
+
+    def _cells(self) -> str:
+        """Empty ones, in a tint of the array's colour if values can stand there."""
+        if not self.grid.gap:
+            return cells(self.grid, self.name)
+        tint = ' fill-opacity=".05"' if self.is_worded else ' fill-opacity="0"'
+        return (
+            f'<path d="{self.grid.squares(range(self.grid.count))}" '
+            f'fill="{self.colour}"{tint} stroke="{self.colour}" stroke-opacity=".55" '
+            f'stroke-linejoin="round" data-base="{svg.escape(self.name)}"/>'
+        )
 
     def _title(self) -> str:
         grid = self.grid
@@ -96,14 +124,20 @@ class Values:
         return out + label(x, y + 15, said, 11, anchor="end", faint=True)
 
     def _numbers(self) -> str:
-        """Indices: below a row of cells, else those of rows and columns."""
+        """Indices: of the cells of a row, else of rows and columns.
+
+        They stand where no line to another array passes: above the first row, below
+        the last, and nowhere in between.
+        """
         grid, out = self.grid, []
         if not self.above:
             if grid.rows > 1:
+                return self._ends()
+            if self.indices == "none":
                 return ""
+            y = grid.top + (grid.height + 11 if self.indices == "below" else -5)
             for element in range(0, grid.count, step(grid.side, grid.cols)):
                 x, _ = grid.middle(element)
-                y = grid.top + grid.height + 11
                 out.append(label(x, y, str(element), 11, anchor="middle", faint=True))
             return "".join(out)
         if grid.planes > 1:
@@ -120,7 +154,17 @@ class Values:
                 out.append(text)
         return "".join(out)
 
-    @property
+    def _ends(self) -> str:
+        """The index with which each of several rows of one dimension ends."""
+        grid, out = self.grid, []
+        for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
+            last = min(grid.count, (row + 1) * grid.cols) - 1
+            x, y = grid.middle(last)
+            x += grid.cell / 2 + 6
+            out.append(label(x, y + 4, str(last), 11, faint=True))
+        return "".join(out)
+
+    @functools.cached_property
     def is_worded(self) -> bool:
         """Whether its values can be read."""
         if self.grid.side < WORDED:
@@ -178,10 +222,17 @@ class Values:
         # On a heat map a filling would be taken for a value.
         if not self.is_worded:
             inside = 'fill="none"'
+        halo = ""
+        if not self.is_worded:
+            wide = self.grid.cell + 4
+            halo = "".join(
+                svg.box(float(x) - 2, float(y) - 2, wide, wide, stroke=1.6)
+                for x, y in zip(*self.grid.corners(elements[:HALOS]))
+            )
         wide = "1.8" if self.grid.gap else "1.5"
         dash = ' stroke-dasharray="3 2.5"' * dashed
         said = ",".join(map(str, elements.tolist()))
-        return (
+        return halo + (
             f'<path d="{path}" {inside} stroke="{colour}" stroke-width="{wide}"{dash} '
             f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
             f'data-kind="{kind}" data-cells="{said}"/>'
@@ -199,10 +250,11 @@ def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
     """Arrays of one dimension one below the other; the end of the last."""
     out = []
     for one in wishes:
-        grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 20, 200, LARGEST)
-        made = replace(one, grid=grid).at(LEFT, top)
+        grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 32, 200, LARGEST)
+        above = LINE * (one.indices == "above")
+        made = replace(one, grid=grid).at(LEFT, top + above)
         out.append(made)
-        top += made.height + 14
+        top += above + grid.height + LINE * (one.indices == "below") + 14
     return out, top
 
 
@@ -215,8 +267,8 @@ def in_a_line(
 ) -> tuple[list[Values], float]:
     """Arrays side by side, of cells of one size; the lowest end of one.
 
-    room: pixels they may take together; if they do not fit with cells of LEAST pixels,
-    they become smaller than that and show strengths instead of values.
+    room: pixels they may take together; with cells too small for values they show
+    strengths instead.
     """
     side = min(largest, LARGEST)
     while True:
@@ -253,16 +305,21 @@ def _text(value: object, room: float) -> str:
             options = ["∞" if value > 0 else "-∞"]
         elif value == int(value) and abs(value) < 1e6:
             options = [str(int(value))]
-        elif abs(value) < 0.0005:
-            options = [f"{value:.0e}", "≈0"]
+        elif abs(value) < 0.0095:
+            options = [f"{value:.2g}" if abs(value) > 1e-3 else f"{value:.0e}", "≈0"]
         else:
             options = [f"{value:.3g}", f"{value:.2g}", f"{value:.1g}"]
             if abs(value) < 1:
                 options += [o.replace("0.", ".", 1) for o in options]
     for text in options:
-        if svg.width_of(text, svg.SMALL) <= room - 1:
+        if _width(text) <= room - 1:
             return text
     return ""
+
+
+def _width(text: str) -> float:
+    """Pixels of a number in the smallest size; all digits are equally wide."""
+    return svg.SMALL * sum(0.33 if letter in ".-" else 0.6 for letter in text)
 
 
 def said(value: object) -> str:
@@ -270,12 +327,36 @@ def said(value: object) -> str:
     return _text(value, 60) or f"{float(value):.3g}"  # type: ignore[arg-type]
 
 
-def line(start: tuple[float, float], end: tuple[float, float], colour: str) -> str:
-    """A thin curve from one cell down to another."""
+def line(
+    start: tuple[float, float],
+    end: tuple[float, float],
+    colour: str,
+    behind: Sequence[tuple[float, float, float, float]] = (),
+) -> str:
+    """A thin curve from one cell down to another.
+
+    behind: what stands before it, from (x, y) to (x, y): there it is not seen. "" if
+    most of it is not.
+    """
     (x0, y0), (x1, y1) = start, end
-    bend = 0.5 * (y1 - y0)
+    t = np.linspace(0, 1, STEPS + 1)
+    x = x0 + (x1 - x0) * (3 * t**2 - 2 * t**3)
+    y = y0 + (y1 - y0) * (1.5 * t * (1 - t) + t**3)  # of a Bezier curve, upright ends
+    seen = np.ones(STEPS + 1, bool)
+    for left, upper, right, lower in behind:
+        seen &= (x <= left) | (x >= right) | (y <= upper) | (y >= lower)
+    if seen.mean() < 0.5:
+        return ""  # pieces that lead nowhere
+    if seen.all():
+        bend = 0.5 * (y1 - y0)
+        body = f"M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + bend)} {num(x1)} "
+        body += f"{num(y1 - bend)} {num(x1)} {num(y1)}"
+    else:
+        body = "".join(
+            f"{'L' if i and seen[i - 1] else 'M'}{num(x[i])} {num(y[i])}"
+            for i in np.flatnonzero(seen)
+        )
     return (
-        f'<path d="M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + bend)} {num(x1)} '
-        f'{num(y1 - bend)} {num(x1)} {num(y1)}" fill="none" stroke="{colour}" '
+        f'<path d="{body}" fill="none" stroke="{colour}" '
         f'stroke-width="1.3" stroke-opacity=".8"/>'
     )

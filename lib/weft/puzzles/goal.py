@@ -7,25 +7,27 @@ the outputs; each shows the input elements it depends on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..check.cases import by_name, three
 from ..pictures import svg
+from ..pictures.grid import Grid
 from ..pictures.panels import EDGE, LEFT
 from ..pictures.player import Drawing, Slider
 from ..pictures.svg import label
 from ..pictures.touches import listed
-from ..pictures.values import Values, in_a_line, in_rows, line, said
+from ..pictures.values import LARGEST, Values, in_a_line, in_rows, line, said
 from ..show import Picture
 from ..style import READ, THREAD, WIDTH, WRITTEN
 from ..words import plural
-from .instance import COULD, NOW, Instance, depends, instance
+from .instance import COULD, MANY, NOW, Instance, depends, instance
 
 STOPS = 96  # elements of the outputs that the slider stops at
-LINES = 34  # to one element; with more, outlines say it
+FEWER = 10  # ... where there are so many inputs that each stop costs time
+LINES = 16  # to one element; with more, outlines say it
 TOLD = 3  # elements that a sentence names
 
 
@@ -36,7 +38,8 @@ def goal(puzzle: Any, state: str = "") -> Picture:
     what is said of an answer in the heading: "not solved yet".
     """
     case = instance(puzzle)
-    links = depends(case)
+    stops = _stops(case)
+    links = depends(case, stops)
     sheet = arranged(case)
     launch = launch_of(puzzle, case)
     heading = f"{puzzle.title}: {state + ', ' if state else ''}the goal"
@@ -45,17 +48,16 @@ def goal(puzzle: Any, state: str = "") -> Picture:
     base += sheet.sign
     y = sheet.bottom + 16
     if launch is not None:
-        body, y = _launch(*launch, y)
+        body, y = _launch(*launch, LEFT if sheet.flat else EDGE + 84, y)
         base += body
     base += label(EDGE, y + 14, _counts(case, launch), 12, faint=True)
     base += _legend(EDGE, y + 38, bool((links == COULD).any()))
-    stops = _stops(case, links)
     drawing = Drawing(
         heading,
         *(WIDTH, y + 52, base),
         [Slider("element", tuple(_element(case, n) for n in stops))],
-        {(i,): _frame(case, sheet, links, n) for i, n in enumerate(stops)},
-        (stops.index(_telling(case, links, stops)),),
+        {(i,): _frame(case, sheet, links[i], n) for i, n in enumerate(stops)},
+        (_telling(case, links, stops),),
     )
     drawing.account = _account(heading, case, launch)
     return Picture(drawing, None)
@@ -94,22 +96,47 @@ def arranged(case: Instance) -> Sheet:
         return _in_rows(inputs, outputs)
     room = WIDTH - 2 * EDGE
     made, bottom = in_a_line([*inputs, *outputs], EDGE, 64, room)
-    if made[0].grid.side < 16 and len(made) > 2:  # inputs above, outputs below
+    if len(made) > 2 and not all(one.is_worded for one in made):
         above, y = in_a_line(inputs, EDGE, 64, room)
         below, bottom = in_a_line(outputs, EDGE, y + 24, room, above[0].grid.side)
         return Sheet(above, below, "", bottom, False)
     left, right = made[: len(inputs)], made[len(inputs) :]
-    low = max(one.grid.top + one.grid.height for one in made)
-    middle = right[0].grid.top + (low - right[0].grid.top) / 2
-    x = right[0].grid.left - right[0].gutter - 28
+    middle = right[0].grid.top + right[0].grid.height / 2
+    x = right[0].grid.left - right[0].gutter - 26
     sign = label(x, middle + 6, "→", 18, faint=True)
     return Sheet(left, right, sign, bottom, False)
 
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
-    above, y = in_rows(inputs, 66)
-    below, bottom = in_rows(outputs, y + 40)
+    """Inputs above outputs; inputs of several lengths side by side if they fit."""
+    sizes = {one.array.size for one in inputs}
+    first = [replace(one, indices="above") for one in inputs]
+    side_by_side = len(sizes) > 1 and _beside(first, 66 + 15)
+    if side_by_side:
+        above, y = side_by_side, 66 + 15 + LARGEST + 14
+    else:
+        alike = len(sizes) == 1
+        rest = [replace(one, indices="none" if alike else "above") for one in inputs]
+        above, y = in_rows([*first[:1], *rest[1:]], 66)
+    below, bottom = in_rows(outputs, y + 32)
     return Sheet(above, below, "", bottom, True)
+
+
+def _beside(wishes: list[Values], top: float) -> list[Values]:
+    """Rows of cells in one line; none if there is no room."""
+    names = [max(60.0, svg.width_of(one.said, 11)) + 28 for one in wishes]
+    names[0] = LEFT
+    cells = sum(one.array.size for one in wishes)
+    side = min(LARGEST, (WIDTH - EDGE - sum(names)) // max(cells, 1))
+    if side < 24:
+        return []
+    out, left = [], 0.0
+    for one, name in zip(wishes, names):
+        count = max(one.array.size, 1)
+        left += name
+        out.append(replace(one, grid=Grid(count, 1, 1, count, side)).at(left, top))
+        left += count * side
+    return out
 
 
 def _upright(case: Instance, name: str) -> bool:
@@ -154,36 +181,28 @@ def launch_words(grid: tuple, block: tuple) -> str:
     return f"{blocks} of {of} thread{'s' * (int(np.prod(block)) != 1)}"
 
 
-def _launch(grid: tuple, block: tuple, top: float) -> tuple[str, float]:
-    """The threads there are, lightly: a frame for each block, a circle for each."""
+def _launch(grid: tuple, block: tuple, left: float, top: float) -> tuple[str, float]:
+    """The threads there are, lightly: a frame for each block, a circle for each.
+
+    left: of the first block; the name stands before it. Where they are too many
+    nothing is drawn: the line of counts tells.
+    """
     (across, down, deep), (x, y, z) = grid, block
-    x0, words = LEFT, launch_words(grid, block)
-    out = label(x0 - 14, top + 19, "threads", 14, anchor="end", mono=True, bold=True)
     if y == z == 1 and x > 32:
         x, y = 32, -(-x // 32)
-    room = WIDTH - LEFT - EDGE
-    side = min(20.0, (room - 12 * across) / (x * across))
+    side = min(20.0, (WIDTH - left - EDGE - 14 * across) / (x * across))
     high = down * (y * side + 18)
-    if deep > 1 or z > 1 or side < 6 or high > 220:
-        return out + label(x0, top + 19, words, 13), top + 34
+    if deep > 1 or z > 1 or side < 7 or high > 165:
+        return "", top - 8
+    out = label(left - 14, top + 19, "threads", 14, anchor="end", mono=True, bold=True)
     parts = []
     for number in range(across * down):
         bx, by = number % across, number // across
-        left, upper = x0 + bx * (x * side + 14), top + by * (y * side + 18) + 2
-        parts.append(
-            svg.box(
-                left - 4,
-                upper,
-                x * side + 6,
-                y * side + 8,
-                radius=8,
-                strength=0.4,
-            )
-        )
-        parts.append(_circles(left, upper + 4, x, y, side, int(np.prod(block))))
-    end = x0 + across * (x * side + 14)
-    if end + svg.width_of(words, 12) < WIDTH - EDGE:
-        out += label(end + 4, top + 4 + (y * side + 8) / 2 + 2, words, 12, faint=True)
+        at, upper = left + bx * (x * side + 14), top + by * (y * side + 18) + 2
+        wide, tall = x * side + 6, y * side + 8
+        parts.append(svg.box(at - 4, upper, wide, tall, radius=8, strength=0.4))
+        parts.append(_circles(at, upper + 4, x, y, side, int(np.prod(block))))
+    words = launch_words(grid, block)
     return out + f'<g data-threads="{words}">{"".join(parts)}</g>', top + high
 
 
@@ -208,15 +227,15 @@ def _circles(
 
 
 def _frame(case: Instance, sheet: Sheet, links: np.ndarray, number: int) -> list[str]:
-    """The sentence, the element, and what it depends on."""
+    """The sentence, the element, and what it depends on: links, of all inputs."""
     text = svg.clipped(_sentence(case, links, number), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
     place, element = _place(case, number)
     target = sheet.outputs[list(case.wants).index(place)]
     lines, at = [], 0
-    total = int((links[number] == NOW).sum())
+    total = int((links == NOW).sum())
     for one in sheet.inputs:
-        row = links[number, at : at + one.array.size]
+        row = links[at : at + one.array.size]
         at += one.array.size
         now, could = np.flatnonzero(row == NOW), np.flatnonzero(row == COULD)
         out.append(one.marked(could, "could", dashed=True))
@@ -230,15 +249,16 @@ def _frame(case: Instance, sheet: Sheet, links: np.ndarray, number: int) -> list
 def _lines(
     sheet: Sheet, one: Values, elements: np.ndarray, target: Values, element: int
 ) -> list[str]:
-    """From the cells of an input to an element; around the inputs below it."""
-    x1, _ = target.grid.middle(element)
-    row = element // target.grid.cols
-    end = (x1, target.grid.top + row * target.grid.side - 2)
+    """From the cells of an input to an element, behind all that is between them."""
+    x1, y1 = target.grid.middle(element)
+    end = (x1, y1 - target.grid.cell / 2 - 2)
+    between = [row for array in (*sheet.inputs, *sheet.outputs) for row in array.rows()]
     out = []
     for each in elements.tolist():
         x0, y0 = one.grid.middle(each)
-        start = (x0, y0 + one.grid.cell / 2 + 2)
-        out.append(line(start, end, READ))
+        start = (x0, y0 + one.grid.cell / 2 + 1)
+        behind = [row for row in between if start[1] < row[3] and row[1] < end[1]]
+        out.append(line(start, end, READ, behind))
     return out
 
 
@@ -247,19 +267,36 @@ def _sentence(case: Instance, links: np.ndarray, number: int) -> str:
     value = said(narrowed(case, name).reshape(-1)[element])
     parts, at, could = [], 0, False
     for one, array in case.inputs.items():
-        row = links[number, at : at + array.size]
+        row = links[at : at + array.size]
         at += array.size
         could |= bool((row == COULD).any())
         now = np.flatnonzero(row == NOW)
-        if len(now) == array.size > 1:
-            parts.append(f"all {array.size} of {one}")
-        elif 0 < len(now) <= TOLD:
-            parts.append(listed([indexed(one, array, int(n)) for n in now]))
-        elif len(now):
-            parts.append(f"{len(now)} of {one}")
+        if len(now):
+            before = " before" * (one in case.wants)
+            parts.append(_which(one, array, now) + before)
     text = f"{_element(case, number)} shall be {value}"
     text += f": it depends on {listed(parts)}" if parts else ", whatever the inputs are"
     return text + ("; what is dashed could change it." if could else ".")
+
+
+def _which(name: str, array: np.ndarray, elements: np.ndarray) -> str:
+    """Some elements of an array in words: "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
+    count = len(elements)
+    if count == array.size > 1:
+        return f"all {count} elements of {name}"
+    if array.ndim == 2 and count > 1:
+        row, col = np.unravel_index(elements, array.shape)
+        for what, of, across, size in (
+            ("row", row, col, array.shape[1]),
+            ("column", col, row, array.shape[0]),
+        ):
+            if len(set(of)) == 1 and len(set(across)) == size:
+                return f"{what} {of[0]} of {name}"
+    if count <= TOLD:
+        return listed([indexed(name, array, int(n)) for n in elements])
+    if array.ndim == 1 and elements[-1] - elements[0] == count - 1:
+        return f"{name}[{elements[0]}] to {name}[{elements[-1]}]"
+    return f"{count} elements of {name}"
 
 
 def indexed(name: str, array: np.ndarray, element: int) -> str:
@@ -281,28 +318,38 @@ def _element(case: Instance, number: int) -> str:
     return indexed(name, case.wants[name], element)
 
 
-def _stops(case: Instance, links: np.ndarray) -> list[int]:
-    """Elements for the slider: all, or some of many, the telling one among them."""
-    count = len(links)
-    if count <= STOPS:
+def _stops(case: Instance) -> list[int]:
+    """Elements for the slider: all, or some of many."""
+    count = sum(w.size for w in case.wants.values())
+    inputs = sum(a.size for a in case.inputs.values())
+    most = STOPS if inputs <= MANY else FEWER
+    if count <= most:
         return list(range(count))
-    some = set(np.linspace(0, count - 1, STOPS).astype(int).tolist())
-    return sorted({*some, _telling(case, links, range(count))})
+    middle = _wished(case, range(count))
+    return sorted({*np.linspace(0, count - 1, most).astype(int).tolist(), middle})
 
 
 def _telling(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
-    """The element to begin with: of those with most inputs, one off the diagonal."""
+    """The stop to begin with: of those with most inputs, one off the diagonal."""
     first = next(iter(case.wants.values()))
-    per = (links == NOW).sum(1)
+    per = {n: int((row == NOW).sum()) for n, row in zip(stops, links)}
     most = max(per[n] for n in stops if n < first.size)
+    return stops.index(_wished(case, [n for n in stops if per[n] == most]))
+
+
+def _wished(case: Instance, numbers: Sequence[int]) -> int:
+    """Of these elements the one of the first output that shows most: not in a corner,
+    nor on the diagonal, nor zero."""
+    first = next(iter(case.wants.values()))
     shape = first.shape[-2:] if first.ndim > 1 else (first.size,)
+    wish = (0.3, 0.7) if len(shape) > 1 else (0.55,)
 
-    def far(number: int) -> float:
+    def far(number: int) -> tuple[bool, float]:
         index = np.unravel_index(number % int(np.prod(shape)), shape)
-        wish = (0.3, 0.7) if len(shape) > 1 else (0.55,)
-        return sum(abs((i + 0.5) / n - w) for i, n, w in zip(index, shape, wish))
+        way = sum(abs((i + 0.5) / n - w) for i, n, w in zip(index, shape, wish))
+        return not first.reshape(-1)[number], way
 
-    return min((n for n in stops if n < first.size and per[n] == most), key=far)
+    return min((n for n in numbers if n < first.size), key=far)
 
 
 # ---- below --------------------------------------------------------------------------

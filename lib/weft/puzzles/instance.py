@@ -7,19 +7,20 @@ input element if the reference gives another one where that element is another.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..check.cases import Spec, by_name, spec
+from ..check.cases import Spec, by_name, names_of, spec
 from ..check.problem import Problem, wide
 from ..guarded import poison
 
 Arrays = dict[str, np.ndarray]
 OTHERS = 5  # values that an element is tried with
-ASKED = 4000  # calls of a reference at most; arrays of more elements get fewer values
+ASKED = 500  # calls of a reference, about: of many elements fewer values are tried
+MANY = 150  # input elements that are tried one by one
 FEW = 64  # elements whose values can be read
 LARGE = 20  # by how much a value exceeds all others, to see whether it could matter
 NOW, COULD = 2, 1
@@ -31,7 +32,8 @@ class Instance:
 
     inputs: as the reference gets them (and, narrowed, a kernel); wants: what the
     outputs and the arrays written in place shall hold; starts: what these hold before.
-    axes: the name of each dimension of each array, "" where it has none.
+    axes: the name of each dimension of each array, "" where it has none. bounded: the
+    inputs that cannot be any numbers, as their maker knows which.
     """
 
     problem: Problem
@@ -41,15 +43,31 @@ class Instance:
     starts: Arrays
     wants: Arrays
     axes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bounded: frozenset[str] = frozenset()
 
     @property
     def numbers(self) -> dict[str, Any]:
         """Sizes and other arguments that are plain numbers."""
         return self.sizes | self.values
 
-    def asked(self, inputs: Arrays) -> np.ndarray:
-        """All outputs of the reference for other inputs, flat, one after the other."""
-        return _flat(_answer(self.problem, inputs, self.numbers, self.starts))
+    def asker(self) -> Callable[[Arrays], np.ndarray]:
+        """The reference as a function of the inputs alone: all outputs, flat, one after
+        the other. It is called thousands of times, so names are looked up once."""
+        pool = wide(self.inputs) | self.numbers
+        reference, names = self.problem.reference, names_of(self.problem.reference)
+        in_order = not names or not set(names) <= set(pool)
+        order = list(self.inputs) if in_order else list(names or ())
+
+        def ask(changed: Arrays) -> np.ndarray:
+            given = [changed.get(name, pool[name]) for name in order]
+            with np.errstate(all="ignore"):
+                result = reference(*given)
+            parts = result if isinstance(result, tuple) else (result,)
+            if isinstance(result, dict):
+                parts = tuple(result[name] for name in self.wants)
+            return np.concatenate([np.asarray(p, float).reshape(-1) for p in parts])
+
+        return ask
 
 
 def instance(puzzle: Any) -> Instance:
@@ -78,55 +96,95 @@ def instance(puzzle: Any) -> Instance:
     for name, one in outputs.items():
         dtype = one.dtype or np.dtype(np.float32)
         starts[name] = np.full(one.shape(sizes), poison(dtype), dtype)
-    inputs = _chosen(problem, given | inout, sizes, values, starts)
+    inputs, bounded = _chosen(problem, given | inout, sizes, values, starts)
+    inputs = _milder(problem, inputs, bounded, sizes | values, starts)
     starts |= {name: inputs[name] for name in inout}
     wants = _answer(problem, inputs, sizes | values, starts)
     axes = {name: one.axes for group in groups for name, one in group.items()}
-    return Instance(problem, sizes, values, inputs, starts, wants, axes)
+    return Instance(problem, sizes, values, inputs, starts, wants, axes, bounded)
 
 
-def depends(case: Instance) -> np.ndarray:
-    """What depends on what: (outputs, inputs), all arrays flat and in their order.
+# ---- what depends on what --------------------------------------------------------
+
+
+def depends(case: Instance, outputs: Sequence[int]) -> np.ndarray:
+    """What these outputs depend on: (outputs, inputs), arrays flat and in their order.
 
     NOW: most other values of the input element change the output element. COULD: some
-    do (a larger one would be the maximum; a positive one would be kept). 0: none.
+    do (a larger one would be the maximum; a positive one would be kept). 0: none. Of
+    more than MANY input elements groups are changed at a time, and taken apart where
+    one of the outputs changes.
     """
-    before = case.asked(case.inputs)
     count = sum(a.size for a in case.inputs.values())
-    most = max(1, min(OTHERS, ASKED // max(1, count) - 1))
-    out = np.zeros((len(before), count), np.int8)
+    try_ = _Trial(case, np.asarray(outputs, int))
+    out = np.zeros((len(outputs), count), np.int8)
     at = 0
     for name, array in case.inputs.items():
-        free = name not in case.problem.data
-        free &= (case.problem.inputs | case.problem.inout)[name].data is None
-        for element in range(array.size):
-            own, far = _others(array, element, most, free)
-            changed = [_changed(case, name, element, v, before) for v in own]
-            share = np.mean(changed, axis=0) if changed else np.zeros(len(before))
-            could = share > 0
-            for value in far:
-                could |= _changed(case, name, element, value, before)
-            out[:, at] = np.where(share > 0.5, NOW, np.where(could, COULD, 0))
-            at += 1
+        elements = np.arange(array.size)
+        if count > MANY:
+            elements = try_.sifted(name, elements)
+        for element in elements.tolist():
+            out[:, at + element] = try_.element(name, element)
+        at += array.size
     none = ~(out == NOW).any(1)
     out[none] = np.where(out[none] == COULD, NOW, 0)
     return out
 
 
-def _changed(
-    case: Instance, name: str, element: int, value: Any, before: np.ndarray
-) -> np.ndarray:
-    """Which outputs are others when one element has another value."""
-    array = case.inputs[name].copy()
-    array.reshape(-1)[element] = value
-    try:
-        with np.errstate(all="ignore"):
-            after = case.asked(case.inputs | {name: array})
-    except (ArithmeticError, LookupError, ValueError):
-        return np.zeros(len(before), bool)  # no input that the reference takes
-    if len(after) != len(before):
-        return np.zeros(len(before), bool)
-    return ~((after == before) | (np.isnan(after) & np.isnan(before)))
+class _Trial:
+    """The reference, asked again and again with other inputs."""
+
+    def __init__(self, case: Instance, outputs: np.ndarray) -> None:
+        self.case, self.outputs = case, outputs
+        self.inputs = wide(case.inputs)
+        self.ask = case.asker()
+        self.all_before = self.ask({})
+        self.before = self.all_before[outputs]
+        count = sum(a.size for a in case.inputs.values())
+        self.most = max(1, min(OTHERS, ASKED // max(1, count) - 1))
+
+    def sifted(self, name: str, elements: np.ndarray) -> np.ndarray:
+        """Those elements of an input that could matter, by halving."""
+        if not self._changed(name, elements, self._mixed(name, elements)).any():
+            return elements[:0]
+        if len(elements) == 1:
+            return elements
+        half = len(elements) // 2
+        parts = (elements[:half], elements[half:])
+        return np.concatenate([self.sifted(name, part) for part in parts])
+
+    def _mixed(self, name: str, elements: np.ndarray) -> np.ndarray:
+        """Another value for each; no two changes of one size, which could cancel."""
+        here = self.inputs[name].reshape(-1)[elements]
+        if name in self.case.bounded or here.dtype.kind == "b":
+            kinds = np.unique(self.inputs[name])
+            return kinds[(np.searchsorted(kinds, here) + 1) % len(kinds)]
+        return here + 1 + elements % 61
+
+    def element(self, name: str, element: int) -> np.ndarray:
+        """How each output depends on one element: NOW, COULD or 0."""
+        free = name not in self.case.bounded
+        own, far = _others(self.inputs[name], element, self.most, free)
+        changed = [self._changed(name, element, value) for value in own]
+        share = np.mean(changed, axis=0)
+        could = share > 0
+        for value in far:
+            could |= self._changed(name, element, value)
+        return np.where(share > 0.5, NOW, np.where(could, COULD, 0))
+
+    def _changed(self, name: str, at: Any, value: Any) -> np.ndarray:
+        """Which outputs are others when elements have other values."""
+        array = self.inputs[name].copy()
+        array.reshape(-1)[at] = value
+        nothing = np.zeros(len(self.before), bool)
+        try:
+            after = self.ask({name: array})
+        except (ArithmeticError, LookupError, ValueError):
+            return nothing  # no input that the reference takes
+        if len(after) != len(self.all_before):
+            return nothing
+        after = after[self.outputs]
+        return ~((after == self.before) | (np.isnan(after) & np.isnan(self.before)))
 
 
 def _others(
@@ -154,15 +212,19 @@ def _others(
 
 def _chosen(
     problem: Problem, specs: dict[str, Spec], sizes: dict, values: dict, starts: Arrays
-) -> Arrays:
-    """Numbers for each input. A maker's float ones only where the reference takes no
-    others, or where they are many: a picture, say."""
+) -> tuple[Arrays, frozenset[str]]:
+    """Numbers for each input, and which of them are bounded.
+
+    A maker's floats are taken only where the reference takes no others, or where they
+    are many: a picture, say.
+    """
     numbers = sizes | values
     inputs = {n: _numbers(one, sizes, problem.data.get(n)) for n, one in specs.items()}
-    free = [n for n, one in specs.items() if one.data is None]
-    for name in free:
+    bounded = {n for n, one in specs.items() if one.data is not None}
+    for name in [n for n in specs if n not in bounded]:
         made = inputs[name]
         if name in problem.data and (made.dtype.kind != "f" or made.size > FEW):
+            bounded |= {name} if made.dtype.kind != "f" else set()
             continue
         plain = inputs | {name: _numbers(specs[name], sizes, None)}
         try:
@@ -171,9 +233,10 @@ def _chosen(
             with np.errstate(all="ignore"):
                 _answer(problem, plain, numbers, starts)
         except (ArithmeticError, LookupError, ValueError):
-            continue  # ArgumentError, a ValueError: outputs of another size
+            bounded.add(name)  # ArgumentError, a ValueError: outputs of another size
+            continue
         inputs = plain
-    return inputs
+    return inputs, frozenset(bounded)
 
 
 def _numbers(one: Spec, sizes: dict[str, int], maker: Callable | None) -> np.ndarray:
@@ -191,8 +254,22 @@ def _numbers(one: Spec, sizes: dict[str, int], maker: Callable | None) -> np.nda
     count = int(np.prod(shape))
     if count <= 9:
         return rng.permutation(np.arange(1, 10))[:count].reshape(shape).astype(dtype)
-    high = 5 if len(shape) > 1 and min(shape) > 1 else 10
-    return rng.integers(high == 5, high, shape).astype(dtype)
+    if len(shape) > 1 and count > FEW:  # a slope: one sees where it went
+        return np.arange(count).reshape(shape).astype(dtype)
+    return rng.integers(0, 5 if count > 24 else 10, shape).astype(dtype)
+
+
+def _milder(
+    problem: Problem, inputs: Arrays, bounded: frozenset, numbers: dict, starts: Arrays
+) -> Arrays:
+    """Smaller inputs, where of the outputs (exponentials) too little can be read."""
+    found = np.abs(_flat(_answer(problem, inputs, numbers, starts)))
+    if np.mean((found > 0) & (found < 0.01)) < 0.25:
+        return inputs
+    return {
+        name: a if name in bounded or a.dtype.kind != "f" else np.rint(a / 4)
+        for name, a in inputs.items()
+    }
 
 
 def _whole(value: Any) -> Any:
@@ -201,7 +278,7 @@ def _whole(value: Any) -> Any:
     if array.dtype.kind != "f" or not np.isfinite(array).all():
         return value
     largest = np.abs(array).max(initial=0)
-    scale = 9 / largest if 0 < largest < 9 and array.ndim else 1
+    scale = 9 / largest if largest > 0 and array.ndim else 1
     whole = np.sign(array) * np.ceil(np.abs(array) * scale)
     return whole if array.ndim else float(whole)
 
