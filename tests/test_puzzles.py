@@ -228,8 +228,29 @@ def test_the_published_answers_are_accepted_by_numba(name):
 
 
 def test_numba_is_checked_too():
-    puzzle = puzzles.map
-    assert puzzle.check(numba_jit(puzzle.answer)).language == "Numba"
+    puzzle = puzzles.example
+    solved = puzzle.check(numba_jit(puzzle.answer))
+    assert solved.language == "Numba" and "on Numba" in solved.verdict.name
+
+
+def hasty(out, a):
+    out[0] = -a[cuda.threadIdx.x]
+
+
+def endless(out, a):
+    i = cuda.threadIdx.x
+    while a[i] == a[i]:
+        out[i] = -a[i]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [(hasty, "which of them"), (endless, "its loop")]
+)
+def test_a_kernel_for_numba_is_refused_by_the_simulator(given, says, monkeypatch):
+    """Numba's own would not say why, and a GPU would never come back."""
+    monkeypatch.setattr(puzzle_module, "TIMEOUT", 0.3)
+    with pytest.raises(Mismatch, match=says):
+        puzzles.example.check(numba_jit(given))
 
 
 # ---- what is no answer -------------------------------------------------------------

@@ -187,7 +187,11 @@ class Puzzle:
     # ---- checking ----------------------------------------------------------------
 
     def _checked(self, given: Answer, device: Any) -> Verdict:
-        """weft.check() with the puzzle's options."""
+        """weft.check() with the puzzle's options.
+
+        A kernel for Numba first on the simulator: Numba sees neither races nor what is
+        out of bounds, and on a GPU a loop that does not end cannot be ended.
+        """
         from ..check import check
         from ..guarded import Mismatch
         from ..native import KernelError
@@ -199,6 +203,8 @@ class Puzzle:
             options["dtypes"] = {n: s.dtype or "float32" for n, s in arrays}
         options |= {"device": device, "watched": True}  # of use for CUDA C alone
         try:
+            if given.language == "Numba":
+                check(given.function, self.spec, **options)
             return check(given.subject, self.spec, **options)
         except (Mismatch, KernelError, NotImplementedError):
             raise
