@@ -66,8 +66,8 @@ puzzle = Puzzle(
     hints=[
         "It is a sum by a tree in which two numbers do not become their sum: the "
         "larger one stays, and takes its column along, in `at`.",
-        "Which number never wins, not even in a row of negative ones? It may stand "
-        "where a row has no column.",
+        "Where a row has no column let a number stand that never wins, not even among "
+        "negative ones: `-np.inf`.",
         "If both are equal, compare their columns: the smaller one stays. In a tree "
         "the left one of two need not be the first.",
     ],
