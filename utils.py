@@ -6,6 +6,7 @@ Thin over the weft package; everything here works from any folder.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 
@@ -71,6 +72,7 @@ __all__ = [
     "latency",
     "listing",
     "load_cuda",
+    "math",
     "np",
     "numba_jit",
     "nvtx_range",

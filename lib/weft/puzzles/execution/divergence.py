@@ -1,5 +1,7 @@
 """Divergence: branches that whole warps take together. A repair."""
 
+import math
+
 import numpy as np
 
 from weft import cuda
@@ -8,7 +10,7 @@ from ..puzzle import Puzzle
 
 
 def spec(a):
-    out = np.sqrt(abs(a))
+    out = np.sin(a)
     out[1::2] = np.cos(a[1::2])
     return out
 
@@ -16,9 +18,9 @@ def spec(a):
 def by_lane(out, a):
     i = cuda.grid(1)
     if i % 2 == 0:  # neighbours go different ways: their warp walks both
-        out[i] = np.sqrt(abs(a[i]))
+        out[i] = math.sin(a[i])
     else:
-        out[i] = np.cos(a[i])
+        out[i] = math.cos(a[i])
 
 
 def kinds_by_warp(out, a):
@@ -27,16 +29,16 @@ def kinds_by_warp(out, a):
     first = cuda.grid(1) - t  # of the 64 numbers that two warps share
     i = first + 2 * (t % 32) + t // 32
     if t < 32:
-        out[i] = np.sqrt(abs(a[i]))
+        out[i] = math.sin(a[i])
     else:
-        out[i] = np.cos(a[i])
+        out[i] = math.cos(a[i])
     ### END SOLUTION
 
 
 puzzle = Puzzle(
     title="Divergence",
     text=(
-        "Even places of `out` get the root of |a|, odd ones the cosine of `a`. This "
+        "Even places of `out` get the sine of `a`, odd ones the cosine. This "
         "kernel is right, but on either side half of each warp stands still. Give "
         "every warp numbers of one kind: blocks are multiples of 64 threads, as many "
         "in all as there are numbers."

@@ -1,5 +1,7 @@
 """Quantise: float32 to int8 with a scale for each row, and back."""
 
+import math
+
 import numpy as np
 from numpy import float32
 
@@ -33,9 +35,9 @@ def quantise_rows(q, scale, back, x, cols):
     if t == 0:
         scale[cuda.blockIdx.x] = step
     for col in range(t, cols, 8):
-        whole = np.floor(x[first + col] / step + float32(0.5))
-        q[first + col] = int(whole)
-        back[first + col] = whole * step
+        whole = math.floor(x[first + col] / step + float32(0.5))
+        q[first + col] = whole
+        back[first + col] = float32(whole) * step
     ### END SOLUTION
 
 
@@ -106,7 +108,7 @@ puzzle = Puzzle(
         "looks at every eighth number of it.",
         "Then the block has 8 candidates in `largest`. After a barrier every thread "
         "can find the largest of them for itself.",
-        "`np.floor(v + 0.5)` rounds with halves up, for negative numbers, too. Is a "
+        "`math.floor(v + 0.5)` rounds with halves up, for negative numbers, too. Is a "
         "clip needed, with this scale?",
     ],
     better=(
