@@ -83,7 +83,7 @@ def _start(scene: Scene, times: Sequence[int], whos: Sequence) -> tuple[int, int
             return (0, list(whos).index(one))
     per = [len(_moment(scene, ALL, who).mine) if who else 0 for who in whos]
     busy = [j for j, count in enumerate(per) if count == max(per)]
-    middle = next((j for j in busy if _is_inner(scene, whos[j])), busy[0])
+    middle = min(busy, key=lambda j: _from_inner(scene, whos[j]))
     # All of its arrows at once are a tangle: what it does before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
         return (int(len(_moment(scene, times[1], whos[middle]).mine) > 0), middle)
@@ -96,11 +96,12 @@ def _place(scene: Scene, finding: Finding) -> tuple[int, int]:
     return ravel(finding.block, trace.grid), ravel(finding.thread, trace.block)
 
 
-def _is_inner(scene: Scene, who: tuple[int, int] | None) -> bool:
-    """Not at the edge of its block, where half of an index is zero."""
+def _from_inner(scene: Scene, who: tuple[int, int] | None) -> int:
+    """How far from a thread that is not at the edge of its block, nor on its diagonal:
+    at an edge half of an index is zero."""
     x, y, _ = scene.trace.block
     thread = who[1] if who else 0
-    return thread % x == min(2, x - 1) and thread // x % y == min(1, y - 1)
+    return abs(thread % x - min(2, x - 1)) + 2 * abs(thread // x % y - min(1, y - 1))
 
 
 def _moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:

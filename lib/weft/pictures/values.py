@@ -177,7 +177,8 @@ class Values:
         """Strengths instead of values, where these cannot be read."""
         if self.is_worded:
             return ""
-        flat = self.array.reshape(-1).astype(float)
+        with np.errstate(all="ignore"):  # poison is a signalling NaN
+            flat = self.array.reshape(-1).astype(float)
         flat = np.where(np.isfinite(flat), flat, 0.0)
         low, high = float(flat.min()), float(flat.max())
         share = (flat - low) / (high - low) if high > low else np.full(len(flat), 0.5)
