@@ -49,7 +49,7 @@ def help_for(puzzle: Puzzle) -> str:
     parts = [hints]
     if puzzle.is_kernel:
         in_c = f"%%cuda\n{puzzle.cuda_c_stub}"
-        parts.append(_folded("The same in CUDA C", _fenced(in_c, "c")))
+        parts.append(_folded("The stub in CUDA C", _fenced(in_c, "c")))
         answer += "\n\n" + _folded("In CUDA C", _fenced(puzzle.cuda_c_answer, "c"))
     parts.append(_folded("Answer", answer))
     return "\n".join(parts)
