@@ -407,6 +407,13 @@ def test_the_command_lists_all_and_tells_what_one_asks(capsys):
     assert puzzles.guards.text in said and "__global__" in said
 
 
+def test_links_to_the_glossary_are_for_notebooks_alone(capsys):
+    assert "[thread](glossary.ipynb#thread)" in puzzles.map.text
+    assert weft_main(["puzzles", "map"]) == 0
+    for said in capsys.readouterr().out, repr(puzzles.map), puzzles.map._repr_html_():
+        assert "with a thread for each number." in said and "glossary" not in said
+
+
 def test_the_command_checks_a_file(tmp_path, capsys):
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.cu"
     begin = "from weft import cuda\n\n\n"

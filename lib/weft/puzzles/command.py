@@ -68,7 +68,7 @@ def _listing() -> str:
 
 def _asked(puzzle: Puzzle, in_c: bool) -> str:
     stub = puzzle.cuda_c_stub if in_c else puzzle.stub
-    return f"{puzzle.title}. {puzzle.text}\n\n{puzzle.spec_text}\n\n{stub}"
+    return f"{puzzle.title}. {puzzle.plain_text}\n\n{puzzle.spec_text}\n\n{stub}"
 
 
 def _check(path: Path, puzzle: Puzzle) -> int:

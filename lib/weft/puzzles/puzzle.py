@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 5.0  # seconds that a launch of an answer may take
 NOT_SOLVED = "not solved yet"
+LINK = re.compile(r"\[([^][]*)\]\(glossary\.ipynb#[^)\s]+\)")  # of Markdown
 
 
 class Puzzle:
@@ -241,12 +242,17 @@ class Puzzle:
 
     # ---- shown -------------------------------------------------------------------
 
+    @property
+    def plain_text(self) -> str:
+        """The text without its links to the glossary."""
+        return LINK.sub(r"\1", self.text)
+
     def __repr__(self) -> str:
-        return f"{self.title}: {self.text}\n\n{self.spec_text}\n{self.stub}"
+        return f"{self.title}: {self.plain_text}\n\n{self.spec_text}\n{self.stub}"
 
     def _repr_html_(self) -> str:
         code = highlighted(f"{self.spec_text}\n{self.stub}", "python")
-        text = f"<b>{html.escape(self.title)}</b>: {html.escape(self.text)}"
+        text = f"<b>{html.escape(self.title)}</b>: {html.escape(self.plain_text)}"
         return f"<div>{text}</div>{code}"
 
 

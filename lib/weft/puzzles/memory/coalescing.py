@@ -28,8 +28,9 @@ puzzle = Puzzle(
     title="Coalescing",
     text=(
         "`out` is to be twice `a`, and each thread has `each` numbers to do. This "
-        "kernel is right, but a request of its warps touches many sectors. Share the "
-        "numbers out so that a request for 32 floats takes 4."
+        "kernel is right, but a [request](glossary.ipynb#request) of its "
+        "[warps](glossary.ipynb#warp) touches many [sectors](glossary.ipynb#sector). "
+        "Share the numbers out so that a request for 32 floats takes 4."
     ),
     spec=spec,
     answer=side_by_side,

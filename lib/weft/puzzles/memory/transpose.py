@@ -37,9 +37,10 @@ def tiles(rows, cols):
 puzzle = Puzzle(
     title="Transpose",
     text=(
-        "`out` (cols,rows) is the transpose of `a` (rows,cols). A block of 32x32 "
-        "threads moves a tile of 32x32 numbers; read and write along rows, 4 sectors a "
-        "request, and keep the tile free of bank conflicts."
+        "`out` (cols,rows) is the [transpose](glossary.ipynb#transpose) of `a` "
+        "(rows,cols). A block of 32x32 threads moves a tile of 32x32 numbers; read and "
+        "write along rows, 4 sectors a request, and keep the tile free of [bank "
+        "conflicts](glossary.ipynb#bank-conflict)."
     ),
     spec=spec,
     answer=transpose_tiles,

@@ -45,9 +45,9 @@ def numbers(rng, shape):
 
 puzzle = Puzzle(
     title="Argmax",
-    text="`out[row]` is the column in which the largest number of row `row` stands; "
-    "if it stands there more than once, the first of them. Each row has a block of 32 "
-    "threads, and `cols` is at most 32.",
+    text="`out[row]` is [the column](glossary.ipynb#argmax) in which the largest "
+    "number of row `row` stands; if it stands there more than once, the first of "
+    "them. Each row has a block of 32 threads, and `cols` is at most 32.",
     spec=spec,
     answer=argmax_rows,
     checks=dict(

@@ -29,9 +29,9 @@ def dot_product(out, a, b, n):
 
 puzzle = Puzzle(
     title="Dot",
-    text="`out[0]` is the sum of the products `a[i] * b[i]`. There is one block of 8 "
-    "threads, and `n` is at most 8. Each thread may read one number of `a` and one "
-    "of `b`, and `out` is written once.",
+    text="`out[0]` is [the sum of the products](glossary.ipynb#dot-product) `a[i] * "
+    "b[i]`. There is one block of 8 threads, and `n` is at most 8. Each thread may "
+    "read one number of `a` and one of `b`, and `out` is written once.",
     spec=spec,
     answer=dot_product,
     checks=dict(

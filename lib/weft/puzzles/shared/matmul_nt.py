@@ -46,7 +46,7 @@ puzzle = Puzzle(
     title="Matmul",
     text="`c[row, col]` is the sum of the products of row `row` of `a` and row `col` "
     "of `b`, for matrices of any size. Blocks have 3 x 3 threads; let them bring "
-    "tiles of 3 x 3.",
+    "[tiles](glossary.ipynb#tile) of 3 x 3.",
     spec=spec,
     answer=matmul_nt,
     checks=dict(

@@ -32,9 +32,9 @@ def sum_last_three(out, a, n):
 
 puzzle = Puzzle(
     title="Pooling",
-    text="`out[i]` is the sum of `a[i - 2]`, `a[i - 1]` and `a[i]`, of those that "
-    "exist. There is one block of 8 threads, and `n` is at most 8. A thread reads "
-    "one number of `a`; the others it finds in `s`.",
+    text="`out[i]` is [the sum](glossary.ipynb#pooling) of `a[i - 2]`, `a[i - 1]` and "
+    "`a[i]`, of those that exist. There is one block of 8 threads, and `n` is at most "
+    "8. A thread reads one number of `a`; the others it finds in `s`.",
     spec=spec,
     answer=sum_last_three,
     checks=dict(

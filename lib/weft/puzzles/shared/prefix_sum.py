@@ -36,10 +36,10 @@ def sum_blocks(out, a, n):
 
 puzzle = Puzzle(
     title="Prefix sum",
-    text="Each block of 8 threads adds up its 8 numbers of `a`, the last block what is "
-    "left, and stores the sum in `out`: one number for each block. Halve the work from "
-    "round to round: 8 numbers become 4 sums, 2 and 1. (The name is the known one: it "
-    "is a prefix sum's first half.)",
+    text="Each block of 8 threads adds up its 8 numbers of `a`, the last block what "
+    "is left, and stores the sum in `out`: one number for each block. Halve the work "
+    "from round to round: 8 numbers become 4 sums, 2 and 1. (The name is the known "
+    "one: it is a [prefix sum's](glossary.ipynb#scan) first half.)",
     spec=spec,
     answer=sum_blocks,
     checks=dict(

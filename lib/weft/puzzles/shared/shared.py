@@ -27,8 +27,8 @@ def add_ten_shared(out, a, n):
 puzzle = Puzzle(
     title="Shared",
     text="Add 10 to each of the `n` numbers of `a`. Each block of 4 threads first "
-    "stores its numbers in `s`, its shared memory, and takes them from there. (This "
-    "sum could do without; the next ones could not.)",
+    "stores its numbers in `s`, its [shared memory](glossary.ipynb#shared-memory), "
+    "and takes them from there. (This sum could do without; the next ones could not.)",
     spec=spec,
     answer=add_ten_shared,
     checks=dict(

@@ -48,9 +48,10 @@ def bound(a, want):
 
 puzzle = Puzzle(
     title="Softmax",
-    text="Each number of a row becomes `np.exp` of it, divided by the sum of the row's "
-    "`exp`s. Take the row's largest from all of them first: `exp(500)` is too large "
-    "for a float32. Each row has a block of 8 threads, and `cols` is at most 8.",
+    text="Each number of a row becomes `np.exp` of it, [divided by the "
+    "sum](glossary.ipynb#softmax) of the row's `exp`s. Take the row's largest from "
+    "all of them first: `exp(500)` is too large for a float32. Each row has a block "
+    "of 8 threads, and `cols` is at most 8.",
     spec=spec,
     answer=softmax_rows,
     checks=dict(

@@ -67,9 +67,10 @@ def steps(function, *args):
 
 puzzle = WholePictures(
     title="Image filter in NumPy",
-    text="Blur a picture: each pixel becomes the mean of the 3x3 pixels around it, and "
-    "beyond the border the nearest pixel counts once more. A function of NumPy, no "
-    "kernel yet: no loop over pixels, but sums of whole pictures.",
+    text="[Blur](glossary.ipynb#filter) a picture: each pixel becomes the mean of the "
+    "3x3 pixels around it, and beyond the border the nearest pixel counts once more. "
+    "A function of NumPy, no kernel yet: no loop over pixels, but sums of whole "
+    "pictures.",
     spec=spec,
     answer=blur_numpy,
     checks=dict(

@@ -19,8 +19,9 @@ def add_ten(out, a):
 
 puzzle = Puzzle(
     title="Map",
-    text="Add 10 to each number of `a` and store the result in `out`. There is one "
-    "block, with a thread for each number.",
+    text="Add 10 to [each number](glossary.ipynb#map) of `a` and store the result in "
+    "`out`. There is one [block](glossary.ipynb#block), with a "
+    "[thread](glossary.ipynb#thread) for each number.",
     spec=spec,
     answer=add_ten,
     checks=dict(

@@ -22,9 +22,9 @@ def add_ten_2d(out, a, height, width):
 
 puzzle = Puzzle(
     title="Map 2D",
-    text="Add 10 to each number of `a`, which has `height` rows of `width` numbers and "
-    "lies in memory row after row. The one block has two directions, with threads to "
-    "spare in both.",
+    text="Add 10 to each number of `a`, which has `height` rows of `width` numbers "
+    "and lies in memory [row after row](glossary.ipynb#row-major). The one block has "
+    "two directions, with threads to spare in both.",
     spec=spec,
     answer=add_ten_2d,
     checks=dict(
