@@ -284,6 +284,16 @@ def adds_the_number(counts, a, n):
         cuda.atomic.add(counts, i % 8, a[i])
 
 
+wrong_c(
+    "histogram",
+    """__global__ void plain_add(int *counts, const int *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) counts[a[i]]++;
+}""",
+    says=r"reads counts\[.*no barrier",
+)
+
+
 # ---- histogram_private ---------------------------------------------------------------
 
 
@@ -401,6 +411,20 @@ def not_atomic_in_shared(counts, a, n):
     cuda.syncthreads()
     if t < 8:
         cuda.atomic.add(counts, t, mine[t])
+
+
+wrong_c(
+    "histogram_private",
+    """__global__ void hands_in_too_early(int *counts, const int *a, int n) {
+    __shared__ int mine[8];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x < 8) mine[threadIdx.x] = 0;
+    __syncthreads();
+    if (i < n) atomicAdd(&mine[a[i]], 1);
+    if (threadIdx.x < 8) atomicAdd(&counts[threadIdx.x], mine[threadIdx.x]);
+}""",
+    says=r"reads mine\[.*no barrier",
+)
 
 
 # ---- scan_blocks ---------------------------------------------------------------------
@@ -738,3 +762,16 @@ def in_any_order(out, a, begin, n):
     i = cuda.grid(1)
     if i < n and a[i] > 0:
         out[begin[cuda.blockIdx.x] + cuda.atomic.add(taken, 0, 1)] = a[i]
+
+
+wrong_c(
+    "compact",
+    """__global__ void short_mask(float *out, const float *a, const int *begin, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = i < n ? a[i] : 0;
+    unsigned who = __ballot_sync(0xFFFFFFFF, v > 0);
+    int before = __popc(who & ((1u << threadIdx.x) - 1) & 0xFFFF);
+    if (v > 0) out[begin[blockIdx.x] + before] = v;
+}""",
+    says="chance",
+)
