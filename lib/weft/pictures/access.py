@@ -101,7 +101,8 @@ def _from_inner(scene: Scene, who: tuple[int, int] | None) -> int:
     at an edge half of an index is zero."""
     x, y, _ = scene.trace.block
     thread = who[1] if who else 0
-    return abs(thread % x - min(2, x - 1)) + 2 * abs(thread // x % y - min(1, y - 1))
+    col, row = thread % x, thread // x % y
+    return abs(col - min(2, x - 1)) + 2 * abs(row - min(1, y - 1)) + 3 * (col == row)
 
 
 def _moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:

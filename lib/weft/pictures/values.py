@@ -34,7 +34,7 @@ class Values:
     colour: of what is marked. above: its name stands above it (else left of it).
     upright: one dimension as a column, beside the rows that it belongs to. note: after
     its shape and type. blank: elements that hold no value of their own. indices: where
-    those of a row stand.
+    those of a row stand. about: instead of shape, type and note.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Values:
     note: str = ""
     blank: Sequence[int] = ()
     indices: str = "below"  # of a row of cells; "above", "none"
+    about: str = ""
 
     @property
     def width(self) -> float:
@@ -67,7 +68,9 @@ class Values:
 
     @property
     def said(self) -> str:
-        """Its shape and type."""
+        """What stands beside or below its name."""
+        if self.about:
+            return self.about
         size = " × ".join(str(n) for n in self.array.shape) or "1"
         return f"{size} {self.array.dtype}{', ' if self.note else ''}{self.note}"
 

@@ -6,6 +6,7 @@ it computed. Below either stands how these differ from the goal.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from .instance import Instance, instance
 TIMEOUT = 0.3  # seconds that a block may run; an endless one is drawn so far
 NOTE = "Who touches what is drawn for Python kernels."
 IMAGE = 400  # elements of rows and columns from which on they are seen as an image
+ENDED = "the launch was ended before its results came back"
 TOLERANCE = 1e-4  # of a float output's largest value: the picture's, no checker's
 
 
@@ -114,14 +116,15 @@ def _c(puzzle: Any, case: Instance, given: Answer) -> Picture:
     from ..jit import KernelFault
 
     arrays, args, _ = _arguments(puzzle, case, given)
-    launch = inspect(given.subject, quiet=True, timeout=20 * TIMEOUT)
+    launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
+    got = {name: arrays[name] for name in case.wants}
     try:
         report = launch[_key(puzzle, case)](*args)
     except KernelFault as fault:
         report = getattr(fault, "report", None)
         if report is None:
             raise
-    got = {name: arrays[name] for name in case.wants}
+        got = None  # its arrays are as they were
     heading = f"{given.name}, {launch_words(*launch_of(puzzle, case))}: what it gave"
     return _values(case, got, heading, NOTE, report)
 
@@ -143,22 +146,30 @@ def _function(puzzle: Any, case: Instance, given: Answer) -> Picture:
 
 
 def _values(
-    case: Instance, got: dict[str, np.ndarray], heading: str, note: str, report: Any
+    case: Instance,
+    got: dict[str, np.ndarray] | None,
+    heading: str,
+    note: str,
+    report: Any,
 ) -> Picture:
-    """Inputs, and what came of them."""
+    """Inputs, and what came of them; got: None where the launch was ended."""
     inputs = [Values(n, a, READ) for n, a in case.inputs.items()]
     base = label(EDGE, 28, heading, 17, bold=True)
     made, y = arranged_as(inputs, 48)
     base += "".join(one.drawn() for one in made)
-    body, y = _outcome(case, got, y + 8, report, drawn=True)
-    base += body
+    verdict = ENDED
+    if got is not None:
+        body, y = _outcome(case, got, y + 8, report, drawn=True)
+        base, verdict = base + body, _verdict(case, got)[0]
     if report is not None:
         body, y = _watched(report, y + 16)
         base += body
     if note:
         base += label(EDGE, y, note, 12, faint=True)
         y += 18
-    account = f"{heading}\n{_verdict(case, got)[0]}"
+    account = f"{heading}\n{verdict}"
+    for one in report.findings if report is not None else ():
+        account += f"\n✗ {one.text}"
     drawing = Drawing(heading, WIDTH, y + 4, base, [], {(): []}, (), account)
     return Picture(drawing, report)
 
@@ -166,6 +177,7 @@ def _values(
 def _watched(report: Any, y: float) -> tuple[str, float]:
     """What was found wrong, and what a thread costs."""
     out, y = sentences(report.findings, EDGE, y)
+    out = f'<g data-findings="{len(report.findings)}">{out}</g>'
     counters = report.counters
     if counters is None:
         return out, y
@@ -269,12 +281,12 @@ def _compared(
     """An output as it came out; where it is wrong, what it shall be as well."""
     want = narrowed(case, name)
     got = np.asarray(got)
-    mine = Values(
-        name, got, WRITTEN, note="what it gave", blank=_unwritten(case, name, got)
-    )
+    blank = _unwritten(case, name, got)
+    mine = Values(name, got, WRITTEN, about="what it gave", blank=blank)
     pair = [mine]
     if len(wrong):
-        pair.append(Values(name, want, WRITTEN, note="the goal"))
+        goal_ = Values(name, want, WRITTEN, about="what it shall be")
+        pair = [replace(mine, indices="none"), goal_]
     placed, y = arranged_as(pair, top)
     out = "".join(one.drawn() for one in placed)
     if len(wrong) and got.shape == want.shape:

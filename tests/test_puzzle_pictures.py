@@ -1,0 +1,282 @@
+"""Pictures of the puzzles: the goal, from the reference alone, and an answer."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from weft import cuda, load_cuda, numba_jit, puzzles
+from weft.puzzles.goal import goal
+from weft.puzzles.instance import COULD, NOW, depends, instance
+from weft.style import FAULT, WIDTH
+
+NAMES = [puzzle.name for puzzle in puzzles]
+
+
+def marked(svg: str, kind: str) -> dict[str, list[int]]:
+    """Array: the elements that a picture marks as this."""
+    found = re.findall(
+        rf'data-array="(\w+)" data-kind="{kind}" data-cells="([\d,]*)"', svg
+    )
+    return {name: [int(i) for i in cells.split(",")] for name, cells in found}
+
+
+def scratch(spec, outputs, inputs, drawn, **checks) -> SimpleNamespace:
+    """As much of a puzzle as a goal's picture needs."""
+    checks |= {"outputs": outputs, "inputs": inputs}
+    return SimpleNamespace(
+        title="Scratch", spec=spec, checks=checks, drawn=drawn, launch=(2, 4)
+    )
+
+
+# ---- the goal ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_goal_of_every_puzzle_is_drawn(name):
+    puzzle = puzzles[name]
+    picture = goal(puzzle)
+    svg, case = picture.svg(), instance(puzzle)
+    assert f"{puzzle.title}: the goal" in svg
+    assert 0 < float(re.search(r'viewBox="0 0 (\S+)', svg)[1]) <= WIDTH
+    assert min(float(s) for s in re.findall(r'font-size="([\d.]+)"', svg)) >= 11
+    for array in (*case.inputs, *case.wants):
+        assert f'<g data-values="{array}">' in svg
+    if puzzle.launch is not None:
+        assert re.search(r"\d blocks? of \d.* threads?: [\d\u202f]+ threads? for", svg)
+    # Each stop of the slider shows one element, each input cell that it names is one.
+    stops = [len(s.stops) for s in picture.drawing.sliders]
+    assert stops == [len(picture.drawing.frames)] and stops[0] >= 1
+    for at in range(stops[0]):
+        (wanted,) = marked(picture.svg(at), "wanted").values()
+        assert len(wanted) == 1
+    assert len(picture._repr_mimebundle_()["text/html"]) < 400_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_marked_is_what_the_reference_looks_at(name):
+    case = instance(puzzles[name])
+    picture = goal(puzzles[name])
+    ask = case.asker()
+    before = ask({})
+    svg = picture.svg()
+    ((array, (element,)),) = marked(svg, "wanted").items()
+    at = element + sum(
+        w.size for w in list(case.wants.values())[: list(case.wants).index(array)]
+    )
+    now, could = marked(svg, "depends"), marked(svg, "could")
+    assert now, "an element that depends on nothing tells nothing"
+
+    def outcomes(name_: str, each: int) -> list[float]:
+        """The element where an input element has other values."""
+        found = []
+        values = case.inputs[name_]
+        more = (
+            {values.max() + 1}
+            if name_ not in case.bounded or not values.any()
+            else set()
+        )
+        for other in {*np.unique(values).tolist(), *more}:
+            changed = (
+                values.astype(float) if values.dtype.kind == "f" else values.copy()
+            )
+            changed.reshape(-1)[each] = other
+            after = ask({name_: changed})
+            found += [after[at]] if len(after) == len(before) else []
+        return found
+
+    for name_, elements in now.items():
+        for each in elements[:3] if case.inputs[name_].size < 200 else ():
+            assert any(value != before[at] for value in outcomes(name_, each))
+    for name_, values in case.inputs.items():
+        for each in range(0, values.size, max(1, values.size // 40)):
+            changed = values.astype(float if values.dtype.kind == "f" else values.dtype)
+            other = [v for v in np.unique(values) if v != values.reshape(-1)[each]]
+            if not other:
+                continue
+            changed.reshape(-1)[each] = other[-1]
+            after = ask({name_: changed})
+            if len(after) == len(before) and after[at] != before[at]:
+                assert each in now.get(name_, []) + could.get(name_, [])
+
+
+def test_rows_and_columns_of_a_matmul_are_marked():
+    svg = goal(puzzles["matmul_nt"]).svg()
+    assert marked(svg, "wanted") == {"c": [1]}
+    assert marked(svg, "depends") == {"a": [0, 1], "b": [2, 3]}
+    assert "it depends on row 0 of a and row 1 of b." in svg
+
+
+def test_a_transpose_shows_where_an_element_came_from():
+    svg = goal(puzzles["transpose"]).svg()
+    ((wanted,),) = marked(svg, "wanted").values()
+    row, col = divmod(wanted, 32)
+    assert row != col
+    assert marked(svg, "depends") == {"a": [col * 32 + row]}
+
+
+def test_a_window_is_joined_by_lines():
+    svg = goal(puzzles["pooling"]).svg(4)
+    assert marked(svg, "depends") == {"a": [2, 3, 4]}
+    assert svg.count('stroke-width="1.3"') == 3
+
+
+def test_what_could_change_an_element_is_dashed():
+    def largest(a):
+        return a.max()
+
+    puzzle = scratch(largest, {"out": 1}, {"a": "n"}, {"n": 6})
+    case = instance(puzzle)
+    links = depends(case, [0])
+    assert (links[0] == NOW).nonzero()[0].tolist() == [int(case.inputs["a"].argmax())]
+    assert (links[0] == COULD).sum() == 5
+    svg = goal(puzzle).svg()
+    assert len(marked(svg, "could")["a"]) == 5
+    assert "what is dashed could change it" in svg
+
+
+def test_inputs_can_be_read():
+    case = instance(puzzles["softmax"])
+    assert np.array_equal(case.inputs["a"], np.rint(case.inputs["a"]))
+    assert (case.wants["out"] > 0.01).mean() > 0.5
+    positive = instance(puzzles["pooling"]).inputs["a"]
+    assert (positive >= 0).all(), "signs say nothing about a sum"
+    relu = scratch(lambda a: np.maximum(a, 0), {"out": "n"}, {"a": "n"}, {"n": 8})
+    assert (instance(relu).inputs["a"] < 0).any() and goal(relu)
+
+
+def test_an_input_that_only_its_maker_knows_comes_from_it():
+    def picked(a, where):
+        return a[where]
+
+    puzzle = scratch(
+        *(picked, {"out": "n"}, {"a": "n", "where": "int32[n]"}, {"n": 5}),
+        data={"where": lambda rng, n: rng.permutation(n)},
+    )
+    case = instance(puzzle)
+    assert sorted(case.inputs["where"]) == list(range(5))
+    links = depends(case, range(5))
+    for row, where in zip(links, case.inputs["where"]):
+        assert row[where] == NOW and (row[:5] == NOW).sum() == 1
+
+
+def test_many_inputs_are_changed_in_groups():
+    def turned(a):
+        calls.append(1)
+        return a.T
+
+    calls: list[int] = []
+    puzzle = scratch(turned, {"out": ("n", "m")}, {"a": ("m", "n")}, {"m": 40, "n": 30})
+    case = instance(puzzle)
+    calls.clear()
+    links = depends(case, [0, 41, 1199])
+    assert [np.flatnonzero(row).tolist() for row in links] == [[0], [31], [1199]]
+    assert len(calls) < 100
+
+
+# ---- an answer -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_published_answer_is_shown_as_right(name):
+    puzzle = puzzles[name]
+    picture = puzzle.show(puzzle.answer)
+    svg = picture.svg()
+    assert 'data-outcome="right"' in svg and "✗" not in svg
+    assert float(re.search(r'viewBox="0 0 (\S+)', svg)[1]) <= WIDTH
+    if puzzle.is_kernel:
+        assert "who touches what" in svg
+        assert sum(a.size for a in picture.report.trace.arrays) <= 10_000
+    assert len(picture._repr_mimebundle_()["text/html"]) < 800_000
+
+
+def one_too_few(out, a, n):
+    i = cuda.threadIdx.x
+    if i < n - 1:
+        out[i] = a[i] + 11
+
+
+def unguarded(out, a, n):
+    i = cuda.threadIdx.x
+    out[i] = a[i] + 10
+
+
+def endless(out, a, n):
+    i = cuda.threadIdx.x
+    while i < 100:
+        out[0] = a[0]
+
+
+def not_begun(out, a, n):
+    raise NotImplementedError
+
+
+def test_wrong_elements_are_marked_with_what_they_shall_be():
+    picture = puzzles.guards.show(one_too_few)
+    svg = picture.svg()
+    assert marked(svg, "wrong") == {"out": [0, 1, 2, 3]}
+    assert FAULT in svg and ">?<" in svg  # the last was not written
+    assert "4 of 4 elements of out differ from the goal: out[0] is 16, and shall" in svg
+    assert "4 of 4 elements of out differ" in repr(picture)
+
+
+def test_a_numba_kernel_is_shown_by_its_python_body():
+    picture = puzzles.guards.show(numba_jit(one_too_few))
+    assert marked(picture.svg(), "wrong") == {"out": [0, 1, 2, 3]}
+    assert "who touches what" in picture.svg()
+
+
+def test_a_fault_stands_in_the_picture():
+    svg = puzzles.guards.show(unguarded).svg()
+    assert 'data-fault="a"' in svg and "✗" in svg
+    assert "but see what went wrong" in svg and "✓" not in svg
+
+
+def test_an_endless_loop_is_ended_and_drawn():
+    svg = puzzles.guards.show(endless).svg()
+    assert "ran for longer than" in svg
+    assert 'data-outcome="wrong"' in svg
+
+
+def test_what_is_not_begun_shows_the_goal():
+    picture = puzzles.guards.show(not_begun)
+    assert "Guards: not solved yet, the goal" in picture.svg()
+    assert marked(picture.svg(), "wanted") == {"out": [2]}
+    in_c = puzzles.guards.show(load_cuda(puzzles.guards.cuda_c_stub))
+    assert "not solved yet" in in_c.svg()
+
+
+def test_a_function_that_returns_is_shown_beside_the_goal():
+    def blur_numpy(x):
+        return x * 1.0
+
+    picture = puzzles.image_filter_numpy.show(blur_numpy)
+    wrong = marked(picture.svg(), "wrong")["result"]
+    want = instance(puzzles.image_filter_numpy)
+    equal = want.wants["result"] == want.inputs["x"]
+    assert wrong == np.flatnonzero(~equal).tolist()
+
+
+KERNEL_C = """__global__ void add_ten_guarded(float *out, const float *a, int n) {
+    int i = threadIdx.x;
+    if (i < %s) out[i] = a[i] + %s;
+}"""
+
+
+@pytest.mark.parametrize(
+    "most, add, said",
+    [
+        ("n", 10, "out holds what the goal asks for"),
+        ("n - 1", 10, "1 of 4 elements of out differs from the goal: out[3] was not"),
+        ("n + 1", 10, "thread 4 reads a[4]: a has 4 elements"),
+    ],
+)
+def test_cuda_c_is_shown_by_its_values(most, add, said):
+    answer = load_cuda(KERNEL_C % (most, add), target="cpu")
+    svg = puzzles.guards.show(answer).svg()
+    assert said in svg and "drawn for Python kernels" in svg
+    assert "✗" in svg or "✓" in svg
+    assert bool(marked(svg, "wrong")) == (most == "n - 1")
