@@ -174,6 +174,7 @@ def answers_lines(puzzle, text, own=""):
     said, quoted = squeezed(text), squeezed(own)
     given = squeezed(puzzle.stub + puzzle.cuda_c_stub + puzzle.spec_text)
     lines = [*puzzle.solved_text.splitlines(), *puzzle.cuda_c_answer.splitlines()]
+    lines += [m[0] for line in lines if (m := re.match(r"\s*if \(\w+ < \w+\)", line))]
     lines = {squeezed(line).rstrip(":;{") for line in lines}
     kept = {line for line in lines if len(line) > 6 and line not in given}
     return [line for line in kept if line in said and line not in quoted]
@@ -385,6 +386,27 @@ def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
     assert cells == [(puzzles.guards.stub, False), (in_c, False)]
     with pytest.raises(ArgumentError, match='"python" or "cuda"'):
         puzzles.guards.reset("numba")
+
+
+def test_a_refusal_of_cuda_c_has_no_cure_which_may_be_the_answer():
+    text = puzzles.guards.cuda_c_answer.replace("if (i < n) ", "")
+    with pytest.raises(Mismatch, match="missing guard") as refused:
+        puzzles.guards.check(load_cuda(text, target="cpu"))
+    assert "cured" not in str(refused.value) and "< n" not in str(refused.value)
+
+
+def test_a_puzzle_of_a_notebooks_own_has_the_name_of_its_kernel():
+    made = puzzles.Puzzle(
+        **dict(title="Mine", text="As it is.", spec=lambda a: a, answer=add_ten),
+        **dict(checks=dict(outputs={"out": "n"}, inputs={"a": "n"}), hints=["Look."]),
+        **dict(drawn=dict(n=4), launch=(1, 4)),
+    )
+    assert (made.name, made.group) == ("add_ten", "")
+    with pytest.raises(ArgumentError, match=r"mine: launch=\(grid, block\) for"):
+        puzzles.Puzzle(
+            **dict(title="Mine", text="As it is.", spec=lambda a: a, answer=add_ten),
+            **dict(checks=dict(outputs={"out": "n"}), hints=[], drawn={}, name="mine"),
+        )
 
 
 def test_a_puzzle_shows_what_is_asked_and_its_solution():

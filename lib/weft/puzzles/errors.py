@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,21 @@ if TYPE_CHECKING:
     from .answers import Answer
 
 
+CURE = re.compile(r"\s*usually cured by:")  # of report/text.py
+
+
 @contextlib.contextmanager
 def short_errors() -> Iterator[None]:
-    """What a check refuses shows in a notebook without a traceback: the line that
-    called it is the cell's own."""
+    """What a check refuses, as a puzzle says it.
+
+    Without a cure, which may be the answer; and in a notebook without a traceback: the
+    line that called it is the cell's own.
+    """
     try:
         yield
     except (Mismatch, KernelError) as error:
+        kept = (one for one in str(error).splitlines() if not CURE.match(one))
+        error.args = ("\n".join(kept),)
         lines = f"\x1b[31m{type(error).__name__}: {error}\x1b[0m".splitlines()
         error._render_traceback_ = lambda: lines  # type: ignore[method-assign]
         raise
@@ -29,9 +38,9 @@ def short_errors() -> Iterator[None]:
 def stopped(given: Answer, error: Exception) -> Exception:
     """What Python itself raised inside an answer, as a refusal in one sentence."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
+    when = " ".join(notes).replace(f" of {given.name} ", " ")
     said = f"{type(error).__name__}: {error}"
-    where = _line(given, error)
-    return Mismatch(f"{given.name} stopped{where} {' '.join(notes)}: {said}")
+    return Mismatch(f"{given.name} stopped{_line(given, error)} {when}: {said}")
 
 
 def _line(given: Answer, error: Exception) -> str:

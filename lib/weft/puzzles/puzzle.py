@@ -260,10 +260,14 @@ class Puzzle:
 
 
 def _place(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
-    """The group and the name of a puzzle: its folder here, if it has one, its file."""
+    """The group and the name of a puzzle: its folder and its file in this package.
+
+    Elsewhere, in a notebook, it has no group and the name of its kernel.
+    """
     *above, file = answer.__module__.split(".")
     group = above[-1] if above[:-1] == ["weft", "puzzles"] else ""
-    return group, name or file
+    own = above[:2] == ["weft", "puzzles"]
+    return group, name or (file if own else answer.__name__)
 
 
 def _source(function: Callable[..., Any]) -> str:
