@@ -216,14 +216,18 @@ def _chosen(
     """Numbers for each input, and which of them are bounded.
 
     A maker's floats are taken only where the reference takes no others, or where they
-    are many: a picture, say.
+    are many: a picture, say; its whole numbers always.
     """
     numbers = sizes | values
     inputs = {n: _numbers(one, sizes, problem.data.get(n)) for n, one in specs.items()}
     bounded = {n for n, one in specs.items() if one.data is not None}
     for name in [n for n in specs if n not in bounded]:
         made = inputs[name]
-        if name in problem.data and (made.dtype.kind != "f" or made.size > FEW):
+        if name in problem.data and (
+            made.dtype.kind != "f"
+            or made.size > FEW
+            or _made(specs[name], sizes, problem.data[name]).dtype.kind != "f"
+        ):
             bounded |= {name} if made.dtype.kind != "f" else set()
             continue
         plain = inputs | {name: _numbers(specs[name], sizes, None)}
@@ -239,16 +243,26 @@ def _chosen(
     return inputs, frozenset(bounded)
 
 
+def _rng(one: Spec) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(one.name.encode()))
+
+
+def _made(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray:
+    """What an input's own maker gives."""
+    shape = one.shape(sizes)
+    pool = sizes | {"rng": _rng(one), "shape": shape}
+    return np.asarray(by_name(maker, pool)).reshape(shape)
+
+
 def _numbers(one: Spec, sizes: dict[str, int], maker: Callable | None) -> np.ndarray:
     """Values that one can read: small whole numbers, if a maker does not say others."""
     if one.data is not None:
         return one.data.copy()
     shape, dtype = one.shape(sizes), one.dtype or np.dtype(np.float32)
-    rng = np.random.default_rng(zlib.crc32(one.name.encode()))
     if maker is not None:
-        made = np.asarray(by_name(maker, sizes | {"rng": rng, "shape": shape}))
-        made = made.reshape(shape)
+        made = _made(one, sizes, maker)
         return (made if made.size > FEW else _whole(made)).astype(dtype)
+    rng = _rng(one)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     count = int(np.prod(shape))
