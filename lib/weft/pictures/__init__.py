@@ -9,6 +9,7 @@ streams                   what ran when on a GPU, a row for each stream
 latency                   warps that take turns: a picture of
 issue                     ... a model of one multiprocessor, which runs
 instructions, statements  ... what a trace and its source say that warps issue
+values                    arrays with what they hold
 foot, counts, faults      what stands below: numbers, and what went wrong
 player                    sliders, as plain HTML
 """

@@ -196,14 +196,15 @@ class Values:
 
     def held(self) -> str:
         """The values, each in its cell."""
-        if not self.is_worded:
-            return ""
+        return self._words(range(self.array.size)) if self.is_worded else ""
+
+    def _words(self, elements: Iterable[int], bold: bool = False) -> str:
         out = []
-        blank = set(map(int, self.blank))
-        for element, value in enumerate(self.array.reshape(-1)):
+        blank, values = set(map(int, self.blank)), self.array.reshape(-1)
+        for element in elements:
             x, y = self.grid.middle(element)
-            text = "?" if element in blank else _text(value, self.grid.cell)
-            out.append(label(x, y + 4, text, 12, anchor="middle"))
+            text = "?" if element in blank else _text(values[element], self.grid.cell)
+            out.append(label(x, y + 4, text, 12, anchor="middle", bold=bold))
         small = self.grid.cell < 26
         joined = "".join(out)
         return joined.replace('font-size="12"', 'font-size="11"') if small else joined
@@ -236,18 +237,24 @@ class Values:
         wide = "1.8" if self.grid.gap else "1.5"
         dash = ' stroke-dasharray="3 2.5"' * dashed
         said = ",".join(map(str, elements.tolist()))
-        return halo + (
+        mark = halo + (
             f'<path d="{path}" {inside} stroke="{colour}" stroke-width="{wide}"{dash} '
             f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
             f'data-kind="{kind}" data-cells="{said}"/>'
         )
+        # What they hold, once more: the filling lies over it.
+        filled = self.is_worded and not dashed
+        return mark + (self._words(elements.tolist(), bold=True) if filled else "")
 
 
-def arranged_as(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
-    """In rows if all have one dimension, else in a line; and where that ends."""
+def arranged_as(
+    wishes: Sequence[Values], top: float, largest: float = LARGEST
+) -> tuple[list[Values], float]:
+    """In rows if all have one dimension, else in a line, with cells of at most
+    `largest` pixels; and where that ends."""
     if all(one.array.ndim <= 1 for one in wishes):
         return in_rows(wishes, top + 6)
-    return in_a_line(wishes, EDGE, top, WIDTH - 2 * EDGE)
+    return in_a_line(wishes, EDGE, top, WIDTH - 2 * EDGE, largest)
 
 
 def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:

@@ -17,7 +17,7 @@ from ..pictures.panels import EDGE
 from ..pictures.player import Drawing
 from ..pictures.svg import label
 from ..pictures.touches import listed
-from ..pictures.values import Values, arranged_as, said
+from ..pictures.values import LARGEST, Values, arranged_as, said
 from ..show import Picture
 from ..style import FAULT, READ, SHARED, WIDTH, WRITTEN
 from ..words import plural, rounded
@@ -25,6 +25,7 @@ from .answers import Answer, is_stub, understood
 from .goal import goal, indexed, launch_of, launch_words, narrowed
 from .instance import Instance, instance
 
+SMALL = 10.0  # pixels of a cell of an image
 TIMEOUT = 0.3  # seconds that a block may run; an endless one is drawn so far
 NOTE = "Who touches what is drawn for Python kernels."
 IMAGE = 400  # elements of rows and columns from which on they are seen as an image
@@ -64,7 +65,9 @@ def _python(puzzle: Any, case: Instance, given: Answer) -> Picture:
     picture = shown[_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
+    # One with a maker of its own, that is; a transpose has numbers of ours.
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
+    image &= bool(case.problem.data)
     body, drawing.height = _outcome(
         *(case, got, drawing.height, picture.report), drawn=image
     )
@@ -287,7 +290,8 @@ def _compared(
     if len(wrong):
         goal_ = Values(name, want, WRITTEN, about="what it shall be")
         pair = [replace(mine, indices="none"), goal_]
-    placed, y = arranged_as(pair, top)
+    side = SMALL if want.size >= IMAGE else LARGEST
+    placed, y = arranged_as(pair, top, side)
     out = "".join(one.drawn() for one in placed)
     if len(wrong) and got.shape == want.shape:
         out += placed[0].marked(wrong, "wrong", colour=FAULT, dashed=True)
