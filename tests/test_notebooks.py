@@ -222,25 +222,43 @@ def test_links_lead_somewhere(path):
 
 def test_glossary_and_lessons_lead_to_each_other():
     """A lesson's links are entries, and an entry names the lessons that link to it."""
-    glossary = read(NOTEBOOKS / "glossary.ipynb")
-    told = [cell.source for cell in glossary.cells if cell.source.startswith("### ")]
-    terms = {text.split("\n")[0][4:].replace(" ", "-"): text for text in told}
-    assert list(terms) == sorted(terms) and len(terms) == len(told)
+    entries = glossary()
+    terms = [text.split("\n")[0][4:].replace(" ", "-") for text in entries.values()]
+    assert terms == sorted(entries), "in alphabetical order, each once"
     linked = {path.name: words_of(path) for path in PATHS}
     for lesson, words in linked.items():
-        unknown = words - set(terms)
+        unknown = words - set(entries)
         assert not unknown, f"{lesson}: not in the glossary: {unknown}"
-    for term, text in terms.items():
+    for term, text in entries.items():
         assert len(text.split("\n")) == 3, f"{term}: more than a paragraph"
         named = re.findall(r"\[(\d\d[a-z]?)\]\((\w+\.ipynb)\)", text)
-        assert all(file.startswith(number) for number, file in named), text
-        lessons_of = {lesson for lesson, words in linked.items() if term in words}
+        assert all(file.startswith(f"{number}_") for number, file in named), text
+        files = [file for _, file in named]
+        lessons_of = sorted(name for name, words in linked.items() if term in words)
         assert lessons_of, f"{term}: no lesson links to it"
-        missing = lessons_of - {file for _, file in named}
-        assert not missing, f"{term}: its entry does not name {missing}"
-        for _, file in named:
-            mentions = re.sub(r"\W+", "-", prose_of(NOTEBOOKS / file)).lower()
-            assert term in mentions, f"{term}: {file} does not mention it"
+        assert files == lessons_of, f"{term}: names {files}, linked by {lessons_of}"
+
+
+def test_links_of_puzzles_lead_to_the_glossary():
+    """Also before `make notebooks`; and what is printed below a check has none."""
+    entries = glossary()
+    for puzzle in puzzles:
+        text = re.sub(r"`[^`]*`", "", "\n".join([puzzle.text, *puzzle.hints]))
+        for link in re.findall(r"\]\(([^)]*)\)", text):
+            file, _, term = link.partition("#")
+            assert file == "glossary.ipynb" and term in entries, (
+                f"{puzzle.name}: {link}"
+            )
+        assert "](" not in re.sub(r"`[^`]*`", "", puzzle.better), puzzle.name
+
+
+def test_pictures_of_the_glossary_stand_below_their_terms():
+    cells = read(NOTEBOOKS / "glossary.ipynb").cells
+    first = next(i for i, cell in enumerate(cells) if cell.source.startswith("### "))
+    for above, cell in itertools.pairwise(cells[first:]):
+        if cell.cell_type == "code":
+            assert above.source.startswith("### "), f"of no term:\n{cell.source}"
+            assert len(cell.source.splitlines()) <= 5, cell.source
 
 
 def test_readme_has_the_same_address():
@@ -295,9 +313,18 @@ def in_sections(notebook) -> list[list[int]]:
     return sections
 
 
+def glossary() -> dict[str, str]:
+    """Its entries' texts by what a link to them says behind the #."""
+    told = read(NOTEBOOKS / "glossary.ipynb").cells
+    texts = [cell.source for cell in told if cell.source.startswith("### ")]
+    entries = {text.split("\n")[0][4:].replace(" ", "-"): text for text in texts}
+    assert len(entries) == len(texts)
+    return entries
+
+
 def words_of(path: Path) -> set[str]:
     """The terms that a lesson links to in the glossary."""
-    return set(re.findall(r"\]\(glossary\.ipynb#([\w-]+)\)", prose_of(path)))
+    return set(re.findall(r"\]\(glossary\.ipynb#([^)]*)\)", prose_of(path)))
 
 
 def prose_of(path: Path) -> str:

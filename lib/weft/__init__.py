@@ -20,6 +20,7 @@ Is it right, how fast is it, what does it do
     bench*, plot_*                   how long; each bench_* is one benchmark
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     latency, warp_view               ... of warps that take turns, of one's requests
+    sketches                         ... of what a word of the glossary means
     machine/                         PTX, SASS, occupancy, ncu
     torch_kernels, kernel_names      what PyTorch runs
     timeline                         ... and when: streams, and the gaps in them

@@ -1,0 +1,70 @@
+"""The glossary's drawings say what is so: sums, warps, the tiles that a block needs."""
+
+import re
+
+import numpy as np
+import pytest
+from IPython import display
+
+from weft.native import ArgumentError
+from weft.sketches import rounds, tiles, warps
+
+NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Draws, and gives the texts of the picture in the order of drawing."""
+    shown = []
+    monkeypatch.setattr(display, "display", lambda html: shown.append(html.data))
+
+    def texts(draw, *args, **options):
+        draw(*args, **options)
+        return re.findall(r"<text[^>]*>([^<]+)</text>", shown[-1])
+
+    return texts
+
+
+@pytest.mark.parametrize(
+    "kind, want",
+    [
+        ("down", [sum(NUMBERS)]),
+        ("xor", [sum(NUMBERS)] * len(NUMBERS)),
+        ("up", np.cumsum(NUMBERS)),
+    ],
+)
+def test_rounds_end_in_the_sums_that_they_stand_for(drawn, kind, want):
+    texts = drawn(rounds, kind, numbers=NUMBERS)
+    values = [int(text) for text in texts if text.strip().isdigit()]
+    assert len(values) == 4 * len(NUMBERS) and values[: len(NUMBERS)] == NUMBERS
+    last = values[-len(NUMBERS) :]
+    assert last[: len(want)] == list(want)
+    assert any(text.startswith(f"{kind}: ") for text in texts)
+
+
+def test_threads_are_numbered_along_x_and_the_lanes_begin_anew_in_each_warp(drawn):
+    texts = drawn(warps, (16, 4))
+    lanes = [int(text) for text in texts if text.strip().isdigit()]
+    assert lanes == [*range(32), *range(32)]
+
+
+def test_a_tile_of_the_product_needs_a_row_of_tiles_and_a_column(drawn):
+    texts = drawn(tiles, 12, 4)
+    turns = [int(text) for text in texts if text.strip().isdigit()]
+    assert sorted(turns) == sorted([0, 1, 2] * 16 * 2)
+    assert {"a", "b", "c"} <= set(texts)
+
+
+@pytest.mark.parametrize(
+    "draw, why",
+    [
+        (lambda: rounds("left"), "kinds are down, xor, up"),
+        (lambda: rounds(), "kinds are"),
+        (lambda: rounds("up", numbers=[1, 2, 3]), "of 3: .*a power of two"),
+        (lambda: tiles(10, 4), r"tiles\(10, 4\): whole tiles only"),
+        (lambda: tiles(8, 0), r"tiles\(8, 0\): whole tiles only"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(draw, why):
+    with pytest.raises(ArgumentError, match=why):
+        draw()
