@@ -20,6 +20,7 @@ SOURCE = Path(__file__).with_name("fake_driver.c")
 def forget() -> None:
     for kept in (devices._driver, devices._handle, devices._primary):
         kept.cache_clear()
+    devices.capability.cache_clear()
 
 
 @pytest.fixture(scope="module")

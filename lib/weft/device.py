@@ -74,6 +74,7 @@ def current() -> int:
     return next(index for index in range(count()) if _handle(index) == handle.value)
 
 
+@functools.cache
 def capability(index: int) -> tuple[int, int]:
     """The compute capability of a GPU, e.g. (9, 0)."""
     found = ctypes.c_int()

@@ -1,11 +1,11 @@
 """The main job: a CNN that trains on MNIST with our own kernels.
 
-data.py     the images and labels, verified
+data.py     the images and labels, verified; an epoch's order
 trainer.py  what all trainers have in common
 cnn.py      Cnn: the trainer of kernels/mnist/ as a Python object
 python_cnn.py, python_step.py  PythonCnn: the same with the Python bodies
 rungs.py    which of them a rung's name stands for
-weights.py  the parameters by name
+weights.py  the parameters by name, their first values, their file
 twin.py     the same model in PyTorch
 precisions.py  the precisions in which PyTorch trains it
 exact.py    a step in float64, and how far another one is from it
