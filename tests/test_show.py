@@ -83,6 +83,14 @@ def reduce(out, x):
         out[0] = s[0]
 
 
+def past_shared(out, x):
+    s = cuda.shared.array(8, float32)
+    i = cuda.threadIdx.x
+    s[i] = x[i]
+    cuda.syncthreads()
+    out[i] = s[7 - i]
+
+
 def shift(x):
     i = cuda.threadIdx.x
     if i > 0:
@@ -121,6 +129,7 @@ PICTURES = {
         zeros(4, 4, 4), zeros(4, 4, 4)
     ),
     "reduce": lambda **o: show(reduce, **o)[1, 64](zeros(1), zeros(64)),
+    "past_shared": lambda **o: show(past_shared, **o)[1, 8](zeros(8), zeros(8)),
     "race": lambda **o: show(shift, **o)[1, 10](zeros(10)),
     "past": lambda **o: show(past, **o)[1, 8](zeros(8), zeros(8)),
     "before": lambda **o: show(before, **o)[1, 8](zeros(8), zeros(8)),
@@ -250,6 +259,40 @@ def test_blocks_of_a_tiled_matmul_touch_their_own_tile():
     root = parsed(tiled(block=(1, 1)).drawing.svg((0, 0)))
     tile = {r * 8 + c for r in range(4, 8) for c in range(4, 8)}
     assert cells(root, "c", WRITTEN) == tile
+
+
+def points(d):
+    """What a path of cubic curves goes through: (many, x and y)."""
+    out = []
+    for piece in d.split("M")[1:]:
+        numbers = [float(n) for n in re.findall(r"-?[\d.]+", piece)]
+        p = np.reshape(numbers, (4, 2))
+        t = np.linspace(0, 1, 60)[:, None]
+        u = 1 - t
+        curve = u**3 * p[0] + 3 * u**2 * t * p[1] + 3 * u * t**2 * p[2] + t**3 * p[3]
+        out.append(curve)
+    return np.concatenate(out)
+
+
+@pytest.mark.parametrize("name", ["past_shared", "two_dimensions", "tiled"])
+def test_no_arrow_crosses_a_number_or_a_word(picture, name):
+    made = picture(name)
+    stops = sorted(made.drawing.frames)
+    for at in stops[:: max(1, len(stops) // 12)]:
+        root = parsed(made.svg(*at))
+        arrows = [
+            points(node.get("d")) for node in root.iter("path") if "C" in node.get("d")
+        ]
+        for node in root.iter("text"):
+            text, size = "".join(node.itertext()), float(node.get("font-size"))
+            x, y = float(node.get("x")), float(node.get("y"))
+            wide = 0.5 * size * len(text)  # its body, without the space around it
+            left = x - wide * {"middle": 0.5, "end": 1.0}.get(
+                node.get("text-anchor"), 0
+            )
+            for xs, ys in (curve.T for curve in arrows):
+                inside = (xs > left) & (xs < left + wide) & (ys > y - 7) & (ys < y - 1)
+                assert not inside.any(), (name, at, text)
 
 
 def test_hundreds_of_threads_are_aggregated(picture):

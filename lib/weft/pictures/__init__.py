@@ -2,8 +2,9 @@
 
 scene, touches, steps     what is drawn: the accesses as a table, a warp's order
 svg, grid, threads        marks, and where cells and threads stand
-access, layout, panels    view="access": the whole, where it stands, arrays
-touched                   ... and what the sliders move
+access, layout            view="access": the whole, where it stands
+panels, stacks            ... an array, several of them
+touched, arrows           ... and what the sliders move
 heat, lanes, timeline     the other views
 streams                   what ran when on a GPU, a row for each stream
 latency                   warps that take turns: a picture of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ..report import Finding
 from ..style import WIDTH
 from ..words import plural
 from . import svg, threads
+from .arrows import arrows
 from .faults import findings_of, marks
 from .foot import foot
 from .layout import Layout, layout_of
@@ -17,16 +19,19 @@ from .panels import EDGE, LEFT
 from .player import Drawing, Slider
 from .scene import MOMENTS, Scene
 from .svg import label
-from .touched import Moment, arrows, fills, ground, names, words
+from .touched import Moment, fills, ground, names, words
 from .touches import Touches, block_name, ravel, sentence
 
 ALL = -1  # intervals; -2, -3, ...: the first, the second ... access of one thread
 TANGLE = 12  # accesses of one thread that are too many arrows
+REPEATED = 20_000  # accesses, of which many are of a loop that does not end
 ACCESSES = 160  # of one thread that the slider stops at
 
 
 def draw(scene: Scene) -> Drawing:
     """The picture of a scene, with sliders for the interval and the thread."""
+    if scene.thread is None and len(scene.found) > REPEATED:
+        scene = replace(scene, found=scene.found.distinct(), _kept={})
     layout = layout_of(scene)
     times, whos = _stops(scene)
     kept: dict = {}  # parts that many positions share
@@ -135,7 +140,7 @@ def _frame(
     out += _threads(moment, layout, kept)
     for panel in layout.panels:
         out += [fills(moment, panel), words(moment, panel)]
-    out.append(arrows(moment, layout.panels, layout.grids))
+    out.append(arrows(moment, layout.panels, layout.grids, layout.block))
     out.append(names(moment, layout.names))
     out.append(marks(scene, layout.panels, layout.grids, moment))
     if layout.strip:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..style import WIDTH
-from . import threads
+from . import svg, threads
 from .faults import outside
 from .grid import Grid
-from .panels import EDGE, LEFT, LINE, Panel, Wish, beside, stack
+from .panels import EDGE, LEFT, LINE, Panel
 from .scene import Scene
-from .touched import NAMES, name_lines
+from .stacks import Wish, beside, stack
+from .touched import NAMES, WORDS, name_lines
 from .touches import axis_names
 
 
@@ -87,7 +88,7 @@ def _groups(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
         array = arrays[number]
         lines = max(1, min(2, _lines(scene, number)))
         gutter, ghosts = _gutter(scene, number), outside(scene, array)
-        wish = Wish(number, array, lines, gutter, "", *ghosts)
+        wish = Wish(number, array, lines, gutter, "", *ghosts, _words(scene, number))
         if array.space == "shared":
             shared.append(wish)
         else:
@@ -100,6 +101,16 @@ def _lines(scene: Scene, number: int) -> int:
     """How many lines of index expressions an array needs: reads, and writes."""
     of = scene.found.of(array=number)
     return int(of.reads.any()) + int(of.writes.any())
+
+
+def _words(scene: Scene, number: int) -> float:
+    """Pixels for the longest of these lines, with the mark before it."""
+    of, sites = scene.found.of(array=number), scene.trace.sites
+    texts = [
+        f"{word} " + ", ".join({sites[s].text for s in np.unique(of.site[mask])})
+        for word, mask in (("reads", of.reads), ("writes", of.writes))
+    ]
+    return 14 + max(svg.width_of(text, WORDS, mono=True) for text in texts)
 
 
 def _gutter(scene: Scene, number: int) -> float:

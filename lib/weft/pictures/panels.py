@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ..sim.record import Array
 from ..style import WIDTH
 from . import svg
-from .grid import LARGEST, Grid, fit, fit_line
+from .grid import Grid
 from .svg import label, width_of
 from .touches import size_of
 
@@ -44,6 +44,8 @@ class Panel:
     said: str = ""  # instead of shape and type
     frame: float = 0.0  # pixels around the grid before its numbers
     before: float = 0.0  # pixels between a flat one's name and its first cell
+    after: float = 0.0  # the same between its last cell and what stands there
+    beside: bool = False  # its index expressions stand there
 
     @property
     def above(self) -> bool:
@@ -59,12 +61,17 @@ class Panel:
         return f"{size_of(self.array)} {self.array.dtype}{shared}"
 
     @property
-    def words_top(self) -> float:
-        """Where its first index expression stands (a baseline)."""
+    def words_at(self) -> tuple[float, float]:
+        """Where its first index expression stands (x, and a baseline)."""
+        grid = self.grid
+        if self.beside:
+            middle = grid.top + grid.cell / 2 - (self.lines - 1) * LINE / 2
+            return grid.left + grid.width + 12 + self.after, middle + 4
+        x = grid.left if self.flat else self.left
         if self.above:
-            return self.top + 12 + (0 if self.flat else LINE + 2)
-        below = self.grid.top + self.grid.height
-        return below + 14 + (0 if self.flat else self.axis + LINE + 3)
+            return x, self.top + 12 + (0 if self.flat else LINE + 2)
+        below = grid.top + grid.height
+        return x, below + 14 + (0 if self.flat else self.axis + LINE + 3)
 
     @property
     def axis(self) -> float:
@@ -82,7 +89,7 @@ class Panel:
     def height(self) -> float:
         words = self.lines * LINE
         if self.flat:
-            return self.grid.height + words + 4
+            return self.grid.height + 4 + words * (not self.beside)
         return self.grid.height + words + self.axis + LINE + 8
 
     @property
@@ -94,7 +101,8 @@ class Panel:
     def at(self, left: float, top: float) -> Panel:
         """The same panel with its upper left corner there."""
         if self.flat:
-            down = self.lines * LINE + 4 if self.above else 0
+            words = self.lines * LINE * (not self.beside)
+            down = words + 4 if self.above else 0
             grid = self.grid.at(left + self.gutter + self.before, top + down)
             return replace(self, left=left, top=top, grid=grid)
         down = LINE + 6 + self.lines * LINE + self.axis
@@ -214,117 +222,3 @@ def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     for side in planes:
         count *= side
     return max(count, 1), max(rows, 1), max(cols, 1)
-
-
-@dataclass(frozen=True)
-class Wish:
-    """An array that is to be drawn, before its place is known."""
-
-    number: int
-    array: Array
-    lines: int
-    gutter: float
-    said: str = ""
-    before: float = 0.0  # pixels for a cell before the first, which is not there
-    after: float = 0.0  # the same behind the last
-
-    @property
-    def flat(self) -> bool:
-        return len(self.array.shape) <= 1
-
-
-def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], float]:
-    """Panels of arrays from `top` downwards.
-
-    Short arrays of one dimension share a line, as do those of more dimensions.
-    Returns the panels and where the next thing may begin.
-    """
-    out: list[Panel] = []
-    flat = [wish for wish in wishes if wish.flat]
-    for line in _lines(flat):
-        tall = 66.0 if len(flat) > 2 else 176.0
-        left = EDGE
-        made = [_flat(wish, place, tall, i == 0) for i, wish in enumerate(line)]
-        if len(made) > 1:
-            made = [_flat(w, place, tall, i == 0, 30) for i, w in enumerate(line)]
-        for wish, panel in zip(line, made):
-            out.append(panel.at(left, top))
-            left = out[-1].grid.left + panel.grid.width + 16 + wish.after
-        top += max(panel.height for panel in made) + 12
-    wide = [wish for wish in wishes if not wish.flat]
-    per = 2 if len(wide) == 4 else 3
-    for i in range(0, len(wide), per):
-        placed = beside(wide[i : i + per], place, EDGE, top, WIDTH - 2 * EDGE)
-        out += placed
-        top += max(p.height for p in placed) + 12
-    return out, top
-
-
-def _lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
-    """Arrays of one dimension by the line they stand in."""
-    lines: list[list[Wish]] = []
-    used = WIDTH
-    for wish in wishes:
-        wide = 30.0 * wish.array.size + 16 + wish.before + wish.after
-        if lines and used + _name_width(wish) + wide <= WIDTH - EDGE:
-            lines[-1].append(wish)
-            used += _name_width(wish) + wide
-        else:
-            lines.append([wish])
-            used = LEFT + wide
-    return lines
-
-
-def _name_width(wish: Wish) -> float:
-    note = Panel(0, wish.array, fit(1, 1, 1, 1, 1, 1), "", True, said=wish.said).note
-    name = svg.width_of(wish.array.name, 14, mono=True)
-    return max(name, svg.width_of(note, 11)) + 24
-
-
-def _flat(
-    wish: Wish, place: str, tall: float, first: bool, side: float = LARGEST
-) -> Panel:
-    count = max(wish.array.size, 1)
-    grid = fit_line(count, WIDTH - LEFT - EDGE - 36, tall, side)
-    gutter = LEFT - EDGE if first else _name_width(wish)
-    return Panel(
-        *(wish.number, wish.array, grid, place, True),
-        **dict(lines=wish.lines, gutter=gutter, said=wish.said, before=wish.before),
-    )
-
-
-def beside(
-    row: Sequence[Wish],
-    place: str,
-    left: float,
-    top: float,
-    free: float,
-    largest: float = 30.0,
-    frame: float = 0.0,
-) -> list[Panel]:
-    """Panels side by side in `free` pixels; of one scale if that stays readable."""
-    free -= 26 * (len(row) - 1)
-    tall = TALLEST
-
-    def made(wish: Wish, most: float) -> Panel:
-        planes, rows, cols = drawn_shape(wish.array.shape)
-        share = free / len(row) - wish.gutter
-        grid = fit(max(wish.array.size, 1), planes, rows, cols, share, tall, most)
-        more = dict(gutter=wish.gutter, lines=wish.lines, said=wish.said, frame=frame)
-        return Panel(wish.number, wish.array, grid, place, False, **more)
-
-    panels = [made(wish, largest) for wish in row]
-    smallest = min(panel.grid.side for panel in panels)
-    largest = max(panel.grid.side for panel in panels)
-    alike = largest <= 1.6 * smallest
-    panels = [made(wish, smallest if alike else max(smallest, 12)) for wish in row]
-    extra = max(0.0, (free - sum(p.width for p in panels)) / len(panels))
-    out: list[Panel] = []
-    for panel in panels:
-        room = panel.width + min(extra, 220.0)
-        out.append(replace(panel.at(left, top), room=room))
-        left += room + 26
-    bottom = max(p.grid.top + p.grid.height for p in out)
-    if place == "above":  # they stand on one line, next to the threads
-        out = [p.at(p.left, top + bottom - p.grid.top - p.grid.height) for p in out]
-    return out

@@ -6,8 +6,10 @@ have the page's own colour; a colour means one thing everywhere (weft.style).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
+
+import numpy as np
 
 from ..style import FAULT, READ, SHARED, THREAD, WIDTH, WRITTEN
 
@@ -16,6 +18,7 @@ MONO = "ui-monospace, Menlo, Consolas, monospace"
 SMALL = 11  # px: no text is smaller
 FAINT = 0.72  # of text that is not the point; legible on white and on black
 FILL = 0.25
+POINTS = 65  # of a curve that something may hide
 
 # An image has no page to take its colour from: it brings a ground of its own.
 GROUND = (
@@ -135,25 +138,63 @@ def arrow(
     *,
     dashed: bool = False,
     level: bool = False,
+    hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> str:
-    """A curve that leaves and arrives upright (or level), with a head at its end."""
+    """A curve that leaves and arrives upright (or level), with a head at its end.
+
+    hidden: of points, x and y, whether something stands before them.
+    """
     (x0, y0), (x1, y1) = start, end
     way = x1 - x0 if level else y1 - y0
     ahead, bend = 5 if way > 0 else -5, 0.55 * way
     if level:
-        body = f"C{num(x0 + bend)} {num(y0)} {num(x1 - bend)} {num(y1)} "
-        body += f"{num(x1 - ahead)} {num(y1)}"
+        curve = [start, (x0 + bend, y0), (x1 - bend, y1), (x1 - ahead, y1)]
         head = f"M{num(x1 - ahead)} {num(y1 - 3.2)}v6.4l{ahead} -3.2z"
     else:
-        body = f"C{num(x0)} {num(y0 + bend)} {num(x1)} {num(y1 - bend)} "
-        body += f"{num(x1)} {num(y1 - ahead)}"
+        curve = [start, (x0, y0 + bend), (x1, y1 - bend), (x1, y1 - ahead)]
         head = f"M{num(x1 - 3.2)} {num(y1 - ahead)}h6.4l-3.2 {ahead}z"
     dash = ' stroke-dasharray="4 3"' * dashed
     return (
-        f'<path d="M{num(x0)} {num(y0)}{body}" fill="none" stroke="{colour}" '
+        f'<path d="{_pieces(np.array(curve), hidden)}" fill="none" stroke="{colour}" '
         f'stroke-width="1.3" stroke-opacity=".85"{dash}/>'
         f'<path d="{head}" fill="{colour}"/>'
     )
+
+
+def _pieces(
+    curve: np.ndarray, hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
+) -> str:
+    """A cubic Bezier curve, (4 points, x and y), but for where it is hidden."""
+    ends = [(0.0, 1.0)]
+    if hidden is not None:
+        t = np.linspace(0, 1, POINTS)
+        u = 1 - t
+        parts = np.stack([u**3, 3 * u**2 * t, 3 * u * t**2, t**3], 1)
+        seen = ~hidden(*(parts @ curve).T)
+        if not seen.all():
+            edges = np.flatnonzero(np.diff(np.pad(seen.astype(int), 1)))
+            pairs = zip(edges[::2], edges[1::2] - 1)
+            ends = [(t[a], t[b]) for a, b in pairs if b > a]
+    out = []
+    for a, b in ends:
+        points = curve
+        if (a, b) != (0.0, 1.0):  # its blossom: a polynomial's polar form
+            points = np.array([_blossom(curve, *at) for at in _polar(a, b)])
+        first, *rest = (f"{num(x)} {num(y)}" for x, y in points.tolist())
+        out.append(f"M{first}C{' '.join(rest)}")
+    return "".join(out)
+
+
+def _polar(a: float, b: float) -> list[tuple[float, float, float]]:
+    """Where a cubic's polar form has the control points of its part from a to b."""
+    return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
+
+
+def _blossom(points: np.ndarray, *at: float) -> np.ndarray:
+    """De Casteljau's steps, each with a parameter of its own."""
+    for t in at:
+        points = (1 - t) * points[:-1] + t * points[1:]
+    return points[0]
 
 
 def legend(x: float, y: float, kinds: Iterable[str]) -> str:

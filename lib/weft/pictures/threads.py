@@ -11,7 +11,8 @@ from ..sim.record import Array, Trace
 from ..style import THREAD, WIDTH
 from . import svg
 from .grid import Grid, fit
-from .panels import EDGE, LEFT, Panel, Wish, beside
+from .panels import EDGE, LEFT, Panel
+from .stacks import Wish, beside
 from .svg import label, num
 from .touches import Index3, short, unravel
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,17 +10,17 @@ import numpy as np
 
 from ..style import READ, SHARED, THREAD, WIDTH, WRITTEN
 from . import svg
-from .grid import Grid, binned, picture
+from .grid import binned, picture
 from .panels import EDGE, LEFT, LINE, READABLE, Panel, has_indices
 from .scene import Scene
 from .svg import label, num
-from .touches import Touches, axis_names, names_of
+from .touches import Touches, axis_names, distinct, names_of
 
+WORDS = 11.5  # px of an index expression
 ARROWS = 70  # with more, a picture is a tangle: then only colours say who
 FEW = 64  # cells of a large array that are marked one by one
 LABELS = 300  # cells of an array with words in them
 NAMES = 6  # lines of locals
-ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,11 @@ class Moment:
     who: tuple[int, int] | None
     of: Touches
     mine: Touches
+
+    @functools.cached_property
+    def lines(self) -> dict[int, list[tuple[float, float, str, str]]]:
+        """By array what lines_of() found."""
+        return {}
 
     @property
     def interval(self) -> int:
@@ -58,20 +62,7 @@ class Moment:
             of = m.where(mask)
             flag = np.full(len(of), write)
             parts.append(np.stack([of.block, of.thread, of.array, flag, of.element], 1))
-        return _distinct(np.concatenate(parts))
-
-
-def _distinct(rows: np.ndarray) -> np.ndarray:
-    """np.unique(rows, axis=0), in a tenth of the time: an endless loop touches its
-    cells a million times. rows: (n, columns), whole numbers."""
-    if not len(rows):
-        return rows
-    low = rows.min(0)
-    sides = (rows.max(0) - low + 1).tolist()
-    if math.prod(sides) >= 1 << 62:  # no int64 for each
-        return np.unique(rows, axis=0)
-    keys = np.ravel_multi_index(tuple((rows - low).T), sides)
-    return np.stack(np.unravel_index(np.unique(keys), sides), 1) + low
+        return distinct(np.concatenate(parts))
 
 
 def ground(moment: Moment, panel: Panel) -> str:
@@ -195,63 +186,33 @@ def _labels(moment: Moment, panel: Panel) -> str:
     return "".join(out)
 
 
-def arrows(moment: Moment, panels: list[Panel], frames: dict[int, Grid]) -> str:
-    """From what is read to its thread, from a thread to what it writes."""
-    if moment.who is None and not moment.few:
-        return ""
-    wanted = moment.order
+def words(moment: Moment, panel: Panel) -> str:
+    """The index expressions that touch an array now, and its rows' and columns'."""
     out = []
-    for panel in panels:
-        if moment.who is None and (panel.grid.is_large or not panel.flat):
-            continue
-        of = wanted[wanted[:, 2] == panel.number]
-        for block, thread, write in np.unique(of[:, [0, 1, 3]], axis=0):
-            grid = frames[int(block)]
-            mask = (of[:, 0] == block) & (of[:, 1] == thread) & (of[:, 3] == write)
-            for element in _targets(of[mask][:, 4], panel, grid.middle(int(thread))):
-                out.append(_arrow(panel, int(element), grid, int(thread), bool(write)))
+    for x, y, text, colour in lines_of(moment, panel):
+        # The colour stands beside the word: blue text would be too dark on black.
+        out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
+        out.append(svg.words(x + 13, y, [(text, "")], WORDS))
+    for x, y, text, anchor in axis_labels(moment, panel):
+        out.append(label(x, y, text, 11, anchor=anchor, mono=True, bold=True))
     return "".join(out)
 
 
-def _targets(elements: np.ndarray, panel: Panel, at: tuple[float, float]) -> np.ndarray:
-    """The cells that get an arrow: each, or of many the one next to the thread."""
-    most = 8 if panel.flat and panel.grid.rows == 1 else 6
-    if panel.grid.side < ROOM:
-        most = 1
-    if len(elements) <= most:
-        return elements
-    x, y = panel.grid.corners(elements)
-    far = abs(y - at[1]) * 1000 + abs(x - at[0])
-    return elements[[int(np.argmin(far))]]
+def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
+    """The index expressions now: x and y, the text, and the colour before it."""
+    kept = moment.lines
+    if panel.number not in kept:
+        kept[panel.number] = _lines(moment, panel)
+    return kept[panel.number]
 
 
-def _arrow(panel: Panel, element: int, grid: Grid, thread: int, write: bool) -> str:
-    x, y = panel.grid.middle(element)
-    tx, ty = grid.middle(thread)
-    half, radius = panel.grid.cell / 2 + 1.5, grid.side / 2 - 1.5
-    aside = (2.5 if write else -2.5) * (panel.grid.side >= ROOM)
-    if panel.place == "right":
-        cell, circle = (x - half, y + aside), (tx + radius, ty + aside / 2)
-    elif panel.place == "above":
-        cell, circle = (x + aside, y + half), (tx + aside / 2, ty - radius)
-    else:
-        cell, circle = (x + aside, y - half), (tx + aside / 2, ty + radius)
-    level = panel.place == "right"
-    if write:
-        return svg.arrow(circle, cell, WRITTEN, level=level)
-    shared = panel.array.space == "shared"
-    return svg.arrow(cell, circle, SHARED if shared else READ, level=level)
-
-
-def words(moment: Moment, panel: Panel) -> str:
-    """The index expressions that touch an array now, and its rows' and columns'."""
+def _lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
     of = moment.mine.of(array=panel.number)
     sites = moment.scene.trace.sites
     shared = panel.array.space == "shared"
-    y, out = panel.words_top, []
-    x = panel.grid.left if panel.flat else panel.left
+    out, (x, y) = [], panel.words_at
     room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
-    if panel.flat and panel.grid.left <= LEFT:
+    if panel.flat and (panel.grid.left <= LEFT or panel.beside):
         room = WIDTH  # it is the first, and mostly the only one, in its line
     room = min(room, WIDTH - EDGE - x)
     for word, mask, colour in (
@@ -261,27 +222,24 @@ def words(moment: Moment, panel: Panel) -> str:
         texts = dict.fromkeys(sites[s].text for s in np.unique(of.site[mask]))
         if texts:
             line = f"{word} {', '.join(texts)}"
-            text = svg.clipped(line, room - 14, 11.5, mono=True)
-            # The colour stands beside the word: blue text would be too dark on black.
-            out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
-            out.append(svg.words(x + 13, y, [(text, "")], 11.5))
+            text = svg.clipped(line, room - 14, WORDS, mono=True)
+            out.append((x, y, text, colour))
             y += LINE
-    if not panel.flat:
-        out.append(_axis_names(moment, panel, of))
-    return "".join(out)
+    return out
 
 
-def _axis_names(moment: Moment, panel: Panel, of: Touches) -> str:
-    """`row` beside the rows that are touched, `col` at their columns."""
-    grid = panel.grid
-    if not len(of) or grid.is_large:
-        return ""
+def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
+    """`row` beside the rows that are touched, `col` at their columns: x and y, the
+    text, and which end of it is there."""
+    grid, of = panel.grid, moment.mine.of(array=panel.number)
+    if panel.flat or not len(of) or grid.is_large:
+        return []
     sites = moment.scene.trace.sites
     named = [
         axis_names(sites[s].text, len(panel.array.shape)) for s in np.unique(of.site)
     ]
     if not all(named):
-        return ""
+        return []
     plane, row, col = grid.places(np.unique(of.element))
     first = plane == plane.min()
     rows = ", ".join(dict.fromkeys(n[-2] for n in named))
@@ -293,19 +251,15 @@ def _axis_names(moment: Moment, panel: Panel, of: Touches) -> str:
     y = y0 + (row[first].min() + row[first].max() + 1) / 2 * grid.side + 4
     x = x0 + (col[first].min() + col[first].max() + 1) / 2 * grid.side
     if svg.width_of(rows, 11, mono=True) <= panel.gutter - digits + 5:
-        out.append(
-            label(
-                grid.left - digits - 1, y, rows, 11, anchor="end", mono=True, bold=True
-            )
-        )
+        out.append((grid.left - digits - 1, y, rows, "end"))
     if svg.width_of(cols, 11, mono=True) <= max(panel.room, 60):
         half = svg.width_of(cols, 11, mono=True) / 2
         x = min(max(x, panel.left + half), panel.left + max(panel.room - half, half))
         numbers = LINE - 1 if panel.numbered else 1
         bottom = grid.top + grid.height + numbers + 10
         at = grid.top - numbers - 4 if panel.above else bottom
-        out.append(label(x, at, cols, 11, anchor="middle", mono=True, bold=True))
-    return "".join(out)
+        out.append((x, at, cols, "middle"))
+    return out
 
 
 def names(moment: Moment, at: tuple[float, float]) -> str:

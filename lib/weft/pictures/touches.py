@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,11 +53,33 @@ class Touches:
                 keep &= getattr(self, name) == value
         return self.where(keep)
 
+    def distinct(self) -> Touches:
+        """Each access once, however often it is repeated; in the order of the first."""
+        rows = (self.block, self.interval, self.thread, self.site, self.element)
+        _, first = distinct(np.stack(rows, 1), return_index=True)
+        return self.where(np.sort(first))
+
     def __len__(self) -> int:
         return len(self.site)
 
 
 _COLUMNS = tuple(Touches.__dataclass_fields__)
+
+
+def distinct(rows: np.ndarray, **options: Any) -> Any:
+    """np.unique(rows, axis=0), in a tenth of the time: an endless loop touches its
+    cells a million times. rows: (n, columns), whole numbers; options: of np.unique."""
+    if not len(rows):
+        return np.unique(rows, axis=0, **options)
+    low = rows.min(0)
+    sides = (rows.max(0) - low + 1).tolist()
+    if math.prod(sides) >= 1 << 62:  # no int64 for each
+        return np.unique(rows, axis=0, **options)
+    keys = np.ravel_multi_index(tuple((rows - low).T), sides)
+    found = np.unique(keys, **options)
+    keys, *rest = found if isinstance(found, tuple) else (found,)
+    kept = np.stack(np.unravel_index(keys, sides), 1) + low
+    return (kept, *rest) if rest else kept
 
 
 def touches(trace: Trace) -> Touches:

@@ -1,0 +1,169 @@
+"""Arrows of the picture of who touches what. They pass behind all that has a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..style import READ, SHARED, WRITTEN
+from . import svg
+from .grid import Grid
+from .panels import LINE, Panel, has_indices
+from .threads import SIDE
+from .touched import WORDS, Moment, axis_labels, lines_of
+
+ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
+
+Frame = tuple[float, float, float, float]  # from (x, y) to (x, y)
+
+
+def arrows(
+    moment: Moment,
+    panels: list[Panel],
+    frames: dict[int, Grid],
+    threads: Panel | None = None,
+) -> str:
+    """From what is read to its thread, from a thread to what it writes.
+
+    threads: of a single block that has rows and columns.
+    """
+    if moment.who is None and not moment.few:
+        return ""
+    wanted = moment.order
+    if not len(wanted):
+        return ""
+    worded = [*panels, threads] if threads else panels
+    texts = [frame for panel in worded for frame in _texts(moment, panel)]
+    out = []
+    for panel in panels:
+        if moment.who is None and (panel.grid.is_large or not panel.flat):
+            continue
+        of = wanted[wanted[:, 2] == panel.number]
+        for block, thread, write in np.unique(of[:, [0, 1, 3]], axis=0):
+            grid = frames[int(block)]
+            mask = (of[:, 0] == block) & (of[:, 1] == thread) & (of[:, 3] == write)
+            here = (int(block), int(thread))
+            for element in _targets(of[mask][:, 4], panel, grid.middle(here[1])):
+                cells = [f for p in panels for f in _rows(p, panel, int(element))]
+                hidden = Hidden([*texts, *cells], frames, here)
+                out.append(_arrow(panel, int(element), grid, bool(write), hidden))
+    return "".join(out)
+
+
+def _targets(elements: np.ndarray, panel: Panel, at: tuple[float, float]) -> np.ndarray:
+    """The cells that get an arrow: each, or of many the one next to the thread."""
+    most = 8 if panel.flat and panel.grid.rows == 1 else 6
+    if panel.grid.side < ROOM:
+        most = 1
+    if len(elements) <= most:
+        return elements
+    x, y = panel.grid.corners(elements)
+    far = abs(y - at[1]) * 1000 + abs(x - at[0])
+    return elements[[int(np.argmin(far))]]
+
+
+def _arrow(panel: Panel, element: int, grid: Grid, write: bool, hidden: Hidden) -> str:
+    x, y = panel.grid.middle(element)
+    tx, ty = grid.middle(hidden.who[1])
+    half, radius = panel.grid.cell / 2 + 1.5, grid.side / 2 - 1.5
+    aside = (2.5 if write else -2.5) * (panel.grid.side >= ROOM)
+    if panel.place == "right":
+        cell, circle = (x - half, y + aside), (tx + radius, ty + aside / 2)
+    elif panel.place == "above":
+        cell, circle = (x + aside, y + half), (tx + aside / 2, ty - radius)
+    else:
+        cell, circle = (x + aside, y - half), (tx + aside / 2, ty + radius)
+    how = dict(level=panel.place == "right", hidden=hidden.at)
+    if write:
+        return svg.arrow(circle, cell, WRITTEN, **how)
+    shared = panel.array.space == "shared"
+    return svg.arrow(cell, circle, SHARED if shared else READ, **how)
+
+
+# ---- what an arrow passes behind -----------------------------------------------------
+
+
+class Hidden:
+    """Where the arrow of one thread is not seen: behind frames and other threads.
+
+    who: its block and thread.
+    """
+
+    def __init__(
+        self, frames: Sequence[Frame], grids: dict[int, Grid], who: tuple[int, int]
+    ) -> None:
+        self.frames, self.grids, self.who = frames, grids, who
+
+    def at(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Whether these points are hidden."""
+        out = np.zeros(len(x), bool)
+        box = float(x.min()), float(y.min()), float(x.max()), float(y.max())
+        for frame in self.frames:
+            if _meet(frame, box):
+                left, top, right, bottom = frame
+                out |= (x > left) & (x < right) & (y > top) & (y < bottom)
+        for block, grid in self.grids.items():
+            right, bottom = grid.left + grid.width, grid.top + grid.height
+            # Where its own are in one row, an arrow comes from above or below.
+            alone = grid.rows == 1 and block == self.who[0]
+            near = _meet((grid.left, grid.top, right, bottom), box) and not alone
+            if near and grid.side >= SIDE and grid.planes == 1:
+                col = np.floor((x - grid.left) / grid.side)
+                row = np.floor((y - grid.top) / grid.side)
+                inside = (col >= 0) & (col < grid.cols) & (row >= 0) & (row < grid.rows)
+                if block == self.who[0]:
+                    inside &= row * grid.cols + col != self.who[1]
+                half = grid.cell / 2
+                away = np.hypot(
+                    x - grid.left - col * grid.side - half,
+                    y - grid.top - row * grid.side - half,
+                )
+                out |= inside & (away < half)
+        return out
+
+
+def _meet(one: Frame, other: Frame) -> bool:
+    across = one[0] < other[2] and other[0] < one[2]
+    return across and one[1] < other[3] and other[1] < one[3]
+
+
+def _rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
+    """The rows of cells with an index in each, but for the row that is pointed at."""
+    grid = panel.grid
+    if not panel.flat or not has_indices(grid):
+        return []
+    own = element // grid.cols if panel is target else -1
+    out = []
+    for row in range(grid.rows):
+        count = min(grid.cols, grid.count - row * grid.cols)
+        top = grid.top + row * grid.side
+        if row != own:
+            right = grid.left + count * grid.side
+            out.append((grid.left - 2, top - 1, right, top + grid.cell + 1))
+    return out
+
+
+def _texts(moment: Moment, panel: Panel) -> list[Frame]:
+    """An array's name above it, its index expressions, the numbers beside it."""
+    grid, out = panel.grid, []
+    for x, y, text, _ in lines_of(moment, panel):
+        wide = svg.width_of(text, WORDS, mono=True)
+        out.append((x - 2, y - 11, x + 15 + wide, y + 4))
+    if panel.flat:
+        return out
+    if panel.above:
+        wide = svg.width_of(panel.array.name, 14, mono=True) + 8
+        wide += svg.width_of(panel.note, 11)
+        out.append((panel.left - 2, panel.top, panel.left + wide, panel.top + 16))
+    if panel.numbered:
+        left = grid.left - 7.0 * len(str(grid.rows - 1)) - 6
+        out.append((left, grid.top, grid.left - 3, grid.top + grid.height))
+        right, bottom = grid.left + grid.width, grid.top + grid.height
+        top = grid.top - LINE if panel.above else bottom + panel.frame
+        out.append((grid.left, top, right, top + LINE - 3))
+    for x, y, text, anchor in axis_labels(moment, panel):
+        wide = svg.width_of(text, 11, mono=True)
+        left = x - wide if anchor == "end" else x - wide / 2
+        out.append((left - 1, y - 10, left + wide + 1, y + 3))
+    return out
