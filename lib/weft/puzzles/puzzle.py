@@ -32,7 +32,8 @@ LINK = re.compile(r"\[([^][]*)\]\(glossary\.ipynb#[^)\s]+\)")  # of Markdown
 class Puzzle:
     """What a reader is to solve: a kernel, or a function of NumPy.
 
-    title, text: a name and one or two sentences. spec: the reference, a short NumPy
+    title, text: a name and one or two sentences, whose terms may be links to their
+    entries, [guard](glossary.ipynb#guard). spec: the reference, a short NumPy
     function of the inputs, sizes and values by name. answer: the best known; what
     stands between its two marks (stubs.py) the reader is to write. checks: options of
     weft.check(). drawn, launch: the sizes of the picture and (grid, block) for them,
