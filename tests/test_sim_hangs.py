@@ -454,6 +454,19 @@ def test_leaving_does_not_wait_for_an_end_that_was_swallowed():
     assert ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes is None
 
 
+def test_a_launch_that_is_over_is_not_ended(monkeypatch):
+    def launch():
+        # As where the end arrives in __exit__, before that could do anything.
+        watch = watchdog.Watchdog(0.02)
+        watch.__enter__()
+        return watch
+
+    monkeypatch.setattr(watchdog, "AGAIN", 0.02)
+    watch = launch()
+    watch._thread.join(5)  # TooLong would come here
+    assert not watch._thread.is_alive()
+
+
 @pytest.mark.parametrize("trace", [True, False])
 def test_of_an_endless_loop_with_accesses_the_beginning_is_judged(monkeypatch, trace):
     def busy(x):

@@ -39,12 +39,14 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Watchdog:
+        self._launch: FrameType | None = sys._getframe(1)
         self._thread.start()
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         with self._lock:
             self._over.set()
+        self._launch = None
         if self._fired > (kind is TooLong):
             # It may be on its way; taking it back would leave the interpreter looking
             # for it at every turn of every loop. It comes at once, if at all.
@@ -67,17 +69,23 @@ class Watchdog:
                 if self._over.is_set():
                     return
                 waits = self.seconds
-                if not self._debugged():
+                inside, debugged = self._looked()
+                if not inside:  # it arrived in __exit__, which then did nothing
+                    self._launch = None
+                    return
+                if not debugged:
                     self._fired += 1
                     _raise(self._ident, TooLong)
                     waits = AGAIN
             self.began = time.monotonic() + waits - self.seconds
 
-    def _debugged(self) -> bool:
-        """Whether a person looks at the thread in a debugger."""
+    def _looked(self) -> tuple[bool, bool]:
+        """Whether the thread is still in the launch, and whether a person looks at it
+        in a debugger."""
+        inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:
-            if frame.f_code.co_filename.endswith(_DEBUGGERS):
-                return True
+            inside |= frame is self._launch
+            debugged |= frame.f_code.co_filename.endswith(_DEBUGGERS)
             frame = frame.f_back
-        return False
+        return inside, debugged
