@@ -280,3 +280,22 @@ def test_cuda_c_is_shown_by_its_values(most, add, said):
     assert said in svg and "drawn for Python kernels" in svg
     assert "✗" in svg or "✓" in svg
     assert bool(marked(svg, "wrong")) == (most == "n - 1")
+
+
+def test_what_a_wrong_answer_gave_stands_beside_its_threads():
+    """One picture fits on a screen: nothing is put where the sliders draw."""
+
+    def local(out, a, height, width):
+        col, row = cuda.threadIdx.x, cuda.threadIdx.y
+        if row < height and col < width:
+            out[row * width + col] = a[row * width + col] + 10
+
+    right = puzzles.blocks2d.show(puzzles.blocks2d.answer)
+    wrong = puzzles.blocks2d.show(local)
+    assert wrong.drawing.height <= right.drawing.height < 720
+    beside = wrong.svg().partition('<g data-beside="">')[2].partition("</g></g>")[0]
+    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"', beside)
+    assert "what it gave" in beside and len(places) > 50
+    x, y = np.array(places, float).T
+    for left, top, end, bottom in wrong.drawing.taken:
+        assert not ((left < x) & (x < end) & (top < y) & (y < bottom)).any()

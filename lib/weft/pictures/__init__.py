@@ -11,6 +11,7 @@ latency                   warps that take turns: a picture of
 issue                     ... a model of one multiprocessor, which runs
 instructions, statements  ... what a trace and its source say that warps issue
 values                    arrays with what they hold
+room                      where there is room for something else
 foot, counts, faults      what stands below: numbers, and what went wrong
 player                    sliders, as plain HTML
 """

@@ -17,6 +17,7 @@ from .foot import foot
 from .layout import Layout, layout_of
 from .panels import EDGE, LEFT
 from .player import Drawing, Slider
+from .room import taken
 from .scene import MOMENTS, Scene
 from .svg import label
 from .touched import Moment, fills, ground, names, words
@@ -56,7 +57,9 @@ def draw(scene: Scene) -> Drawing:
         Slider("thread", tuple(_who_name(scene, w) for w in whos)),
     ]
     title = f"{kernel}. {_said(scene, _moment(scene, ALL, None))}"
-    return Drawing(title, WIDTH, height, base, sliders, frames, start)
+    drawing = Drawing(title, WIDTH, height, base, sliders, frames, start)
+    drawing.taken = taken(layout, scene, height)
+    return drawing
 
 
 def _stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:

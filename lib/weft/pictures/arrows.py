@@ -10,12 +10,11 @@ from ..style import READ, SHARED, WRITTEN
 from . import svg
 from .grid import Grid
 from .panels import LINE, Panel, has_indices
+from .room import Frame, meet
 from .threads import SIDE
 from .touched import WORDS, Moment, axis_labels, lines_of
 
 ROOM = 12.0  # pixels of a cell or thread that an arrow can point to
-
-Frame = tuple[float, float, float, float]  # from (x, y) to (x, y)
 
 
 def arrows(
@@ -100,14 +99,14 @@ class Hidden:
         out = np.zeros(len(x), bool)
         box = float(x.min()), float(y.min()), float(x.max()), float(y.max())
         for frame in self.frames:
-            if _meet(frame, box):
+            if meet(frame, box):
                 left, top, right, bottom = frame
                 out |= (x > left) & (x < right) & (y > top) & (y < bottom)
         for block, grid in self.grids.items():
             right, bottom = grid.left + grid.width, grid.top + grid.height
             # Where its own are in one row, an arrow comes from above or below.
             alone = grid.rows == 1 and block == self.who[0]
-            near = _meet((grid.left, grid.top, right, bottom), box) and not alone
+            near = meet((grid.left, grid.top, right, bottom), box) and not alone
             if near and grid.side >= SIDE and grid.planes == 1:
                 col = np.floor((x - grid.left) / grid.side)
                 row = np.floor((y - grid.top) / grid.side)
@@ -121,11 +120,6 @@ class Hidden:
                 )
                 out |= inside & (away < half)
         return out
-
-
-def _meet(one: Frame, other: Frame) -> bool:
-    across = one[0] < other[2] and other[0] < one[2]
-    return across and one[1] < other[3] and other[1] < one[3]
 
 
 def _rows(panel: Panel, target: Panel, element: int) -> list[Frame]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..style import WIDTH
 from . import svg
 from .counts import counts
 from .faults import findings_of, sentences
@@ -22,6 +23,15 @@ def foot(scene: Scene, top: float) -> tuple[str, float]:
     kinds = _kinds(scene)
     out += svg.legend(EDGE, y + 8, kinds)
     return out, y + 22
+
+
+def width(scene: Scene) -> float:
+    """How far to the right that goes."""
+    if findings_of(scene):
+        return WIDTH
+    lines = [svg.width_of(line, 12) for line in counts(scene)]
+    marks = [svg.width_of(svg.MARKS[k][2], svg.SMALL) + 38 for k in _kinds(scene)]
+    return EDGE + max([*lines, sum(marks)])
 
 
 def _kinds(scene: Scene) -> list[str]:

@@ -88,7 +88,7 @@ def _groups(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
         array = arrays[number]
         lines = max(1, min(2, _lines(scene, number)))
         gutter, ghosts = _gutter(scene, number), outside(scene, array)
-        wish = Wish(number, array, lines, gutter, "", *ghosts, _words(scene, number))
+        wish = Wish(number, array, lines, gutter, "", *ghosts, words(scene, number))
         if array.space == "shared":
             shared.append(wish)
         else:
@@ -103,7 +103,7 @@ def _lines(scene: Scene, number: int) -> int:
     return int(of.reads.any()) + int(of.writes.any())
 
 
-def _words(scene: Scene, number: int) -> float:
+def words(scene: Scene, number: int) -> float:
     """Pixels for the longest of these lines, with the mark before it."""
     of, sites = scene.found.of(array=number), scene.trace.sites
     texts = [

@@ -32,7 +32,8 @@ class Drawing:
     """What stays, and what each position of the sliders draws over it.
 
     frames: by one stop number for each slider, in parts that several may share. start:
-    what the static picture shows. account: the same in words.
+    what the static picture shows. account: the same in words. taken: frames, from
+    (x, y) to (x, y), of what it holds, if that is known.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Drawing:
     frames: dict[tuple[int, ...], list[str]]
     start: tuple[int, ...] = ()
     account: str = ""
+    taken: Sequence[tuple[float, float, float, float]] = ()
 
     def svg(self, at: Sequence[int] | None = None) -> str:
         """One still, in the colour of the page it is put into."""

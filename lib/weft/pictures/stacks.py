@@ -11,6 +11,9 @@ from . import svg
 from .grid import LARGEST, fit, fit_line
 from .panels import EDGE, LEFT, TALLEST, Panel, drawn_shape
 
+MANY = 20  # rows of an array of which no cell has a word in it
+LOWER = 168.0  # pixels that such a one may be tall: two of them fit on a screen
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -141,11 +144,11 @@ def beside(
 ) -> list[Panel]:
     """Panels side by side in `free` pixels; of one scale if that stays readable."""
     free -= 26 * (len(row) - 1)
-    tall = TALLEST
 
     def made(wish: Wish, most: float) -> Panel:
         planes, rows, cols = drawn_shape(wish.array.shape)
         share = free / len(row) - wish.gutter
+        tall = TALLEST if rows < MANY else LOWER
         grid = fit(max(wish.array.size, 1), planes, rows, cols, share, tall, most)
         more = dict(gutter=wish.gutter, lines=wish.lines, said=wish.said, frame=frame)
         return Panel(wish.number, wish.array, grid, place, False, **more)

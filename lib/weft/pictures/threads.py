@@ -43,14 +43,14 @@ def places(trace: Trace, blocks: Sequence[int], top: float) -> dict[int, Grid]:
     name = NAMED if y == 1 else 0.0
     apart = max(24.0 + name, 120.0 - SIDE * x if y > 1 else 0)
     side = min(32.0, (room + 36 - apart * across) / (x * across))
-    if side < SIDE or down * (y * SIDE + 44) > 330:
+    if side < SIDE or down * (y * SIDE + 36) > 330:
         return {}
     out = {}
     for block in blocks:
         bx, by, _ = unravel(block, trace.grid)
         made = Grid(x * y, 1, y, x, float(int(side)))
         left = LEFT + name + bx * (made.width + apart)
-        out[block] = made.at(left, top + by * (made.height + (44 if y > 1 else 24)))
+        out[block] = made.at(left, top + by * (made.height + (36 if y > 1 else 24)))
     return out
 
 

@@ -23,7 +23,7 @@ WORDED = 15.0  # pixels of a cell from which on a value may stand in it
 LEVELS = 6  # of strength that the eye can tell apart
 LARGEST = 34.0  # pixels of a cell with its gap
 STEPS = 24  # pieces of a curve that something stands before
-HALOS = 64  # cells of a heat map that are ringed
+HALOS = 64  # cells of a heat map that are ringed; more are outlined thinly
 NOWHERE = Grid(1, 1, 1, 1, 1.0)  # of an array that has no place yet
 
 
@@ -83,6 +83,11 @@ class Values:
         """The same with its upper left corner there."""
         down = 2 * LINE + 6 if self.above else 0
         return replace(self, grid=self.grid.at(left + self.gutter, top + down))
+
+    def moved(self, right: float, down: float) -> Values:
+        """The same, so many pixels further."""
+        grid = self.grid
+        return replace(self, grid=grid.at(grid.left + right, grid.top + down))
 
     def rows(self) -> list[tuple[float, float, float, float]]:
         """The frame of each row of cells, with the indices above the first: from
@@ -228,13 +233,16 @@ class Values:
         if not self.is_worded:
             inside = 'fill="none"'
         halo = ""
-        if not self.is_worded:
+        many = not self.is_worded and len(elements) > HALOS
+        if not self.is_worded and not many:
             wide = self.grid.cell + 4
             halo = "".join(
                 svg.box(float(x) - 2, float(y) - 2, wide, wide, stroke=1.6)
-                for x, y in zip(*self.grid.corners(elements[:HALOS]))
+                for x, y in zip(*self.grid.corners(elements))
             )
         wide = "1.8" if self.grid.gap else "1.5"
+        if many:
+            dashed, wide = False, ".8"
         dash = ' stroke-dasharray="3 2.5"' * dashed
         said = ",".join(map(str, elements.tolist()))
         mark = halo + (
@@ -294,6 +302,16 @@ def in_a_line(
         out.append(one.at(left, top))
         left += one.width + BETWEEN
     return out, top + max(m.height for m in made)
+
+
+def stacked(wishes: Sequence[Values], side: float) -> tuple[list[Values], float]:
+    """Arrays one below the other, their names above them; the end of the last."""
+    out, top = [], 0.0
+    for one in wishes:
+        made = replace(one, grid=_upright(one, side), above=True).at(0, top)
+        out.append(made)
+        top += made.height + 8
+    return out, top
 
 
 def _upright(one: Values, side: float) -> Grid:

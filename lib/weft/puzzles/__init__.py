@@ -17,7 +17,7 @@ over its puzzles, and each is one of its attributes.
     errors, shown         what is said of a wrong one; what is shown of a right one
     cells, command        a group as cells of a notebook; python -m weft puzzles
     instance, goal        the case that is drawn; the picture of what is asked
-    answered              ... of what an answer does
+    answered, compared    ... of what an answer does; beside it, what it gave
     score, counts         what an answer costs beside the best known; limits
     progress              what is solved, kept
     cloth                 the small delight
