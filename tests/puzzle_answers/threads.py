@@ -208,6 +208,13 @@ def every_thread_does_all(out, a, n):
         out[i] = a[i] + 10
 
 
+@wrong("guards", says="needs 4 rounds over out", where=False)
+def one_for_all(out, a, n):
+    if cuda.threadIdx.x == 0:
+        for i in range(n):
+            out[i] = a[i] + 10
+
+
 wrong_c(
     "guards",
     """__global__ void add_ten_guarded(float *out, const float *a, int n) {
@@ -318,6 +325,13 @@ def rows_as_long_as_the_block(out, a, height, width):
         out[i] = a[i] + 10
 
 
+@wrong("map2d", says="needs 4 rounds over out", where=False)
+def one_for_all_places(out, a, height, width):
+    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
+        for i in range(height * width):
+            out[i] = a[i] + 10
+
+
 @wrong("map2d", says="guard")
 def guarded_for_two_by_two(out, a, height, width):
     col = cuda.threadIdx.x
@@ -387,6 +401,13 @@ def only_the_first_row(out, a, b, height, width):
     row = cuda.threadIdx.y
     if row < height and col < width:
         out[row * width + col] = a[0] + b[col]
+
+
+@wrong("broadcast", says="needs 4 rounds over out", where=False)
+def one_for_the_table(out, a, b, height, width):
+    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
+        for i in range(height * width):
+            out[i] = a[i // width] + b[i % width]
 
 
 @wrong("broadcast", says=r"No thread wrote out\[0, 1\]")
@@ -482,6 +503,13 @@ def counted_from_block_one(out, a, n):
         out[i] = a[i] + 10
 
 
+@wrong("blocks", says="needs 8 rounds over out", where=False)
+def one_for_all_blocks(out, a, n):
+    if cuda.grid(1) == 0:
+        for i in range(n):
+            out[i] = a[i] + 10
+
+
 wrong_c(
     "blocks",
     """__global__ void add_ten_blocks(float *out, const float *a, int n) {
@@ -568,6 +596,14 @@ def one_side_for_both(out, a, height, width):
     row = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.y
     if row < height and col < width:
         out[row * width + col] = a[row * width + col] + 10
+
+
+@wrong("blocks2d", says="needs 2.5 rounds over out", where=False)
+def one_for_all_blocks_2d(out, a, height, width):
+    col, row = cuda.grid(2)
+    if col == 0 and row == 0:
+        for i in range(height * width):
+            out[i] = a[i] + 10
 
 
 @wrong("blocks2d", says="wrong index rather than a missing guard")
@@ -888,6 +924,19 @@ def filter_without_a_guard(y, x, height, width):
             r_in, c_in = min(max(r, 0), height - 1), min(max(c, 0), width - 1)
             total += x[r_in * width + c_in]
     y[row * width + col] = total / float32(9)
+
+
+@wrong("image_filter", says="needs 23.33 rounds over y", where=False)
+def one_for_the_picture(y, x, height, width):
+    col, row = cuda.grid(2)
+    if col == 0 and row == 0:
+        for i in range(height * width):
+            total = float32(0)
+            for r in range(i // width - 1, i // width + 2):
+                for c in range(i % width - 1, i % width + 2):
+                    down = min(max(r, 0), height - 1)
+                    total += x[down * width + min(max(c, 0), width - 1)]
+            y[i] = total / float32(9)
 
 
 @wrong("image_filter", says="border is never written")

@@ -45,5 +45,9 @@ puzzle = Puzzle(
         "And 3 blocks of 4 threads are 12, for 9 numbers: what do the last three do?",
     ],
     better="Each number is read once and written once, by the one thread that has it.",
-    limits={"writes.out": lambda n: 2 * n},  # not all of it by each thread
+    scored=dict(n=16, launch=(2, 8)),
+    limits={
+        "writes.out": lambda n: 2 * n,  # not all of it by each thread
+        "rounds.out": 3,  # nor by one
+    },
 )
