@@ -1,5 +1,7 @@
 """Answers to the puzzles of lesson 02: right ones in other styles, and wrong ones."""
 
+import math
+
 import numpy as np
 from numpy import float32, int32
 
@@ -281,6 +283,20 @@ def pooling_from_global(out, a, n):
             acc += a[i - 1]
         if i > 1:
             acc += a[i - 2]
+        out[i] = acc
+
+
+@wrong("pooling", says="writes no elements of shared memory", where=False)
+def pooling_through_out(out, a, n):
+    i, acc = cuda.threadIdx.x, float32(0)
+    if i < n:
+        acc = a[i]
+        out[i] = acc
+    cuda.syncthreads()
+    for k in range(max(i - 2, 0), min(i, n)):
+        acc += out[k]
+    cuda.syncthreads()
+    if i < n:
         out[i] = acc
 
 
@@ -628,6 +644,22 @@ def conv_for_k_3(out, a, b, n, k):
     cuda.syncthreads()
     if i < n:
         out[i] = a_s[t] * b[0] + a_s[t + 1] * b[1] + a_s[t + 2] * b[2]
+
+
+@wrong("conv1d", says="1 thread in each request to a", where=False)
+def conv_by_one_thread(out, a, b, n, k):
+    a_s = cuda.shared.array(11, float32)
+    first = cuda.blockIdx.x * 8
+    last = min(first + 8, n)
+    if cuda.threadIdx.x == 0:
+        for i in range(first, min(last + k - 1, n)):
+            a_s[i - first] = a[i]
+        for i in range(first, last):
+            out[i] = 0
+        for j in range(k):
+            b_j = b[j] if first < n else float32(0)
+            for i in range(first, min(last, n - j)):
+                out[i] += a_s[i - first + j] * b_j
 
 
 @wrong("conv1d", says="reads 54 elements of a .*allows 18", where=False)
@@ -1564,6 +1596,52 @@ def argmax_no_barrier(out, a, cols):
         out[row] = at[0]
 
 
+@wrong("argmax", says="behind the end of the row")
+def argmax_behind_a_thousand_below(out, a, cols):
+    s = cuda.shared.array(32, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    s[col] = a[row * cols + col] if col < cols else float32(-1000)
+    cuda.syncthreads()
+    if col == 0:
+        place = 0
+        for j in range(1, 32):
+            if s[j] > s[place]:
+                place = j
+        out[row] = place
+
+
+@wrong("argmax", says=r"out\[3\] is 0, want 3")
+def argmax_of_whole_numbers(out, a, cols):
+    s = cuda.shared.array(32, int32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    if col < cols:
+        s[col] = a[row * cols + col]
+    cuda.syncthreads()
+    if col == 0:
+        place = 0
+        for j in range(1, cols):
+            if s[j] > s[place]:
+                place = j
+        out[row] = place
+
+
+wrong_c(
+    "argmax",
+    """__global__ void from_99_below(int *out, const float *a, int cols) {
+    __shared__ float s[32];
+    if (threadIdx.x < cols) s[threadIdx.x] = a[blockIdx.x * cols + threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x) return;
+    float most = -99;
+    int place = 0;
+    for (int j = 0; j < cols; j++)
+        if (s[j] > most) most = s[j], place = j;
+    out[blockIdx.x] = place;
+}""",
+    says=r"out\[3\] is 0, want 3",
+)
+
+
 @wrong("argmax", says="1 thread", where=False)
 def argmax_by_one_thread(out, a, cols):
     if cuda.threadIdx.x == 0:
@@ -1593,7 +1671,7 @@ def softmax_by_trees(out, a, cols):
     cuda.syncthreads()
     most = s[0]
     cuda.syncthreads()
-    e = np.exp(mine - most)
+    e = math.exp(mine - most)
     s[col] = e
     for level in range(3):
         half = 4 >> level
@@ -1620,7 +1698,7 @@ def softmax_by_thread_0(out, a, cols):
             most[0] = max(most[0], s[j])
     cuda.syncthreads()
     if col < cols:
-        s[col] = np.exp(s[col] - most[0])
+        s[col] = math.exp(s[col] - most[0])
     cuda.syncthreads()
     if col == 0:
         total[0] = 0
@@ -1653,7 +1731,7 @@ def softmax_no_largest(out, a, cols):
     s = cuda.shared.array(8, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x
     if col < cols:
-        s[col] = np.exp(a[row * cols + col])
+        s[col] = math.exp(a[row * cols + col])
     cuda.syncthreads()
     total = float32(0)
     for j in range(cols):
@@ -1673,9 +1751,9 @@ def softmax_no_barrier(out, a, cols):
         most = max(most, s[j])
     total = float32(0)
     for j in range(cols):
-        total += np.exp(s[j] - most)
+        total += math.exp(s[j] - most)
     if col < cols:
-        out[row * cols + col] = np.exp(s[col] - most) / total
+        out[row * cols + col] = math.exp(s[col] - most) / total
 
 
 @wrong("softmax", says="no barrier between")
@@ -1689,7 +1767,7 @@ def softmax_overwritten_too_early(out, a, cols):
     for j in range(1, cols):
         most = max(most, s[j])
     if col < cols:
-        s[col] = np.exp(s[col] - most)
+        s[col] = math.exp(s[col] - most)
     cuda.syncthreads()
     total = float32(0)
     for j in range(cols):
@@ -1710,7 +1788,7 @@ def softmax_sum_too_early(out, a, cols):
         most = max(most, s[j])
     cuda.syncthreads()
     if col < cols:
-        s[col] = np.exp(s[col] - most)
+        s[col] = math.exp(s[col] - most)
     total = float32(0)
     for j in range(cols):
         total += s[j]
@@ -1730,9 +1808,9 @@ def softmax_largest_from_zero(out, a, cols):
         most = max(most, s[j])
     total = float32(0)
     for j in range(cols):
-        total += np.exp(s[j] - most)
+        total += math.exp(s[j] - most)
     if col < cols:
-        out[row * cols + col] = np.exp(s[col] - most) / total
+        out[row * cols + col] = math.exp(s[col] - most) / total
 
 
 @wrong("softmax", says=r"out\[0, 0\] is .*want")
@@ -1746,7 +1824,7 @@ def softmax_not_divided(out, a, cols):
     for j in range(1, cols):
         most = max(most, s[j])
     if col < cols:
-        out[row * cols + col] = np.exp(s[col] - most)
+        out[row * cols + col] = math.exp(s[col] - most)
 
 
 @wrong("softmax", says="index that goes too far")
@@ -1760,8 +1838,38 @@ def softmax_no_guard(out, a, cols):
         most = max(most, s[j])
     total = float32(0)
     for j in range(cols):
-        total += np.exp(s[j] - most)
-    out[row * cols + col] = np.exp(s[col] - most) / total
+        total += math.exp(s[j] - most)
+    out[row * cols + col] = math.exp(s[col] - most) / total
+
+
+@wrong("softmax", says="number on the way grown too large")
+def softmax_less_the_first(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    if col < cols:
+        s[col] = a[row * cols + col]
+    cuda.syncthreads()
+    total = float32(0)
+    for j in range(cols):
+        total += math.exp(s[j] - s[0])
+    if col < cols:
+        out[row * cols + col] = math.exp(s[col] - s[0]) / total
+
+
+@wrong("softmax", says="number on the way grown too large")
+def softmax_less_the_largest_of_seven(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    if col < cols:
+        s[col] = a[row * cols + col]
+    cuda.syncthreads()
+    most, total = s[0], float32(0)
+    for j in range(1, min(cols, 7)):
+        most = max(most, s[j])
+    for j in range(cols):
+        total += math.exp(s[j] - most)
+    if col < cols:
+        out[row * cols + col] = math.exp(s[col] - most) / total
 
 
 @wrong("softmax", says="reads 156 elements of a .*allows 12", where=False)
@@ -1773,5 +1881,5 @@ def softmax_from_global(out, a, cols):
             most = max(most, a[row * cols + j])
         total = float32(0)
         for j in range(cols):
-            total += np.exp(a[row * cols + j] - most)
-        out[row * cols + col] = np.exp(a[row * cols + col] - most) / total
+            total += math.exp(a[row * cols + j] - most)
+        out[row * cols + col] = math.exp(a[row * cols + col] - most) / total

@@ -39,8 +39,14 @@ def argmax_rows(out, a, cols):
 
 
 def numbers(rng, shape):
-    """Few different ones, so that many are equal; some rows all negative."""
-    return rng.integers(-3, 4, shape) - 4 * rng.integers(0, 2, (shape[0], 1))
+    """Few different ones, so that many are equal; some rows all negative.
+
+    Some are of fractions and some far from zero, where there are rows enough.
+    """
+    whole = rng.integers(-3, 4, shape) - 4 * rng.integers(0, 2, (shape[0], 1))
+    if shape[0] < 3:
+        return whole
+    return whole * rng.choice([1, 0.25, 1e30], (shape[0], 1))
 
 
 puzzle = Puzzle(

@@ -68,5 +68,6 @@ puzzle = Puzzle(
     limits={
         "reads.a": lambda n, k: sum(min(8 + k - 1, n - i) for i in range(0, n, 8)),
         "reads.b": lambda n, k: cdiv(n, 8) * k,
+        "lanes.a": 3,  # three bring a halo
     },
 )

@@ -1,5 +1,7 @@
 """Softmax of a row: largest, sum, quotient."""
 
+import math
+
 import numpy as np
 from numpy import float32
 
@@ -27,15 +29,22 @@ def softmax_rows(out, a, cols):
         most = max(most, s[j])
     total = float32(0)
     for j in range(cols):
-        total += np.exp(s[j] - most)
+        total += math.exp(s[j] - most)
     if col < cols:
-        out[row * cols + col] = np.exp(s[col] - most) / total
+        out[row * cols + col] = math.exp(s[col] - most) / total
     ### END SOLUTION
 
 
 def numbers(rng, shape):
-    """Around 0, far above and far below it, where exp() alone is inf or 0."""
-    return 3 * rng.standard_normal(shape) + rng.choice([0, 500, -500], (shape[0], 1))
+    """Around 0, far above and far below it, where exp() alone is inf or 0.
+
+    In every third row one number, the last or any, is far above all others.
+    """
+    rows, cols = shape
+    x = 3 * rng.standard_normal(shape) + rng.choice([0, 500, -500], (rows, 1))
+    for row in range(2, rows, 3):
+        x[row, rng.choice([cols - 1, rng.integers(cols)])] += 200
+    return x
 
 
 def bound(a, want):
@@ -48,7 +57,7 @@ def bound(a, want):
 
 puzzle = Puzzle(
     title="Softmax",
-    text="Each number of a row becomes `np.exp` of it, [divided by the "
+    text="Each number of a row becomes `math.exp` of it, [divided by the "
     "sum](glossary.ipynb#softmax) of the row's `exp`s. Take the row's largest from "
     "all of them first: `exp(500)` is too large for a float32. Each row has a block "
     "of 8 threads, and `cols` is at most 8.",
@@ -68,7 +77,7 @@ puzzle = Puzzle(
     drawn=dict(rows=2, cols=6),
     launch=(2, 8),
     hints=[
-        "Three steps: the row's largest, the sum of `np.exp(number - largest)`, the "
+        "Three steps: the row's largest, the sum of `math.exp(number - largest)`, the "
         "quotient. The first two need all of the row, and a row is in `s`.",
         "With at most 8 numbers each thread may go through all of `s` by itself. If "
         "nobody overwrites them, one barrier is enough.",
