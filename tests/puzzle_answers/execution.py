@@ -197,6 +197,16 @@ def first_lane_does_it(out, a, n):
         out[i // 32] = total
 
 
+@wrong("warp_sum", says="makes 32 atomic updates .*allows none", where=False)
+def by_atomics(out, a, n):
+    i = cuda.grid(1)
+    if i < n and i % 32 == 0:
+        out[i // 32] = 0
+    cuda.syncwarp()
+    if i < n:
+        cuda.atomic.add(out, i // 32, a[i])
+
+
 wrong_c(
     "warp_sum",
     """__global__ void through_shared(float *out, const float *a, int n) {
@@ -282,6 +292,13 @@ def adds_the_number(counts, a, n):
     i = cuda.grid(1)
     if i < n:
         cuda.atomic.add(counts, i % 8, a[i])
+
+
+@wrong("histogram", says="1 thread in each request to a", where=False)
+def one_counts_all(counts, a, n):
+    if cuda.grid(1) == 0:
+        for i in range(n):
+            counts[a[i]] += 1
 
 
 wrong_c(
@@ -409,6 +426,33 @@ def not_atomic_in_shared(counts, a, n):
     if i < n:
         mine[a[i]] += 1
     cuda.syncthreads()
+    if t < 8:
+        cuda.atomic.add(counts, t, mine[t])
+
+
+@wrong("histogram_private", says="1 thread in each request to a", where=False)
+def one_counts_for_its_block(counts, a, n):
+    mine = cuda.shared.array(8, int32)
+    if cuda.threadIdx.x == 0:
+        for k in range(8):
+            mine[k] = 0
+        i = cuda.grid(1)
+        for k in range(i, min(i + cuda.blockDim.x, n)):
+            mine[a[k]] += 1
+        for k in range(8):
+            cuda.atomic.add(counts, k, mine[k])
+
+
+@wrong("histogram_private", says="block 64.*mine.*no barrier")
+def waits_for_its_warp(counts, a, n):
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    mine = cuda.shared.array(8, int32)
+    if t < 8:
+        mine[t] = 0
+    cuda.syncwarp()
+    if i < n:
+        cuda.atomic.add(mine, a[i], 1)
+    cuda.syncwarp()
     if t < 8:
         cuda.atomic.add(counts, t, mine[t])
 
@@ -660,6 +704,18 @@ def only_lane_0_knows(out, totals, n):
         out[i] += before
 
 
+@wrong("scan_add", says="elements from 1056 on are wrong")
+def one_total_for_each_lane(out, totals, n):
+    i, before, half = cuda.grid(1), float32(0), 16
+    if cuda.threadIdx.x < cuda.blockIdx.x:
+        before = totals[cuda.threadIdx.x]
+    while half > 0:
+        before += cuda.shfl_xor_sync(ALL, before, half)
+        half //= 2
+    if i < n:
+        out[i] += before
+
+
 @wrong("scan_add", says="guard")
 def add_without_guard(out, totals, n):
     before = float32(0)
@@ -762,6 +818,38 @@ def in_any_order(out, a, begin, n):
     i = cuda.grid(1)
     if i < n and a[i] > 0:
         out[begin[cuda.blockIdx.x] + cuda.atomic.add(taken, 0, 1)] = a[i]
+
+
+@wrong("compact", says=r"out\[1\] is 1.75, want 0.5")
+def one_or_more(out, a, begin, n):
+    i = cuda.grid(1)
+    v = a[i] if i < n else float32(0)
+    votes = cuda.ballot_sync(ALL, v >= 1)
+    if v >= 1:
+        before = cuda.popc(votes & cuda.lanemask_lt())
+        out[begin[cuda.blockIdx.x] + before] = v
+
+
+@wrong("compact", says="reads 410 elements of a", where=False)
+def counts_those_before(out, a, begin, n):
+    i = cuda.grid(1)
+    v = a[i] if i < n else float32(0)
+    if v > 0:
+        place = begin[cuda.blockIdx.x]
+        for k in range(cuda.blockIdx.x * 32, i):
+            if a[k] > 0:
+                place += 1
+        out[place] = v
+
+
+@wrong("compact", says="1 thread in each request to a", where=False)
+def one_keeps_all(out, a, begin, n):
+    place = 0
+    if cuda.grid(1) == 0:
+        for k in range(n):
+            if a[k] > 0:
+                out[place] = a[k]
+                place += 1
 
 
 wrong_c(

@@ -67,6 +67,15 @@ def drawn_size_only(out, a, n, each):
             out[i] = 2 * a[i]
 
 
+@wrong("coalescing", says="elements from 128 on are never written")
+def four_for_each(out, a, n, each):
+    first = cuda.blockIdx.x * cuda.blockDim.x * 4 + cuda.threadIdx.x
+    for turn in range(4):
+        i = first + turn * cuda.blockDim.x
+        if i < n:
+            out[i] = 2 * a[i]
+
+
 wrong_c(
     "coalescing",
     """__global__ void stretches(float *out, const float *a, int n, int each) {
@@ -162,6 +171,20 @@ def blocks_not_swapped(out, a, rows, cols):
     row, col = 32 * cuda.blockIdx.y + ty, 32 * cuda.blockIdx.x + tx
     if row < cols and col < rows:
         out[row * rows + col] = tile[tx, ty]
+
+
+@wrong("transpose", says=r"No thread wrote out\[32, 32\]")
+def tiles_along_two_edges(out, a, rows, cols):
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    across, down = cuda.blockIdx.x * 32, cuda.blockIdx.y * 32
+    tile = cuda.shared.array((32, 33), float32)
+    if across * down > 0:
+        return
+    if down + y < rows and across + x < cols:
+        tile[y, x] = a[(down + y) * cols + across + x]
+    cuda.syncthreads()
+    if across + y < cols and down + x < rows:
+        out[(across + y) * rows + down + x] = tile[x, y]
 
 
 @wrong("transpose", says="transposed result")
@@ -279,6 +302,18 @@ def tail_is_b(y, sums, x, a, b, n):
         for k in range(8):
             total += kept[k]
         sums[cuda.blockIdx.x] = total
+
+
+@wrong("fusion", says="1 thread in each request to x", where=False)
+def one_for_eight(y, sums, x, a, b, n):
+    i = cuda.grid(1)
+    if i < n and i % 8 == 0:
+        total = float32(0)
+        for k in range(i, min(i + 8, n)):
+            v = max(a * x[k] + b, float32(0))
+            y[k] = v
+            total += v
+        sums[i // 8] = total
 
 
 @wrong("fusion", says="guard")
@@ -461,6 +496,19 @@ def short_rows_only(q, scale, back, x, cols):
         q[i] = math.floor(x[i] / step + float32(0.5))
         back[i] = float32(q[i]) * step
     scale[cuda.blockIdx.x] = step
+
+
+@wrong("quantise", says="1 thread in each request to x", where=False)
+def one_for_a_row(q, scale, back, x, cols):
+    first, most = cuda.blockIdx.x * cols, float32(0)
+    if cuda.threadIdx.x == 0:
+        for i in range(first, first + cols):
+            most = max(most, abs(x[i]))
+        step = most / float32(127) if most > 0 else float32(1)
+        scale[cuda.blockIdx.x] = step
+        for i in range(first, first + cols):
+            q[i] = math.floor(x[i] / step + float32(0.5))
+            back[i] = float32(q[i]) * step
 
 
 @wrong("quantise", says=r"back\[0, 0\]")

@@ -34,9 +34,9 @@ def chosen(n, kept):
 
 
 def signed(rng, n, kept):
-    """n whole numbers, `kept` of them above zero, and a zero among the others."""
+    """n quarters, `kept` of them above zero, and a zero among the others."""
     mask = chosen(n, kept)
-    x = np.where(mask, 1, -1) * rng.integers(1, 10, n)
+    x = np.where(mask, 1, -1) * rng.integers(1, 40, n) / 4
     x[np.flatnonzero(~mask)[:1]] = 0
     return x
 
@@ -80,4 +80,8 @@ puzzle = Puzzle(
         "One vote and a count of bits: no shared memory, no barrier. A kept number is "
         "in a register already."
     ),
+    limits={
+        "reads.a": lambda n: 3 * n,  # to ask, to choose and to store
+        "lanes.a": 12,  # half of the 24 that a block has: some ask again
+    },
 )

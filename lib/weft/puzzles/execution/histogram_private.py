@@ -42,6 +42,7 @@ puzzle = Puzzle(
         launch=[
             lambda n: (cdiv(n, 16), 16),
             lambda n: (cdiv(n, 32) + 1, 32),
+            lambda n: (cdiv(n, 64), 64),  # of two warps
         ],
         sizes=[1, 2, 3, 15, 16, 17, 31, 33, 97],
     ),
@@ -59,5 +60,9 @@ puzzle = Puzzle(
         "A block pays 8 atomics in global memory, however many numbers it counts. The "
         "many are in shared memory."
     ),
-    limits={"reads.a": lambda n: n, "atomics.counts": lambda blocks: 8 * blocks},
+    limits={
+        "reads.a": lambda n: n,
+        "lanes.a": 7,  # a compiler may make two reads of one, for t < 8 and the others
+        "atomics.counts": lambda blocks: 8 * blocks,
+    },
 )

@@ -53,7 +53,7 @@ puzzle = Puzzle(
             "totals": lambda n: first_launch(n)[1],
         },
         launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
-        sizes=[1, 2, 3, 31, 32, 33, 97, 160],
+        sizes=[1, 2, 3, 31, 32, 33, 97, 1090],  # 35 blocks: more than a warp has lanes
     ),
     drawn=dict(n=80),
     launch=(3, 32),

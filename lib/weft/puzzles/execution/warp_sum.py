@@ -66,5 +66,6 @@ puzzle = Puzzle(
         "lanes.a": 32,
         "shared_writes": 0,
         "barriers": 0,
+        "atomics": 0,
     },
 )

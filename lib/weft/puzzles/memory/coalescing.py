@@ -38,15 +38,17 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        values={"each": 4},
         launch=[
-            lambda n: (cdiv(n, 128), 32),  # four numbers a thread
-            lambda n: (cdiv(n, 256), 64),
-            lambda n: (cdiv(n, 128) + 1, 32),
+            lambda n, each: (cdiv(n, 32 * each), 32),
+            lambda n, each: (cdiv(n, 64 * each), 64),
+            lambda n, each: (cdiv(n, 32 * each) + 1, 32),
         ],
-        sizes=[1, 2, 3, 31, 32, 33, 127, 128, 129, 509],
+        sizes=[
+            *[(1, 4), (2, 1), (3, 4), (31, 2), (32, 4), (33, 4)],
+            *[(127, 4), (128, 3), (129, 4), (160, 6), (509, 4)],
+        ],
     ),
-    drawn=dict(n=128),
+    drawn=dict(n=128, each=4),
     launch=(1, 32),
     hints=[
         "In the first turn of the loop, which numbers do lanes 0, 1 and 2 want? How "
@@ -58,7 +60,7 @@ puzzle = Puzzle(
         "A core of a processor likes a stretch of its own; the lanes of a warp like to "
         "stand side by side and move on together, with 32 neighbours in each turn."
     ),
-    scored=dict(n=256, launch=(2, 32)),
+    scored=dict(n=256, each=4, launch=(2, 32)),
     limits={
         "reads.a": lambda n: n,
         "sectors_per_request.a": 4,

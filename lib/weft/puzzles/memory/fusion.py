@@ -82,6 +82,7 @@ puzzle = Puzzle(
     ),
     limits={
         "reads.x": lambda n: n,
+        "lanes.x": 7,  # of 8 and 6: not one thread for all
         "reads.y": 0,
         "reads.sums": 0,
         "writes.y": lambda n: n,

@@ -116,4 +116,5 @@ puzzle = Puzzle(
         "memory; after one barrier all find the block's. No clip is needed: x / scale "
         "never leaves -127 to 127."
     ),
+    limits={"lanes.x": 8},  # not one thread for all
 )
