@@ -53,7 +53,7 @@ template <enum precision P_> struct back_shape {
         WEIGHTS = TAPS * IN * weight_rows<T, C2>::ROW,
         DY = lines<T, C2>::BYTES,
         P1 = lines<T, C1>::BYTES,
-        STAGE = dy_stage<T, C2>::BYTES,
+        STAGE = dy_stage<T>::BYTES,
         DP1 = PIXELS2 * PITCH * (int)sizeof(float),
         IMAGE_BYTES = IMAGE_SIZE * (int)sizeof(float),
         CODES = PIXELS2 * IN, /* bytes: an image's winners of pool 1 */
@@ -154,10 +154,10 @@ static __global__ void __launch_bounds__(S::THREADS)
     const size_t at = (size_t)image * PIXELS2 * C1;
 
     // Before the wait: all that was written some kernels ago.
-    fetch_c2<T, C2, S::THREADS>(dy, a.dy, image, 0);
+    fetch_c2<T, S::THREADS>(dy, a.dy, image);
     copy_weights<T, float, C2, S::IN, C1, S::THREADS>(
         rows, (const T *)a.weights, part * S::IN);
-    copy_image<T, C1, C1, S::THREADS>(p1, (const T *)a.p1 + at);
+    copy_image<T, C1, S::THREADS>(p1, (const T *)a.p1 + at);
     copy_codes<S>(codes, a.code1 + at, part * S::IN);
     zero_border<T, C2, S::THREADS>(dy);
     zero_border<T, C1, S::THREADS>(p1);
@@ -165,12 +165,12 @@ static __global__ void __launch_bounds__(S::THREADS)
                S::THREADS);
     pdl_wait();
     pdl_trigger();
-    fetch_dp2<T, C2, S::THREADS>(stage, a.dy, image, 0);
+    fetch_dp2<T, S::THREADS>(stage, a.dy, image);
     copy_commit();
     dy_prepare<S::THREADS>(numbers, (double *)dp1, a.dy.sources);
     copy_wait<0>();
     __syncthreads(); // copies are complete
-    make_dy<S::P, C2, S::THREADS>(dy, stage, numbers, 0);
+    make_dy<S::P, S::THREADS>(dy, stage, numbers);
     __syncthreads(); // dy is complete
 
     float dw[S::DW_TILES][TAPS][4];
@@ -186,8 +186,8 @@ static __global__ void __launch_bounds__(S::THREADS)
         const int first = part * S::OUT * (int)sizeof(T) / CHUNK;
 #pragma unroll 1
         for (int group = half; group < GROUPS; group += S::DW_WARPS_K)
-            add_group<S::P, C2, S::DW_TILES>(dw, dy, first, p1, channel, group,
-                                             lane);
+            add_group<S::P, S::DW_TILES>(dw, dy, first, p1, channel, group,
+                                         lane);
     }
     __syncthreads(); // dp1 is complete, dy and p1 have been read
     if (dw_thread >= S::DW_THREADS) put_half<S>((float *)dy, dw, own);

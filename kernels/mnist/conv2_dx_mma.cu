@@ -44,7 +44,7 @@ struct dx_shape {
         DY = lines<T, C2>::BYTES,
         WEIGHTS = TAPS * CHANNELS * weight_rows<T, C2>::ROW,
         DP1 = PIXELS2 * PITCH * (int)sizeof(float),
-        STAGE = dy_stage<T, C2>::BYTES,
+        STAGE = dy_stage<T>::BYTES,
         IMAGE_BYTES = IMAGE_SIZE * (int)sizeof(float),
         BYTES = WEIGHTS + DY + DP1 + STAGE + IMAGE_BYTES + PIXELS1 +
             (int)sizeof(struct dy_numbers),
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     int image = blockIdx.x / S::PARTS;
 
     // c2 and its sums were written some kernels ago: no need to wait.
-    fetch_c2<T, C2, S::THREADS>(dy, a.dy, image, 0);
+    fetch_c2<T, S::THREADS>(dy, a.dy, image);
     copy_weights<T, float, C2, S::CHANNELS, C1, S::THREADS>(
         rows, (const T *)a.weights, first);
     zero_border<T, C2, S::THREADS>(dy);
@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     int following = image + stride < a.batch ? order[image + stride] : 0;
     pdl_wait();
     pdl_trigger();
-    fetch_dp2<T, C2, S::THREADS>(stage, a.dy, image, 0);
+    fetch_dp2<T, S::THREADS>(stage, a.dy, image);
     copy_commit();
     dy_prepare<S::THREADS>(numbers, (double *)dp1, a.dy.sources);
 
@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         __syncthreads(); // copies are complete, dp1 and the image were read
         load_image(image_s, (const uint8_t *)pixels, a.mean, a.std, thread,
                    S::THREADS);
-        make_dy<S::P, C2, S::THREADS>(dy, stage, numbers, 0);
+        make_dy<S::P, S::THREADS>(dy, stage, numbers);
         __syncthreads(); // dy is complete
         float acc[S::MINE][2][S::TILES][4];
         zero<S::MINE, S::TILES>(acc);
@@ -135,8 +135,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         __syncthreads(); // dp1 is complete, dy has been read
         const int next = image + stride;
         if (next < a.batch) { // under way while winners are added up
-            fetch_c2<T, C2, S::THREADS>(dy, a.dy, next, 0);
-            fetch_dp2<T, C2, S::THREADS>(stage, a.dy, next, 0);
+            fetch_c2<T, S::THREADS>(dy, a.dy, next);
+            fetch_dp2<T, S::THREADS>(stage, a.dy, next);
             copy_commit();
             four = images[(size_t)following * (PIXELS1 / 4) + own];
             if (next + stride < a.batch) following = order[next + stride];

@@ -171,14 +171,14 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     int image = blockIdx.x / S::PARTS, buffer = 0;
     const T *p1 = (const T *)a.p1;
     if (image < a.batch)
-        copy_image<T, C1, C1, S::THREADS>(images,
-                                          p1 + (size_t)image * PIXELS2 * C1);
+        copy_image<T, C1, S::THREADS>(images,
+                                      p1 + (size_t)image * PIXELS2 * C1);
     copy_commit();
     for (; image < a.batch; image += stride) {
         const int next = image + stride;
         if (S::BUFFERS == 2 && next < a.batch)
-            copy_image<T, C1, C1, S::THREADS>(images + (buffer ^ 1) * S::IMAGE,
-                                              p1 + (size_t)next * PIXELS2 * C1);
+            copy_image<T, C1, S::THREADS>(images + (buffer ^ 1) * S::IMAGE,
+                                          p1 + (size_t)next * PIXELS2 * C1);
         copy_commit(); // empty if there is no next one
         copy_wait<1>();
         __syncthreads(); // this image is complete

@@ -73,10 +73,10 @@ load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
 
 /* The offset in dy of pixel (row,column) of a window. Windows past the last
  * are on the border: zeros, which add nothing. */
-template <class T, int CHANNELS>
+template <class T>
 static __device__ __forceinline__ int dy_at(int window, int row, int column,
                                             int chunk) {
-    typedef lines<T, CHANNELS> at;
+    typedef lines<T, C2> at;
     const int real = at::at(window / SIDE3 * 2 + 1 + row,
                             window % SIDE3 * 2 + 1 + column, chunk);
     return window < PIXELS3 ? real : at::at(0, 0, chunk);
@@ -86,13 +86,13 @@ static __device__ __forceinline__ int dy_at(int window, int row, int column,
  * channels; columns, for 16 bits the 8 windows at pixel (row,0) and then at
  * (row,1), for tf32 the windows 0, 2, 4, 6 and then 1, 3, 5, 7 at pixel
  * (row,column). */
-template <class T, int CHANNELS, int TILES>
+template <class T, int TILES>
 static __device__ __forceinline__ void
 load_dy(uint32_t a[TILES][4], const char *dy, int first, int group, int row,
         int column, int lane) {
     if (sizeof(T) == 2) {
-        const int at = dy_at<T, CHANNELS>(group * GROUP + lane % 8, row,
-                                          lane >> 4, first + (lane >> 3 & 1));
+        const int at = dy_at<T>(group * GROUP + lane % 8, row, lane >> 4,
+                                first + (lane >> 3 & 1));
 #pragma unroll
         for (int m = 0; m < TILES; m++)
             ldmatrix_x4_trans(a[m], dy + (at ^ m * 2 * CHUNK));
@@ -101,8 +101,7 @@ load_dy(uint32_t a[TILES][4], const char *dy, int first, int group, int row,
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int window = group * GROUP + lane % 4 * 2 + half;
-            const int at =
-                dy_at<T, CHANNELS>(window, row, column, first + (lane >> 4));
+            const int at = dy_at<T>(window, row, column, first + (lane >> 4));
 #pragma unroll
             for (int i = 0; i < TILES * 2; i++) { // two chunks each
                 const int step = i * 2 * CHUNK;
@@ -117,8 +116,8 @@ load_dy(uint32_t a[TILES][4], const char *dy, int first, int group, int row,
 /* ---- the products -------------------------------------------------------- */
 
 /* acc[m-tile][tap] += the products of one group of windows: TILES * 16 of dy's
- * CHANNELS, from chunk `first` on, and 8 of p1's from `channel` on. */
-template <enum precision P, int CHANNELS, int TILES>
+ * channels, from chunk `first` on, and 8 of p1's from `channel` on. */
+template <enum precision P, int TILES>
 static __device__ __forceinline__ void
 add_group(float acc[TILES][TAPS][4], const char *dy, int first, const char *p1,
           int channel, int group, int lane) {
@@ -131,7 +130,7 @@ add_group(float acc[TILES][TAPS][4], const char *dy, int first, const char *p1,
     for (int i = 0; i < 2 * COLUMNS; i++) {
         const int row = i / COLUMNS, column = i % COLUMNS;
         uint32_t a[TILES][4];
-        load_dy<T, CHANNELS, TILES>(a, dy, first, group, row, column, lane);
+        load_dy<T, TILES>(a, dy, first, group, row, column, lane);
 #pragma unroll
         for (int k = 0; k < TAPS * TILES; k++) {
             const int tap = k / TILES, m = k % TILES;

@@ -22,69 +22,64 @@ static inline struct dy_arrays dy_arrays_of(const struct fused *f, int batch) {
     return a;
 }
 
-/* dp2 and code2 of an image, CHANNELS of them, on their way. */
-template <class T, int CHANNELS> struct dy_stage {
+/* dp2 and code2 of an image on their way. */
+template <class T> struct dy_stage {
     enum {
-        DP2 = PIXELS3 * CHANNELS * (int)sizeof(T), /* bytes, then the codes */
-        BYTES = DP2 + PIXELS3 * CHANNELS,
+        DP2 = FEATURES * (int)sizeof(T), /* bytes, then the codes */
+        BYTES = DP2 + FEATURES,
     };
 };
 
-/* Start copying what dy of image `index` is made of, channels first .. first +
- * CHANNELS: c2 to where dy will be in `image`, the rest to `stage`. */
-template <class T, int CHANNELS, int THREADS>
+/* Start copying what dy of image `index` is made of: c2 to where dy will be in
+ * `image`, the rest to `stage`. */
+template <class T, int THREADS>
 static __device__ __forceinline__ void
-fetch_c2(char *image, const struct dy_arrays &from, int index, int first) {
-    copy_image<T, CHANNELS, C2, THREADS>(
-        image, (const T *)from.c2 + (size_t)index * PIXELS2 * C2 + first);
+fetch_c2(char *image, const struct dy_arrays &from, int index) {
+    copy_image<T, C2, THREADS>(image, (const T *)from.c2 +
+                                          (size_t)index * PIXELS2 * C2);
 }
-template <class T, int CHANNELS, int THREADS>
+template <class T, int THREADS>
 static __device__ __forceinline__ void
-fetch_dp2(char *stage, const struct dy_arrays &from, int index, int first) {
-    enum {
-        CHUNKS = CHANNELS * (int)sizeof(T) / CHUNK,
-        CODES = CHANNELS / CHUNK
-    };
-    const size_t at = (size_t)index * PIXELS3 * C2 + first;
+fetch_dp2(char *stage, const struct dy_arrays &from, int index) {
+    enum { CHUNKS = C2 * (int)sizeof(T) / CHUNK, CODES = C2 / CHUNK };
+    const size_t at = (size_t)index * PIXELS3 * C2;
     const char *dp2 = (const char *)((const T *)from.dp2 + at);
     for (int i = threadIdx.x; i < PIXELS3 * CHUNKS; i += THREADS)
         copy16_async(stage + i * CHUNK,
                      dp2 + i / CHUNKS * C2 * sizeof(T) + i % CHUNKS * CHUNK);
-    stage += dy_stage<T, CHANNELS>::DP2;
+    stage += dy_stage<T>::DP2;
     for (int i = threadIdx.x; i < PIXELS3 * CODES; i += THREADS)
         copy16_async(stage + i * CHUNK,
                      from.code2 + at + i / CODES * C2 + i % CODES * CHUNK);
 }
 
 /* c2 in `image` becomes dy. All copies are complete, for all threads. */
-template <enum precision P, int CHANNELS, int THREADS>
-static __device__ __forceinline__ void make_dy(char *image, const char *stage,
-                                               const struct dy_numbers *numbers,
-                                               int first) {
+template <enum precision P, int THREADS>
+static __device__ __forceinline__ void
+make_dy(char *image, const char *stage, const struct dy_numbers *numbers) {
     typedef typename element<P>::T T;
-    typedef lines<T, CHANNELS> at;
+    typedef lines<T, C2> at;
     enum { N = CHUNK / (int)sizeof(T), STRIDE = THREADS / at::CHUNKS };
     static_assert(THREADS % at::CHUNKS == 0, "a thread keeps to its chunk");
     const int chunk = threadIdx.x % at::CHUNKS, channel = chunk * N;
     float scale[N], constant[N], slope[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        scale[i] = numbers->scale[first + channel + i];
-        constant[i] = numbers->constant[first + channel + i];
-        slope[i] = numbers->slope[first + channel + i];
+        scale[i] = numbers->scale[channel + i];
+        constant[i] = numbers->constant[channel + i];
+        slope[i] = numbers->slope[channel + i];
     }
     const T *dp2 = (const T *)stage + channel;
     const uint32_t *code2 =
-        (const uint32_t *)(stage + dy_stage<T, CHANNELS>::DP2 + channel);
+        (const uint32_t *)(stage + dy_stage<T>::DP2 + channel);
     for (int window = threadIdx.x / at::CHUNKS; window < PIXELS3;
          window += STRIDE) {
         const int y = window / SIDE3 * 2 + 1, x = window % SIDE3 * 2 + 1;
         float g[N];
         uint32_t codes[N / 4];
-        load_chunk(g, dp2 + window * CHANNELS);
+        load_chunk(g, dp2 + window * C2);
 #pragma unroll
-        for (int i = 0; i < N / 4; i++)
-            codes[i] = code2[window * CHANNELS / 4 + i];
+        for (int i = 0; i < N / 4; i++) codes[i] = code2[window * C2 / 4 + i];
 #pragma unroll
         for (int pixel = 0; pixel < 4; pixel++) {
             T *place =

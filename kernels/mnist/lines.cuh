@@ -89,9 +89,8 @@ static __device__ __forceinline__ void zero_border(char *image) {
     }
 }
 
-/* Start copying an image of 14 x 14 pixels, CHANNELS numbers from each, PITCH
- * from pixel to pixel; the caller commits and waits. */
-template <class T, int CHANNELS, int PITCH, int THREADS>
+/* Start copying an image of 14 x 14 pixels; the caller commits and waits. */
+template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void copy_image(char *image, const T *from) {
     typedef lines<T, CHANNELS> at;
     enum { ACROSS = SIDE2 * at::CHUNKS, ROWS = THREADS / ACROSS };
@@ -99,11 +98,11 @@ static __device__ __forceinline__ void copy_image(char *image, const T *from) {
     const int column = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS;
     const int x = column / at::CHUNKS, chunk = column % at::CHUNKS;
     if (first >= ROWS) return;
-    from += x * PITCH + chunk * (CHUNK / (int)sizeof(T));
+    from += x * CHANNELS + chunk * (CHUNK / (int)sizeof(T));
 #pragma unroll 4
     for (int y = first; y < SIDE2; y += ROWS)
         copy16_async(image + at::at(y + 1, x + 1, chunk),
-                     from + y * SIDE2 * PITCH);
+                     from + y * SIDE2 * CHANNELS);
 }
 
 /* Start copying, of weights (9,ALL,K), rows first .. first + ROWS of each tap,
