@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
 import numpy as np
@@ -293,9 +294,10 @@ def test_what_a_wrong_answer_gave_stands_beside_its_threads():
     right = puzzles.blocks2d.show(puzzles.blocks2d.answer)
     wrong = puzzles.blocks2d.show(local)
     assert wrong.drawing.height <= right.drawing.height < 720
-    beside = wrong.svg().partition('<g data-beside="">')[2].partition("</g></g>")[0]
-    places = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"', beside)
-    assert "what it gave" in beside and len(places) > 50
+    text = wrong.svg().replace('xmlns="http://www.w3.org/2000/svg" ', "")
+    beside = ET.fromstring(text).find(".//g[@data-beside]")
+    places = [(node.get("x"), node.get("y")) for node in beside.iter("text")]
+    assert "what it gave" in "".join(beside.itertext()) and len(places) > 50
     x, y = np.array(places, float).T
     for left, top, end, bottom in wrong.drawing.taken:
         assert not ((left < x) & (x < end) & (top < y) & (y < bottom)).any()

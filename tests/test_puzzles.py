@@ -7,6 +7,7 @@ import ast
 import builtins
 import re
 
+import numpy as np
 import pytest
 from puzzle_answers import RIGHT, WRONG
 
@@ -228,6 +229,18 @@ def test_the_published_answers_are_accepted_by_numba(name):
         assert re.search("simulator", str(error)), error
 
 
+@every_kernel
+def test_numba_compiles_the_published_answers(name):
+    """Its compiler knows less than its simulator: no np.exp, for one."""
+    puzzle = puzzles[name]
+    specs, values = puzzle.specs(), puzzle.checks.get("values") or {}
+    arrays = {p: np.ones(1, specs[p].dtype or "float32") for p in specs}
+    given = [
+        {**arrays, **dict.fromkeys(values, 1.5)}.get(p, 1) for p in puzzle.parameters
+    ]
+    assert ".entry" in numba_jit(puzzle.answer).ptx(*given)
+
+
 def test_numba_is_checked_too():
     puzzle = puzzles.example
     solved = puzzle.check(numba_jit(puzzle.answer))
@@ -356,7 +369,19 @@ def test_a_refusal_shows_without_a_traceback_in_a_notebook():
         puzzles.guards.check(local)
     lines = refused.value._render_traceback_()
     assert "Mismatch: local is wrong with n=4, grid 1, block 8" in lines[0]
-    assert len(lines) <= 4
+    assert len(lines) <= 6
+    plain = [re.sub(r"\x1b\[\d*m", "", line) for line in lines]
+    assert max(map(len, plain)) <= 92  # else a page breaks them within a word
+    assert " ".join(plain).split() == f"Mismatch: {refused.value}".split()
+
+
+def test_what_python_says_inside_a_kernel_is_one_sentence_where_it_is_shown():
+    def misspelt(out, a, n):
+        out[cuda.threadIdx.x] = a[0] + ten  # noqa: F821
+
+    with pytest.raises(Mismatch, match="misspelt stopped at .*ten") as refused:
+        puzzles.guards.show(misspelt)
+    assert len(refused.value._render_traceback_()) <= 4
 
 
 # ---- shown -----------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .answers import Answer
 
 
+WIDE = 92  # letters of a line
 CURE = re.compile(r"\s*usually cured by:")  # of report/text.py
 
 
@@ -30,9 +32,20 @@ def short_errors() -> Iterator[None]:
     except (Mismatch, KernelError) as error:
         kept = (one for one in str(error).splitlines() if not CURE.match(one))
         error.args = ("\n".join(kept),)
-        lines = f"\x1b[31m{type(error).__name__}: {error}\x1b[0m".splitlines()
+        lines = _shown(error)
         error._render_traceback_ = lambda: lines  # type: ignore[method-assign]
         raise
+
+
+def _shown(error: Exception) -> list[str]:
+    """The error's lines for a notebook, which would break them within a word."""
+    lines = f"{type(error).__name__}: {error}".splitlines()
+    parts = [
+        part
+        for line in lines
+        for part in textwrap.wrap(line, WIDE, break_on_hyphens=False) or [""]
+    ]
+    return [f"\x1b[31m{part}\x1b[0m" for part in parts]
 
 
 def stopped(given: Answer, error: Exception) -> Exception:
@@ -41,6 +54,11 @@ def stopped(given: Answer, error: Exception) -> Exception:
     when = " ".join(notes).replace(f" of {given.name} ", " ")
     said = f"{type(error).__name__}: {error}"
     return Mismatch(f"{given.name} stopped{_line(given, error)} {when}: {said}")
+
+
+def is_inside(given: Answer, error: Exception) -> bool:
+    """Whether it was raised in the answer's own lines, or below them."""
+    return bool(_line(given, error))
 
 
 def _line(given: Answer, error: Exception) -> str:

@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..highlight import highlighted
-from ..native import ArgumentError
+from ..native import ArgumentError, KernelError
 from ..stubs import solved, stub
 from .answers import Answer, is_stub, understood
 from .counts import names_known
-from .errors import short_errors, stopped
+from .errors import is_inside, short_errors, stopped
 from .shown import Code, Solved
 
 if TYPE_CHECKING:
@@ -104,7 +104,16 @@ class Puzzle:
         """A picture of what an answer does at the usual size: who touches what."""
         from .answered import show
 
-        return show(self, answer)
+        with short_errors():
+            given = understood(self, answer)
+            try:
+                return show(self, answer)
+            except (KernelError, ArgumentError):
+                raise
+            except Exception as error:
+                if not is_inside(given, error):
+                    raise
+                raise stopped(given, error) from None
 
     def reset(self, language: str = "python") -> None:
         """The stub again: in a new cell below, or printed where there are no cells.
@@ -196,7 +205,6 @@ class Puzzle:
         """
         from ..check import check
         from ..guarded import Mismatch
-        from ..native import KernelError
 
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
