@@ -28,11 +28,12 @@ NOTE = "Who touches what is drawn for Python kernels."
 ENDED = "the launch was ended before its results came back"
 
 
-def show(puzzle: Any, answer: Any) -> Picture:
+def show(puzzle: Any, answer: Any) -> Picture | None:
     """What an answer does with the inputs of the goal's picture.
 
-    answer: what Puzzle.check() takes. One that is not begun gives the goal. What the
-    answer itself raises comes through, but for a fault that can be drawn.
+    answer: what Puzzle.check() takes. Of one that is not begun a line is printed; the
+    goal has a call of its own. What the answer itself raises comes through, but for a
+    fault that can be drawn.
     """
     given = understood(puzzle, answer)
     try:
@@ -45,7 +46,8 @@ def show(puzzle: Any, answer: Any) -> Picture:
             return _python(puzzle, case, given)
         return _c(puzzle, case, given)
     except NotImplementedError:
-        return goal(puzzle, "not solved yet")
+        print(f"{puzzle.name}: not solved yet, so there is nothing to draw")
+        return None
 
 
 # ---- a Python kernel -------------------------------------------------------------

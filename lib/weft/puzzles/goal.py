@@ -35,7 +35,7 @@ def goal(puzzle: Any, state: str = "") -> Picture:
     """What a puzzle asks for, at the size it is drawn with.
 
     puzzle: a Puzzle (or what has its title, spec, checks, drawn and launch). state:
-    what is said of an answer in the heading: "not solved yet".
+    what is said of an answer in the heading: "the answer returns nothing".
     """
     case = instance(puzzle)
     stops = _stops(case)
