@@ -261,10 +261,10 @@ int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      weft_stream stream);
 
 /* What lies between the kernels of the last pass: "p1", "code1", "c2", ... as
- * kernels/mnist/fused.h lists them. `shape` (4) receives its sizes, 0 where it
- * has fewer; the array itself goes to `out` on the host, as float, unless that
- * is NULL; it must have room for `count` floats, which is the product of the
- * sizes. Waits. Only the fused rungs keep such arrays. */
+ * kernels/mnist/fused/fused.h lists them. `shape` (4) receives its sizes, 0
+ * where it has fewer; the array itself goes to `out` on the host, as float,
+ * unless that is NULL; it must have room for `count` floats, which is the
+ * product of the sizes. Waits. Only the fused rungs keep such arrays. */
 int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
                   size_t count, weft_stream stream);
 

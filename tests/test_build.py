@@ -208,6 +208,26 @@ def test_a_compilers_error_names_the_file_and_the_line(checkout):
     assert re.search(rf"relu\.cu:{line}:.*error", done.stderr), done.stderr
 
 
+def test_an_op_has_the_sources_in_the_folders_below_its_own():
+    found = set(build.sources("mnist", "cuda"))
+    assert found >= set((build.KERNELS / "mnist").rglob("*.cu"))
+    assert build.KERNELS / "mnist/fused/head.cu" in found
+    assert "fused" not in build.ops()
+
+
+def test_copies_that_jupyter_keeps_are_no_sources(tmp_path, monkeypatch):
+    for folder in ("", "op", "op/part"):
+        hidden = tmp_path / folder / ".ipynb_checkpoints"
+        hidden.mkdir(parents=True)
+        (hidden.parent / "k.cu").touch()
+        (hidden / "k-checkpoint.cu").touch()
+    (tmp_path / "common.cu").touch()
+    monkeypatch.setattr(build, "KERNELS", tmp_path)
+    assert build.ops() == ["k", "op"]
+    names = [str(p.relative_to(tmp_path)) for p in build.sources("op", "cuda")]
+    assert names == ["common.cu", "op/k.cu", "op/part/k.cu"]
+
+
 def test_an_unknown_op_is_refused_with_those_there_are():
     with pytest.raises(build.BuildError, match="no op 'matmull'.*conv2d"):
         build.library("matmull", build.Flavour.here("cpu"))

@@ -3,8 +3,9 @@
  * A context is what is common to all rungs of the CNN trainer: the checks, the
  * data sets (data.cu), the order of the images, the losses and the timer
  * (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory and runs
- * one step. All memory is taken before the first step is queued, and no step
- * waits for anything, so a rung may capture its step in a CUDA graph.
+ * one step: layers.cu a layer at a time, fused/ in few kernels. All memory is
+ * taken before the first step is queued, and no step waits for anything, so a
+ * rung may capture its step in a CUDA graph.
  * Lesson:  notebooks/15a_mnist.ipynb
  */
 #include <math.h>

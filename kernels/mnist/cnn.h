@@ -98,7 +98,7 @@ extern const struct cnn_impl cnn_reference; /* kernels/reference/cnn.c */
 extern const struct cnn_impl cnn_naive;     /* kernels/mnist/layers.cu */
 extern const struct cnn_impl cnn_tiled;     /* there, too */
 extern const struct cnn_impl cnn_cudnn;     /* and this, if WEFT_HAS_CUDNN */
-/* kernels/mnist/fused.cu */
+/* kernels/mnist/fused/fused.cu */
 extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_tf32, cnn_bf16,
     cnn_fp16;
 

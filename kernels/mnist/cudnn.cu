@@ -14,7 +14,7 @@
  * libraries are opened when a model is made, so that one without them, or with
  * them in an odd place, has all other rungs: PyTorch, which has its own, has
  * usually opened them already.
- * Lesson:  notebooks/15_mnist.ipynb
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
 #include "layer_ops.h"
 

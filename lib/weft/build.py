@@ -97,9 +97,13 @@ class Flavour:
 
 
 def ops() -> list[str]:
-    """Every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it."""
+    """Every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
+
+    Folders in that one are the op's, too, but for hidden ones: Jupyter keeps copies of
+    the files it saves in such.
+    """
     files = {path.stem for path in KERNELS.glob("*.cu")} - {"common"}
-    folders = {path.parent.name for path in KERNELS.glob("*/*.cu")}
+    folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")}
     return sorted(files | folders)
 
 
@@ -230,7 +234,10 @@ def _vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
 
 def _cuda_sources(op: str) -> list[Path]:
     path = KERNELS / f"{op}.cu"
-    return [path] if path.exists() else sorted((KERNELS / op).glob("*.cu"))
+    if path.exists():
+        return [path]
+    folder = KERNELS / op
+    return sorted([*folder.glob("*.cu"), *folder.glob("[!.]*/*.cu")])
 
 
 def _reference_sources(stem: str) -> list[Path]:

@@ -118,8 +118,8 @@ class Cnn(Trainer):
         """What lies between two kernels of the last step: a copy, as float32.
 
         Fused rungs only. "p1" (batch,196,32), "c2" (batch,196,64), "m2", "dp2" and
-        others, as kernels/mnist/fused.h lists them; where many blocks leave parts of
-        a sum, (parts,...). ArgumentError names all if there is no such array.
+        others, as kernels/mnist/fused/fused.h lists them; where many blocks leave parts
+        of a sum, (parts,...). ArgumentError names all if there is no such array.
         """
         shape = self._ffi.new("int[4]")
         data = self._ffi.NULL

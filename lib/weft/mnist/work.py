@@ -96,7 +96,7 @@ _WEIGHT = "backward.conv2.weight"
 _P1, _C2, _M2 = C1 * PIXELS2, C2 * PIXELS2, FEATURES
 
 # The sections of the fused step: bytes per image and bytes per step, where a number has
-# that many bytes. The arrays are those of kernels/mnist/fused.h.
+# that many bytes. The arrays are those of kernels/mnist/fused/fused.h.
 _FUSED = {
     # the image; p1 and which pixel won it
     "forward.conv1+bn1+relu1+pool1": (

@@ -16,7 +16,7 @@
  * Source:  PTX ISA, "Warp-level matrix instructions". */
 #ifndef WEFT_PTX_CUH
 #define WEFT_PTX_CUH
-#include "../internal.cuh"
+#include "../../internal.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -6,7 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "context.cuh"
+#include "../context.cuh"
 #include "fused_state.cuh"
 
 enum element_kind { BYTES, FLOATS, ELEMENTS /* of the rung's precision */ };
