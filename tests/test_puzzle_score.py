@@ -240,3 +240,12 @@ def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
     text = "".join(ET.fromstring(f"<div>{page}</div>").itertext())
     for word in ("more", "as good", "fewer!", "best known", "x < y", better):
         assert word in text
+
+
+def test_the_sizes_that_are_counted_are_told_where_others_are_drawn():
+    counted = score(puzzles.guards, puzzles.guards.answer)
+    assert counted.case == "n = 4, grid 1, block 16"
+    for page in (str(counted), counted._repr_html_()):
+        assert f"Counted with {counted.case}." in page
+    drawn = score(puzzles.histogram, puzzles.histogram.answer)
+    assert "Counted" not in str(drawn) + drawn._repr_html_()

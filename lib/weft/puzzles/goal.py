@@ -194,7 +194,9 @@ def _launch(grid: tuple, block: tuple, left: float, top: float) -> tuple[str, fl
     high = down * (y * side + 18)
     if deep > 1 or z > 1 or side < 7 or high > 165:
         return "", top - 8
-    out = label(left - 14, top + 19, "threads", 14, anchor="end", mono=True, bold=True)
+    # In one line with the names of arrays: right of an edge, or at the edge itself.
+    at, anchor = (left - 14, "end") if left == LEFT else (EDGE, "start")
+    out = label(at, top + 19, "threads", 14, anchor=anchor, mono=True, bold=True)
     parts = []
     for number in range(across * down):
         bx, by = number % across, number // across

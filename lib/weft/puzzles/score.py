@@ -58,7 +58,8 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     case.judge(runner.name, report)
     best = _best(case, runner)
     assert report.counters is not None
-    return Score(tuple(_rows(puzzle, report.counters, best)), puzzle.better)
+    rows = tuple(_rows(puzzle, report.counters, best))
+    return Score(rows, puzzle.better, case.other(report))
 
 
 # ---- a launch that is counted --------------------------------------------------------
@@ -123,6 +124,14 @@ class Case:
         for said, array in refusals(name, report, self.puzzle.limits, self.sizes):
             facts = {"array": array or None, "report": report, "kind": "limit"}
             raise Mismatch(said + where, **facts, sizes=dict(self.sizes))
+
+    def other(self, report: Report) -> str:
+        """The sizes and the launch, where they are not those that are drawn."""
+        from ..check.cases import Shape
+
+        if self.sizes == dict(self.puzzle.drawn) and self.launch == self.puzzle.launch:
+            return ""
+        return self._where(Shape(report.grid, report.block))
 
     def _where(self, shape: Shape) -> str:
         """n = 8, grid 2, block 4"""
@@ -230,10 +239,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Score:
-    """How an answer compares with the best known. advice: what that does better."""
+    """How an answer compares with the best known. advice: what that does better; case:
+    the sizes and the launch that were counted, where they are to be told."""
 
     rows: tuple[Row, ...] = ()
     advice: str = ""
+    case: str = ""
 
     @property
     def within(self) -> bool:
@@ -271,7 +282,8 @@ class Score:
         for row in self.rows:
             numbers = f"{short(row.yours):>6} {short(row.best):>6}"
             lines.append(f"{row.what:<{wide}} {numbers}  {row.mark}")
-        return "\n".join([*lines, self.sentence])
+        counted = [f"Counted with {self.case}."] * bool(self.case)
+        return "\n".join([*lines, self.sentence, *counted])
 
     __repr__ = __str__
 
@@ -284,10 +296,11 @@ class Score:
             for r in self.rows
         ]
         body = "".join(map(_line, [tuple(map(_quiet, head)), *rows]))
+        counted = f" Counted with {html.escape(self.case)}." if self.case else ""
         return (
             f'<table style="border-collapse:collapse;border:0;margin:4px 0;'
             f'font-size:13px;color:inherit;background:transparent">{body}</table>'
-            f"<div>{html.escape(self.sentence)}</div>"
+            f"<div>{html.escape(self.sentence)}{_quiet(counted)}</div>"
         )
 
 
