@@ -7,7 +7,16 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from weft import ArgumentError, CompileError, cuda, cuda_c, load_cuda, numba_jit, sim
+from weft import (
+    ArgumentError,
+    CompileError,
+    cuda,
+    cuda_c,
+    load_cuda,
+    numba_jit,
+    puzzles,
+    sim,
+)
 from weft.guarded import Mismatch
 from weft.puzzles import counts
 from weft.puzzles.score import Case, Row, Score, names_known, score
