@@ -17,7 +17,7 @@ def counts(scene: Scene) -> list[str]:
     for number in scene.arrays:
         array = scene.trace.arrays[number]
         said = [
-            _times(_of(counters, what, array.name) / max(counters.threads, 1), what)
+            times(_of(counters, what, array.name) / max(counters.threads, 1), what)
             for what in ("reads", "writes", "atomics")
             if _of(counters, what, array.name)
         ]
@@ -50,7 +50,7 @@ def _of(counters: Any, what: str, name: str) -> float:
         return 0.0
 
 
-def _times(value: float, what: str) -> str:
+def times(value: float, what: str) -> str:
     """ "2 reads", "1 write", "0.5 writes"."""
     word = {"atomics": "atomic updates"}.get(what, what)
     return f"{rounded(value)} {word.removesuffix('s') if value == 1 else word}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..pictures.counts import times
 from ..pictures.faults import sentences
 from ..pictures.panels import EDGE
 from ..pictures.player import Drawing
@@ -17,7 +18,6 @@ from ..pictures.svg import label
 from ..pictures.values import Values, arranged_as
 from ..show import Picture
 from ..style import READ, WIDTH
-from ..words import rounded
 from .answers import Answer, is_stub, understood
 from .compared import IMAGE, beside, outcome, verdict
 from .goal import goal, launch_of, launch_words
@@ -186,10 +186,11 @@ def _watched(report: Any, y: float) -> tuple[str, float]:
     if counters is None:
         return out, y
     each = []
-    for array in dict.fromkeys([*counters.reads, *counters.writes]):
+    kinds = {n: getattr(counters, n) for n in ("reads", "writes", "atomics")}
+    for array in dict.fromkeys(name for of in kinds.values() for name in of):
         counts = [
-            f"{rounded(of[array] / max(counters.threads, 1))} {verb}"
-            for verb, of in (("reads", counters.reads), ("writes", counters.writes))
+            times(of[array] / max(counters.threads, 1), what)
+            for what, of in kinds.items()
             if of.get(array)
         ]
         if counts:

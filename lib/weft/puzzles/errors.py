@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .answers import Answer
 
 
-WIDE = 92  # letters of a line
+WIDE = 74  # letters of a line; more do not fit where a page is shown large
 CURE = re.compile(r"\s*usually cured by:")  # of report/text.py
 
 
