@@ -25,7 +25,7 @@ from ..jit import KernelFault, OrderDependence
 from ..native import ArgumentError
 from ..style import SHARED
 from . import plan
-from .cases import Shape, Sizes, spec
+from .cases import Shape, Sizes, spoken_of
 from .limit import TooLong, time_limit
 from .problem import Problem, Trial, arguments, call, named
 from .refusal import Attempt, refusal
@@ -158,10 +158,8 @@ def _problem(
         raise ArgumentError(
             f"the reference is a function of the inputs, this is {reference!r}"
         )
-    groups = [
-        {name: spec(name, value, dtypes) for name, value in group.items()}
-        for group in (outputs, inputs, inout)
-    ]
+    told = {"outputs": outputs, "inputs": inputs, "inout": inout, "dtypes": dtypes}
+    groups = spoken_of(told)
     names = [n for group in (*groups, values) for n in group]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:

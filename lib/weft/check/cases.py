@@ -128,6 +128,13 @@ def spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
     return Spec(name, tuple(value), _dtype(name, dtype))
 
 
+def spoken_of(options: Mapping[str, Any]) -> list[dict[str, Spec]]:
+    """The outputs, the inputs and the inout arrays of check()'s options, by name."""
+    dtypes = options.get("dtypes") or {}
+    kinds = (options.get(kind) or {} for kind in ("outputs", "inputs", "inout"))
+    return [{n: spec(n, one, dtypes) for n, one in kind.items()} for kind in kinds]
+
+
 def _split(text: str) -> list[str]:
     """At the commas outside of brackets."""
     parts, depth = [""], 0

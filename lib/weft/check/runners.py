@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import re
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -153,7 +152,8 @@ class Cell(Runner):
             )
         kernel.module.refresh()
         names = [p.name for p in kernel.params]
-        super().__init__(kernel.__name__, names, _body(kernel))
+        body = signature.body(kernel.module.source, kernel.signature.name) or ""
+        super().__init__(kernel.__name__, names, body)
         self.ready, self.device = kernel, device
         self.orders = ORDERS if device is None else ("",)
         self.where = f"on {device}" if device else ""
@@ -220,14 +220,6 @@ def _watched(launcher: Any, shape: Shape, args: Sequence[Any]) -> Any:
     """Launch under the check build; the report if it has found anything."""
     launcher(shape.grid, shape.block, shape.shared, None, args)
     return None if launcher.last.ok else launcher.last.report
-
-
-def _body(kernel: jit.Kernel) -> str:
-    """The kernel's own text; "" if it is not in the cell (but in a header)."""
-    code = signature.blank(kernel.module.source)
-    found = re.search(rf"\b{kernel.signature.name}\s*\(", code)
-    start = code.find("{", found.end()) if found else -1
-    return code[start : signature.close(code, start)] if start >= 0 else ""
 
 
 def runners(

@@ -105,6 +105,15 @@ def blank(source: str) -> str:
     return _IF_0.sub(_spaces, _NOT_CODE.sub(_spaces, source))
 
 
+def body(source: str, name: str) -> str | None:
+    """What stands between the braces of a function, without comments and strings;
+    None if it is not in this source (but in a header)."""
+    code = blank(source)
+    found = re.search(rf"\b{re.escape(name)}\s*\(", code)
+    start = code.find("{", found.end()) if found else -1
+    return code[start + 1 : close(code, start)] if start >= 0 else None
+
+
 def close(code: str, start: int) -> int:
     """The offset of the bracket that closes the one at `start`; -1: none does."""
     opening = code[start]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
 import types
 from dataclasses import dataclass
@@ -161,9 +160,5 @@ def _body_of_c(text: str, name: str) -> str:
     """The body of a kernel without comments and blanks; "?" if it is not found."""
     from ..jit import signature
 
-    code = signature.blank(text)
-    found = re.search(rf"\b{re.escape(name)}\s*\(", code)
-    start = code.find("{", found.end()) if found else -1
-    if start < 0:
-        return "?"
-    return "".join(code[start + 1 : signature.close(code, start)].split())
+    body = signature.body(text, name)
+    return "?" if body is None else "".join(body.split())

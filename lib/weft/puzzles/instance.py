@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..check.cases import Spec, by_name, names_of, spec
+from ..check.cases import Spec, by_name, names_of, spoken_of
 from ..check.problem import Problem, wide
 from ..guarded import poison
 
@@ -75,16 +75,8 @@ def instance(puzzle: Any) -> Instance:
 
     An input with a maker of its own (checks' data=) has that maker's numbers.
     """
-    checks = dict(puzzle.checks)
-    dtypes, data = checks.get("dtypes") or {}, checks.get("data") or {}
-    groups = [
-        {
-            name: spec(name, one, dtypes)
-            for name, one in (checks.get(what) or {}).items()
-        }
-        for what in ("outputs", "inputs", "inout")
-    ]
-    sizes = dict(puzzle.drawn)
+    checks, sizes = puzzle.checks, dict(puzzle.drawn)
+    groups, data = spoken_of(checks), checks.get("data") or {}
     rng = np.random.default_rng(7)
     values = {
         name: _whole(by_name(v, sizes | {"rng": rng})) if callable(v) else v

@@ -172,13 +172,9 @@ class Puzzle:
 
     def specs(self) -> dict[str, Spec]:
         """Each array as check() understands it: outputs, inputs, inout."""
-        from ..check.cases import spec
+        from ..check.cases import spoken_of
 
-        dtypes = self.checks.get("dtypes") or {}
-        groups = (
-            self.checks.get(kind) or {} for kind in ("outputs", "inputs", "inout")
-        )
-        return {n: spec(n, v, dtypes) for group in groups for n, v in group.items()}
+        return {n: s for group in spoken_of(self.checks) for n, s in group.items()}
 
     def _in_c(self, function: Callable[..., Any]) -> str:
         from ..to_cuda import to_cuda

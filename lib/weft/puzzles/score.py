@@ -79,26 +79,20 @@ class Case:
         launch, sizes = puzzle.launch, puzzle.scored or puzzle.drawn
         if launch is None:
             return None
-        if isinstance(sizes, tuple):  # sizes and launch
-            sizes, launch = sizes
         launch = sizes.get("launch", launch)
         return cls(puzzle, {n: v for n, v in sizes.items() if n != "launch"}, launch)
 
     def launched(self, runner: Runner) -> Report:
         """What one launch of a kernel did and cost, on the CPU."""
-        from ..check.cases import spec
+        from ..check.cases import spoken_of
         from ..check.plan import plan
         from ..check.problem import Problem, arguments
         from ..guarded import Mismatch
         from ..jit import KernelFault
 
         checks = self.puzzle.checks
-        dtypes = checks.get("dtypes") or {}
-        groups = [
-            {n: spec(n, shape, dtypes) for n, shape in (checks.get(g) or {}).items()}
-            for g in ("outputs", "inputs", "inout")
-        ]
         values, sizes = dict(checks.get("values") or {}), dict(self.sizes)
+        groups = spoken_of(checks)
         problem = Problem(self.puzzle.spec, *groups, values, list(sizes))
         problem.data, problem.seed = checks.get("data") or {}, checks.get("seed", 0)
         shared = checks.get("shared", 0)
