@@ -97,6 +97,12 @@ def shift(x):
         x[i - 1] = x[i]
 
 
+def unguarded(y, x, n):
+    row, col = cuda.threadIdx.y, cuda.threadIdx.x
+    if col < n:
+        y[row * n + col] = x[row * n + col]
+
+
 def past(y, x):
     i = cuda.threadIdx.x
     y[i] = x[i + 1]
@@ -132,6 +138,9 @@ PICTURES = {
     "past_shared": lambda **o: show(past_shared, **o)[1, 8](zeros(8), zeros(8)),
     "race": lambda **o: show(shift, **o)[1, 10](zeros(10)),
     "past": lambda **o: show(past, **o)[1, 8](zeros(8), zeros(8)),
+    "beyond": lambda **o: show(
+        unguarded, **{"shapes": {"x": ("n", "n"), "y": ("n", "n")}, **o}
+    )[1, (3, 3)](zeros(4), zeros(4), 2),
     "before": lambda **o: show(before, **o)[1, 8](zeros(8), zeros(8)),
     "large": lambda **o: show(double, **o)[2, 64](zeros(120_000), zeros(120_000), 128),
 }
@@ -274,7 +283,7 @@ def points(d):
     return np.concatenate(out)
 
 
-@pytest.mark.parametrize("name", ["past_shared", "two_dimensions", "tiled"])
+@pytest.mark.parametrize("name", ["past_shared", "two_dimensions", "tiled", "beyond"])
 def test_no_arrow_crosses_a_number_or_a_word(picture, name):
     made = picture(name)
     stops = sorted(made.drawing.frames)

@@ -11,7 +11,7 @@ from ..report import Finding
 from ..style import WIDTH
 from ..words import plural
 from . import svg, threads
-from .arrows import arrows
+from .arrows import Hidden, arrows
 from .faults import findings_of, marks
 from .foot import foot
 from .layout import Layout, layout_of
@@ -145,7 +145,8 @@ def _frame(
         out += [fills(moment, panel), words(moment, panel)]
     out.append(arrows(moment, layout.panels, layout.grids, layout.block))
     out.append(names(moment, layout.names))
-    out.append(marks(scene, layout.panels, layout.grids, moment))
+    behind = lambda one: Hidden([], layout.grids, one).at  # noqa: E731
+    out.append(marks(scene, layout.panels, layout.grids, moment, behind))
     if layout.strip:
         out.append(_now(scene, layout, moment.interval))
     return [part for part in out if part]

@@ -68,9 +68,12 @@ def _wrapped(text: str, room: float) -> list[str]:
 
 
 def marks(
-    scene: Scene, panels: Sequence[Panel], frames: dict[int, Grid], moment
+    scene: Scene, panels: Sequence[Panel], frames: dict[int, Grid], moment, behind
 ) -> str:
-    """The cells and threads of the findings; a cell that is not there is dashed."""
+    """The cells and threads of the findings; a cell that is not there is dashed.
+
+    behind: of a block and a thread, what hides its arrows (arrows.Hidden.at).
+    """
     out = []
     for finding in findings_of(scene):
         if finding.block is None:
@@ -91,7 +94,8 @@ def marks(
             if panel.array.name == finding.array and finding.index:
                 at = place(panel, scene, finding)
                 middle = grid.middle(numbers[0]) if numbers else None
-                out.append(_cell(panel, at, finding.index, middle))
+                hidden = behind((block, numbers[0])) if numbers else None
+                out.append(_cell(panel, at, finding.index, middle, hidden))
     return "".join(dict.fromkeys(out))
 
 
@@ -125,7 +129,7 @@ def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
     return element if len(index) > 1 else int(index[0])
 
 
-def _cell(panel: Panel, at: tuple[int, int, int], index, middle) -> str:
+def _cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
     grid = panel.grid
     plane, row, col = at
     first = plane * grid.rows * grid.cols
@@ -146,7 +150,7 @@ def _cell(panel: Panel, at: tuple[int, int, int], index, middle) -> str:
         up = y > middle[1]
         start = (middle[0], middle[1] + (14 if up else -14))
         end = (x + side / 2, y if up else y + side)
-        line = svg.arrow(start, end, FAULT, dashed=True)
+        line = svg.arrow(start, end, FAULT, dashed=True, hidden=hidden)
     return f'<g data-fault="{svg.escape(panel.array.name)}">{line}{mark}</g>'
 
 
