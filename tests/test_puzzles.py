@@ -1,6 +1,6 @@
 """Every puzzle is in shape, its right answers are accepted and its wrong ones refused.
 
-The answers stand in puzzle_answers/, by group.
+The answers stand in puzzle_answers/, a file for each puzzle.
 """
 
 import ast

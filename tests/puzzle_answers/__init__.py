@@ -1,4 +1,4 @@
-"""Right and wrong answers to the puzzles, by group: threads.py, shared.py, ...
+"""Right and wrong answers to the puzzles, a file each: threads/map.py, ...
 
     @right("guards")                    another style than the published answer
     @wrong("guards", says="guard")      plausible, and refused by words that match
@@ -91,5 +91,5 @@ def _kernel(source: str) -> str:
     return re.search(r"__global__\s+void\s+(\w+)", source)[1]
 
 
-for _path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
-    importlib.import_module(f".{_path.stem}", __name__)
+for _path in sorted(Path(__file__).parent.glob("*/[a-z]*.py")):
+    importlib.import_module(f".{_path.parent.name}.{_path.stem}", __name__)

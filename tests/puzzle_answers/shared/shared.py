@@ -1,0 +1,130 @@
+"""Answers to the puzzle shared."""
+
+from numpy import float32
+
+from weft import cuda
+
+from .. import right, right_c, wrong, wrong_c
+
+
+@right("shared")
+def by_a_neighbour(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    first = cuda.blockIdx.x * 4
+    if first + t < n:
+        s[t] = a[first + t]
+    cuda.syncthreads()
+    if first + 3 - t < n:
+        out[first + 3 - t] = s[3 - t] + 10
+
+
+right_c(
+    "shared",
+    """__global__ void add_ten_shared(float *out, const float *a, int n) {
+    __shared__ float s[4];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? a[i] : 0.0f;
+    __syncthreads();
+    if (i < n) out[i] = s[threadIdx.x] + 10.0f;
+}""",
+)
+
+
+@wrong("shared", says="missing guard")
+def no_guard(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    s[t] = a[i]
+    cuda.syncthreads()
+    out[i] = s[t] + 10
+
+
+@wrong("shared", says=r"s\[4\]")
+def global_index_in_s(out, a, n):
+    s = cuda.shared.array(4, float32)
+    i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
+    if i < n:
+        s[i] = a[i]
+        out[i] = s[i] + 10
+
+
+@wrong("shared", says="global index is due")
+def local_index(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    if t < n:
+        s[t] = a[t]
+        out[t] = s[t] + 10
+
+
+@wrong("shared", says="global index is due")
+def brings_the_first_four(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    if i < n:
+        s[t] = a[t]
+        out[i] = s[t] + 10
+
+
+@wrong("shared", says="no barrier between")
+def neighbour_without_a_barrier(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    first = cuda.blockIdx.x * 4
+    if first + t < n:
+        s[t] = a[first + t]
+    if first + 3 - t < n:
+        out[first + 3 - t] = s[3 - t] + 10
+
+
+@wrong("shared", says="barrier")
+def barrier_under_the_guard(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    if i < n:
+        s[t] = a[i]
+        cuda.syncthreads()
+        out[i] = s[t] + 10
+
+
+@wrong("shared", says="an end that comes one too early")
+def stops_one_early(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    if i < n - 1:
+        s[t] = a[i]
+        out[i] = s[t] + 10
+
+
+@wrong("shared", says="elements from 8 on are never written")
+def eight_numbers_only(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    if i < min(n, 8):
+        s[t] = a[i]
+        out[i] = s[t] + 10
+
+
+@wrong("shared", says="no elements of shared memory .*at least 8", where=False)
+def straight(out, a, n):
+    i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+wrong_c(
+    "shared",
+    """__global__ void add_ten_shared(float *out, const float *a, int n) {
+    __shared__ float s[4];
+    const int t = threadIdx.x, i = blockIdx.x * 4 + t;
+    s[t] = a[i];
+    if (i < n) out[i] = s[t] + 10.0f;
+}""",
+    says="guard",
+)

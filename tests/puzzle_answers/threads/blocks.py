@@ -1,0 +1,104 @@
+"""Answers to the puzzle blocks."""
+
+from weft import cuda
+
+from .. import right, right_c, wrong, wrong_c
+
+
+@right("blocks")
+def by_grid(out, a, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = a[i] + 10
+
+
+@right("blocks")
+def one_block_after_another(out, a, n):
+    before = 0
+    for _ in range(cuda.blockIdx.x):
+        before += cuda.blockDim.x
+    i = before + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+right_c(
+    "blocks",
+    """__global__ void add_ten_blocks(float *out, const float *a, int n) {
+    const int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i >= n) return;
+    out[i] = a[i] + 10.0f;
+}""",
+)
+
+
+@wrong("blocks", says="threadIdx where the global index is due")
+def local_index(out, a, n):
+    i = cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks", says="guard")
+def blocks_without_a_guard(out, a, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    out[i] = a[i] + 10
+
+
+@wrong("blocks", says="blockIdx where the global index is due")
+def block_number_only(out, a, n):
+    i = cuda.blockIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks", says="No thread wrote")
+def block_and_thread_added(out, a, n):
+    i = cuda.blockIdx.x + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks", says="block 3: .*\nNo thread wrote")
+def blocks_of_four(out, a, n):
+    i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks", says="No thread wrote")
+def times_the_number_of_blocks(out, a, n):
+    i = cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks", says="last block, which is not full")
+def last_block_missing(out, a, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n // cuda.blockDim.x * cuda.blockDim.x:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks", says="begins too early")
+def counted_from_block_one(out, a, n):
+    i = (cuda.blockIdx.x - 1) * cuda.blockDim.x + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] + 10
+
+
+@wrong("blocks", says="needs 8 rounds over out", where=False)
+def one_for_all_blocks(out, a, n):
+    if cuda.grid(1) == 0:
+        for i in range(n):
+            out[i] = a[i] + 10
+
+
+wrong_c(
+    "blocks",
+    """__global__ void add_ten_blocks(float *out, const float *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) out[i] = a[i] + 10.0f;
+}""",
+    says="guard",
+)
