@@ -60,6 +60,7 @@ puzzle = Puzzle(
         outputs={"out": "kept"},
         inputs={"a": "n", "begin": "int32[cdiv(n, 32)]"},
         data={"a": signed, "begin": first_places},
+        terms=0,  # kept as they are, every bit
         launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
         sizes=[
             dict(n=n, kept=kept)

@@ -48,6 +48,7 @@ puzzle = Puzzle(
         outputs={"out": ("cols", "rows")},
         inputs={"a": ("rows", "cols")},
         launch=tiles,
+        terms=0,  # moved, every bit
         sizes=[(1, 1), (2, 3), (31, 33), (32, 32), (40, 5), (33, 37)],
     ),
     drawn=dict(rows=32, cols=32),
