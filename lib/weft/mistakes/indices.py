@@ -29,7 +29,7 @@ def _of_rows(s: Scene, name: str, x: np.ndarray) -> str | None:
     there = _taken(x, s.want)
     if (got == there.astype(np.int64))[bad].all() and (bad.sum() > 1 or got.size < 3):
         return "the number itself, where its place is due"
-    if ((got == length) | (got > length) & (got < 4 * length))[bad].all():
+    if ((got >= length) & (got < 4 * length))[bad].all():
         return (
             f"a place behind the end of the row: what stands there must lose against "
             f"every number of {name}, also against a negative one"

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..kept import Kept
+from ..style import OURS, SHARED, THREAD, WRITTEN
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle
 
 # Okabe and Ito's, without black, and vermilion, which is a fault in our pictures.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#56B4E9")
+COLOURS = (OURS, WRITTEN, SHARED, THREAD, "#F0E442", "#56B4E9")
 PITCH = 4  # pixels from thread to thread
 GAP = 0.25  # left free on each side of one
 ENDS, PICKS = 75, 14  # threads of the warp and of the weft: 300 x 56 pixels
