@@ -13,7 +13,7 @@ static __thread void *current;
 static float now;
 static float events[64];
 static uintptr_t made;
-uintptr_t last_stream, destroyed;
+uintptr_t last_stream, destroyed, refused;
 
 int cuInit(unsigned flags) { return flags ? INVALID : 0; }
 
@@ -54,6 +54,7 @@ int cuCtxSetCurrent(void *context) {
 
 int cuCtxGetDevice(int *device) {
     *device = (int)(uintptr_t)current - 100;
+    refused += !current;
     return current ? 0 : NO_CONTEXT;
 }
 

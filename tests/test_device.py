@@ -88,6 +88,13 @@ def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
         checked_device("cuda")
 
 
+def test_no_call_is_made_that_the_driver_refuses(driver):
+    """compute-sanitizer would count it as an error of the program's."""
+    before = ctypes.c_ulong.in_dll(driver, "refused").value
+    assert devices.current() == 0  # no context yet
+    assert ctypes.c_ulong.in_dll(driver, "refused").value == before
+
+
 def test_a_device_is_current_inside_and_what_was_before_is_again(driver):
     assert devices.current() == 0 and not devices.is_current(0)  # no context yet
     with native.on_device(Device("cuda:0")):
