@@ -178,3 +178,23 @@ def budget_right_half_unguarded(c, a, b, m, n, k):
     if row < m and col < n:
         c[row * n + col] = left
         c[row * n + col + 4] = right_
+
+
+@wrong("matmul_budget", says=r"k=13.*s\[\d, \d+\]")
+def budget_eight_columns_at_most(c, a, b, m, n, k):
+    a_s = cuda.shared.array((4, 8), float32)
+    b_s = cuda.shared.array((8, 8), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    row, first = cuda.blockIdx.y * 4 + ty, cuda.blockIdx.x * 8 + tx
+    for j in range(tx, k, 4):
+        a_s[ty, j] = a[row * k + j] if row < m else float32(0)
+    for col in range(first, min(first + 5, n), 4):
+        for j in range(ty, k, 4):
+            b_s[j, col % 8] = b[j * n + col]
+    cuda.syncthreads()
+    for col in range(first, min(first + 5, n), 4):
+        acc = float32(0)
+        for j in range(k):
+            acc += a_s[ty, j] * b_s[j, col % 8]
+        if row < m:
+            c[row * n + col] = acc

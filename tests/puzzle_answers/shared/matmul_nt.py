@@ -214,3 +214,18 @@ def nt_rows_of_b_from_the_first(c, a, b, m, n, k):
         cuda.syncthreads()
     if row < m and col < n:
         c[row * n + col] = acc
+
+
+@wrong("matmul_nt", says=r"k=13.*a_s\[0, 9\]")
+def nt_nine_columns_at_most(c, a, b, m, n, k):
+    a_s = cuda.shared.array((3, 9), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    row, col = cuda.blockIdx.y * 3 + ty, cuda.blockIdx.x * 3 + tx
+    for j in range(tx, k, 3):
+        a_s[ty, j] = a[row * k + j] if row < m else float32(0)
+    cuda.syncthreads()
+    if row < m and col < n:
+        acc = float32(0)
+        for j in range(k):
+            acc += a_s[ty, j] * b[col * k + j]
+        c[row * n + col] = acc

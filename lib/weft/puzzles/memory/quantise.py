@@ -42,14 +42,15 @@ def quantise_rows(q, scale, back, x, cols):
 
 
 def rows_of_many_kinds(rng, shape):
-    """Rows of random numbers, of large ones, of halves, and of zeros.
+    """Rows of random numbers, of tiny ones, of halves, and of zeros.
 
-    In a row of halves the largest is 127, so that the scale is 1 and x / scale exact.
+    In the first row the largest magnitude is a negative number's. In a row of halves it
+    is 127, so that the scale is 1 and x / scale exact.
     """
     rows, cols = shape
-    exponents = rng.integers(-3, 4, (rows, 1))
-    exponents[0] = 1
-    x = rng.standard_normal(shape) * 10.0**exponents
+    x = 10 * rng.standard_normal(shape)
+    x[0] *= -np.sign(x[0, np.abs(x[0]).argmax()])
+    x[3::3] *= 1e-13
     for row in range(1, rows, 3):
         x[row] = rng.integers(-127, 127, cols) + 0.5
         x[row, rng.integers(cols)] = rng.choice([-127, 127])

@@ -56,7 +56,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"c": ("m", "n")},
         inputs={"a": ("m", "k"), "b": ("k", "n")},
-        sizes=[(4, 8, 4), (8, 16, 8), (1, 1, 1), (2, 6, 3), (5, 9, 7), (3, 12, 5)],
+        sizes=[(4, 8, 4), (8, 16, 8), (1, 1, 1), (2, 6, 3), (5, 9, 7), (3, 12, 13)],
         launch=[launch, launch_more],
     ),
     drawn=dict(m=4, n=8, k=4),

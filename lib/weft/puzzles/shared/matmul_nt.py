@@ -52,7 +52,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"c": ("m", "n")},
         inputs={"a": ("m", "k"), "b": ("n", "k")},
-        sizes=[(2, 2, 2), (8, 8, 8), (1, 1, 1), (3, 3, 3), (4, 2, 7), (2, 5, 4)],
+        sizes=[(2, 2, 2), (8, 8, 8), (1, 1, 1), (3, 3, 3), (4, 2, 7), (2, 5, 13)],
         launch=[launch, launch_more],
     ),
     drawn=dict(m=2, n=2, k=2),
