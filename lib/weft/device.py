@@ -68,11 +68,12 @@ def current() -> int:
     """The index of the GPU that is current in this thread."""
     if cuda := torchs_cuda():
         return cuda.current_device()
-    # Asked first: compute-sanitizer counts a call that the driver refuses as an error.
+    # A call that the driver refuses is an error to compute-sanitizer: so ask first.
     if _driver() is None or _context() is None:
         return 0  # no context yet: CUDA's first call takes the first GPU
     handle = ctypes.c_int()
-    _call("cuCtxGetDevice", ctypes.byref(handle))
+    if _driver().cuCtxGetDevice(ctypes.byref(handle)):
+        return 0
     return next(index for index in range(count()) if _handle(index) == handle.value)
 
 
