@@ -64,3 +64,12 @@ def in_place(out, a):
 def counted_from_one(out, a):
     i = cuda.threadIdx.x + 1
     out[i] = a[i] + 10
+
+
+@wrong("map", says="writes 8 elements of a in all.*allows none", where=False)
+def input_put_back(out, a):
+    i = cuda.threadIdx.x
+    before = a[i]
+    a[i] = before + 10
+    out[i] = a[i]
+    a[i] = before
