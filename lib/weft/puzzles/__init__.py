@@ -18,6 +18,7 @@ over its puzzles, and each is one of its attributes.
     cells, command        a group as cells of a notebook; python -m weft puzzles
     instance, goal        the case that is drawn; the picture of what is asked
     answered, compared    ... of what an answer does; beside it, what it gave
+    launches              the launch in either, in words and as circles
     score, counts         what an answer costs beside the best known; limits
     progress              what is solved, kept
     cloth                 the small delight

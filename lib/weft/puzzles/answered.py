@@ -20,8 +20,9 @@ from ..show import Picture
 from ..style import READ, WIDTH
 from .answers import Answer, is_stub, understood
 from .compared import IMAGE, beside, outcome, verdict
-from .goal import goal, launch_of, launch_words
+from .goal import goal
 from .instance import Instance, instance
+from .launches import launch_of, launch_words
 
 TIMEOUT = 0.3  # seconds that a block may run; an endless one is drawn so far
 NOTE = "Who touches what is drawn for Python kernels."
