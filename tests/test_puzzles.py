@@ -133,7 +133,8 @@ def test_the_published_answer_is_accepted_in_many_sizes_and_launches(name):
     assert verdict.sizes[0] == puzzle.drawn
     assert len(verdict.sizes) >= 3 or not puzzle.drawn
     if puzzle.is_kernel:
-        assert len(set(verdict.shapes)) >= 2 and verdict.orders == 3
+        fixed = "one block of 8 threads" in puzzle.plain_text
+        assert len(set(verdict.shapes)) >= 2 - fixed and verdict.orders == 3
 
 
 @every

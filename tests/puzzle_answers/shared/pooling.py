@@ -103,7 +103,7 @@ def pooling_no_guard(out, a, n):
     out[i] = acc
 
 
-@wrong("pooling", says="n=1")
+@wrong("pooling", says="where n is 1")
 def pooling_to_the_right(out, a, n):
     s = cuda.shared.array(8, float32)
     i = cuda.threadIdx.x

@@ -38,7 +38,7 @@ puzzle = Puzzle(
         outputs={"out": "1"},
         inputs={"a": "n", "b": "n"},
         sizes=[8, 1, 2, 3, 4, 5, 7],
-        launch=[lambda n: (1, 8), lambda n: (1, n)],
+        launch=lambda n: (1, 8),
         terms=lambda n: n,
     ),
     drawn=dict(n=8),

@@ -41,7 +41,7 @@ puzzle = Puzzle(
         outputs={"out": "n"},
         inputs={"a": "n"},
         sizes=[8, 1, 2, 3, 4, 5, 7],
-        launch=[lambda n: (1, 8), lambda n: (1, n)],
+        launch=lambda n: (1, 8),
         terms=3,
     ),
     drawn=dict(n=8),
