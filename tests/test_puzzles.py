@@ -66,8 +66,12 @@ def test_a_puzzle_called_like_its_folder_is_the_puzzle():
 
 
 def test_a_name_that_is_no_puzzles_is_told_those_there_are():
-    with pytest.raises(KeyError, match="no puzzle 'gards'; there are map, zip, guards"):
+    says = r"no puzzle 'gards' \(is it guards\?\); there are map, zip, guards"
+    with pytest.raises(KeyError, match=says):
         puzzles["gards"]
+    with pytest.raises(AttributeError, match=says):
+        _ = puzzles.gards
+    assert not hasattr(puzzles, "_ipython_display_")
 
 
 # ---- each puzzle -----------------------------------------------------------------
@@ -122,6 +126,75 @@ def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     assert said.startswith(f"{name}: not solved yet") and said.count("\n") == 1
     if puzzle.start is not None:  # it runs, and is told what it lacks
         assert len(said) > 60, said
+
+
+def test_a_stub_that_was_filled_in_and_still_raises_is_told_so(capsys):
+    @sim
+    def add_ten(out, a):
+        i = cuda.threadIdx.x
+        out[i] = a[i] + 10
+        raise NotImplementedError
+
+    assert puzzles.map.check(add_ten) is None
+    said = capsys.readouterr().out
+    assert said == (
+        "map: not solved yet: `raise NotImplementedError` still stands in add_ten\n"
+    )
+
+
+def test_a_kernel_that_prints_is_heard_once(capsys):
+    def add_ten(out, a):
+        i = cuda.threadIdx.x
+        print("here is", i)
+        out[i] = a[i] + 10
+
+    for answer in (add_ten, as_cuda_c(add_ten)):
+        assert puzzles.map.check(answer)
+        first, *rest = capsys.readouterr().out.splitlines()
+        assert first == "here is 0" and len(rest) == 32
+        assert re.fullmatch(r"\.\.\. and \d[\d\s]* lines more: .*", rest[-1]), rest[-1]
+
+
+def test_what_an_answer_is_told_is_no_advice_on_time(monkeypatch):
+    monkeypatch.setattr(puzzle_module, "TIMEOUT", 0.3)
+
+    def add_ten(out, a):
+        while True:
+            pass
+
+    kernel = load_cuda(
+        "__global__ void add_ten(float *out, const float *a) { while (a[0] < 9) {} }"
+    )
+    for answer in (add_ten, kernel):
+        with pytest.raises(Mismatch, match="look for a loop that does not end") as said:
+            puzzles.map.check(answer)
+        assert "timeout" not in str(said.value) and "--" not in str(said.value)
+
+
+def test_what_is_interrupted_is_a_line(monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(puzzles.map, "_checked", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="interrupted") as stopped:
+        puzzles.map.check(puzzles.map.answer)
+    assert len(stopped.value._render_traceback_()) == 1
+
+
+def test_an_array_of_another_type_in_c_is_told_beside_the_stubs():
+    kernel = load_cuda(
+        "__global__ void add_ten(double *out, const float *a) { out[0] = a[0]; }"
+    )
+    with pytest.raises(ArgumentError, match=r"double \*out, the stub has float \*out"):
+        puzzles.map.check(kernel)
+
+
+def test_a_function_that_returns_nothing_is_told_to():
+    def blur_numpy(x):
+        x * 2
+
+    with pytest.raises(ArgumentError, match="returns None: return the result$"):
+        puzzles.image_filter_numpy.check(blur_numpy)
 
 
 @every
@@ -471,6 +544,9 @@ def test_the_command_checks_a_file(tmp_path, capsys):
     assert "solved in Python" in capsys.readouterr().out
     assert weft_main(["puzzles", "check", str(wrong), "guards"]) == 1
     assert "is wrong with n=4" in capsys.readouterr().out
+    right.write_text(puzzles.guards.solved_text)  # as the stub is printed: no import
+    assert weft_main(["puzzles", "check", str(right), "guards"]) == 0
+    assert "solved in Python" in capsys.readouterr().out
     right.write_text(begin + puzzles.guards.stub)
     assert weft_main(["puzzles", "check", str(right), "guards"]) == 1
     assert capsys.readouterr().out == "guards: not solved yet\n"
@@ -479,7 +555,9 @@ def test_the_command_checks_a_file(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["gards"], "no puzzle 'gards'; there are map"),
+        (["gards"], "no puzzle 'gards' (is it guards?); there are map"),
+        (["check", "late.py", "guards"], "late.py, line 2: expected ':': if i < n"),
+        (["check", "odd.py", "guards"], "odd.py: NameError: name 'tenn' is not"),
         (["check", "a.py"], "check FILE NAME"),
         (["check", "a.txt", "guards"], "a.txt: want a .py or a .cu"),
         (["check", "no.cu", "guards"], "No such file"),
@@ -491,6 +569,8 @@ def test_what_the_command_cannot_do_is_a_sentence(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two.py").write_text("def one(): pass\ndef two(): pass\n")
+    (tmp_path / "late.py").write_text("def late():\n    if i < n\n        pass\n")
+    (tmp_path / "odd.py").write_text("tenn\n")
     assert weft_main(["puzzles", *words]) == 1
     said = capsys.readouterr().err
     assert says in said and said.count("\n") == 1

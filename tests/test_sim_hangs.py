@@ -305,6 +305,11 @@ def with_list(x):
     x[0] = y[0]
 
 
+def over_a_list(x):
+    for i in [0, 2]:
+        x[i] = 1
+
+
 def with_comprehension(x):
     x[0] = sum(i for i in range(3))
 
@@ -343,6 +348,7 @@ def unknown(x):
         (recursive, "cannot call itself"),
         (with_try, r"line \d+: a kernel cannot have try; check with an if"),
         (with_list, "a list; use cuda.local.array"),
+        (over_a_list, r"a for loop of a kernel goes over range\(...\) or a tuple"),
         (with_comprehension, "generator expression; write a for loop"),
         (with_def, "def inside a kernel; define the helper outside"),
         (with_variable_shape, "must be known before the launch, and n is not"),

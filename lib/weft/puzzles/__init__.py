@@ -28,6 +28,7 @@ over its puzzles, and each is one of its attributes.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from collections.abc import Iterator
@@ -63,8 +64,15 @@ _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 def load(name: str) -> Puzzle:
     """The puzzle of this name; KeyError with the names there are."""
     if name not in _GROUP_OF:
-        raise KeyError(f"no puzzle {name!r}; there are {', '.join(_GROUP_OF)}")
+        raise KeyError(_unknown(name))
     return importlib.import_module(f".{_GROUP_OF[name]}.{name}", __name__).puzzle
+
+
+def _unknown(name: str) -> str:
+    """What is said of a name that no puzzle has."""
+    near = difflib.get_close_matches(name, _GROUP_OF, 1)
+    meant = f" (is it {near[0]}?)" if near else ""
+    return f"no puzzle {name!r}{meant}; there are {', '.join(_GROUP_OF)}"
 
 
 def _example() -> Puzzle:
@@ -95,6 +103,11 @@ class _Collection(ModuleType):
 
     def __getitem__(self, name: str) -> Puzzle:
         return load(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for by Python and notebooks, not by readers
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(_unknown(name))
 
     def __contains__(self, name: object) -> bool:
         return name in _GROUP_OF

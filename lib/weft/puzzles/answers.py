@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -57,7 +58,23 @@ def is_stub(puzzle: Puzzle, answer: Answer) -> bool:
         body = _body_of_c(answer.text, answer.name)
         stub = _body_of_c(puzzle.cuda_c_stub, puzzle.kernel_name)
         return body in ("", stub)
-    return puzzle.start is not None and _tree(answer.text) == _tree(puzzle.stub)
+    return puzzle.start is not None and tree(answer.text) == tree(puzzle.stub)
+
+
+def as_declared(puzzle: Puzzle, answer: Answer, error: Exception) -> Exception:
+    """An error of a launch, for a reader whose kernel declares an array otherwise than
+    its stub: the puzzle gives the arrays, not the reader."""
+    found = re.search(r": ([^:]*\*\s*(\w+)): wants", str(error))
+    if answer.language != "CUDA C" or not found:
+        return error
+    own, array = found.groups()
+    stub = re.search(rf"[(,]\s*([^(),]*\*\s*{array}\b)", puzzle.cuda_c_stub)
+    if not stub:
+        return error
+    return ArgumentError(
+        f"{puzzle.name}: {answer.name} has {own}, the stub has {stub[1]}, as the "
+        f"puzzle's {array} is; puzzles.{puzzle.name}.reset('cuda') gives it again"
+    )
 
 
 def _of_c(puzzle: Puzzle, given: Any) -> Answer | None:
@@ -138,7 +155,7 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: Answer) -> None:
             )
 
 
-def _tree(text: str) -> str:
+def tree(text: str) -> str:
     """A function without its name, comments and docstring."""
     try:
         function = ast.parse(inspect.cleandoc("\n" + text)).body[0]

@@ -84,6 +84,20 @@ def _check(path: Path, puzzle: Puzzle) -> int:
     return 0
 
 
+def _around() -> dict[str, Any]:
+    """The names that a stub may use, as a notebook has them: it is printed without."""
+    import math
+
+    import numpy as np
+
+    from .. import cuda
+    from ..check.cases import cdiv
+
+    types = ("float32", "float64", "int8", "int16", "int32", "int64", "uint32")
+    named = {"np": np, "math": math, "cuda": cuda, "cdiv": cdiv}
+    return named | {name: getattr(np, name) for name in types}
+
+
 def _answer(path: Path, puzzle: Puzzle) -> Any:
     """The kernel of a file; ArgumentError if it has none for this puzzle."""
     if path.suffix == ".cu":
@@ -94,7 +108,16 @@ def _answer(path: Path, puzzle: Puzzle) -> Any:
         raise ArgumentError(f"{path}: want a .py or a .cu")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    vars(module).update(_around())
+    try:
+        spec.loader.exec_module(module)
+    except OSError:
+        raise
+    except SyntaxError as error:
+        what = f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+        raise ArgumentError(f"{path}, {what}") from None
+    except Exception as error:
+        raise ArgumentError(f"{path}: {type(error).__name__}: {error}") from None
     own = {
         name: value
         for name, value in vars(module).items()

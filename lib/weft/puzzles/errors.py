@@ -5,18 +5,26 @@ from __future__ import annotations
 import contextlib
 import linecache
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..guarded import Mismatch
 from ..native import KernelError
+from ..words import plural
 
 if TYPE_CHECKING:
     from .answers import Answer
 
 
 WIDE = 74  # letters of a line; more do not fit where a page is shown large
+PRINTED = 32  # lines of an answer's own prints; a check runs it many times
+OPTIONS = re.compile(  # advice on options of check(), which a puzzle has not
+    r", or (allow (it )?more(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
+    r"|say with outputs= which parameters it writes into)"
+)
+UNWATCHED = "allow it more with timeout= (--timeout), or run it unwatched (--fast)"
 CURE = re.compile(r"\s*usually cured by:")  # of report/text.py
 
 
@@ -25,19 +33,64 @@ def short_errors() -> Iterator[None]:
     """What a check refuses, as a puzzle says it.
 
     Without a cure, which may be the answer; and in a notebook without a traceback: the
-    line that called it is the cell's own.
+    line that called it is the cell's own. So it is with what a reader interrupts.
     """
     try:
         yield
     except (Mismatch, KernelError) as error:
         kept = (one for one in str(error).splitlines() if not CURE.match(one))
-        error.args = ("\n".join(kept),)
-        lines = _shown(error)
-        error._render_traceback_ = lambda: lines  # type: ignore[method-assign]
+        said = OPTIONS.sub("", "\n".join(kept))
+        error.args = (said.replace(UNWATCHED, "look for a loop that does not end"),)
+        _shorten(error)
+        raise
+    except KeyboardInterrupt as error:
+        error.args = error.args or ("interrupted; nothing is lost, run it again",)
+        _shorten(error)
         raise
 
 
-def _shown(error: Exception) -> list[str]:
+@contextlib.contextmanager
+def few_prints(most: int = PRINTED) -> Iterator[None]:
+    """Show the first lines that an answer prints, and say that there were more."""
+    out = _FewLines(sys.stdout, most)
+    with contextlib.redirect_stdout(out):  # type: ignore[type-var]
+        try:
+            yield
+        finally:
+            out.end()
+
+
+class _FewLines:
+    """A stream that drops what comes after its first lines."""
+
+    def __init__(self, stream: TextIO, most: int) -> None:
+        self._stream, self._left, self._dropped = stream, most, 0
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines(keepends=True):
+            if self._left:
+                self._stream.write(line)
+                self._left -= line.endswith("\n")
+            else:
+                self._dropped += line.endswith("\n")
+        return len(text)
+
+    def end(self) -> None:
+        """Say how many lines are missing."""
+        if self._dropped:
+            lines = plural(self._dropped, "line")
+            self._stream.write(f"... and {lines} more: a check runs a kernel often\n")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _shorten(error: BaseException) -> None:
+    lines = _shown(error)
+    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+
+
+def _shown(error: BaseException) -> list[str]:
     """The error's lines for a notebook, which would break them within a word."""
     lines = f"{type(error).__name__}: {error}".splitlines()
     parts = [

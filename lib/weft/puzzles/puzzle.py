@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ..highlight import highlighted
 from ..native import ArgumentError, KernelError
 from ..stubs import solved, stub
-from .answers import Answer, is_stub, understood
+from .answers import Answer, as_declared, is_stub, tree, understood
 from .counts import names_known
-from .errors import is_inside, short_errors, stopped
+from .errors import few_prints, is_inside, short_errors, stopped
 from .shown import Code, Solved
 
 if TYPE_CHECKING:
@@ -91,14 +91,15 @@ class Puzzle:
         """
         with short_errors():
             given = understood(self, answer)
-            if is_stub(self, given):
-                print(f"{self.name}: {NOT_SOLVED}{self._lacks(given, device)}")
-                return None
             try:
-                return self._judged(given, device)
+                with few_prints():
+                    if not is_stub(self, given):
+                        return self._judged(given, device)
+                    why = self._lacks(given, device)
             except NotImplementedError:
-                print(f"{self.name}: {NOT_SOLVED}")
-                return None
+                why = self._stops(given)
+            print(f"{self.name}: {NOT_SOLVED}{why}")
+            return None
 
     def show(self, answer: Any) -> Any:
         """A picture of what an answer does at the usual size: who touches what."""
@@ -212,6 +213,8 @@ class Puzzle:
             if given.language == "Numba":
                 check(given.function, self.spec, **options)
             return check(given.subject, self.spec, **options)
+        except ArgumentError as error:
+            raise as_declared(self, given, error) from None
         except (Mismatch, KernelError, NotImplementedError):
             raise
         except Exception as error:
@@ -230,6 +233,12 @@ class Puzzle:
         except Mismatch as error:
             return f": {str(error).splitlines()[0]}"
         return ""
+
+    def _stops(self, given: Answer) -> str:
+        """What is said of a kernel that has more than its stub, and still raises."""
+        if tree(given.text) == tree(self.stub):
+            return ""
+        return f": `raise NotImplementedError` still stands in {given.name}"
 
     def _judged(self, given: Answer, device: Any) -> Solved:
         """Checked, counted and remembered."""

@@ -55,6 +55,11 @@ def check(source: Source, name: str, kernel: bool) -> None:
     for node in _in_order(source.tree):
         if node is source.tree:
             continue
+        if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
+            raise refusal(
+                *(source, node, name),
+                "a for loop of a kernel goes over range(...) or a tuple, no list",
+            )
         if type(node) in _WAYS:
             what, way = _WAYS[type(node)]
             raise refusal(
