@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from weft import ArgumentError, cache, predict, puzzles
+from weft import ArgumentError, cache, kept, predict, puzzles
 from weft.kept import Kept
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
 from weft.puzzles.progress import OPEN, SOLVED, WITHIN, marks, solved
@@ -173,6 +173,15 @@ def test_where_nothing_can_be_written_the_session_remembers(folder, capsys):
     assert marks().count == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "this session only" in said
+
+
+def test_a_cache_folder_that_cannot_be_written_is_one_line(folder, capsys, monkeypatch):
+    monkeypatch.setattr(kept.cache, "lasts", lambda: False)
+    kept._say_not_lasting.cache_clear()
+    solve("map", "zip")
+    cloth_module.cloth(named("map"))
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "cannot be written" in said
 
 
 def test_in_the_suite_nothing_is_written(folder, monkeypatch):

@@ -9,6 +9,7 @@ overwritten; a folder that cannot be written means this session's memory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -22,6 +23,16 @@ from . import cache
 
 WAIT = 2.0  # seconds for another's change, which takes a millisecond
 Records = dict[str, Any]
+
+
+@functools.cache  # once, whatever is kept
+def _say_not_lasting() -> None:
+    here = cache.folder() / cache.KEPT
+    print(
+        f"weft: the cache folder cannot be written: what is solved or guessed is kept "
+        f"in {here}, until this session ends",
+        file=sys.stderr,
+    )
 
 
 class Kept:
@@ -64,7 +75,7 @@ class Kept:
                     how(records)
                     self._write(records)
                 if not cache.lasts():
-                    self._say("cannot be written where it belongs: it will not last")
+                    _say_not_lasting()
                 return records
             except OSError as error:
                 with contextlib.suppress(OSError):
