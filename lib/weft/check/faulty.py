@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from ..guarded import Mismatch, element
 from .problem import Trial
@@ -18,12 +19,26 @@ TOO_FAR = (
 )
 
 
+AT_ONCE = re.compile(r" reads .* at line (\d+) while .* writes it at line \1\b")
+UPDATE = (
+    "looks like an update that threads make of one place at once: each reads the same "
+    "old number, and one result undoes the other. A barrier alone would not help"
+)
+
+
 def of_fault(error: Mismatch | None, trial: Trial) -> str:
     """A guess at what led to a fault, or to a write where none may be."""
     text, kind = str(error), error.kind if error else ""
     if "input" in text and "overwritten" in text:
         return "looks like a store into the wrong array: inputs must stay as they are"
     ours = trial.inputs | trial.starts
+    if (
+        kind == "race"
+        and AT_ONCE.search(text)
+        and error
+        and error.array in trial.starts
+    ):
+        return UPDATE
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
         if trial.shape is not None and not trial.shape.plain:

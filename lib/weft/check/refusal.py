@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -203,11 +204,7 @@ def _looks(
         found.append(order)
     else:
         said = "" if first.by_value else of_fault(first.error, first.trial)
-        failing = [a for a in (first, *later) if a.by_value]
-        failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
-        last = [first] if first.by_value else []
-        for attempt in failing[:2] + last:
-            said = said or mistakes.guess(_scene(problem, attempt))
+        said = said or _guess(problem, first, later)
         found += [said] if said else []
     runs = [*passed, first, *later]
     output = next(iter([*problem.outputs.values(), *problem.inout.values()]), None)
@@ -226,6 +223,43 @@ def _looks(
         pattern = "" if "is right" in pattern else pattern  # most mistakes hide there
     said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
     return said + [pattern] * bool(pattern)
+
+
+def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
+    """A guess from the wrong numbers of the largest runs, or else of the first.
+
+    It is the first that is told: where places of another are named, so is that run. A
+    region has no cause that the larger runs do not show.
+    """
+    failing = [a for a in (first, *later) if a.by_value]
+    failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
+    for attempt in failing[:2]:
+        said = mistakes.guess(_scene(problem, attempt))
+        if not said:
+            continue
+        if attempt is first:
+            return said
+        own = mistakes.guess(_scene(problem, first)) if first.by_value else ""
+        if _alike(own, said):
+            return own
+        named = _PLACE.search(said) or not first.by_value
+        return said + (f" (with {attempt})" if named else "")
+    said = mistakes.guess(_scene(problem, first)) if first.by_value else ""
+    if any(attempt is not first for attempt in failing[:2]):
+        said = _CAUSE.sub("", said)
+    return said
+
+
+_PLACE = re.compile(r"\b(from|first|last) \d")  # the elements from 9 on, ...
+_CAUSE = re.compile(
+    r"(?<=looks like ).*: (?=(the|all but|elements|rows|columns) .*"
+    r"(never written|wrong, the rest right)$)"
+)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two guesses are the same but for their numbers."""
+    return re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other)
 
 
 def _block(attempt: Attempt) -> Index | None:

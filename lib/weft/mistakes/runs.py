@@ -45,9 +45,27 @@ def pattern(
         said = _by_multiples(name, axes, right, bad, covered)
         if said:
             return said
+    fitting = _one_block(runs)
+    if given and fitting:
+        return (
+            f"It is right with blocks of {brief(fitting)}, and wrong with others, as "
+            f"if it counted on that."
+        )
     if len(right) == 1 and len(bad) > 2:
         return _only_at(right[0][0], len(runs))
     return ""
+
+
+def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple | None:
+    """The one block with which all is right, while each other is wrong mostly."""
+    by: dict[tuple | None, list[bool]] = {}
+    for _, block, ok in runs:
+        by.setdefault(block, []).append(ok)
+    right = [block for block, each in by.items() if all(each)]
+    others = [each for each in by.values() if not all(each)]
+    if len(right) != 1 or len(by[right[0]]) < 3 or len(by) > 4:
+        return None
+    return right[0] if all(2 * sum(each) < len(each) for each in others) else None
 
 
 def _only_at(sizes: dict[str, int], runs: int) -> str:

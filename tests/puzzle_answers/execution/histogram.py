@@ -30,7 +30,7 @@ right_c(
 )
 
 
-@wrong("histogram", says=r"reads counts\[.*while thread")
+@wrong("histogram", says=r"reads counts\[[^$]*at once: .*barrier alone")
 def not_atomic(counts, a, n):
     i = cuda.grid(1)
     if i < n:

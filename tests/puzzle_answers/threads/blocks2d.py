@@ -94,3 +94,11 @@ def height_for_width(out, a, height, width):
     row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
     if row < height and col < width:
         out[row * height + col] = a[row * height + col] + 10
+
+
+@wrong("blocks2d", says=r"right with blocks of \(3, 3\), and wrong with others")
+def blocks_of_three(out, a, height, width):
+    col = cuda.blockIdx.x * 3 + cuda.threadIdx.x
+    row = cuda.blockIdx.y * 3 + cuda.threadIdx.y
+    if row < height and col < width:
+        out[row * width + col] = a[row * width + col] + 10
