@@ -12,6 +12,7 @@ import pytest
 from weft import cuda, load_cuda, numba_jit, puzzles
 from weft.puzzles.goal import goal
 from weft.puzzles.instance import COULD, NOW, depends, instance
+from weft.puzzles.launches import launch_words
 from weft.style import FAULT, WIDTH
 
 NAMES = [puzzle.name for puzzle in puzzles]
@@ -47,7 +48,8 @@ def test_the_goal_of_every_puzzle_is_drawn(name):
     for array in (*case.inputs, *case.wants):
         assert f'<g data-values="{array}">' in svg
     if puzzle.launch is not None:
-        assert re.search(r"\d blocks? of \d.* threads?: [\d\u202f]+ threads? for", svg)
+        counted = r"\d blocks? of \d.* threads?( \(x × y\))?: [\d\u202f]+ threads? for"
+        assert re.search(counted, svg)
     # Each stop of the slider shows one element, each input cell that it names is one.
     stops = [len(s.stops) for s in picture.drawing.sliders]
     assert stops == [len(picture.drawing.frames)] and stops[0] >= 1
@@ -109,6 +111,13 @@ def test_rows_and_columns_of_a_matmul_are_marked():
     assert marked(svg, "wanted") == {"c": [1]}
     assert marked(svg, "depends") == {"a": [0, 1], "b": [2, 3]}
     assert "it depends on row 0 of a and row 1 of b." in svg
+
+
+def test_a_launch_says_which_of_two_unlike_sides_is_x():
+    assert launch_words((2, 3, 1), (16, 8, 1)).endswith(" 16 × 8 threads (x × y)")
+    assert launch_words((2, 3, 1), (4, 4, 1)).endswith("(x × y)")
+    assert launch_words((2, 2, 1), (3, 3, 1)) == "2 × 2 blocks of 3 × 3 threads"
+    assert launch_words((3, 1, 1), (4, 1, 1)) == "3 blocks of 4 threads"
 
 
 def test_a_transpose_shows_where_an_element_came_from():

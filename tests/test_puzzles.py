@@ -197,6 +197,14 @@ def test_a_function_that_returns_nothing_is_told_to():
         puzzles.image_filter_numpy.check(blur_numpy)
 
 
+def test_parameters_in_another_order_in_c_are_told_with_the_way_back():
+    kernel = load_cuda(
+        "__global__ void add_ten(const float *a, float *out) { out[0] = a[0]; }"
+    )
+    with pytest.raises(ArgumentError, match=r'\(out, a\).*map.reset\("cuda"\)'):
+        puzzles.map.check(kernel)
+
+
 @every
 def test_the_published_answer_is_accepted_in_many_sizes_and_launches(name):
     puzzle = puzzles[name]

@@ -40,10 +40,12 @@ def understood(puzzle: Puzzle, given: Any) -> Answer:
     if answer.function is not None and answer.function is puzzle.spec:
         raise ArgumentError(f"{puzzle.name}: this is the spec itself; write your own")
     if answer.parameters != puzzle.parameters:
+        language = "" if answer.function else '"cuda"'
         wanted, found = (", ".join(p) for p in (puzzle.parameters, answer.parameters))
         raise ArgumentError(
             f"{puzzle.name}: {answer.name} has the parameters ({found}), the stub has "
-            f"({wanted}), in this order; puzzles.{puzzle.name}.reset() gives it again"
+            f"({wanted}), in this order; puzzles.{puzzle.name}.reset({language}) gives "
+            f"it again"
         )
     return answer
 
@@ -73,7 +75,8 @@ def as_declared(puzzle: Puzzle, answer: Answer, error: Exception) -> Exception:
         return error
     return ArgumentError(
         f"{puzzle.name}: {answer.name} has {own}, the stub has {stub[1]}, as the "
-        f"puzzle's {array} is; puzzles.{puzzle.name}.reset('cuda') gives it again"
+        f"puzzle's {array} is; puzzles.{puzzle.name}.reset"
+        f'("cuda") gives it again'
     )
 
 

@@ -26,13 +26,16 @@ def launch_of(puzzle: Any, case: Instance) -> tuple[tuple, tuple] | None:
 
 
 def launch_words(grid: tuple, block: tuple) -> str:
-    """ "2 blocks of 4 threads", "1 block of 3 × 3 threads"."""
+    """ "2 blocks of 4 threads", "1 block of 16 × 8 threads (x × y)": an array's shape
+    has its rows first, which is y."""
     sides = [n for n in block if n > 1] or [1]
     of = " × ".join(str(n) for n in sides)
     blocks = plural(int(np.prod(grid)), "block")
     if sum(n > 1 for n in grid) > 1:
         blocks = " × ".join(str(n) for n in grid if n > 1) + " blocks"
-    return f"{blocks} of {of} thread{'s' * (int(np.prod(block)) != 1)}"
+    order = " (x × y)" if grid[:2] != grid[1::-1] or block[:2] != block[1::-1] else ""
+    order = order if len(sides) == 2 else ""
+    return f"{blocks} of {of} thread{'s' * (int(np.prod(block)) != 1)}{order}"
 
 
 def launch_drawn(

@@ -18,7 +18,7 @@ def spec(x):
 
 
 def blur_numpy(x):
-    """y (height,width): x blurred, without a loop over its pixels. Four lines."""
+    """The mean around each pixel of x; no loop over pixels. Four lines."""
     ### BEGIN SOLUTION
     height, width = x.shape
     around = np.pad(x, 1, mode="edge")
