@@ -78,16 +78,34 @@ const struct weft_rung *weft_rungs(int *count);
 /* ---- ops --------------------------------------------------------------- */
 
 struct weft_matmul_options {
-    int trans_a; /* 1: a is stored (k,m) and used transposed */
-    int trans_b; /* 1: b is stored (n,k) and used transposed */
-    float alpha; /* c = alpha * a @ b + beta * c; defaults 1 and 0. */
-    float beta;  /* With beta 0 the old c is never read. */
+    int trans_a;       /* 1: a is stored (k,m) and used transposed */
+    int trans_b;       /* 1: b is stored (n,k) and used transposed */
+    float alpha;       /* c = alpha * a @ b + beta * c + bias; defaults 1, 0. */
+    float beta;        /* With beta 0 the old c is never read. */
+    const float *bias; /* (n), added to every row; NULL: none */
+    int relu;          /* 1: what is below 0 becomes 0; a NaN stays a NaN */
+    int batch;         /* this many products side by side; 0 counts as 1 */
+    ptrdiff_t stride_a, stride_b, stride_c; /* elements from one matrix of the
+                          batch to the next, at least 0; 0 for a or b: the same
+                          matrix for all; unused where batch is 1 */
+    void *workspace; /* on the target, at a multiple of 256; NULL: none */
+    size_t workspace_bytes;
 };
 
-/* c (m,n) = a (m,k) @ b (k,n). */
-int weft_matmul(int rung, float *c, const float *a, const float *b, int m,
-                int n, int k, const struct weft_matmul_options *options,
+/* c (m,n) = a (m,k) @ b (k,n), for each matrix of the batch. The rung's
+ * precision says what a and b hold: floats, or for "bf16" and "fp16" such
+ * numbers of 16 bits. c, bias and the sums are float. WEFT_EINVAL where the
+ * workspace is smaller than weft_matmul_workspace() says. */
+int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
+                int k, const struct weft_matmul_options *options,
                 weft_stream stream);
+
+/* *bytes = how large a workspace that very call of weft_matmul() wants, often
+ * 0: it depends on the sizes, on how a and b lie (transposed, at which
+ * addresses) and on the rung. options->workspace itself is not looked at. */
+int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
+                          int m, int n, int k,
+                          const struct weft_matmul_options *options);
 
 struct weft_conv2d_options {
     int padding; /* zeros added on all four sides; default 0 */

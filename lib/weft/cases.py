@@ -90,7 +90,11 @@ def _matmul_case(generator, m, n, k, trans_a, trans_b, alpha, beta) -> Case:
         options = native.ffi.new(
             "struct weft_matmul_options *", (trans_a, trans_b, alpha, beta)
         )
-        plain = not (trans_a or trans_b or beta) and alpha == 1
+        call = (rung, p["a"], p["b"], m, n, k, options)
+        room = _workspace(lib, call)
+        options.workspace = native.pointer(room, "void *")
+        options.workspace_bytes = 0 if room is None else room.numel()
+        plain = not (trans_a or trans_b or beta) and alpha == 1 and room is None
         options = native.NULL if plain else options
         lib.call("weft_matmul", rung, p["c"], p["a"], p["b"], m, n, k, options, stream)
 
@@ -102,6 +106,16 @@ def _matmul_case(generator, m, n, k, trans_a, trans_b, alpha, beta) -> Case:
         launch,
         {"c": c} if beta else {},
     )
+
+
+def _workspace(lib, call) -> torch.Tensor | None:
+    """What that call of weft_matmul() wants besides its arrays, filled with NaN."""
+    bytes_ = native.ffi.new("size_t *")
+    rung, *rest = call
+    lib.call("weft_matmul_workspace", rung, bytes_, *rest)
+    if not bytes_[0]:
+        return None
+    return torch.full((bytes_[0],), 0xFF, dtype=torch.uint8, device=lib.target)
 
 
 _LINEAR_SIZES = [

@@ -365,8 +365,21 @@ def _matmul(a, b, rung, trans_a=0, trans_b=0) -> torch.Tensor:
         "struct weft_matmul_options *",
         {"trans_a": trans_a, "trans_b": trans_b, "alpha": 1.0, "beta": 0.0},
     )
+    room = _workspace(a, b, [m, n, k], options, rung)
+    options.workspace = pointer(room, "void *")
+    options.workspace_bytes = 0 if room is None else room.numel()
     _launch("matmul", "weft_matmul", rung, [c, a, b], [m, n, k], options)
     return c
+
+
+def _workspace(a, b, sizes, options, rung) -> torch.Tensor | None:
+    """Memory that this call of weft_matmul() wants besides its arrays."""
+    lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)
+    wants = native.ffi.new("size_t *")
+    index = lib.rung(rung).index
+    pointers = [pointer(t, "void *") for t in (a, b)]
+    lib.call("weft_matmul_workspace", index, wants, *pointers, *sizes, options)
+    return a.new_empty(wants[0], dtype=torch.uint8) if wants[0] else None
 
 
 def _empty(op: str, like: torch.Tensor, *shape: int) -> torch.Tensor:

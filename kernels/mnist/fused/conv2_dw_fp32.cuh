@@ -13,8 +13,8 @@
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #ifndef WEFT_CONV2_DW_FP32_CUH
 #define WEFT_CONV2_DW_FP32_CUH
+#include "../../ptx.cuh"
 #include "dy_fp32.cuh"
-#include "ptx.cuh"
 
 enum {
     DW_OUT = 32,               /* oc of a block */

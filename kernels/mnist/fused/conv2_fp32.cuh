@@ -12,8 +12,8 @@
  * Binds:   the issue of FFMA, one instruction a cycle and quarter of an SM. */
 #ifndef WEFT_CONV2_FP32_CUH
 #define WEFT_CONV2_FP32_CUH
+#include "../../ptx.cuh"
 #include "fused.h"
-#include "ptx.cuh"
 
 enum {
     TILE = 7, /* pixels of a thread along each side */

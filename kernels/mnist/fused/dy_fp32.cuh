@@ -1,8 +1,8 @@
 /* dy_fp32.cuh -- dy of one image, built in shared memory in fp32. */
 #ifndef WEFT_DY_FP32_CUH
 #define WEFT_DY_FP32_CUH
+#include "../../ptx.cuh"
 #include "dy.cuh"
-#include "ptx.cuh"
 
 /* What the step left of one image. */
 struct dy_image {

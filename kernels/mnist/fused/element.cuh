@@ -9,8 +9,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "../../ptx.cuh"
 #include "fused.h"
-#include "ptx.cuh"
 
 template <enum precision P> struct element {
     typedef float T;

@@ -19,8 +19,8 @@
  * same rows of different fragments, one thread gets all four results. */
 #ifndef WEFT_LINES_CUH
 #define WEFT_LINES_CUH
+#include "../../ptx.cuh"
 #include "element.cuh"
-#include "ptx.cuh"
 
 enum {
     LINE = 128,                 /* bytes */

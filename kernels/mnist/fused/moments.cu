@@ -4,9 +4,9 @@
  *          images, which are exact, being integers. No pass over its output.
  * Binds:   at B = 64 the launch and the way from order to image to sum; then
  *          dp4a. */
+#include "../../ptx.cuh"
 #include "bn1.cuh"
 #include "launch.cuh"
-#include "ptx.cuh"
 
 enum { WARPS = 8 };
 

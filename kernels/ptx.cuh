@@ -1,7 +1,7 @@
 /* ptx.cuh -- the few instructions that CUDA C has no words for: tensor cores on
  * fragments, copies past the registers, and kernels that overlap.
  *
- * All inline PTX of the step is here. On the CPU target each function has a
+ * All inline PTX is here. On the CPU target each function has a
  * plain twin that gives the same result: the lanes of a warp exchange what they
  * hold by shuffles, so that kernels on tensor cores are checked there, too.
  *
@@ -16,7 +16,7 @@
  * Source:  PTX ISA, "Warp-level matrix instructions". */
 #ifndef WEFT_PTX_CUH
 #define WEFT_PTX_CUH
-#include "../../internal.cuh"
+#include "internal.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -1,0 +1,40 @@
+/* 01_naive.cu -- matmul, rung 1: one thread per element of c.
+ *
+ * Idea:    thread (x,y) owns element (row,col) of c, walks along its row of a
+ *          and down its column of b, and keeps the sum in a register.
+ * Limit:   x numbers the rows here. Threads that are neighbours in a warp read
+ *          floats of b and write floats of c that lie whole rows apart: a load
+ *          of 32 floats touches 32 sectors, of which it uses 4 bytes each.
+ * Error:   k products added one after another in float: at most 1.01 k 2^-24
+ *          of the same sum over absolute values. This holds for every fp32
+ * rung. Lesson:  notebooks/08a_matmul_tiles.ipynb
+ */
+#include "matmul.h"
+
+enum { SIDE = 16 };
+
+/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+static __global__ void matmul_naive(float *c, const float *a, const float *b,
+                                    int m, int n, int k, struct extras x) {
+    own_matrix(&c, &a, &b, x);
+    const size_t row = (size_t)blockIdx.x * SIDE + threadIdx.x;
+    const size_t col = (size_t)blockIdx.y * SIDE + threadIdx.y;
+    if (row >= (size_t)m || col >= (size_t)n) return;
+    float acc = 0.0f;
+    for (int i = 0; i < k; i++) acc += a[row * k + i] * b[(size_t)i * n + col];
+    store(c, n, row, col, acc, x);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const dim3 block(SIDE, SIDE);
+    const dim3 grid((unsigned)CEIL_DIV(q->m, SIDE),
+                    (unsigned)CEIL_DIV(q->n, SIDE), (unsigned)q->batch);
+    matmul_naive<<<grid, block, 0, stream>>>(q->c, (const float *)q->a,
+                                             (const float *)q->b, q->m, q->n,
+                                             q->k, q->extras);
+    WEFT_LAUNCHED(matmul_naive);
+    return WEFT_OK;
+}
+
+MATMUL_RUNG(naive, "one thread per element of c", "fp32", WEFT_CPU | WEFT_CUDA,
+            0, PLAIN, launch, NULL)

@@ -1,0 +1,149 @@
+/* matmul.cu -- the ladder: which rungs there are, and how a call reaches one.
+ *
+ * Every rung is a file of its own beside this one and opens with what was slow
+ * before it, its idea, and what limits it now: the difference between two
+ * neighbours is the lesson.
+ *
+ * A new rung is one file (matmul.h says what it holds) and its name in the list
+ * below, which goes from slow to fast within a precision: who asks for no rung
+ * gets the last one in fp32 that runs on the device. */
+#include "matmul.h"
+
+#include "../checks.cuh"
+#include "pack.h"
+
+#define MATMUL_LADDER(RUNG) \
+    RUNG(reference)         \
+    RUNG(naive)             \
+    RUNG(coalesced)
+
+#define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
+MATMUL_LADDER(DECLARE)
+
+#define POINTER(name) &matmul_##name##_rung,
+static const struct matmul_rung *const ladder[] = {MATMUL_LADDER(POINTER)};
+
+static struct weft_rung rungs[COUNT_OF(ladder)];
+
+__attribute__((constructor)) static void register_rungs(void) {
+    for (int i = 0; i < COUNT_OF(ladder); i++) rungs[i] = ladder[i]->line;
+    weft_register_rungs(rungs, COUNT_OF(rungs));
+}
+
+/* The blocks of a grid: at most MAX_GRID of them in y and in z. A rung whose
+ * blocks take at least 16 rows of c is safe with SLAB of them. */
+enum { MAX_GRID = 65535, SLAB = MAX_GRID * 16 };
+
+/* A number of this call's; options may be NULL. */
+#define OPTION(options, field, otherwise) \
+    ((options) ? (options)->field : (otherwise))
+
+/* What the arguments of weft_matmul() mean; nothing is refused here. */
+static struct product product_of(float *c, const void *a, const void *b, int m,
+                                 int n, int k,
+                                 const struct weft_matmul_options *options) {
+    const int trans_a = OPTION(options, trans_a, 0) != 0;
+    const int trans_b = OPTION(options, trans_b, 0) != 0;
+    const int batch = OPTION(options, batch, 0);
+    struct product q = {
+        c, a, b, m, n, k, trans_a, trans_b, batch ? batch : 1, {}, NULL};
+    q.extras.step_a = (size_t)OPTION(options, stride_a, 0);
+    q.extras.step_b = (size_t)OPTION(options, stride_b, 0);
+    q.extras.step_c = (size_t)OPTION(options, stride_c, 0);
+    q.extras.pitch_a = (size_t)(trans_a ? m : k);
+    q.extras.pitch_b = (size_t)(trans_b ? k : n);
+    q.extras.alpha = OPTION(options, alpha, 1.0f);
+    q.extras.beta = OPTION(options, beta, 0.0f);
+    q.extras.bias = OPTION(options, bias, (const float *)NULL);
+    q.extras.relu = OPTION(options, relu, 0) != 0;
+    return q;
+}
+
+static int check_arguments(const struct product *q) {
+    const int m = q->m, n = q->n, k = q->k, batch = q->batch;
+    CHECK_SIZE(m);
+    CHECK_SIZE(n);
+    CHECK_SIZE(k);
+    CHECK_SIZE(batch);
+    CHECK_COUNT(a, (double)m * k);
+    CHECK_COUNT(b, (double)k * n);
+    CHECK_COUNT(c, (double)m * n);
+    return WEFT_OK;
+}
+
+/* Bytes of what matmul.cu and the rung want between them, copies first. */
+static size_t room_for(const struct product *q,
+                       const struct matmul_rung *rung) {
+    // The rung sees its operands as they will lie, so it is asked with copies
+    // that start nowhere: only where they are counts, not what is in them.
+    struct product packed = *q;
+    const size_t copies = matmul_pack_bytes(q, rung);
+    matmul_pack_plan(&packed, rung, (void *)256);
+    return copies + (rung->scratch ? rung->scratch(&packed) : 0);
+}
+
+/* One product of at most SLAB rows and MAX_GRID matrices. */
+static int launch(struct product q, const struct matmul_rung *rung, void *room,
+                  cudaStream_t stream) {
+    const size_t copies = matmul_pack_bytes(&q, rung);
+    WEFT_TRY(matmul_pack(&q, rung, room, stream));
+    q.scratch = (char *)room + copies;
+    return rung->launch(&q, stream);
+}
+
+/* The slab of q from row `row` and matrix `item` on. */
+static struct product slab_of(const struct product *q, int row, int item,
+                              size_t element) {
+    struct product slab = *q;
+    const size_t row_a = q->trans_a ? (size_t)row : row * q->extras.pitch_a;
+    slab.m = q->m - row < SLAB ? q->m - row : SLAB;
+    slab.batch = q->batch - item < MAX_GRID ? q->batch - item : MAX_GRID;
+    slab.c += item * q->extras.step_c + (size_t)row * q->n;
+    slab.a = (const char *)q->a + (item * q->extras.step_a + row_a) * element;
+    slab.b = (const char *)q->b + item * q->extras.step_b * element;
+    return slab;
+}
+
+int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
+                          int m, int n, int k,
+                          const struct weft_matmul_options *options) {
+    WEFT_CHECK_RUNG(rung);
+    CHECK_ARRAY(bytes);
+    const struct product q = product_of(NULL, a, b, m, n, k, options);
+    WEFT_TRY(check_arguments(&q));
+    // The first slab is the largest, and the others' addresses are no worse:
+    // they start whole rows further on.
+    const struct product first =
+        slab_of(&q, 0, 0, matmul_element(ladder[rung]));
+    *bytes = room_for(&first, ladder[rung]);
+    return WEFT_OK;
+}
+
+int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
+                int k, const struct weft_matmul_options *options,
+                weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    const struct product q = product_of(c, a, b, m, n, k, options);
+    WEFT_TRY(check_arguments(&q));
+    CHECK_ARRAY(c);
+    CHECK_ARRAY(a);
+    CHECK_ARRAY(b);
+    const size_t element = matmul_element(ladder[rung]);
+    const size_t has =
+        OPTION(options, workspace, (void *)NULL) ? options->workspace_bytes : 0;
+    void *const room = has ? options->workspace : NULL;
+    for (int item = 0; item < q.batch; item += MAX_GRID)
+        for (int row = 0; row < m; row += SLAB) {
+            const struct product slab = slab_of(&q, row, item, element);
+            const size_t wants = room_for(&slab, ladder[rung]);
+            WEFT_REQUIRE(wants <= has,
+                         "%s: rung %s wants a workspace of %zu bytes for m = "
+                         "%d, n = %d, k = %d, got %zu: see "
+                         "weft_matmul_workspace()",
+                         __func__, rungs[rung].rung, wants, m, n, k, has);
+            WEFT_TRY(
+                launch(slab, ladder[rung], room, weft_cuda_stream(stream)));
+            if (m - row <= SLAB) break; // row + SLAB may not fit an int
+        }
+    return WEFT_OK;
+}

@@ -1,0 +1,127 @@
+/* matmul.h -- what the rungs of the matmul ladder share.
+ *
+ * A rung is one file: its kernel, the function that launches it, and at the end
+ * its line of the table,
+ *
+ *     MATMUL_RUNG(tiled, "tiles in shared memory", "fp32",
+ *                 WEFT_CPU | WEFT_CUDA, 0, PLAIN, launch, NULL)
+ *
+ * which matmul.cu lists by name. All rungs compute the same,
+ *
+ *     c (m,n) = finish(alpha * a (m,k) @ b (k,n) + beta * c + bias)
+ *
+ * for every matrix of a batch, and take any sizes. */
+#ifndef WEFT_MATMUL_H
+#define WEFT_MATMUL_H
+#include "../internal.cuh"
+
+/* What a kernel needs besides the arrays and their sizes. */
+struct extras {
+    size_t step_a, step_b, step_c; /* elements from one matrix of a batch to
+                                      the next; block z takes the z-th */
+    size_t pitch_a, pitch_b; /* elements from one stored row to the next: k and
+                                n, unless rows were padded; c's pitch is n */
+    float alpha, beta;       /* with beta 0 the old c is never read */
+    const float *bias;       /* (n), or NULL */
+    int relu;                /* 1: what is below 0 becomes 0, last of all */
+};
+
+/* One call of weft_matmul(), whose checks have passed. */
+struct product {
+    float *c;
+    const void *a, *b; /* float; of the bf16 and fp16 rungs 16-bit floats */
+    int m, n, k;
+    int trans_a, trans_b; /* 0 unless the rung takes what lies transposed */
+    int batch;            /* at least 1 */
+    struct extras extras;
+    void *scratch; /* as many bytes as the rung's scratch() asked for */
+};
+
+/* How a rung wants a and b to lie. Where they lie otherwise, matmul.cu has them
+ * copied first (pack.h): transposed, padded, or both. */
+enum needs {
+    PLAIN = 0,   /* a (m,k) and b (k,n), any address, rows side by side */
+    ANY_A = 1,   /* takes a stored (k,m) as well: q->trans_a */
+    ANY_B = 2,   /* takes b stored (n,k) as well: q->trans_b */
+    B_BY_N = 4,  /* wants b stored (n,k), always: q->trans_b is 1 */
+    ALIGNED = 8, /* wants addresses, pitches and batch steps in 16 bytes */
+};
+
+/* A rung: its line of weft_rungs(), and how matmul.cu starts it. */
+struct matmul_rung {
+    struct weft_rung line;
+    int needs;
+    int (*launch)(const struct product *q, cudaStream_t stream);
+    size_t (*scratch)(const struct product *q); /* bytes; NULL: none */
+};
+
+#define MATMUL_RUNG(name, idea, precision, targets, sm, needs, launch, \
+                    scratch)                                           \
+    extern const struct matmul_rung matmul_##name##_rung;              \
+    const struct matmul_rung matmul_##name##_rung = {                  \
+        {"matmul", #name, idea, precision, targets, sm},               \
+        needs,                                                         \
+        launch,                                                        \
+        scratch};
+
+/* Blocks of `rows` x `cols` of c, all matrices of the batch in z. */
+static inline dim3 matmul_grid(const struct product *q, int rows, int cols) {
+    return dim3((unsigned)CEIL_DIV(q->n, cols), (unsigned)CEIL_DIV(q->m, rows),
+                (unsigned)q->batch);
+}
+
+/* ---- in a kernel --------------------------------------------------------- */
+
+/* Move the three pointers to the block's own matrix of the batch. */
+template <typename T>
+static __device__ __forceinline__ void
+own_matrix(float **c, const T **a, const T **b, const struct extras &x) {
+    *c += blockIdx.z * x.step_c;
+    *a += blockIdx.z * x.step_a;
+    *b += blockIdx.z * x.step_b;
+}
+
+/* What an element of c becomes: `sum` of the products, `old` its value before
+ * (read by the caller where beta is not 0), `col` its column. */
+static __device__ __forceinline__ float finish(float sum, float old, size_t col,
+                                               const struct extras &x) {
+    float value = x.alpha * sum;
+    if (x.beta != 0.0f) value += x.beta * old;
+    if (x.bias) value += x.bias[col];
+    return x.relu && value < 0.0f ? 0.0f : value; // a NaN stays a NaN
+}
+
+/* Element (row,col) of c (m,n) from the sum of its products. */
+static __device__ __forceinline__ void store(float *c, int n, size_t row,
+                                             size_t col, float sum,
+                                             const struct extras &x) {
+    float *const out = c + row * n + col;
+    *out = finish(sum, x.beta != 0.0f ? *out : 0.0f, col, x);
+}
+
+/* Whether rows of c start at multiples of 16 bytes, so that store4() may. */
+static __device__ __forceinline__ bool takes_vectors(const float *c, int n) {
+    return n % 4 == 0 && (size_t)c % 16 == 0;
+}
+
+/* The four elements of c from (row,col) on, of which those in c are stored. */
+static __device__ __forceinline__ void store4(float *c, int m, int n,
+                                              size_t row, size_t col,
+                                              const float sums[4],
+                                              const struct extras &x) {
+    if (row >= (size_t)m) return;
+    if (takes_vectors(c, n) && col + 4 <= (size_t)n) {
+        float4 *const out = (float4 *)(c + row * n + col);
+        float4 old = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (x.beta != 0.0f) old = *out;
+        *out = make_float4(finish(sums[0], old.x, col, x),
+                           finish(sums[1], old.y, col + 1, x),
+                           finish(sums[2], old.z, col + 2, x),
+                           finish(sums[3], old.w, col + 3, x));
+        return;
+    }
+    for (int i = 0; i < 4; i++)
+        if (col + i < (size_t)n) store(c, n, row, col + i, sums[i], x);
+}
+
+#endif
