@@ -40,6 +40,9 @@ class Launchers:
         assert options == NULL  # the bodies know no transposes, alpha and beta
         self.run(self.product, (m, n), c, a, b, m, n, k)
 
+    def matmul_workspace(self, bytes_, *sizes) -> None:
+        bytes_[0] = 0
+
     def relu(self, y, x, count) -> None:
         self.run(bodies.relu, count, y, x, count)
 

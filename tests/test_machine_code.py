@@ -163,11 +163,11 @@ def test_after_a_launch_a_runner_knows_its_types():
 
 @pytest.mark.skipif(not nvcc(), reason="no nvcc")
 def test_a_file_with_host_code_is_shown_by_kernel():
-    view = ptx("kernels/matmul.cu", "matmul_naive", arch="sm_80")
+    view = ptx("kernels/matmul/01_naive.cu", "matmul_naive", arch="sm_80")
     (kernel,) = view.kernels
     assert kernel.name == "matmul_naive" and "acc += a[row * k + i]" in repr(view)
     with pytest.raises(ArgumentError, match="has no kernel 'nix'; it has"):
-        ptx("kernels/matmul.cu", "nix", arch="sm_80")
+        ptx("kernels/matmul/01_naive.cu", "nix", arch="sm_80")
 
 
 def test_what_is_no_kernel_is_refused_in_a_sentence(module):

@@ -56,8 +56,10 @@ def test_source_gives_one_c_function_with_its_comment():
     assert text.startswith("int weft_fail(")
     assert text.rstrip().endswith("}")
     assert text.count("\nint ") == 0
-    kernel = utils.source("kernels/matmul.cu", "matmul_naive")
-    assert kernel.startswith("/* c (m,n) = a (m,k) @ b (k,n). */\nstatic __global__")
+    kernel = utils.source("kernels/matmul/01_naive.cu", "matmul_naive")
+    assert kernel.startswith(
+        "/* c (m,n) = a (m,k) @ b (k,n), row-major. */\nstatic __global__"
+    )
     assert "matmul_naive_general" not in kernel
 
 

@@ -75,20 +75,29 @@ static __global__ void matmul_faulty(float *c, const float *a, const float *b,
         ((float *)a)[m * k - 1] = 0.0f;
 }
 
-int weft_matmul(int rung, float *c, const float *a, const float *b, int m,
-                int n, int k, const struct weft_matmul_options *options,
+int weft_matmul_workspace(int rung, size_t *bytes, const void *, const void *,
+                          int, int, int, const struct weft_matmul_options *) {
+    WEFT_CHECK_RUNG(rung);
+    *bytes = 0;
+    return WEFT_OK;
+}
+
+int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
+                int k, const struct weft_matmul_options *options,
                 weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
-    const struct weft_matmul_options plain = {0, 0, 1.0f, 0.0f};
+    struct weft_matmul_options plain = {};
+    plain.alpha = 1.0f;
     const struct weft_matmul_options *o = options ? options : &plain;
     const dim3 grid(CEIL_DIV(n, TILE), CEIL_DIV(m, TILE)), block(TILE, TILE);
     const int a_row = o->trans_a ? 1 : k, a_col = o->trans_a ? m : 1;
     const int b_row = o->trans_b ? 1 : n, b_col = o->trans_b ? k : 1;
     cudaStream_t s = weft_cuda_stream(stream);
-#define FAULTY(fault)                                                         \
-    case fault:                                                               \
-        matmul_faulty<fault><<<grid, block, 0, s>>>(                          \
-            c, a, b, m, n, k, a_row, a_col, b_row, b_col, o->alpha, o->beta); \
+#define FAULTY(fault)                                                     \
+    case fault:                                                           \
+        matmul_faulty<fault><<<grid, block, 0, s>>>(                      \
+            c, (const float *)a, (const float *)b, m, n, k, a_row, a_col, \
+            b_row, b_col, o->alpha, o->beta);                             \
         break
     switch (rung) {
         FAULTY(RIGHT);

@@ -1,6 +1,7 @@
 """What the first lessons build: grey values, and two matrix products.
 
-The lessons derive matmul_tiled; kernels/matmul.cu has the first as its naive rung.
+The lessons derive matmul_tiled; kernels/matmul/02_coalesced.cu has the
+first.
 """
 
 from numpy import float32
