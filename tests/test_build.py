@@ -84,7 +84,7 @@ def test_the_rung_table_is_the_one_in_the_source(op):
     """No line of the table is lost between the source and Python."""
     text = "".join(p.read_text() for p in build.sources(op, "cpu"))
     lines = re.findall(rf'\{{"{op}",\s*"(\w+)"', text)
-    lines += re.findall(rf"^ +RUNG\((\w+)\)", text, re.M) if op == "matmul" else []
+    lines += re.findall(r"^ +RUNG\((\w+)\)", text, re.M) if op == "matmul" else []
     assert [rung.name for rung in native.rungs(op)] == lines
     for rung in native.rungs(op):
         assert rung.idea and rung.targets

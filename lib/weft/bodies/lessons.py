@@ -1,7 +1,6 @@
 """What the first lessons build: grey values, and two matrix products.
 
-The lessons derive matmul_tiled; kernels/matmul/02_coalesced.cu has the
-first.
+The lessons derive matmul_tiled; kernels/matmul/02_coalesced.cu has the first.
 """
 
 from numpy import float32

@@ -29,8 +29,8 @@ def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
     """The kernel as PTX, the assembly language that all NVIDIA GPUs share.
 
     kernel: of load_cuda() or %%cuda, or the module; cuda_c(k); a Python kernel, or
-    numba_jit(k), with arguments like a launch's behind it; the path of a .cu file,
-    with its kernels' names behind it ("kernels/matmul/01_naive.cu", "matmul_naive"). arch:
+    numba_jit(k), with arguments like a launch's behind it; the path of a .cu file, with
+    its kernels' names behind it ("kernels/matmul/01_naive.cu", "matmul_naive"). arch:
     "sm_80"; None: the GPU here, else sm_90. Needs no GPU. Raises ArgumentError,
     CompileError, and BuildError with the cure where a tool is missing.
     """
