@@ -81,6 +81,25 @@ own_matrix(float **c, const T **a, const T **b, const struct extras &x) {
     *b += blockIdx.z * x.step_b;
 }
 
+/* Element (row,col) of a matrix (rows,cols); 0 outside it, which adds nothing
+ * to a sum of products. */
+static __device__ __forceinline__ float
+load_or_zero(const float *from, int rows, int cols, size_t row, size_t col) {
+    return row < (size_t)rows && col < (size_t)cols ? from[row * cols + col]
+                                                    : 0.0f;
+}
+
+/* The four from (row,col) on, col a multiple of 4, of a matrix whose rows lie
+ * `pitch` floats apart and end in zeros, as ALIGNED promises. */
+static __device__ __forceinline__ float4 load4_or_zero(const float *from,
+                                                       size_t pitch, int rows,
+                                                       int cols, size_t row,
+                                                       size_t col) {
+    return row < (size_t)rows && col < (size_t)cols
+               ? *(const float4 *)(from + row * pitch + col)
+               : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
 /* What an element of c becomes: `sum` of the products, `old` its value before
  * (read by the caller where beta is not 0), `col` its column. */
 static __device__ __forceinline__ float finish(float sum, float old, size_t col,
