@@ -15,7 +15,11 @@
 #define MATMUL_LADDER(RUNG) \
     RUNG(reference)         \
     RUNG(naive)             \
-    RUNG(coalesced)
+    RUNG(coalesced)         \
+    RUNG(tiled)             \
+    RUNG(registers_1d)      \
+    RUNG(registers_2d)      \
+    RUNG(vectorised)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)

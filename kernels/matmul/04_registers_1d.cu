@@ -1,0 +1,79 @@
+/* 04_registers_1d.cu -- matmul, rung 4: each thread a strip of a column of c.
+ *
+ * Before:  rung 3 reads two floats from shared memory per multiply-add.
+ * Idea:    a thread makes TM elements below each other. They share a column of
+ *          b: one float of b_s in a register serves TM multiply-adds.
+ * Limit:   an element of a_s still serves one multiply-add of its thread.
+ *          Rung 5 attacks that.
+ * Lesson:  notebooks/08a_matmul_tiles.ipynb
+ */
+#include "matmul.h"
+
+enum {
+    BM = 64, // of c a block makes BM x BN,
+    BN = 64,
+    BK = 8, // from tiles BM x BK of a and BK x BN of b,
+    TM = 8, // and a thread TM x 1
+    THREADS = BM * BN / TM,
+};
+
+/* The tiles of a and b from column, or row, k0 on; zeros past an edge. */
+static __device__ __forceinline__ void
+load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
+           int m, int n, int k, size_t row0, size_t col0, size_t k0) {
+    for (int i = threadIdx.x; i < BM * BK; i += THREADS)
+        a_s[i / BK][i % BK] = load_or_zero(a, m, k, row0 + i / BK, k0 + i % BK);
+    for (int i = threadIdx.x; i < BK * BN; i += THREADS)
+        b_s[i / BN][i % BN] = load_or_zero(b, k, n, k0 + i / BN, col0 + i % BN);
+}
+
+/* acc += the thread's rows of a_s, from ty on, times its column tx of b_s. */
+static __device__ __forceinline__ void multiply(float acc[TM],
+                                                const float a_s[BM][BK],
+                                                const float b_s[BK][BN], int ty,
+                                                int tx) {
+#pragma unroll
+    for (int i = 0; i < BK; i++) {
+        const float b_r = b_s[i][tx];
+#pragma unroll
+        for (int r = 0; r < TM; r++) acc[r] += a_s[ty + r][i] * b_r;
+    }
+}
+
+/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+static __global__ void __launch_bounds__(THREADS)
+    matmul_registers_1d(float *c, const float *a, const float *b, int m, int n,
+                        int k, struct extras x) {
+    __shared__ float a_s[BM][BK], b_s[BK][BN];
+    own_matrix(&c, &a, &b, x);
+    const size_t row0 = (size_t)blockIdx.y * BM;
+    const size_t col0 = (size_t)blockIdx.x * BN;
+    const int ty = threadIdx.x / BN * TM; // the thread's first row in the tile
+    const int tx = threadIdx.x % BN;      // and its column
+
+    float acc[TM] = {};
+    for (size_t k0 = 0; k0 < (size_t)k; k0 += BK) {
+        load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0);
+        __syncthreads(); // both tiles are complete ...
+        multiply(acc, a_s, b_s, ty, tx);
+        __syncthreads(); // ... and read, so they may be overwritten
+    }
+#pragma unroll
+    for (int r = 0; r < TM; r++) {
+        const size_t row = row0 + ty + r, col = col0 + tx;
+        if (row < (size_t)m && col < (size_t)n)
+            store(c, n, row, col, acc[r], x);
+    }
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const dim3 grid = matmul_grid(q, BM, BN);
+    matmul_registers_1d<<<grid, THREADS, 0, stream>>>(q->c, (const float *)q->a,
+                                                      (const float *)q->b, q->m,
+                                                      q->n, q->k, q->extras);
+    WEFT_LAUNCHED(matmul_registers_1d);
+    return WEFT_OK;
+}
+
+MATMUL_RUNG(registers_1d, "a strip of a column per thread", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0, PLAIN, launch, NULL)

@@ -1,0 +1,89 @@
+/* 05_registers_2d.cu -- matmul, rung 5: each thread a rectangle of c.
+ *
+ * Before:  rung 4 uses an element of a_s once per thread that reads it.
+ * Idea:    a thread makes TM x TN elements: TM floats of a_s and TN of b_s in
+ *          registers serve TM * TN multiply-adds.
+ * Limit:   every load, global and shared, moves one float per thread. Rung 6
+ *          attacks that.
+ * Lesson:  notebooks/08a_matmul_tiles.ipynb
+ */
+#include "matmul.h"
+
+enum {
+    BM = 128, // of c a block makes BM x BN,
+    BN = 128,
+    BK = 8, // from tiles BM x BK of a and BK x BN of b,
+    TM = 8, // and a thread TM x TN
+    TN = 8,
+    THREADS = BM * BN / (TM * TN),
+};
+
+/* The tiles of a and b from column, or row, k0 on; zeros past an edge. */
+static __device__ __forceinline__ void
+load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
+           int m, int n, int k, size_t row0, size_t col0, size_t k0) {
+    for (int i = threadIdx.x; i < BM * BK; i += THREADS)
+        a_s[i / BK][i % BK] = load_or_zero(a, m, k, row0 + i / BK, k0 + i % BK);
+    for (int i = threadIdx.x; i < BK * BN; i += THREADS)
+        b_s[i / BN][i % BN] = load_or_zero(b, k, n, k0 + i / BN, col0 + i % BN);
+}
+
+/* acc += the thread's rows of a_s, from ty on, times its columns of b_s, from
+ * tx on. */
+static __device__ __forceinline__ void multiply(float acc[TM][TN],
+                                                const float a_s[BM][BK],
+                                                const float b_s[BK][BN], int ty,
+                                                int tx) {
+#pragma unroll
+    for (int i = 0; i < BK; i++) {
+        float a_r[TM], b_r[TN];
+#pragma unroll
+        for (int r = 0; r < TM; r++) a_r[r] = a_s[ty + r][i];
+#pragma unroll
+        for (int s = 0; s < TN; s++) b_r[s] = b_s[i][tx + s];
+#pragma unroll
+        for (int r = 0; r < TM; r++)
+#pragma unroll
+            for (int s = 0; s < TN; s++) acc[r][s] += a_r[r] * b_r[s];
+    }
+}
+
+/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+static __global__ void __launch_bounds__(THREADS)
+    matmul_registers_2d(float *c, const float *a, const float *b, int m, int n,
+                        int k, struct extras x) {
+    __shared__ float a_s[BM][BK], b_s[BK][BN];
+    own_matrix(&c, &a, &b, x);
+    const size_t row0 = (size_t)blockIdx.y * BM;
+    const size_t col0 = (size_t)blockIdx.x * BN;
+    const int ty = threadIdx.x / (BN / TN) * TM; // the thread's first row
+    const int tx = threadIdx.x % (BN / TN) * TN; // and column in the tile
+
+    float acc[TM][TN] = {};
+    for (size_t k0 = 0; k0 < (size_t)k; k0 += BK) {
+        load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0);
+        __syncthreads(); // both tiles are complete ...
+        multiply(acc, a_s, b_s, ty, tx);
+        __syncthreads(); // ... and read, so they may be overwritten
+    }
+#pragma unroll
+    for (int r = 0; r < TM; r++)
+#pragma unroll
+        for (int s = 0; s < TN; s++) {
+            const size_t row = row0 + ty + r, col = col0 + tx + s;
+            if (row < (size_t)m && col < (size_t)n)
+                store(c, n, row, col, acc[r][s], x);
+        }
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const dim3 grid = matmul_grid(q, BM, BN);
+    matmul_registers_2d<<<grid, THREADS, 0, stream>>>(q->c, (const float *)q->a,
+                                                      (const float *)q->b, q->m,
+                                                      q->n, q->k, q->extras);
+    WEFT_LAUNCHED(matmul_registers_2d);
+    return WEFT_OK;
+}
+
+MATMUL_RUNG(registers_2d, "a rectangle per thread", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0, PLAIN, launch, NULL)

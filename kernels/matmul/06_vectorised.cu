@@ -1,0 +1,97 @@
+/* 06_vectorised.cu -- matmul, rung 6: four floats at a time.
+ *
+ * Before:  rung 5 moves one float per load, from global memory and from shared:
+ *          a fourth of what a load can carry.
+ * Idea:    float4 everywhere. A thread's rows of a lie side by side in shared
+ *          memory only if the tile of a is transposed on its way there.
+ * Limit:   the transposed stores meet in the same banks. Rung 7 attacks that.
+ * Lesson:  notebooks/08a_matmul_tiles.ipynb
+ */
+#include "matmul.h"
+
+enum {
+    BM = 128, // of c a block makes BM x BN,
+    BN = 128,
+    BK = 8, // from tiles BM x BK of a and BK x BN of b,
+    TM = 8, // and a thread TM x TN
+    TN = 8,
+    THREADS = BM * BN / (TM * TN),
+};
+
+/* The tiles of a, transposed, and of b from column, or row, k0 on; zeros past
+ * an edge. */
+static __device__ __forceinline__ void
+load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
+           int m, int n, int k, size_t row0, size_t col0, size_t k0,
+           const struct extras &x) {
+    for (int i = threadIdx.x * 4; i < BM * BK; i += THREADS * 4) {
+        const float4 four =
+            load4_or_zero(a, x.pitch_a, m, k, row0 + i / BK, k0 + i % BK);
+        a_s[i % BK + 0][i / BK] = four.x;
+        a_s[i % BK + 1][i / BK] = four.y;
+        a_s[i % BK + 2][i / BK] = four.z;
+        a_s[i % BK + 3][i / BK] = four.w;
+    }
+    for (int i = threadIdx.x * 4; i < BK * BN; i += THREADS * 4)
+        *(float4 *)&b_s[i / BN][i % BN] =
+            load4_or_zero(b, x.pitch_b, k, n, k0 + i / BN, col0 + i % BN);
+}
+
+/* acc += the thread's rows of a, from ty on, times its columns of b, from tx
+ * on. */
+static __device__ __forceinline__ void multiply(float acc[TM][TN],
+                                                const float a_s[BK][BM],
+                                                const float b_s[BK][BN], int ty,
+                                                int tx) {
+#pragma unroll
+    for (int i = 0; i < BK; i++) {
+        __align__(16) float a_r[TM], b_r[TN];
+#pragma unroll
+        for (int r = 0; r < TM; r += 4)
+            *(float4 *)&a_r[r] = *(const float4 *)&a_s[i][ty + r];
+#pragma unroll
+        for (int s = 0; s < TN; s += 4)
+            *(float4 *)&b_r[s] = *(const float4 *)&b_s[i][tx + s];
+#pragma unroll
+        for (int r = 0; r < TM; r++)
+#pragma unroll
+            for (int s = 0; s < TN; s++) acc[r][s] += a_r[r] * b_r[s];
+    }
+}
+
+/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+static __global__ void __launch_bounds__(THREADS)
+    matmul_vectorised(float *c, const float *a, const float *b, int m, int n,
+                      int k, struct extras x) {
+    __shared__ __align__(16) float a_s[BK][BM], b_s[BK][BN];
+    own_matrix(&c, &a, &b, x);
+    const size_t row0 = (size_t)blockIdx.y * BM;
+    const size_t col0 = (size_t)blockIdx.x * BN;
+    const int ty = threadIdx.x / (BN / TN) * TM; // the thread's first row
+    const int tx = threadIdx.x % (BN / TN) * TN; // and column in the tile
+
+    float acc[TM][TN] = {};
+    for (size_t k0 = 0; k0 < (size_t)k; k0 += BK) {
+        load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0, x);
+        __syncthreads(); // both tiles are complete ...
+        multiply(acc, a_s, b_s, ty, tx);
+        __syncthreads(); // ... and read, so they may be overwritten
+    }
+#pragma unroll
+    for (int r = 0; r < TM; r++)
+#pragma unroll
+        for (int s = 0; s < TN; s += 4)
+            store4(c, m, n, row0 + ty + r, col0 + tx + s, &acc[r][s], x);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const dim3 grid = matmul_grid(q, BM, BN);
+    matmul_vectorised<<<grid, THREADS, 0, stream>>>(q->c, (const float *)q->a,
+                                                    (const float *)q->b, q->m,
+                                                    q->n, q->k, q->extras);
+    WEFT_LAUNCHED(matmul_vectorised);
+    return WEFT_OK;
+}
+
+MATMUL_RUNG(vectorised, "four floats per load", "fp32", WEFT_CPU | WEFT_CUDA, 0,
+            ALIGNED, launch, NULL)
