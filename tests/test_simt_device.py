@@ -181,6 +181,7 @@ HEADERS = [
     "cooperative_groups/scan.h",
     "cuda_bf16.h",
     "cuda_fp16.h",
+    "cuda_pipeline.h",
     "curand_kernel.h",
     "math_constants.h",
     "nvToolsExt.h",

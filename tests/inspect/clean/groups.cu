@@ -6,6 +6,7 @@
 #include <cuda/atomic>
 #include <cuda/barrier>
 #include <cuda/pipeline>
+#include <cuda_pipeline.h>
 
 #include "../cases.h"
 
@@ -231,4 +232,58 @@ CASE(copies_of_a_group) {
     int *out = unwritten<int>(N);
     copy_async<<<1, N>>>(out, values<int>(N));
     return equal(out, N, [](int i) { return value_at(N - 1 - i); });
+}
+
+__global__ void copy_ahead(int *out, const int *x, int tiles) {
+    __shared__ __align__(16) int s[2][N];
+    const int t = threadIdx.x, at = 4 * t;
+    int sum = 0;
+    __pipeline_memcpy_async(&s[0][at], &x[at], sizeof(int4));
+    __pipeline_commit();
+    for (int k = 0; k < tiles; k++) {
+        if (k + 1 < tiles)
+            __pipeline_memcpy_async(&s[(k + 1) % 2][at], &x[(k + 1) * N + at],
+                                    sizeof(int4));
+        __pipeline_commit();
+        __pipeline_wait_prior(1);
+        __syncthreads();
+        sum += s[k % 2][N - 1 - t];
+        __syncthreads();
+    }
+    out[t] = sum;
+}
+CASE(two_stages_of_16_bytes) {
+    int *out = unwritten<int>(N / 4);
+    copy_ahead<<<1, N / 4>>>(out, values<int>(3 * N), 3);
+    return equal(out, N / 4, [](int i) {
+        int sum = 0;
+        for (int k = 0; k < 3; k++) sum += value_at((k + 1) * N - 1 - i);
+        return sum;
+    });
+}
+
+/* Pieces of 4, 8 and 16 bytes; what lies behind x is not read, but 0. */
+__global__ void copy_filled(int *out, const int *x, int n) {
+    __shared__ __align__(16) int s[3][N];
+    const int t = threadIdx.x;
+    for (int i = 0; i < 3; i++) {
+        const int wide = 1 << i, at = t * wide;
+        if (at >= N) continue;
+        const int have = at < n ? min(n - at, wide) : 0;
+        __pipeline_memcpy_async(&s[i][at], &x[at], wide * sizeof(int),
+                                (wide - have) * sizeof(int));
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    for (int i = 0; i < 3; i++) out[i * N + t] = s[i][N - 1 - t];
+}
+CASE(copies_filled_with_zeros) {
+    const int n = N - 3;
+    int *out = unwritten<int>(3 * N);
+    copy_filled<<<1, N>>>(out, values<int>(n), n);
+    return equal(out, 3 * N, [=](int i) {
+        const int from = N - 1 - i % N;
+        return from < n ? value_at(from) : 0;
+    });
 }

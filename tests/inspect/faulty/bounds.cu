@@ -1,5 +1,6 @@
 /* bounds.cu -- kernels that leave their arrays in global memory. */
 #include "../cases.h"
+#include <cuda_pipeline.h>
 
 __global__ void no_guard(float *x) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -208,5 +209,33 @@ __global__ void copies(float *to, const float *from, int bytes) {
 }
 CASE(memcpy_in_a_kernel) {
     copies<<<1, 32>>>(unwritten<float>(8), values<float>(8), 40);
+    return launched();
+}
+
+__global__ void copies_ahead(int *out, const int *x) {
+    __shared__ __align__(16) int s[128];
+    const int t = threadIdx.x, at = 4 * t;
+    __pipeline_memcpy_async(&s[at], &x[at], 16); // FAULT: bounds, thread 31
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    out[t] = s[127 - t];
+}
+CASE(a_copy_of_four_where_there_are_three) {
+    copies_ahead<<<1, 32>>>(unwritten<int>(32), values<int>(127));
+    return launched();
+}
+
+__global__ void copies_between(int *out, const int *x) {
+    __shared__ __align__(16) int s[64];
+    const int t = threadIdx.x;
+    __pipeline_memcpy_async(&s[2 * t], &x[2 * t + 1], 8); // FAULT: misaligned
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    out[t] = s[63 - t];
+}
+CASE(a_copy_of_eight_from_an_odd_place) {
+    copies_between<<<1, 32>>>(unwritten<int>(32), values<int>(65));
     return launched();
 }

@@ -1,5 +1,6 @@
 /* races_shared.cu -- races between the threads of a block. */
 #include "../cases.h"
+#include <cuda_pipeline.h>
 
 enum { N = 64, TILE = 8 };
 
@@ -369,5 +370,19 @@ __global__ void folded(int *out, const int *x) {
 }
 CASE(a_template_function_without_a_barrier) {
     folded<<<1, N>>>(unwritten<int>(1), values<int>(N));
+    return launched();
+}
+
+/* Who waits has only its own copies. */
+__global__ void waits_alone(int *out, const int *x) {
+    __shared__ __align__(16) int s[4 * N];
+    const int t = threadIdx.x;
+    __pipeline_memcpy_async(&s[4 * t], &x[4 * t], 16); // OTHER
+    __pipeline_commit();
+    __pipeline_wait_prior(0);  // and no barrier
+    out[t] = s[4 * N - 1 - t]; // FAULT: race, s
+}
+CASE(copies_of_others_without_a_barrier) {
+    waits_alone<<<1, N>>>(unwritten<int>(N), values<int>(4 * N));
     return launched();
 }
