@@ -1,0 +1,296 @@
+/* hopper.cuh -- what sm_90 has for kernels that keep their copies in flight:
+ * barriers in shared memory that also count bytes (mbarrier), copies of whole
+ * boxes by one thread (TMA), registers that change hands, clusters of blocks.
+ *
+ * A ring of stages, each with a barrier `full` and one `empty`:
+ *
+ *     producer, one thread                  consumers
+ *     mbarrier_wait(&empty[s], p ^ 1)       mbarrier_wait(&full[s], p)
+ *     mbarrier_expect(&full[s], BYTES)      ... read the stage ...
+ *     tma_load(stage, &map, &full[s], ...)  mbarrier_arrive(&empty[s])
+ *
+ * where p, the parity of the stage's use, is 0 at first and flips when s comes
+ * back to 0. Below sm_90 all of it traps: launchers refuse the device before.
+ *
+ * On the CPU target each function has a plain twin. A copy is done when it is
+ * asked for, by the thread that asks; a cluster has one block.
+ *
+ * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg". */
+#ifndef WEFT_HOPPER_CUH
+#define WEFT_HOPPER_CUH
+#include "ptx.cuh"
+#include "tensor_map.cuh"
+#if PTX_TWIN
+#include "hopper_twin.h"
+#endif
+
+#define HOPPER (PTX_ARCH >= 900)
+
+#if !PTX_TWIN
+/* The address of shared memory that PTX wants. */
+PTX_INLINE unsigned shared_address(const void *shared) {
+    return (unsigned)__cvta_generic_to_shared(shared);
+}
+#endif
+
+/* The first multiple of 1024 bytes from `raw` on, where swizzled boxes may
+ * start: ask for 1024 bytes more of dynamic shared memory than they take. */
+PTX_INLINE char *aligned_1024(void *raw) {
+    return (char *)raw + (0u - (unsigned)(size_t)raw) % 1024;
+}
+
+/* Byte `at` of a swizzled box lies at this byte: of every eight rows of 128
+ * bytes, row r has its 16-byte chunk i where chunk i ^ r would be. So eight
+ * lanes that read the same chunk of eight rows use all 32 banks. */
+PTX_INLINE unsigned swizzled(unsigned at) { return at ^ (at >> 3 & 0x70); }
+
+/* ---- barriers that count arrivals and bytes ------------------------------ */
+
+/* Lies in shared memory. A phase ends when all have arrived and all bytes that
+ * were expected are there; phase 0 is the first. */
+typedef uint64_t mbarrier;
+
+/* By one thread; the others may use it after fence_barrier_init() by that
+ * thread and a barrier of the block (or cluster). */
+PTX_INLINE void mbarrier_init(mbarrier *bar, int arrivals) {
+#if PTX_TWIN
+    hopper_twin::init(bar, arrivals);
+#elif HOPPER
+    asm volatile(
+        "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)),
+        "r"(arrivals)
+        : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* Arrive, and let the phase wait for `bytes` more bytes. */
+PTX_INLINE void mbarrier_expect(mbarrier *bar, unsigned bytes) {
+#if PTX_TWIN
+    hopper_twin::arrive(bar, 1, (int)bytes);
+#elif HOPPER
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     shared_address(bar)),
+                 "r"(bytes)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+PTX_INLINE void mbarrier_arrive(mbarrier *bar) {
+#if PTX_TWIN
+    hopper_twin::arrive(bar, 1, 0);
+#elif HOPPER
+    asm volatile(
+        "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar))
+        : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* At the barrier that block `rank` of the cluster has at the same place. */
+PTX_INLINE void mbarrier_arrive_at(mbarrier *bar, unsigned rank) {
+#if PTX_TWIN
+    hopper_twin::arrive(bar, 1, 0);
+    (void)rank;
+#elif HOPPER
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}" ::"r"(shared_address(bar)),
+                 "r"(rank)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* Until the phase of this parity is over. */
+PTX_INLINE void mbarrier_wait(mbarrier *bar, unsigned parity) {
+#if PTX_TWIN
+    hopper_twin::wait(bar, parity);
+#elif HOPPER
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], "
+                 "%1;\n"
+                 "@over bra done;\n"
+                 "bra again;\n"
+                 "done:\n"
+                 "}" ::"r"(shared_address(bar)),
+                 "r"(parity)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* Makes mbarrier_init() known to copies and to the cluster. */
+PTX_INLINE void fence_barrier_init() {
+#if HOPPER
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+/* What this thread has stored in shared memory is seen by TMA and wgmma that
+ * come after this (and, for other threads' stores, a barrier in between). */
+PTX_INLINE void fence_proxy_async() {
+#if HOPPER
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* ---- copies of boxes, each by one thread --------------------------------- */
+
+/* Fetch the map before it is used first. */
+PTX_INLINE void tma_prefetch_map(const tensor_map *map) {
+#if HOPPER
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#else
+    (void)map;
+#endif
+}
+
+/* Load the box whose first element is (row,col) of matrix z; its bytes, those
+ * beyond the edges included, are counted at `bar`. */
+PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,
+                         int col, int row, int z) {
+#if PTX_TWIN
+    hopper_twin::load(shared, map, bar, col, row, z);
+#elif HOPPER
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::"
+                 "complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+                     shared_address(shared)),
+                 "l"(map), "r"(shared_address(bar)), "r"(col), "r"(row), "r"(z)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* The same for every block of the cluster that has its bit in `blocks`: each
+ * gets the box, and the bytes at its barrier, at the same place. */
+PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
+                                   mbarrier *bar, int col, int row, int z,
+                                   unsigned short blocks) {
+#if PTX_TWIN
+    hopper_twin::load(shared, map, bar, col, row, z);
+    (void)blocks;
+#elif HOPPER
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::"
+                 "complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
+                 "%5}], [%2], %6;" ::"r"(shared_address(shared)),
+                 "l"(map), "r"(shared_address(bar)), "r"(col), "r"(row), "r"(z),
+                 "h"(blocks)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* Store a box; what lies beyond the edges is dropped. The threads that wrote it
+ * have called fence_proxy_async() before the barrier that led here. */
+PTX_INLINE void tma_store(const tensor_map *map, const void *shared, int col,
+                          int row, int z) {
+#if PTX_TWIN
+    hopper_twin::store(map, shared, col, row, z);
+#elif HOPPER
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, "
+                 "{%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(shared_address(shared)), "r"(col), "r"(row), "r"(z)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* The stores asked for since the last commit are a group. */
+PTX_INLINE void tma_store_commit() {
+#if HOPPER
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#endif
+}
+
+/* Until at most the newest N of this thread's groups still read shared memory;
+ * call it with 0 before the kernel ends. */
+template <int N> PTX_INLINE void tma_store_wait() {
+#if HOPPER
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+#endif
+}
+
+/* ---- warps with different work ------------------------------------------- */
+
+/* setmaxnreg by all warps of a warpgroup: N a multiple of 8 from 24 to 240. */
+#if HOPPER &&                                                                 \
+    (defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || \
+     defined(__CUDA_ARCH_FAMILY_SPECIFIC__))
+template <int N> PTX_INLINE void registers_up() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> PTX_INLINE void registers_down() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+#else
+template <int N> PTX_INLINE void registers_up() {}
+template <int N> PTX_INLINE void registers_down() {}
+#endif
+
+/* A barrier of `threads` threads, whole warps: number 1 to 15 of the block's;
+ * 0 is that of __syncthreads(). */
+PTX_INLINE void named_barrier(int number, int threads) {
+#if PTX_TWIN
+    hopper_twin::named_barrier(number, threads);
+#else
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+#endif
+}
+
+/* True in one lane of a warp that is all here. */
+PTX_INLINE bool elected_lane() {
+#if HOPPER
+    unsigned chosen;
+    asm volatile("{\n"
+                 ".reg .pred mine;\n"
+                 "elect.sync _|mine, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, mine;\n"
+                 "}"
+                 : "=r"(chosen));
+    return chosen != 0;
+#else
+    return threadIdx.x % 32 == 0;
+#endif
+}
+
+/* ---- clusters ------------------------------------------------------------ */
+
+PTX_INLINE unsigned cluster_rank() {
+#if HOPPER
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+#else
+    return 0;
+#endif
+}
+
+/* All threads of the cluster arrive, and each that waits does so until they
+ * have. A block may not end while others can still reach its shared memory. */
+PTX_INLINE void cluster_arrive() {
+#if HOPPER
+    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+#endif
+}
+PTX_INLINE void cluster_wait() {
+#if PTX_TWIN
+    __syncthreads();
+#elif HOPPER
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
+#endif
