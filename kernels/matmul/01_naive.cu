@@ -11,14 +11,15 @@
  */
 #include "matmul.h"
 
-enum { SIDE = 16 };
+enum { SIDE = 16, MAX_GRID = 65535 };
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. */
 static __global__ void matmul_naive(float *c, const float *a, const float *b,
-                                    int m, int n, int k, struct extras x) {
+                                    int m, int n, int k, struct extras x,
+                                    size_t col0) {
     own_matrix(&c, &a, &b, x);
     const size_t row = (size_t)blockIdx.x * SIDE + threadIdx.x;
-    const size_t col = (size_t)blockIdx.y * SIDE + threadIdx.y;
+    const size_t col = col0 + blockIdx.y * SIDE + threadIdx.y;
     if (row >= (size_t)m || col >= (size_t)n) return;
     float acc = 0.0f;
     for (int i = 0; i < k; i++) acc += a[row * k + i] * b[(size_t)i * n + col];
@@ -27,12 +28,19 @@ static __global__ void matmul_naive(float *c, const float *a, const float *b,
 
 static int launch(const struct product *q, cudaStream_t stream) {
     const dim3 block(SIDE, SIDE);
-    const dim3 grid((unsigned)CEIL_DIV(q->m, SIDE),
-                    (unsigned)CEIL_DIV(q->n, SIDE), (unsigned)q->batch);
-    matmul_naive<<<grid, block, 0, stream>>>(q->c, (const float *)q->a,
-                                             (const float *)q->b, q->m, q->n,
-                                             q->k, q->extras);
-    WEFT_LAUNCHED(matmul_naive);
+    // A grid has at most MAX_GRID blocks in y, and here y numbers the columns:
+    // those that are left over take another launch, from column col0 on.
+    const size_t columns = CEIL_DIV((size_t)q->n, SIDE);
+    for (size_t done = 0; done < columns; done += MAX_GRID) {
+        const size_t left = columns - done;
+        const dim3 grid((unsigned)CEIL_DIV((size_t)q->m, SIDE),
+                        (unsigned)(left < MAX_GRID ? left : MAX_GRID),
+                        (unsigned)q->batch);
+        matmul_naive<<<grid, block, 0, stream>>>(
+            q->c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
+            q->extras, done * SIDE);
+        WEFT_LAUNCHED(matmul_naive);
+    }
     return WEFT_OK;
 }
 

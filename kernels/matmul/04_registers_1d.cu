@@ -16,15 +16,23 @@ enum {
     TM = 8, // and a thread TM x 1
     THREADS = BM * BN / TM,
 };
+static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
+              "every thread loads as many elements");
 
 /* The tiles of a and b from column, or row, k0 on; zeros past an edge. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, size_t row0, size_t col0, size_t k0) {
-    for (int i = threadIdx.x; i < BM * BK; i += THREADS)
-        a_s[i / BK][i % BK] = load_or_zero(a, m, k, row0 + i / BK, k0 + i % BK);
-    for (int i = threadIdx.x; i < BK * BN; i += THREADS)
-        b_s[i / BN][i % BN] = load_or_zero(b, k, n, k0 + i / BN, col0 + i % BN);
+#pragma unroll
+    for (int i0 = 0; i0 < BM * BK; i0 += THREADS) {
+        const int i = i0 + threadIdx.x, row = i / BK, col = i % BK;
+        a_s[row][col] = load_or_zero(a, m, k, row0 + row, k0 + col);
+    }
+#pragma unroll
+    for (int i0 = 0; i0 < BK * BN; i0 += THREADS) {
+        const int i = i0 + threadIdx.x, row = i / BN, col = i % BN;
+        b_s[row][col] = load_or_zero(b, k, n, k0 + row, col0 + col);
+    }
 }
 
 /* acc += the thread's rows of a_s, from ty on, times its column tx of b_s. */

@@ -17,6 +17,8 @@ enum {
     TN = 8,
     THREADS = BM * BN / (TM * TN),
 };
+static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
+              "every thread loads as many elements");
 
 /* The tiles of a, transposed, and of b from column, or row, k0 on; zeros past
  * an edge. */
@@ -24,17 +26,22 @@ static __device__ __forceinline__ void
 load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, size_t row0, size_t col0, size_t k0,
            const struct extras &x) {
-    for (int i = threadIdx.x * 4; i < BM * BK; i += THREADS * 4) {
+#pragma unroll
+    for (int i0 = 0; i0 < BM * BK; i0 += THREADS * 4) {
+        const int i = i0 + threadIdx.x * 4, row = i / BK, col = i % BK;
         const float4 four =
-            load4_or_zero(a, x.pitch_a, m, k, row0 + i / BK, k0 + i % BK);
-        a_s[i % BK + 0][i / BK] = four.x;
-        a_s[i % BK + 1][i / BK] = four.y;
-        a_s[i % BK + 2][i / BK] = four.z;
-        a_s[i % BK + 3][i / BK] = four.w;
+            load4_or_zero(a, x.pitch_a, m, k, row0 + row, k0 + col);
+        a_s[col + 0][row] = four.x;
+        a_s[col + 1][row] = four.y;
+        a_s[col + 2][row] = four.z;
+        a_s[col + 3][row] = four.w;
     }
-    for (int i = threadIdx.x * 4; i < BK * BN; i += THREADS * 4)
-        *(float4 *)&b_s[i / BN][i % BN] =
-            load4_or_zero(b, x.pitch_b, k, n, k0 + i / BN, col0 + i % BN);
+#pragma unroll
+    for (int i0 = 0; i0 < BK * BN; i0 += THREADS * 4) {
+        const int i = i0 + threadIdx.x * 4, row = i / BN, col = i % BN;
+        *(float4 *)&b_s[row][col] =
+            load4_or_zero(b, x.pitch_b, k, n, k0 + row, col0 + col);
+    }
 }
 
 /* acc += the thread's rows of a, from ty on, times its columns of b, from tx

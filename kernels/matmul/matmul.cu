@@ -16,7 +16,10 @@
     RUNG(reference)         \
     RUNG(naive)             \
     RUNG(coalesced)         \
+    RUNG(tiled_runtime)     \
     RUNG(tiled)             \
+    RUNG(tiled_dynamic)     \
+    RUNG(tiled_template)    \
     RUNG(registers_1d)      \
     RUNG(registers_2d)      \
     RUNG(vectorised)
