@@ -22,7 +22,11 @@
     RUNG(tiled_template)    \
     RUNG(registers_1d)      \
     RUNG(registers_2d)      \
-    RUNG(vectorised)
+    RUNG(narrow)            \
+    RUNG(short)             \
+    RUNG(split_k)           \
+    RUNG(vectorised)        \
+    RUNG(pipeline)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)

@@ -1,0 +1,217 @@
+/* 12_narrow.cu -- matmul for few columns: tall and narrow (50000x784x10), down
+ * to a matrix times a vector.
+ *
+ * Before:  a block's tile of c is 64 or 128 columns wide. With n = 10 most of
+ * it lies beyond the edge, and its multiply-adds are wasted. Idea:    with so
+ * few columns every number of a is used n times, all of them by one thread, so
+ * a needs no shared memory: it streams past once, in order. LANES neighbours
+ * walk along ROWS rows of it in quads of four floats and keep ROWS x COLS sums
+ * each; the piece of b that they need lies in shared memory with k along its
+ * rows. At the end the lanes' sums are added. Prediction: 50000x784x10 moves
+ * 157 MB of a, 2 MB of c: 37 us at 4.2 TB/s. Its 0.4 G multiply-adds take 13 us
+ * meanwhile, b's loads from shared memory (one for 4 ROWS multiply-adds) less.
+ * Measured:
+ * Limit:   memory, while COLS is small; columns beyond 32 are further strips,
+ *          and each reads a again.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb
+ */
+#include "awkward.h"
+
+enum { THREADS = 256 };
+
+/* Four numbers of a row: neighbours from `k` on, or, where rows do not start at
+ * multiples of 16 bytes, every LANES-th. Zeros from `end` on. */
+template <int LANES>
+static __device__ __forceinline__ float4 quad(const float *row, int k, int end,
+                                              int vectors) {
+    if (vectors)
+        return k < end ? *(const float4 *)(row + k)
+                       : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    return make_float4(k < end ? row[k] : 0.0f,
+                       k < end - LANES ? row[k + LANES] : 0.0f,
+                       k < end - 2 * LANES ? row[k + 2 * LANES] : 0.0f,
+                       k < end - 3 * LANES ? row[k + 3 * LANES] : 0.0f);
+}
+
+/* Put rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, into shared
+ * memory with k along the rows, in the order in which quad() takes it; zeros
+ * beyond the edges, up to the end of a step. */
+template <int COLS, int DEPTH, int LANES>
+static __device__ __forceinline__ void
+stage(float (*b_s)[DEPTH + 4], const float *b, int n, int length, int col0,
+      int k0, int vectors, int trans_b, size_t pitch) {
+    const int steps = CEIL_DIV(length - k0, 4 * LANES);
+    for (int i = threadIdx.x; i < COLS * DEPTH; i += THREADS) {
+        // Neighbours read what lies side by side.
+        const int j = trans_b ? i / DEPTH : i % COLS;
+        const int kk = trans_b ? i % DEPTH : i / COLS;
+        if (kk / (4 * LANES) >= steps) continue; // no step reads this
+        const size_t row = (size_t)k0 + kk, col = (size_t)col0 + j;
+        const int there = kk < length - k0 && col < (size_t)n;
+        const size_t at = trans_b ? col * pitch + row : row * pitch + col;
+        const int inside = kk % (4 * LANES);
+        const int turned = inside % LANES * 4 + inside / LANES;
+        b_s[j][vectors ? kk : kk - inside + turned] = there ? b[at] : 0.0f;
+    }
+}
+
+/* The sum over groups of LANES lanes; every lane has it. */
+template <int LANES>
+static __device__ __forceinline__ float lanes_sum(float value) {
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    return value;
+}
+
+/* COLS columns of c (m,n) = a (m,k) @ b (k,n), a's rows side by side. */
+template <int COLS, int ROWS, int LANES>
+static __global__ void __launch_bounds__(THREADS)
+    matmul_narrow(float *c, const float *a, const float *b, int m, int n, int k,
+                  int depth, size_t step_part, int vectors, int trans_b,
+                  struct extras x) {
+    enum {
+        STEP = 4 * LANES,
+        DEPTH = COLS <= 8 ? 1024
+        : COLS <= 12      ? 896
+        : COLS == 16      ? 512
+                          : 256,
+        GROUPS = THREADS / LANES,
+        HEIGHT = GROUPS * ROWS,
+    };
+    // A pitch of 4 more than a multiple of 32: 8 columns in 8 x 4 banks.
+    __shared__ __align__(16) float b_s[COLS][DEPTH + 4];
+    float (*const c_s)[COLS] =
+        (float (*)[COLS]) & b_s[0][0]; // when b is used up
+    own_matrix(&c, &a, &b, x);
+    c += blockIdx.y * step_part;
+    const int strips = CEIL_DIV(n, COLS), group = threadIdx.x / LANES;
+    const int lane = threadIdx.x % LANES;
+    const int col0 = (int)(blockIdx.x % strips) * COLS;
+    const size_t row0 = (size_t)(blockIdx.x / strips) * HEIGHT;
+    const size_t begin = (size_t)blockIdx.y * depth;
+    const int length =
+        (size_t)k - begin < (size_t)depth ? (int)(k - begin) : depth;
+    const int first = vectors ? 4 * lane : lane;
+    b += begin * (trans_b ? 1 : x.pitch_b);
+
+    // Group g takes rows g, g + GROUPS, ...; past the last one, that one again.
+    const float *own[ROWS];
+    float4 next[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+        const size_t row = row0 + r * GROUPS + group;
+        own[r] =
+            a + (row < (size_t)m ? row : (size_t)m - 1) * x.pitch_a + begin;
+        next[r] = quad<LANES>(own[r], first, length, vectors);
+    }
+    float sums[ROWS][COLS] = {};
+    for (int k0 = 0; k0 < length; k0 += STEP) {
+        const int at = k0 % DEPTH;
+        if (at == 0) {
+            __syncthreads(); // the piece before is read
+            stage<COLS, DEPTH, LANES>(b_s, b, n, length, col0, k0, vectors,
+                                      trans_b, x.pitch_b);
+            __syncthreads(); // the piece is complete
+        }
+        float4 a_r[ROWS];
+        for (int r = 0; r < ROWS; r++) {
+            a_r[r] = next[r]; // the next step's are under way meanwhile
+            next[r] = quad<LANES>(own[r], k0 + STEP + first, length, vectors);
+        }
+#pragma unroll
+        for (int j = 0; j < COLS; j++) {
+            const float4 b_r = *(const float4 *)&b_s[j][at + 4 * lane];
+            for (int r = 0; r < ROWS; r++) {
+                sums[r][j] += a_r[r].x * b_r.x;
+                sums[r][j] += a_r[r].y * b_r.y;
+                sums[r][j] += a_r[r].z * b_r.z;
+                sums[r][j] += a_r[r].w * b_r.w;
+            }
+        }
+    }
+    __syncthreads(); // nobody reads b any more
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int j = 0; j < COLS; j++) {
+            const float sum = lanes_sum<LANES>(sums[r][j]);
+            if (lane == (r * COLS + j) % LANES)
+                c_s[r * GROUPS + group][j] = sum;
+        }
+    __syncthreads();
+    for (int i = threadIdx.x; i < HEIGHT * COLS; i += THREADS) {
+        const size_t row = row0 + i / COLS, col = col0 + i % COLS;
+        if (row < (size_t)m && col < (size_t)n)
+            store(c, n, row, col, c_s[i / COLS][i % COLS], x);
+    }
+}
+
+/* ---- which of them, and with how many blocks ------------------------------
+ */
+
+/* The rows that a block takes, and its kernel. */
+struct shape {
+    int cols, rows, lanes;
+    void (*kernel)(float *, const float *, const float *, int, int, int, int,
+                   size_t, int, int, struct extras);
+};
+#define SHAPE(cols, rows, lanes) \
+    {cols, rows, lanes, matmul_narrow<cols, rows, lanes>}
+static const struct shape wide_steps[] = {
+    SHAPE(1, 4, 32),  SHAPE(2, 4, 32),  SHAPE(4, 4, 32),  SHAPE(8, 4, 32),
+    SHAPE(12, 4, 32), SHAPE(16, 4, 32), SHAPE(32, 2, 32),
+};
+static const struct shape short_steps[] = {
+    SHAPE(1, 4, 8),  SHAPE(2, 4, 8),  SHAPE(4, 4, 8),  SHAPE(8, 4, 8),
+    SHAPE(12, 4, 8), SHAPE(16, 4, 8), SHAPE(32, 2, 8),
+};
+
+static double blocks_of(const struct product *q, const struct shape *s) {
+    const int height = THREADS / s->lanes * s->rows;
+    return (double)CEIL_DIV((size_t)q->m, height) * CEIL_DIV(q->n, s->cols);
+}
+
+/* The narrowest strip that holds n columns. Eight lanes a row take more rows a
+ * block, so b is read by fewer blocks; 32 leave more blocks for fewer rows. */
+static const struct shape *shape_of(const struct product *q) {
+    int i = 0;
+    while (i < COUNT_OF(wide_steps) - 1 && wide_steps[i].cols < q->n) i++;
+    const double enough = 2.0 * matmul_multiprocessors();
+    return blocks_of(q, &short_steps[i]) * q->batch >= enough || q->k <= 256
+               ? &short_steps[i]
+               : &wide_steps[i];
+}
+
+static struct k_parts parts_of(const struct product *q) {
+    const struct shape *const s = shape_of(q);
+    return matmul_k_parts(q, blocks_of(q, s), 4.0 * matmul_multiprocessors(),
+                          4 * s->lanes, 16 * s->lanes);
+}
+
+static size_t scratch(const struct product *q) {
+    return matmul_partials_bytes(q, parts_of(q).parts);
+}
+
+/* Whether all rows of a start at multiples of 16 bytes. */
+static int has_vectors(const struct product *q) {
+    const struct extras *const x = &q->extras;
+    return q->k % 4 == 0 && x->pitch_a % 4 == 0 && (size_t)q->a % 16 == 0 &&
+           (q->batch == 1 || x->step_a % 4 == 0);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const struct shape *const s = shape_of(q);
+    const struct k_parts cut = parts_of(q);
+    size_t step_part;
+    const struct product part = matmul_part_of(q, cut.parts, &step_part);
+    const dim3 grid((unsigned)blocks_of(q, s), (unsigned)cut.parts,
+                    (unsigned)q->batch);
+    const auto kernel = s->kernel;
+    kernel<<<grid, THREADS, 0, stream>>>(
+        part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
+        cut.depth, step_part, has_vectors(q), q->trans_b, part.extras);
+    WEFT_LAUNCHED(matmul_narrow);
+    return matmul_add_partials(q, cut.parts, stream);
+}
+
+MATMUL_RUNG(narrow, "few columns: a streams past b in shared memory", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0, ANY_B, launch, scratch)

@@ -1,0 +1,224 @@
+/* 12_split_k.cu -- matmul for small m and n: k is shared among the blocks.
+ *
+ * Before:  64x100000x64 is one tile of c: one multiprocessor of 132 works. At
+ *          512x512x512 tiles of 128 x 128 are 16.
+ * Idea:    small tiles, and more blocks than tiles: each takes a part of k and
+ *          stores its sums as a matrix of its own; a second kernel adds these
+ *          in a fixed order (partials.cu), so the result has the same bits each
+ *          time, which atomic additions would not give.
+ * Also:    operands may lie transposed and at any address: what runs along k is
+ *          copied float by float to where it belongs in a transposed tile, by
+ *          cp.async and so without registers.
+ * Prediction: the partial sums cost 8 bytes an element and part. For
+ * 64x100000x64 in 264 parts that is 9 MB (mostly L2) beside 51 MB of a and b:
+ * 15 us. 512x512x512 in 4 parts: 256 blocks on 132 multiprocessors, 60 % of
+ *          the 4.5 us that its multiply-adds take at the least, and a launch.
+ * Measured:
+ * Limit:   a part needs depth to be worth a launch and the loading of a tile.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb
+ */
+#include "awkward.h"
+
+#include <cuda_pipeline.h>
+
+enum { BK = 16, STAGES = 3, PAD = 4 };
+
+/* How an operand lies: tile rows (of a; of b its columns) and k. */
+struct view {
+    const float *array; /* of the block's first tile row and first k */
+    size_t pitch;
+    int rows, length; /* how many are left from there on */
+    int k_runs;       /* 1: k runs along the memory, else the tile rows */
+    int vectors;      /* whether 16 bytes may be copied at once */
+};
+
+/* Copy a tile to to[k][row], zeros beyond the edges. */
+template <int ROWS, int THREADS>
+static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
+                                                 const struct view &v, int k0) {
+    if (v.k_runs) {
+        // 8 lanes take neighbours along k, 4 neighbouring rows: 32 bytes of
+        // memory side by side, and with a pitch of 4 banks 32 banks.
+        const int kk = threadIdx.x % 8, first = threadIdx.x / 8;
+        for (int row = first; row < ROWS; row += THREADS / 8)
+            for (int half = 0; half < BK; half += 8) {
+                float *const at = &to[half + kk][row];
+                const int column = k0 + half + kk;
+                if (row < v.rows && column < v.length)
+                    __pipeline_memcpy_async(
+                        at, v.array + (size_t)row * v.pitch + column, 4);
+                else
+                    *at = 0.0f;
+            }
+    } else if (v.vectors) {
+        const int row = threadIdx.x % (ROWS / 4) * 4;
+        const int first = threadIdx.x / (ROWS / 4);
+        for (int kk = first; kk < BK; kk += THREADS / (ROWS / 4)) {
+            float *const at = &to[kk][row];
+            if (row < v.rows && k0 + kk < v.length)
+                __pipeline_memcpy_async(
+                    at, v.array + (size_t)(k0 + kk) * v.pitch + row, 16);
+            else
+                *(float4 *)at = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+    } else {
+        const int row = threadIdx.x % ROWS, first = threadIdx.x / ROWS;
+        for (int kk = first; kk < BK; kk += THREADS / ROWS) {
+            float *const at = &to[kk][row];
+            if (row < v.rows && k0 + kk < v.length)
+                __pipeline_memcpy_async(
+                    at, v.array + (size_t)(k0 + kk) * v.pitch + row, 4);
+            else
+                *at = 0.0f;
+        }
+    }
+}
+
+/* A thread's part of a tile of c: 4 x 4 pieces, of which a warp's lanes hold
+ * TY x TX side by side; TM / 4 such below each other. */
+template <int BM, int BN, int TM, int TY> struct tiling {
+    enum {
+        TN = 4,
+        THREADS = BM * BN / (TM * TN),
+        TX = 32 / TY,
+        WM = TY * TM, // rows and columns of a warp
+        WN = TX * TN,
+    };
+};
+
+/* c (m,n) = a (m,k) @ b (k,n) of one part of k. */
+template <int BM, int BN, int TM, int TY>
+static __global__ void __launch_bounds__(tiling<BM, BN, TM, TY>::THREADS)
+    matmul_split_k(float *c, const float *a, const float *b, int m, int n,
+                   int k, int depth, size_t step_part, int trans_a, int trans_b,
+                   int vectors_a, int vectors_b, struct extras x) {
+    typedef tiling<BM, BN, TM, TY> T;
+    __shared__ __align__(16) float a_s[STAGES][BK][BM + PAD];
+    __shared__ __align__(16) float b_s[STAGES][BK][BN + PAD];
+    own_matrix(&c, &a, &b, x);
+    c += (size_t)(blockIdx.x % CEIL_DIV(k, depth)) * step_part;
+    const size_t begin = (size_t)(blockIdx.x % CEIL_DIV(k, depth)) * depth;
+    const int length =
+        (size_t)k - begin < (size_t)depth ? (int)(k - begin) : depth;
+    const size_t row0 = (size_t)blockIdx.y * BM;
+    const size_t col0 = (size_t)(blockIdx.x / CEIL_DIV(k, depth)) * BN;
+    const struct view own_a = {
+        a + (trans_a ? begin * x.pitch_a + row0 : row0 * x.pitch_a + begin),
+        x.pitch_a,
+        (int)(m - row0),
+        length,
+        !trans_a,
+        vectors_a};
+    const struct view own_b = {
+        b + (trans_b ? col0 * x.pitch_b + begin : begin * x.pitch_b + col0),
+        x.pitch_b,
+        (int)(n - col0),
+        length,
+        trans_b,
+        vectors_b};
+
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row = warp / (BN / T::WN) * T::WM + lane / T::TX * 4;
+    const int col = warp % (BN / T::WN) * T::WN + lane % T::TX * 4;
+    float sums[TM][4] = {};
+
+    const int tiles = CEIL_DIV(length, BK);
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+        if (stage < tiles) {
+            load_tile<BM, T::THREADS>(a_s[stage], own_a, stage * BK);
+            load_tile<BN, T::THREADS>(b_s[stage], own_b, stage * BK);
+        }
+        __pipeline_commit();
+    }
+    for (int tile = 0; tile < tiles; tile++) {
+        __pipeline_wait_prior(STAGES - 2); // this thread's copies are done ...
+        __syncthreads(); // ... all are, and the tile before is read
+        const int ahead = tile + STAGES - 1;
+        if (ahead < tiles) {
+            load_tile<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);
+            load_tile<BN, T::THREADS>(b_s[ahead % STAGES], own_b, ahead * BK);
+        }
+        __pipeline_commit();
+        const int stage = tile % STAGES;
+#pragma unroll
+        for (int kk = 0; kk < BK; kk++) {
+            const float4 b_r = *(const float4 *)&b_s[stage][kk][col];
+#pragma unroll
+            for (int i = 0; i < TM; i += 4) {
+                const float4 a_r =
+                    *(const float4 *)&a_s[stage][kk][row + i * TY];
+                const float l[4] = {a_r.x, a_r.y, a_r.z, a_r.w};
+                for (int j = 0; j < 4; j++) {
+                    sums[i + j][0] += l[j] * b_r.x;
+                    sums[i + j][1] += l[j] * b_r.y;
+                    sums[i + j][2] += l[j] * b_r.z;
+                    sums[i + j][3] += l[j] * b_r.w;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+        store4(c, m, n, row0 + row + i / 4 * 4 * TY + i % 4, col0 + col,
+               sums[i], x);
+}
+
+/* ---- which of them, and with how many blocks ------------------------------
+ */
+
+struct shape {
+    int rows, cols, threads;
+    void (*kernel)(float *, const float *, const float *, int, int, int, int,
+                   size_t, int, int, int, int, struct extras);
+};
+#define SHAPE(BM, BN, TM, TY) \
+    {BM, BN, tiling<BM, BN, TM, TY>::THREADS, matmul_split_k<BM, BN, TM, TY>}
+static const struct shape small = SHAPE(32, 32, 4, 4);
+static const struct shape middle = SHAPE(64, 64, 8, 4);
+
+static const struct shape *shape_of(const struct product *q) {
+    return q->m <= 32 && q->n <= 32 ? &small : &middle;
+}
+
+static double tiles_of(const struct product *q) {
+    const struct shape *const s = shape_of(q);
+    return (double)CEIL_DIV((size_t)q->m, s->rows) *
+           CEIL_DIV((size_t)q->n, s->cols);
+}
+
+static struct k_parts parts_of(const struct product *q) {
+    return matmul_k_parts(q, tiles_of(q), 4.0 * matmul_multiprocessors(), BK,
+                          4 * BK);
+}
+
+static size_t scratch(const struct product *q) {
+    return matmul_partials_bytes(q, parts_of(q).parts);
+}
+
+/* Whether 16 bytes may be copied at once, wherever a tile starts. */
+static int has_vectors(const void *array, size_t pitch, size_t step, int along,
+                       int batch) {
+    return (size_t)array % 16 == 0 && pitch % 4 == 0 && along % 4 == 0 &&
+           (batch == 1 || step % 4 == 0);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const struct shape *const s = shape_of(q);
+    const struct extras *const x = &q->extras;
+    const struct k_parts cut = parts_of(q);
+    size_t step_part;
+    const struct product part = matmul_part_of(q, cut.parts, &step_part);
+    dim3 grid = matmul_grid(q, s->rows, s->cols);
+    grid.x *= cut.parts;
+    const auto kernel = s->kernel;
+    kernel<<<grid, s->threads, 0, stream>>>(
+        part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
+        cut.depth, step_part, q->trans_a, q->trans_b,
+        has_vectors(q->a, x->pitch_a, x->step_a, q->m, q->batch),
+        has_vectors(q->b, x->pitch_b, x->step_b, q->n, q->batch), part.extras);
+    WEFT_LAUNCHED(matmul_split_k);
+    return matmul_add_partials(q, cut.parts, stream);
+}
+
+MATMUL_RUNG(split_k, "small c: blocks share k, a second kernel adds", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch, scratch)
