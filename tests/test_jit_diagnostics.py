@@ -216,7 +216,7 @@ K = "__global__ void k(float *o, int n) {\n%s\n}\n"
         ),
         ("_global_ void k(float *o) { o[0] = 1; }", 1, "name(...), not _global_"),
         ("#define G __global__ void\nG k(int *o) { o[0] = 1; }", 1, "not in a macro"),
-        ("#include <mma.h>\n" + K % "o[0] = n;", 1, "tensor cores are not simulated"),
+        ("#include <cuda_fp8.h>\n" + K % "o[0] = n;", 1, "8 bits are not simulated"),
     ],
 )
 def test_refused_on_its_line(source, line, words):

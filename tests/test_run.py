@@ -146,7 +146,7 @@ def test_ctrl_c_ends_it(tmp_path):
         ),
         ("\nstruct S { cudaTextureObject_t t; };", 2, "textures"),
         ("#include <cublas_v2.h>\n", 1, "cuBLAS"),
-        ("\n#include <mma.h>\n", 2, "tensor cores"),
+        ("\n#include <cuda_fp8.h>\n", 2, "8 bits"),
         ('\n\n#include "not_there.h"\n', 3, "-I DIR"),
         ("\n#define CALL(x) undeclared(x)\nint i = CALL(3);", 3, "undeclared"),
         ("int f() {\n  return 1 }", 2, "expected"),

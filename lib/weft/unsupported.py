@@ -16,7 +16,6 @@ _THINGS = [
     (r"\bsurf(?:[123]D|Cubemap)\w*(?:read|write)\s*[(<]|\bcudaSurfaceObject_t\b"
      r"|\bsurface\s*<",
      "surfaces do not run on the CPU"),
-    (r"\bwmma\s*::", "tensor cores (wmma) do not run on the CPU"),
 ]  # fmt: skip
 _UNSUPPORTED = [(re.compile(pattern), message) for pattern, message in _THINGS]
 
@@ -32,7 +31,6 @@ LIBRARIES = {
     "nvrtc": "NVRTC",
     "nvml": "NVML",
     "npp": "NPP",
-    "mma.h": "tensor cores (wmma)",
     "cuda.h": "the driver API",
     "cudaProfiler.h": "the driver API",
     "thrust/": "Thrust",

@@ -1,0 +1,89 @@
+/* device_matrix.h -- small matrices that the lanes of a warp hold together:
+ * what mma.h is made of.
+ *
+ * A fragment of an operand lies over the lanes as it lies in memory without
+ * gaps: lane 0 has the first elements, lane 1 the next ones, and where there is
+ * room for more than the matrix has, it begins anew. Thus a lane loads runs of
+ * up to 16 bytes. An accumulator is cut into tiles of 8 x 8, of which each lane
+ * has two neighbours in a row. Neither is what a GPU does, which does not tell:
+ * a program may only do the same with every element of a fragment. */
+#ifndef SIMT_DEVICE_MATRIX_H
+#define SIMT_DEVICE_MATRIX_H
+#include "simt.h"
+
+namespace simt {
+
+/* The sizes of a product and how its operands' fragments lie. */
+struct MatrixShape {
+    int m, n, k;
+    int a_each, b_each; /* elements that a lane has of a and of b */
+    bool a_by_rows, b_by_rows;
+};
+
+/* What a lane holds of a and b, as floats: every such element is one. */
+struct MatrixOffer {
+    float a[16], b[16];
+};
+
+/* The row and the column of element i of this lane's accumulator, which has
+ * `rows` rows. */
+SIMT_INLINE int accumulator_row(int i, int rows) {
+    return (int)lane() / 4 + i / 2 % (rows / 8) * 8;
+}
+SIMT_INLINE int accumulator_col(int i, int rows) {
+    return (int)lane() % 4 * 2 + i % 2 + i / 2 / (rows / 8) * 8;
+}
+
+/* Bytes that a lane moves at once, and sees as nothing else. */
+template <int bytes> struct MatrixRun;
+template <> struct MatrixRun<16> {
+    typedef long long type __attribute__((vector_size(16), may_alias));
+};
+template <> struct MatrixRun<8> {
+    typedef long long __attribute__((may_alias)) type;
+};
+template <> struct MatrixRun<4> {
+    typedef int __attribute__((may_alias)) type;
+};
+template <int bytes> SIMT_INLINE void move_run(void *to, const void *from) {
+    typedef typename MatrixRun<bytes>::type Run;
+    *(Run *)to = *(const Run *)from;
+}
+
+#pragma GCC visibility push(default)
+
+/* The end of the launch for who calls `name` with what no GPU takes: an address
+ * that is no multiple of 32, or `ldm` elements of `size` bytes from one row (or
+ * column) to the next that are no multiple of 16 bytes. */
+void check_matrix(const char *name, const void *at, unsigned ldm,
+                  unsigned size);
+/* The same where lanes have left (`here`: those that came), or where they bring
+ * different addresses or strides (`same`: those that have lane 0's). */
+void check_matrix_lanes(const char *name, unsigned here, unsigned same);
+
+/* Show the other lanes what this one holds, until matrix_sum() has been called
+ * by all. */
+void offer_matrices(const MatrixOffer *mine);
+/* Element (row,col) of c + a b, exact but for double's rounding; `sum` is the
+ * element of c. */
+double matrix_sum(const MatrixShape &shape, int row, int col, double sum);
+
+#pragma GCC visibility pop
+
+/* All lanes are here, with the same arguments. The check build is to tell the
+ * line of the call, others compile in half the time where it is none. */
+#ifdef SIMT_CHECK
+SIMT_INLINE
+#else
+inline
+#endif
+void meet_for_matrix(const char *name, const void *at, unsigned ldm) {
+    const uint64_t mine = (uint64_t)at ^ (uint64_t)ldm << 48;
+    const uint64_t first = shuffle(0xffffffffu, mine, 0);
+    const unsigned same = __ballot_sync(0xffffffffu, mine == first);
+    if (SIMT_UNLIKELY(same != 0xffffffffu))
+        check_matrix_lanes(name, __ballot_sync(0xffffffffu, 1), same);
+}
+
+} // namespace simt
+#endif
