@@ -18,6 +18,8 @@ Is it right, how fast is it, what does it do
     guarded, check/, mistakes/       the reader's kernels, and what their mistakes are
     check_ops, cases, gradients      the lab's own
     bench*, plot_*                   how long; each bench_* is one benchmark
+    timers, gpu_state                by which clock, how sure; the GPU's own state
+    cublas, peaks                    what a product is measured against
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     latency, warp_view               ... of warps that take turns, of one's requests
     sketches                         ... of what a word of the glossary means
@@ -47,6 +49,7 @@ from .lazy import lazily
 __all__ = lazily(
     __name__,
     {
+        "bench": ("bench",),  # a module that can be called: weft.bench(f, x)
         "check": ("check",),
         "check_ops": ("Mismatch", "check_op"),
         "cuda": ("cuda",),

@@ -7,6 +7,8 @@
 us is the median over samples, us_low and us_high the 20th and 80th percentile.
 vs_<peer> is the peer's time over ours in the same run: above 1 we are faster.
 What cannot be measured is null.
+
+The module itself can be called, bench(f, x): see timers.py.
 """
 
 from __future__ import annotations
@@ -30,9 +32,12 @@ import numpy as np
 from . import device as devices
 from . import native
 from .build import ROOT
+from .lazy import callable_as
 
 if TYPE_CHECKING:
     from .native import AnyDevice
+
+callable_as(__name__, "timers")
 
 BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"

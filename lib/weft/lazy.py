@@ -48,3 +48,20 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
     vars(module)["_home"] = names
     module.__class__ = Lazy
     return sorted(names)
+
+
+def callable_as(module: str, home: str) -> None:
+    """Let a module be called: module(...) is the function of its name in `home`.
+
+    weft.bench is the module of all benchmarks, and weft.bench(f, x) times f(x). home:
+    the module of that function, beside it, imported with the first call.
+    """
+    package, _, name = module.rpartition(".")
+
+    class Called(ModuleType):
+        def __call__(self, *args: Any, **options: Any) -> Any:
+            return getattr(importlib.import_module(f".{home}", package), name)(
+                *args, **options
+            )
+
+    sys.modules[module].__class__ = Called
