@@ -64,6 +64,19 @@ PTX_INLINE float relu(float x) {
 #endif
 }
 
+/* ---- multiply-adds that stay where they stand --------------------------- */
+
+/* *sum += a * b. The compiler keeps the order of such calls, and with it which
+ * of them find an operand still at hand: the register file has two banks, and
+ * an instruction that reads two registers of one bank waits a cycle. */
+PTX_INLINE void multiply_add(float *sum, float a, float b) {
+#if PTX_TWIN
+    *sum += a * b;
+#else
+    asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(*sum) : "f"(a), "f"(b));
+#endif
+}
+
 /* ---- copies into shared memory that nobody waits for -------------------- */
 
 /* 16 bytes, both addresses multiples of 16. */
