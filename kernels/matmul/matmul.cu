@@ -25,8 +25,7 @@
     RUNG(narrow)            \
     RUNG(short)             \
     RUNG(split_k)           \
-    RUNG(vectorised)        \
-    RUNG(pipeline)
+    RUNG(vectorised)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)
