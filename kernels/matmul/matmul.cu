@@ -25,7 +25,8 @@
     RUNG(narrow)            \
     RUNG(short)             \
     RUNG(split_k)           \
-    RUNG(vectorised)
+    RUNG(vectorised)        \
+    RUNG(pipeline)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)
