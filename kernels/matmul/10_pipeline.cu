@@ -273,9 +273,10 @@ static int launch_shape(const struct product *q, cudaStream_t stream) {
     WEFT_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks, kernel, S::THREADS, S::BYTES));
     blocks *= attribute(cudaDevAttrMultiProcessorCount);
-    kernel < <<o.tiles<blocks ? o.tiles : blocks, S::THREADS, S::BYTES,
-                       stream>>>(q->c, (const float *)q->a, (const float *)q->b,
-                                 q->m, q->n, q->k, o, q->extras);
+    if (blocks > o.tiles) blocks = o.tiles;
+    kernel<<<blocks, S::THREADS, S::BYTES, stream>>>(q->c, (const float *)q->a,
+                                                     (const float *)q->b, q->m,
+                                                     q->n, q->k, o, q->extras);
     WEFT_LAUNCHED(matmul_pipeline);
     return WEFT_OK;
 }
