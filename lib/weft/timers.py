@@ -91,7 +91,8 @@ class Timed:
             **self.timing.row(),
             **{"cache": self.cache, "samples": self.timing.samples},
             **{"calls": self.calls, "pause_ms": 1e3 * self.pause},
-            **{"spread": self.spread, "stopped": self.stopped, **self.state},
+            "spread": self.spread if self.spread < math.inf else None,
+            **{"stopped": self.stopped, **self.state},
         }
 
     def __repr__(self) -> str:
