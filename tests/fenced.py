@@ -33,7 +33,8 @@ def fenced(tensor: torch.Tensor, at_end: bool):
     ctypes.memmove(address, tensor.contiguous().data_ptr(), size)
     KEPT.append(memory)
     ctype = {torch.float32: "float *", torch.int32: "int32_t *"}
-    return native.ffi.cast(ctype.get(tensor.dtype, "int64_t *"), address)
+    ctype |= {torch.int64: "int64_t *"}
+    return native.ffi.cast(ctype.get(tensor.dtype, "void *"), address)
 
 
 def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
@@ -45,6 +46,9 @@ def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
     for name, answer in case.answers.items():
         empty = torch.empty(answer.want.shape, dtype=answer.dtype)
         pointers[name] = fenced(case.initial.get(name, empty), at_end)
+    pointers["workspace"] = lambda bytes_: fenced(
+        torch.full((-(-bytes_ // 256) * 256,), 0xFF, dtype=torch.uint8), at_end
+    )
     case.launch(lib, rung, pointers, native.NULL)
 
 
@@ -52,9 +56,9 @@ if __name__ == "__main__":
     op = sys.argv[1]
     cases._CONV_SIZES += CONV_SIZES
     lib = native.library(op, "cpu")
-    for case in cases.cases(op):
-        for rung in [r.index for r in lib.rungs if "cpu" in r.targets]:
+    for rung in lib.here():
+        for case in cases.cases(op, 0, rung.precision):
             for at_end in (True, False):
-                run(lib, rung, case, at_end)
-        KEPT.clear()
+                run(lib, rung.index, case, at_end)
+            KEPT.clear()
     print(f"{op} stays within its arrays")

@@ -1,5 +1,5 @@
-/* matmul.c -- c = alpha * a @ b + beta * c in plain C, blocked for every level
- * of memory. The scheme is Goto's ("Anatomy of high-performance matrix
+/* matmul.c -- c = alpha * a @ b + beta * c + bias in plain C, blocked for every
+ * level of memory. The scheme is Goto's ("Anatomy of high-performance matrix
  * multiplication", 2008):
  *
  *   registers  a tile of c, 14 x 32 with AVX-512 (gemm.h)
@@ -28,6 +28,8 @@ struct product {
     int m, n, k;
     size_t a_m, a_k, b_k, b_n; // strides: a[i][p] is a[i * a_m + p * a_k]
     float alpha, beta;
+    const float *bias; // (n), or NULL
+    int relu;
     int depth; // of a block of k: at most BK, all of one depth
 };
 
@@ -38,9 +40,10 @@ struct block {
     float *a_s, *b_s;
 };
 
-/* c's tile at (row,col) from the finished product `tile`. */
+/* c's tile at (row,col) from the finished product `tile`, of the first block of
+ * k, of the last, of both or of neither. */
 static void store_tile(const struct product *q, const float *tile, int row,
-                       int col, int rows, int cols, int first) {
+                       int col, int rows, int cols, int first, int last) {
     for (int i = 0; i < rows; i++) {
         float *restrict c = q->c + (size_t)(row + i) * q->n + col;
         const float *restrict t = tile + i * TILE_COLS;
@@ -51,6 +54,10 @@ static void store_tile(const struct product *q, const float *tile, int row,
         else
             for (int j = 0; j < cols; j++)
                 c[j] = q->alpha * t[j] + q->beta * c[j];
+        if (last && q->bias)
+            for (int j = 0; j < cols; j++) c[j] += q->bias[col + j];
+        if (last && q->relu)
+            for (int j = 0; j < cols; j++) c[j] = c[j] < 0.0f ? 0.0f : c[j];
     }
 }
 
@@ -81,7 +88,8 @@ static void multiply_group(const struct product *q, const struct block *s,
                 s->b_s + j * panel_size(TILE_COLS, q->depth), TILE_COLS, s->k);
             store_tile(q, tile, s->i0 + row, s->j0 + col,
                        min_int(s->rows, s->m - row),
-                       min_int(TILE_COLS, s->n - col), s->k0 == 0);
+                       min_int(TILE_COLS, s->n - col), s->k0 == 0,
+                       s->k0 + s->k == q->k);
         }
 }
 
@@ -149,6 +157,8 @@ int matmul_reference(float *c, const float *a, const float *b, int m, int n,
                               .b_n = trans_b ? (size_t)k : 1,
                               .alpha = options ? options->alpha : 1.0f,
                               .beta = options ? options->beta : 0.0f,
+                              .bias = options ? options->bias : NULL,
+                              .relu = options ? options->relu : 0,
                               .depth = ceil_div(k, ceil_div(k, BK))};
     const int rows = min_int(m, BM), cols = min_int(n, BN);
     const size_t size_a =

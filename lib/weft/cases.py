@@ -35,7 +35,11 @@ class Answer:
 
 @dataclass
 class Case:
-    """One call of one launcher: `launch(lib, rung, pointers, stream)`."""
+    """One call of one launcher: `launch(lib, rung, pointers, stream)`.
+
+    Beside those of the arrays, pointers["workspace"] is a function: of a number of
+    bytes, it gives so much memory on the target, at a multiple of 256, for that call.
+    """
 
     op: str
     title: str
@@ -43,12 +47,26 @@ class Case:
     answers: dict[str, Answer]
     launch: Callable[[Any, int, dict[str, Any], Any], None]
     initial: Tensors = field(default_factory=dict)  # outputs not poisoned
+    # By how many elements an array starts past an aligned address.
+    shift: dict[str, int] = field(default_factory=dict)
+    every_order: bool = True  # of threads; else one of them is enough
 
 
-def cases(op: str, seed: int = 0) -> Iterator[Case]:
-    """The cases of `op` with random signed inputs from `seed`."""
+def cases(
+    op: str, seed: int = 0, precision: str = "fp32", wide: int = 0
+) -> Iterator[Case]:
+    """The cases of `op` with random signed inputs from `seed`.
+
+    precision: the rung's, which decides what it takes and how close it must come.
+    wide: where there are such (matmul), so many random cases more, and large ones.
+    """
     generator = torch.Generator().manual_seed(seed)
-    yield from _MAKERS[op](generator)
+    if op == "matmul":
+        from .cases_matmul import matmul_cases  # which imports this file
+
+        yield from matmul_cases(generator, precision, wide)
+    else:
+        yield from _MAKERS[op](generator)
 
 
 def sum_bound(terms: int, absolute_sum: Any) -> Any:
@@ -59,64 +77,7 @@ def sum_bound(terms: int, absolute_sum: Any) -> Any:
     return 1.01 * (terms + 1) * U * absolute_sum + 1e-38
 
 
-# ---- matmul and linear -------------------------------------------------------
-
-_MATMUL_SIZES = [
-    *[(1, 1, 1), (2, 3, 1), (3, 1, 2), (1, 7, 13), (5, 2, 3), (16, 16, 16)],
-    *[(15, 17, 16), (31, 33, 32), (32, 31, 33), (65, 63, 64), (64, 10, 300)],
-    *[(97, 101, 89), (130, 66, 129)],
-]
-
-
-def _matmul(generator) -> Iterator[Case]:
-    for m, n, k in _MATMUL_SIZES:
-        for trans_a, trans_b in itertools.product((0, 1), (0, 1)):
-            yield _matmul_case(generator, m, n, k, trans_a, trans_b, 1.0, 0.0)
-    yield _matmul_case(generator, 33, 17, 20, 0, 0, -0.5, 2.0)
-    yield _matmul_case(generator, 7, 70, 5, 1, 1, 1.5, 1.0)
-    yield _matmul_case(generator, 300, 257, 520, 0, 0, 1.0, 0.0)
-
-
-def _matmul_case(generator, m, n, k, trans_a, trans_b, alpha, beta) -> Case:
-    a = _random(generator, *((k, m) if trans_a else (m, k)))
-    b = _random(generator, *((n, k) if trans_b else (k, n)))
-    c = _random(generator, m, n)
-    a64, b64 = (t.double().T if flip else t.double() for t, flip in
-                ((a, trans_a), (b, trans_b)))  # fmt: skip
-    want = alpha * (a64 @ b64) + beta * c.double()
-    size = abs(alpha) * (a64.abs() @ b64.abs()) + abs(beta) * c.double().abs()
-
-    def launch(lib, rung, p, stream):
-        options = native.ffi.new(
-            "struct weft_matmul_options *", (trans_a, trans_b, alpha, beta)
-        )
-        call = (rung, p["a"], p["b"], m, n, k, options)
-        room = _workspace(lib, call)
-        options.workspace = native.pointer(room, "void *")
-        options.workspace_bytes = 0 if room is None else room.numel()
-        plain = not (trans_a or trans_b or beta) and alpha == 1 and room is None
-        options = native.NULL if plain else options
-        lib.call("weft_matmul", rung, p["c"], p["a"], p["b"], m, n, k, options, stream)
-
-    return Case(
-        "matmul",
-        f"m={m} n={n} k={k} trans={trans_a}{trans_b} alpha={alpha} beta={beta}",
-        {"a": a, "b": b},
-        {"c": Answer(want, sum_bound(k + 2, size))},
-        launch,
-        {"c": c} if beta else {},
-    )
-
-
-def _workspace(lib, call) -> torch.Tensor | None:
-    """What that call of weft_matmul() wants besides its arrays, filled with NaN."""
-    bytes_ = native.ffi.new("size_t *")
-    rung, *rest = call
-    lib.call("weft_matmul_workspace", rung, bytes_, *rest)
-    if not bytes_[0]:
-        return None
-    return torch.full((bytes_[0],), 0xFF, dtype=torch.uint8, device=lib.target)
-
+# ---- linear ----------------------------------------------------------------------
 
 _LINEAR_SIZES = [
     *[(1, 1, 1), (2, 3, 1), (1, 2, 3), (5, 7, 11), (16, 17, 15), (33, 31, 65)],
@@ -519,9 +480,8 @@ _MAKERS: dict[str, Callable[..., Iterator[Case]]] = {
     "conv2d": _conv2d,
     "cross_entropy": _cross_entropy,
     "linear": _linear,
-    "matmul": _matmul,
     "maxpool2d": _maxpool2d,
     "relu": _relu,
     "sgd": _sgd,
 }
-OPS = tuple(_MAKERS)
+OPS = tuple(sorted([*_MAKERS, "matmul"]))

@@ -22,6 +22,12 @@ from . import guarded, native
 from .cases import OPS, Answer, Case, cases
 from .guarded import Guarded, Mismatch
 
+_CTYPES = {
+    torch.float32: "float *",
+    torch.int32: "int32_t *",
+    torch.int64: "int64_t *",
+}
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -35,21 +41,26 @@ class Verdict:
     worst: float
 
 
-def check_op(op: str, rung: str | None = None, target: str = "cpu") -> list[Verdict]:
-    """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails."""
+def check_op(
+    op: str, rung: str | None = None, target: str = "cpu", wide: int = 0
+) -> list[Verdict]:
+    """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails.
+
+    wide: with so many random cases more, where the op has such (cases.py).
+    """
     lib = native.library(op, target)
-    chosen = [lib.rung(rung)] if rung else lib.rungs
-    return [check_rung(lib, r) for r in chosen if target in r.targets]
+    chosen = [lib.rung(rung)] if rung else lib.here()
+    return [check_rung(lib, r, wide) for r in chosen]
 
 
-def check_rung(lib: native.Library, rung: native.Rung) -> Verdict:
+def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> Verdict:
     """Check one rung of an open library with every case of its op."""
     device = torch.device("cuda", torch.cuda.current_device()) if (
         lib.target == "cuda"
     ) else torch.device("cpu")  # fmt: skip
     runs, worst = 0, 0.0
-    for case in cases(rung.op):
-        for order in _orders(lib, rung):
+    for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide)):
+        for order in _orders(lib, rung, None if case.every_order else turn):
             try:
                 worst = max(worst, run_case(lib, rung.index, case, device))
             except (Mismatch, native.KernelError) as error:
@@ -63,21 +74,30 @@ def check_rung(lib: native.Library, rung: native.Rung) -> Verdict:
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
     """Run one case; returns its largest error over bound, raises Mismatch."""
     inputs = {
-        name: Guarded(tensor, device)
+        name: Guarded(tensor, device, case.shift.get(name, 0))
         for name, tensor in case.inputs.items()
         if tensor is not None
     }
     outputs = {
-        name: Guarded(_start(case, name, answer), device)
+        name: Guarded(_start(case, name, answer), device, case.shift.get(name, 0))
         for name, answer in case.answers.items()
     }
+    rooms: list[Guarded] = []
+
+    def workspace(bytes_: int) -> Any:  # NaN, whatever a kernel takes it for
+        rooms.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
+        return native.pointer(rooms[-1].tensor, "void *")
+
     pointers = {name: pointer(array) for name, array in (inputs | outputs).items()}
     pointers |= {n: native.NULL for n, t in case.inputs.items() if t is None}
+    pointers["workspace"] = workspace
     stream = native.stream_of(device)
     case.launch(lib, rung, pointers, stream)
     lib.call("weft_sync", stream)
     for name, array in inputs.items():
         array.verify_untouched(name)
+    for room in rooms:
+        room.verify_guards("the workspace")
     worst = 0.0
     for name, array in outputs.items():
         array.verify_guards(name)
@@ -93,8 +113,7 @@ def compare(name: str, got: torch.Tensor, answer: Answer) -> float:
 def pointer(array: Guarded) -> Any:
     """Where the array lies, as weft.h wants it."""
     tensor = array.tensor
-    ctypes = {torch.float32: "float *", torch.int32: "int32_t *"}
-    return native.pointer(tensor, ctypes.get(tensor.dtype, "int64_t *"))
+    return native.pointer(tensor, _CTYPES.get(tensor.dtype, "void *"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +121,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", nargs="?", choices=OPS, help="default: every op")
     parser.add_argument("--rung", help="default: every rung that runs here")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
+    parser.add_argument(
+        *("--wide", "-w"), **{"type": int, "default": 0, "metavar": "COUNT"},
+        help="so many random cases more, and large ones, where there are such",
+    )  # fmt: skip
     parser.add_argument("--json", metavar="PATH", help="write the verdicts there")
 
 
@@ -113,7 +136,7 @@ def main(args: argparse.Namespace) -> int:
     for op in [args.op] if args.op else OPS:
         if args.rung and not any(_chosen(op, args.rung, t) for t in targets):
             native.library(op, targets[0]).rung(args.rung)  # says what there is
-        for result in (r for t in targets for r in _each(op, args.rung, t)):
+        for result in (r for t in targets for r in _each(op, args.rung, t, args.wide)):
             failures += isinstance(result, Mismatch)
             print(_line(result), flush=True)
             if isinstance(result, Verdict):
@@ -125,18 +148,19 @@ def main(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _each(op: str, rung: str | None, target: str) -> Iterator[Verdict | Mismatch]:
+def _each(
+    op: str, rung: str | None, target: str, wide: int
+) -> Iterator[Verdict | Mismatch]:
     for candidate in _chosen(op, rung, target):
         try:
-            yield check_rung(native.library(op, target), candidate)
+            yield check_rung(native.library(op, target), candidate, wide)
         except Mismatch as error:
             yield error
 
 
 def _chosen(op: str, rung: str | None, target: str) -> list[native.Rung]:
     """The rungs of that name, or all, that run on `target`."""
-    found = native.library(op, target).rungs
-    return [r for r in found if target in r.targets and rung in (None, r.name)]
+    return [r for r in native.library(op, target).here() if rung in (None, r.name)]
 
 
 def _line(result: Verdict | Mismatch) -> str:
@@ -159,13 +183,15 @@ def _row(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _orders(lib: Any, rung: native.Rung) -> Iterator[str]:
-    """Set each order of threads in turn, where there are threads to order."""
-    if lib.target != "cpu" or rung.name == "reference":
+def _orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
+    """Set each order of threads, or that whose turn it is, where there are threads."""
+    if rung.targets == ("cpu",) or lib.target != "cpu":  # or plain C
         yield ""
         return
     try:
         for number, name in enumerate(guarded.ORDERS):
+            if turn is not None and turn % len(guarded.ORDERS) != number:
+                continue
             lib.call("weft_set_order", number)
             yield name
     finally:

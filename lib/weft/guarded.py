@@ -17,6 +17,7 @@ GUARD = 256  # elements before and after every array
 ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h has their numbers
 # Signalling NaNs with a pattern of their own. An element that still holds it was not
 # written: any operation on one makes it quiet, which is another pattern.
+BFLOAT16_GUARD = 0x461C  # the bits of 9984
 _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADBEEFCAFE}
 
 
@@ -76,17 +77,23 @@ def guard_value(dtype: Any) -> np.generic:
 class Guarded:
     """A copy of an array between two guard zones, on the host or on a GPU.
 
-    array: a NumPy array or a torch tensor of any shape. device: torch's; the host
-    if it is not given.
+    array: a NumPy array or a torch tensor of any shape; one of bfloat16, which NumPy
+    has not, is kept as its bits. device: torch's; the host if it is not given.
+    shift: by how many elements it starts past a multiple of 256 bytes.
     """
 
-    def __init__(self, array: Any, device: torch.device | None = None) -> None:
-        host = np.asarray(array)
+    def __init__(
+        self, array: Any, device: torch.device | None = None, shift: int = 0
+    ) -> None:
+        self._bfloat16 = getattr(array, "dtype", None) == torch.bfloat16
+        host = np.asarray(array.view(torch.int16) if self._bfloat16 else array)
         self.shape, self.dtype = host.shape, host.dtype
-        self._guard = np.full(GUARD, guard_value(host.dtype), host.dtype)
-        self._before = np.concatenate([self._guard, host.ravel(), self._guard])
-        self.inside = slice(GUARD, GUARD + host.size)
-        self._host = self._before.copy()
+        value = BFLOAT16_GUARD if self._bfloat16 else guard_value(host.dtype)
+        self._guard = np.full(GUARD + shift, value, host.dtype)
+        front, back = self._guard, self._guard[:GUARD]
+        self._before = np.concatenate([front, host.ravel(), back])
+        self.inside = slice(len(front), len(front) + host.size)
+        self._host = _aligned_copy(self._before)
         self._tensor = None
         if device is not None:
             self._tensor = torch.from_numpy(self._host).to(device)
@@ -96,7 +103,8 @@ class Guarded:
         """What lies between the guards, flat, as the memory that a kernel is given."""
         if self._tensor is None:
             self._tensor = torch.from_numpy(self._host)
-        return self._tensor[self.inside]
+        flat = self._tensor[self.inside]
+        return flat.view(torch.bfloat16) if self._bfloat16 else flat
 
     @property
     def array(self) -> np.ndarray:
@@ -112,12 +120,13 @@ class Guarded:
 
     def verify_guards(self, name: str) -> None:
         """Raise Mismatch if an element before or past the array was written."""
-        now, count = self._now(), self.inside.stop - GUARD
+        now, first = self._now(), self.inside.start
+        count = self.inside.stop - first
         for zone, start, side in (
-            (now[:GUARD], -GUARD, "before its start"),
+            (now[:first], -first, "before its start"),
             (now[self.inside.stop :], count, "past its end"),
         ):
-            touched = np.flatnonzero(zone != self._guard)
+            touched = np.flatnonzero(zone != self._guard[: zone.size])
             if touched.size:
                 index = start + int(touched[0 if start >= 0 else -1])
                 raise Mismatch(
@@ -131,14 +140,23 @@ class Guarded:
         now, then = self._now(), self._before
         changed = (now != then) & ~((now != now) & (then != then))
         if changed.any():
-            index = int(np.argmax(changed)) - GUARD
+            index = int(np.argmax(changed)) - self.inside.start
             at = tuple(map(int, np.unravel_index(index, self.shape)))
             raise Mismatch(
                 f"the input {name} was overwritten at element {index}",
                 **{"array": name, "index": at, "wrong": int(changed.sum())},
-                **{"got": now[index + GUARD].item()},
-                **{"want": then[index + GUARD].item()},
+                **{"got": now[self.inside][index].item()},
+                **{"want": then[self.inside][index].item()},
             )
+
+
+def _aligned_copy(array: np.ndarray, by: int = 256) -> np.ndarray:
+    """A copy of a flat array at an address that is a multiple of `by`."""
+    room = np.empty(array.nbytes + by, np.uint8)
+    start = -room.ctypes.data % by
+    copy = room[start : start + array.nbytes].view(array.dtype)
+    copy[:] = array
+    return copy
 
 
 def wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:

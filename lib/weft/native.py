@@ -89,7 +89,7 @@ class Library:
         self.ffi = ffi
         self.C = ffi.dlopen(str(self.path))
         self.rungs = self._read_rungs()
-        self._chosen: dict[str | None, Rung] = {}  # what rung() has answered
+        self._chosen: dict[tuple[str | None, str], Rung] = {}  # what rung() answered
         if _threads:
             self.call("weft_set_threads", _threads)
         _kept.append(self)
@@ -110,39 +110,58 @@ class Library:
         if status:
             self._fail(status)
 
-    def rung(self, name: str | None = None) -> Rung:
-        """The rung called `name`; None: the fastest in fp32 that runs here.
+    def rung(self, name: str | None = None, precision: str = "fp32") -> Rung:
+        """The rung called `name`; None: the fastest in that precision that runs here.
 
-        On the CPU that is the reference rung, in plain C. On a GPU it is the last
-        one of the table, which lists an op's rungs from slow to fast.
+        On the CPU that is, in fp32, the reference rung, in plain C. Elsewhere it is the
+        last one of the table, which lists an op's rungs from slow to fast.
         """
-        found = self._chosen.get(name)
+        found = self._chosen.get((name, precision))
         if found is None:
-            found = self._choose(name)
+            found = self._choose(name) if name else self.fastest(precision)[0]
             if name or self.target == "cpu":  # the fastest depends on which GPU it is
-                self._chosen[name] = found
+                self._chosen[name, precision] = found
         return found
 
-    def fastest(self) -> list[Rung]:
-        """The rungs in fp32 that run here, the one that rung() takes first.
+    def here(self) -> list[Rung]:
+        """The rungs that run on this target; on the GPU that is current, if one."""
+        sm = _sm() if self.target == "cuda" else 0
+        return [
+            r
+            for r in self.rungs
+            if self.target in r.targets and (self.target == "cpu" or r.sm <= sm)
+        ]
+
+    def fastest(self, precision: str = "fp32") -> list[Rung]:
+        """The rungs in that precision that run here, the one that rung() takes first.
 
         The others are for what it does not take, a model's sizes for example.
+        ArgumentError if there is none.
         """
-        here = [r for r in self.rungs if self.target in r.targets]
-        if first := [r for r in here if r.name == "reference"]:
-            return first
-        major, minor = device.capability(device.current())
-        sm = 10 * major + minor
-        return [r for r in here if r.sm <= sm and r.precision == "fp32"][::-1]
+        here = self.here()
+        if found := [r for r in here if r.precision == precision][::-1]:
+            first = [r for r in found if r.name == "reference" and self.target == "cpu"]
+            return first or found
+        if any(
+            r.precision == precision and self.target in r.targets for r in self.rungs
+        ):
+            needs = min(r.sm for r in self.rungs if r.precision == precision)
+            raise ArgumentError(f"{self.op} in {precision} {_too_old(needs)}")
+        known = ", ".join(dict.fromkeys(r.precision for r in here))
+        raise ArgumentError(
+            f"{self.op} has no rung in {precision} on {self.target}; it has {known}"
+        )
 
-    def _choose(self, name: str | None) -> Rung:
-        if name is None:
-            return self.fastest()[0]
-        here = [r for r in self.rungs if self.target in r.targets]
-        for rung in here:
+    def _choose(self, name: str) -> Rung:
+        there = [r for r in self.rungs if self.target in r.targets]
+        for rung in there:
             if rung.name == name:
+                if self.target == "cuda" and rung.sm > _sm():
+                    raise ArgumentError(
+                        f"{self.op}'s rung '{name}' {_too_old(rung.sm)}"
+                    )
                 return rung
-        known = ", ".join(r.name for r in here)
+        known = ", ".join(r.name for r in there)
         elsewhere = [r for r in self.rungs if r.name == name]
         why = f" (it runs on {', '.join(elsewhere[0].targets)})" if elsewhere else ""
         raise ArgumentError(
@@ -253,6 +272,21 @@ def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
     if where.type != "cuda" or where.index is None or device.is_current(where.index):
         return _NOTHING
     return device.made_current(where.index)
+
+
+def _sm() -> int:
+    """The compute capability of the GPU that is current, times 10."""
+    major, minor = device.capability(device.current())
+    return 10 * major + minor
+
+
+def _too_old(needs: int) -> str:
+    """That the current GPU lacks what needs compute capability `needs` / 10."""
+    has, called = _sm(), device.name(device.current())
+    return (
+        f"needs compute capability {needs // 10}.{needs % 10}, "
+        f"this is a {called} with {has // 10}.{has % 10}"
+    )
 
 
 def _rung(row: Any, index: int) -> Rung:

@@ -1,78 +1,187 @@
 /* The zoo: matmul as a tiled kernel that is right but for one fault, which its
  * rung is named after. "right" has none, so that each of the others can only be
- * refused for its own. */
+ * refused for its own; so have the right_ ones of other precisions. */
 #include "internal.cuh"
 
-enum fault {
-    RIGHT,
-    ALL_NAN,
-    ALL_ZEROS,
-    TRANSPOSED,
-    LAST_ROW_MISSING,
-    LAST_TILE_MISSING,
-    MISSING_BARRIER,
-    MISSING_SECOND_BARRIER,
-    MISSING_GUARD,
-    ROUNDED_TO_TF32,
-    INPUT_OVERWRITTEN
-};
+#define ZOO(ANIMAL)                                                \
+    ANIMAL(RIGHT, right, "fp32")                                   \
+    ANIMAL(ALL_NAN, all_nan, "fp32")                               \
+    ANIMAL(ALL_ZEROS, all_zeros, "fp32")                           \
+    ANIMAL(TRANSPOSED, transposed, "fp32")                         \
+    ANIMAL(LAST_ROW_MISSING, last_row_missing, "fp32")             \
+    ANIMAL(LAST_TILE_MISSING, last_tile_missing, "fp32")           \
+    ANIMAL(MISSING_BARRIER, missing_barrier, "fp32")               \
+    ANIMAL(MISSING_SECOND_BARRIER, missing_second_barrier, "fp32") \
+    ANIMAL(MISSING_GUARD, missing_guard, "fp32")                   \
+    ANIMAL(ROUNDED_TO_TF32, rounded_to_tf32, "fp32")               \
+    ANIMAL(INPUT_OVERWRITTEN, input_overwritten, "fp32")           \
+    ANIMAL(K_TAIL_DROPPED, k_tail_dropped, "fp32")                 \
+    ANIMAL(PADDED_ON_ONE_SIDE, padded_on_one_side, "fp32")         \
+    ANIMAL(ALIGNED_DOWN, aligned_down, "fp32")                     \
+    ANIMAL(TRANS_B_IGNORED, trans_b_ignored, "fp32")               \
+    ANIMAL(ALPHA_IGNORED, alpha_ignored, "fp32")                   \
+    ANIMAL(ALPHA_ON_OLD_C, alpha_on_old_c, "fp32")                 \
+    ANIMAL(OLD_C_TIMES_ZERO, old_c_times_zero, "fp32")             \
+    ANIMAL(BIAS_PER_ROW, bias_per_row, "fp32")                     \
+    ANIMAL(BIAS_OF_FIRST_TILE, bias_of_first_tile, "fp32")         \
+    ANIMAL(OLD_C_OF_ANOTHER_TILE, old_c_of_another_tile, "fp32")   \
+    ANIMAL(RELU_BEFORE_BETA, relu_before_beta, "fp32")             \
+    ANIMAL(RELU_BEFORE_BIAS, relu_before_bias, "fp32")             \
+    ANIMAL(NAN_SWALLOWED, nan_swallowed, "fp32")                   \
+    ANIMAL(ONLY_THE_FIRST_MATRIX, only_the_first_matrix, "fp32")   \
+    ANIMAL(GAPS_IGNORED, gaps_ignored, "fp32")                     \
+    ANIMAL(GAPS_OVERWRITTEN, gaps_overwritten, "fp32")             \
+    ANIMAL(SHARED_MATRIX_LEFT, shared_matrix_left, "fp32")         \
+    ANIMAL(ZERO_SKIPPED, zero_skipped, "fp32")                     \
+    ANIMAL(RIGHT_BF16, right_bf16, "bf16")                         \
+    ANIMAL(SUMS_OF_16_BITS, sums_of_16_bits, "bf16")               \
+    ANIMAL(RIGHT_TF32, right_tf32, "tf32")                         \
+    ANIMAL(TF32_OF_8_BITS, tf32_of_8_bits, "tf32")                 \
+    ANIMAL(RIGHT_3XTF32, right_3xtf32, "3xtf32")                   \
+    ANIMAL(ONLY_THE_LARGE_PARTS, only_the_large_parts, "3xtf32")   \
+    ANIMAL(INFINITY_SPLIT_TO_NAN, infinity_split_to_nan, "3xtf32")
 
-WEFT_RUNGS({"matmul", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "all_nan", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "all_zeros", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "transposed", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "last_row_missing", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "last_tile_missing", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "missing_barrier", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "missing_second_barrier", "", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "missing_guard", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "rounded_to_tf32", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"matmul", "input_overwritten", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
+#define FAULT_OF(fault, name, precision) fault,
+enum fault { ZOO(FAULT_OF) };
+
+#define LINE_OF(fault, name, precision) \
+    {"matmul", #name, "", precision, WEFT_CPU | WEFT_CUDA, 0},
+WEFT_RUNGS(ZOO(LINE_OF));
 
 enum { TILE = 8 };
 
-/* x with 10 bits of mantissa, as the tensor cores' tf32 has. */
-static __device__ float tf32(float x) {
+struct sizes {
+    int m, n, k, a_row, a_col, b_row, b_col;
+    size_t step_a, step_b, step_c;
+    float alpha, beta;
+    const float *bias;
+    int relu;
+};
+
+/* x with so many bits of mantissa behind the point: 10 of tf32, 7 of bf16. */
+static __device__ float rounded(float x, int bits_kept) {
     unsigned bits;
     memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x1000u) & ~0x1fffu;
+    if ((bits & 0x7f800000u) == 0x7f800000u) return x; // infinite, or NaN
+    const unsigned rest = (1u << (23 - bits_kept)) - 1;
+    bits = (bits + rest / 2 + 1) & ~rest;
     memcpy(&x, &bits, sizeof bits);
     return x;
 }
 
+static __device__ float element(const float *x, size_t i) { return x[i]; }
+
+static __device__ float element(const uint16_t *x, size_t i) {
+    const unsigned bits = (unsigned)x[i] << 16; // a float's upper half
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* a * b as a rung of FAULT's precision forms it. */
+template <int FAULT> static __device__ float multiply(float a, float b) {
+    if (FAULT == ZERO_SKIPPED && a == 0.0f) return 0.0f;
+    if (FAULT == ROUNDED_TO_TF32 || FAULT == RIGHT_TF32 ||
+        FAULT == ONLY_THE_LARGE_PARTS)
+        return rounded(a, 10) * rounded(b, 10);
+    if (FAULT == TF32_OF_8_BITS) return rounded(a, 7) * rounded(b, 7);
+    if (FAULT != RIGHT_3XTF32 && FAULT != INFINITY_SPLIT_TO_NAN) return a * b;
+    const float a0 = rounded(a, 10), b0 = rounded(b, 10);
+    if (FAULT == RIGHT_3XTF32 && !isfinite(a0 * b0)) return a0 * b0;
+    const float a1 = rounded(a - a0, 10), b1 = rounded(b - b0, 10);
+    return a0 * b0 + (a0 * b1 + a1 * b0);
+}
+
+/* What element (row,col) of c becomes; `old` is what was there. */
 template <int FAULT>
-static __global__ void matmul_faulty(float *c, const float *a, const float *b,
-                                     int m, int n, int k, int a_row, int a_col,
-                                     int b_row, int b_col, float alpha,
-                                     float beta) {
+static __device__ float finish(float sum, const float *c, size_t row,
+                               size_t col, const struct sizes &s) {
+    const size_t another = FAULT == OLD_C_OF_ANOTHER_TILE && col >= TILE
+                               ? row * s.n + col - TILE
+                               : row * s.n + col;
+    float value = FAULT == ALPHA_IGNORED ? sum : s.alpha * sum;
+    if (FAULT == RELU_BEFORE_BETA && s.relu && value < 0.0f) value = 0.0f;
+    if (FAULT == ALPHA_ON_OLD_C && s.beta != 0.0f)
+        value = s.alpha * (sum + s.beta * c[another]);
+    else if (FAULT == OLD_C_TIMES_ZERO || s.beta != 0.0f)
+        value += s.beta * c[another];
+    if (FAULT == RELU_BEFORE_BIAS && s.relu && value < 0.0f) value = 0.0f;
+    if (s.bias && FAULT == BIAS_PER_ROW)
+        value += s.bias[row < (size_t)s.n ? row : 0];
+    else if (s.bias)
+        value += s.bias[FAULT == BIAS_OF_FIRST_TILE ? col % TILE : col];
+    if (FAULT == NAN_SWALLOWED && s.relu) return fmaxf(value, 0.0f);
+    const bool last = FAULT != RELU_BEFORE_BETA && FAULT != RELU_BEFORE_BIAS;
+    return last && s.relu && value < 0.0f ? 0.0f : value;
+}
+
+/* Move the pointers to the block's own matrix of the batch. */
+template <int FAULT, typename T>
+static __device__ void own_matrix(float **c, const T **a, const T **b,
+                                  const struct sizes &s) {
+    const size_t size = (size_t)s.m * s.k;
+    const int z = FAULT == ONLY_THE_FIRST_MATRIX ? 0 : blockIdx.z;
+    *c += blockIdx.z * s.step_c;
+    const bool packed = FAULT == GAPS_IGNORED && s.step_a;
+    *a += z * (packed ? size : s.step_a);
+    const bool left = FAULT == SHARED_MATRIX_LEFT && !s.step_b;
+    *b += z * (left ? 1 : s.step_b);
+}
+
+template <int FAULT, typename T>
+static __global__ void matmul_faulty(float *c, const T *a, const T *b,
+                                     struct sizes s) {
     __shared__ float a_s[TILE][TILE], b_s[TILE][TILE];
-    const int tx = threadIdx.x, ty = threadIdx.y;
+    own_matrix<FAULT>(&c, &a, &b, s);
+    const int tx = threadIdx.x, ty = threadIdx.y, m = s.m, n = s.n, k = s.k;
     const int row = blockIdx.y * TILE + ty, col = blockIdx.x * TILE + tx;
-    const int last = FAULT == LAST_TILE_MISSING && k > TILE ? k - TILE : k;
+    int last = k;
+    if (FAULT == LAST_TILE_MISSING && k > TILE) last = k - TILE;
+    if (FAULT == K_TAIL_DROPPED && k > 4) last = k / 4 * 4;
+    if (FAULT == ALIGNED_DOWN) a = (const T *)((size_t)a / 16 * 16);
 
     float acc = 0.0f;
     for (int k0 = 0; k0 < last; k0 += TILE) {
         float x = 0.0f, y = 0.0f;
-        if (row < m && k0 + tx < k) x = a[row * a_row + (k0 + tx) * a_col];
-        if (k0 + ty < k && col < n) y = b[(k0 + ty) * b_row + col * b_col];
-        a_s[ty][tx] = FAULT == ROUNDED_TO_TF32 ? tf32(x) : x;
-        b_s[ty][tx] = FAULT == ROUNDED_TO_TF32 ? tf32(y) : y;
+        const size_t at = (size_t)row * s.a_row + (size_t)(k0 + tx) * s.a_col;
+        const bool inside = FAULT == PADDED_ON_ONE_SIDE
+                                ? at < (size_t)m * k
+                                : row < m && k0 + tx < last;
+        if (inside) x = element(a, at);
+        if (k0 + ty < last && col < n)
+            y = element(b, (k0 + ty) * s.b_row + col * s.b_col);
+        a_s[ty][tx] = x;
+        b_s[ty][tx] = y;
         if (FAULT != MISSING_BARRIER) __syncthreads();
-        for (int i = 0; i < TILE; i++) acc += a_s[ty][i] * b_s[i][tx];
+        for (int i = 0; i < TILE; i++) {
+            acc += multiply<FAULT>(a_s[ty][i], b_s[i][tx]);
+            if (FAULT == SUMS_OF_16_BITS) acc = rounded(acc, 7);
+        }
         if (FAULT != MISSING_SECOND_BARRIER) __syncthreads();
     }
     if (FAULT == MISSING_GUARD ? row >= m + TILE : row >= m || col >= n) return;
     if (FAULT == LAST_ROW_MISSING && row == m - 1) return;
-    float *out =
-        &c[FAULT == TRANSPOSED ? (row * n + col) % n * m + (row * n + col) / n
-                               : row * n + col];
+    const size_t at = (size_t)row * n + col;
+    float *out = &c[FAULT == TRANSPOSED ? at % n * m + at / n : at];
     *out = FAULT == ALL_NAN     ? NAN
            : FAULT == ALL_ZEROS ? 0.0f
-           : beta == 0.0f       ? alpha * acc
-                                : alpha * acc + beta * *out;
+                                : finish<FAULT>(acc, c, row, col, s);
+    if (FAULT == GAPS_OVERWRITTEN && row == m - 1 && col == n - 1 &&
+        s.step_c > at + 1)
+        out[1] = 0.0f;
     if (FAULT == INPUT_OVERWRITTEN && row == 0 && col == 0)
-        ((float *)a)[m * k - 1] = 0.0f;
+        ((T *)a)[m * k - 1] = 0;
+}
+
+template <int FAULT, typename T>
+static int launch(float *c, const void *a, const void *b, int batch,
+                  const struct sizes &s, cudaStream_t stream) {
+    const dim3 grid((unsigned)CEIL_DIV(s.n, TILE),
+                    (unsigned)CEIL_DIV(s.m, TILE), (unsigned)batch);
+    matmul_faulty<FAULT><<<grid, dim3(TILE, TILE), 0, stream>>>(
+        c, (const T *)a, (const T *)b, s);
+    WEFT_LAUNCHED(matmul_faulty);
+    return WEFT_OK;
 }
 
 int weft_matmul_workspace(int rung, size_t *bytes, const void *, const void *,
@@ -86,32 +195,32 @@ int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                 int k, const struct weft_matmul_options *options,
                 weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
-    struct weft_matmul_options plain = {};
-    plain.alpha = 1.0f;
-    const struct weft_matmul_options *o = options ? options : &plain;
-    const dim3 grid(CEIL_DIV(n, TILE), CEIL_DIV(m, TILE)), block(TILE, TILE);
-    const int a_row = o->trans_a ? 1 : k, a_col = o->trans_a ? m : 1;
-    const int b_row = o->trans_b ? 1 : n, b_col = o->trans_b ? k : 1;
-    cudaStream_t s = weft_cuda_stream(stream);
-#define FAULTY(fault)                                                     \
-    case fault:                                                           \
-        matmul_faulty<fault><<<grid, block, 0, s>>>(                      \
-            c, (const float *)a, (const float *)b, m, n, k, a_row, a_col, \
-            b_row, b_col, o->alpha, o->beta);                             \
-        break
-    switch (rung) {
-        FAULTY(RIGHT);
-        FAULTY(ALL_NAN);
-        FAULTY(ALL_ZEROS);
-        FAULTY(TRANSPOSED);
-        FAULTY(LAST_ROW_MISSING);
-        FAULTY(LAST_TILE_MISSING);
-        FAULTY(MISSING_BARRIER);
-        FAULTY(MISSING_SECOND_BARRIER);
-        FAULTY(MISSING_GUARD);
-        FAULTY(ROUNDED_TO_TF32);
-        FAULTY(INPUT_OVERWRITTEN);
-    }
-    WEFT_LAUNCHED(matmul_faulty);
-    return WEFT_OK;
+    struct weft_matmul_options o = {};
+    o.alpha = 1.0f;
+    if (options) o = *options;
+    if (rung == TRANS_B_IGNORED) o.trans_b = 0;
+    const struct sizes s = {m,
+                            n,
+                            k,
+                            o.trans_a ? 1 : k,
+                            o.trans_a ? m : 1,
+                            o.trans_b ? 1 : n,
+                            o.trans_b ? k : 1,
+                            (size_t)o.stride_a,
+                            (size_t)o.stride_b,
+                            (size_t)o.stride_c,
+                            o.alpha,
+                            o.beta,
+                            o.bias,
+                            o.relu};
+    const int batch = o.batch ? o.batch : 1;
+    cudaStream_t on = weft_cuda_stream(stream);
+    if (rung == RIGHT_BF16)
+        return launch<RIGHT_BF16, uint16_t>(c, a, b, batch, s, on);
+    if (rung == SUMS_OF_16_BITS)
+        return launch<SUMS_OF_16_BITS, uint16_t>(c, a, b, batch, s, on);
+#define LAUNCH(fault, name, precision) \
+    if (rung == fault) return launch<fault, float>(c, a, b, batch, s, on);
+    ZOO(LAUNCH)
+    return WEFT_EINVAL;
 }
