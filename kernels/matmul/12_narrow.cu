@@ -198,9 +198,9 @@ static int has_vectors(const struct product *q) {
            (q->batch == 1 || x->step_a % 4 == 0);
 }
 
-static int launch(const struct product *q, cudaStream_t stream) {
-    const struct shape *const s = shape_of(q);
-    const struct k_parts cut = parts_of(q);
+/* The product by kernel `s`, k cut as `cut` says. */
+static int start(const struct product *q, const struct shape *s,
+                 struct k_parts cut, cudaStream_t stream) {
     size_t step_part;
     const struct product part = matmul_part_of(q, cut.parts, &step_part);
     const dim3 grid((unsigned)blocks_of(q, s), (unsigned)cut.parts,
@@ -211,6 +211,10 @@ static int launch(const struct product *q, cudaStream_t stream) {
         cut.depth, step_part, has_vectors(q), q->trans_b, part.extras);
     WEFT_LAUNCHED(matmul_narrow);
     return matmul_add_partials(q, cut.parts, stream);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    return start(q, shape_of(q), parts_of(q), stream);
 }
 
 MATMUL_RUNG(narrow, "few columns: a streams past b in shared memory", "fp32",

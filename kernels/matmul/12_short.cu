@@ -147,14 +147,13 @@ static const struct shape *shape_of(const struct product *q) {
     return &shapes[i];
 }
 
-static double blocks_of(const struct product *q) {
-    return (double)CEIL_DIV((size_t)q->n, WIDTH) *
-           CEIL_DIV(q->m, shape_of(q)->rows);
+static double blocks_of(const struct product *q, const struct shape *s) {
+    return (double)CEIL_DIV((size_t)q->n, WIDTH) * CEIL_DIV(q->m, s->rows);
 }
 
 static struct k_parts parts_of(const struct product *q) {
-    return matmul_k_parts(q, blocks_of(q), 4.0 * matmul_multiprocessors(), STEP,
-                          4 * STEP);
+    return matmul_k_parts(q, blocks_of(q, shape_of(q)),
+                          4.0 * matmul_multiprocessors(), STEP, 4 * STEP);
 }
 
 static size_t scratch(const struct product *q) {
@@ -168,18 +167,23 @@ static int has_vectors(const struct product *q) {
            (q->batch == 1 || x->step_b % 4 == 0);
 }
 
-static int launch(const struct product *q, cudaStream_t stream) {
-    const struct k_parts cut = parts_of(q);
+/* The product by kernel `s`, k cut as `cut` says. */
+static int start(const struct product *q, const struct shape *s,
+                 struct k_parts cut, cudaStream_t stream) {
     size_t step_part;
     const struct product part = matmul_part_of(q, cut.parts, &step_part);
-    const dim3 grid((unsigned)blocks_of(q), (unsigned)cut.parts,
+    const dim3 grid((unsigned)blocks_of(q, s), (unsigned)cut.parts,
                     (unsigned)q->batch);
-    const auto kernel = shape_of(q)->kernel;
+    const auto kernel = s->kernel;
     kernel<<<grid, THREADS, 0, stream>>>(
         part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
         cut.depth, step_part, has_vectors(q), q->trans_a, part.extras);
     WEFT_LAUNCHED(matmul_short);
     return matmul_add_partials(q, cut.parts, stream);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    return start(q, shape_of(q), parts_of(q), stream);
 }
 
 MATMUL_RUNG(short, "few rows: b streams past a in shared memory", "fp32",

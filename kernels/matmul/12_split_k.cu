@@ -202,10 +202,10 @@ static int has_vectors(const void *array, size_t pitch, size_t step, int along,
            (batch == 1 || step % 4 == 0);
 }
 
-static int launch(const struct product *q, cudaStream_t stream) {
-    const struct shape *const s = shape_of(q);
+/* The product by kernel `s`, k cut as `cut` says. */
+static int start(const struct product *q, const struct shape *s,
+                 struct k_parts cut, cudaStream_t stream) {
     const struct extras *const x = &q->extras;
-    const struct k_parts cut = parts_of(q);
     size_t step_part;
     const struct product part = matmul_part_of(q, cut.parts, &step_part);
     dim3 grid = matmul_grid(q, s->rows, s->cols);
@@ -218,6 +218,10 @@ static int launch(const struct product *q, cudaStream_t stream) {
         has_vectors(q->b, x->pitch_b, x->step_b, q->n, q->batch), part.extras);
     WEFT_LAUNCHED(matmul_split_k);
     return matmul_add_partials(q, cut.parts, stream);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    return start(q, shape_of(q), parts_of(q), stream);
 }
 
 MATMUL_RUNG(split_k, "small c: blocks share k, a second kernel adds", "fp32",
