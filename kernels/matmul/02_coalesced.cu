@@ -1,13 +1,16 @@
-/* 02_coalesced.cu -- matmul, rung 2: neighbours in a warp take neighbouring
- * columns.
+/* 02_coalesced.cu -- matmul, rung 2: neighbours take neighbouring columns.
  *
- * Before:  rung 1 lets x number the rows: each of a warp's loads from b, and
- *          each store to c, touches a sector per thread.
- * Idea:    swap the two: x numbers the columns. A warp reads 32 floats of b
- * that lie side by side, and one float of a that is the same for all. Limit:
- * still two loads for each multiply-add: a is read n times and b m times.
- * Caches catch much of it, but the loads keep the multipliers waiting. Rung 3
- * attacks that. Lesson:  notebooks/08a_matmul_tiles.ipynb
+ * Before:      rung 1 lets x number the rows: each of a warp's loads from a,
+ *              and each store to c, touches a row of its own per thread.
+ * Idea:        swap the two: x numbers the columns. A warp reads floats of b
+ *              that lie side by side, and one float of a serves all of a row.
+ * Prediction:  the same 550 GB asked for, in 3 lines per multiply-add of a warp
+ *              (a: 2 rows, b: 1) instead of 17: 32 / (3 * 128) = 8 % of 60
+ *              TFLOP/s.
+ * Limit:       still two loads from global memory for each multiply-add: a is
+ *              read n times and b m times. Caches catch much of it, but the
+ *              loads keep the multipliers waiting. Rung 3 attacks that.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb
  */
 #include "matmul.h"
 

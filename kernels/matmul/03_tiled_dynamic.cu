@@ -1,12 +1,12 @@
-/* 03_tiled_dynamic.cu -- matmul, rung 3: tiles of a and b in shared memory.
+/* 03_tiled_dynamic.cu -- rung 3 with its tiles in dynamic shared memory.
  *
- * Before:  rung 2 asks global memory for two floats per multiply-add: each
- *          element of a n times, each of b m times.
- * Idea:    a block loads one TILE x TILE tile of each, waits, and its threads
- *          reuse them TILE times: global traffic falls by a factor of TILE.
- * Limit:   two loads from shared memory for each multiply-add. Rung 4 attacks
- *          that.
- * Lesson:  notebooks/08a_matmul_tiles.ipynb
+ * Before:      "dynamic shared memory is slow": 03_tiled_runtime.cu is.
+ * Idea:        change one thing at a time: TILE is a constant as in
+ *              03_tiled.cu, and only where the tiles lie is the launch's word.
+ * Prediction:  no difference: the loop has the same 40 shared loads and 32
+ *              multiply-adds (SASS; nvcc 13.0, sm_90).
+ * Limit:       as 03_tiled.cu's.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb
  */
 #include "matmul.h"
 

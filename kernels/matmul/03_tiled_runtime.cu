@@ -1,12 +1,24 @@
-/* 03_tiled_runtime.cu -- matmul, rung 3: tiles of a and b in shared memory.
+/* 03_tiled_runtime.cu -- rung 3 with the tile's width as an argument.
  *
- * Before:  rung 2 asks global memory for two floats per multiply-add: each
- *          element of a n times, each of b m times.
- * Idea:    a block loads one tile x tile tile of each, waits, and its threads
- *          reuse them tile times: global traffic falls by a factor of tile.
- * Limit:   two loads from shared memory for each multiply-add. Rung 4 attacks
- *          that.
- * Lesson:  notebooks/08a_matmul_tiles.ipynb
+ * Before:      03_tiled.cu has to be compiled anew for another TILE.
+ * Idea:        the width is a number like m, n and k. The tiles then lie in
+ *              dynamic shared memory, whose size a launch gives.
+ * Prediction:  the same bytes from global memory, but nvcc no longer knows
+ *              where row i of a tile starts nor when the loop ends. In SASS
+ *              (nvcc 13.0, sm_90), per multiply-add:
+ *                                  shared loads  the rest  instructions
+ *                 TILE a constant          1.25      1.25           3.5
+ *                 tile an argument         2.00      2.00           5.0
+ *              A constant: all addresses are one register and numbers within
+ *              the instructions, LDS [R4+0x80]; four floats of a_s come at
+ *              once, LDS.128; the loop is gone. An argument: an instruction for
+ *              the address of each row of b_s; a_s[ty * tile + i] need not lie
+ *              at 16 bytes, so one float a load; a loop of 16, one of 4 and
+ *              one of 1 multiply-adds. By the loads 1.25 / 2: 12.5 % of 60
+ *              TFLOP/s at most.
+ * Limit:       what the compiler must not assume. That the memory is dynamic
+ *              costs nothing: 03_tiled_dynamic.cu.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb
  */
 #include "matmul.h"
 

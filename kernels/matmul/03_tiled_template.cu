@@ -1,12 +1,11 @@
-/* 03_tiled_template.cu -- matmul, rung 3: tiles of a and b in shared memory.
+/* 03_tiled_template.cu -- rung 3 with the tile's width as a template argument.
  *
- * Before:  rung 2 asks global memory for two floats per multiply-add: each
- *          element of a n times, each of b m times.
- * Idea:    a block loads one TILE x TILE tile of each, waits, and its threads
- *          reuse them TILE times: global traffic falls by a factor of TILE.
- * Limit:   two loads from shared memory for each multiply-add. Rung 4 attacks
- *          that.
- * Lesson:  notebooks/08a_matmul_tiles.ipynb
+ * Before:      03_tiled.cu has one width, 03_tiled_runtime.cu any, but slowly.
+ * Idea:        the compiler writes a kernel for each width that a launch names.
+ *              Narrow products take blocks of fewer idle threads.
+ * Prediction:  at TILE 32 the instructions of 03_tiled.cu, one by one.
+ * Limit:       as 03_tiled.cu's; and each width is code to compile and load.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb
  */
 #include "matmul.h"
 
