@@ -26,7 +26,10 @@
     RUNG(short)             \
     RUNG(split_k)           \
     RUNG(vectorised)        \
-    RUNG(pipeline)
+    RUNG(pipeline)          \
+    RUNG(wmma_fp16)         \
+    RUNG(wmma_bf16)         \
+    RUNG(wmma_tf32)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)
