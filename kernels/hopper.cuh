@@ -25,6 +25,14 @@
 #endif
 
 #define HOPPER (PTX_ARCH >= 900)
+/* What only targets like sm_90a have, and not sm_90. */
+#if HOPPER &&                                                                 \
+    (defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || \
+     defined(__CUDA_ARCH_FAMILY_SPECIFIC__))
+#define HOPPER_SPECIFIC 1
+#else
+#define HOPPER_SPECIFIC 0
+#endif
 
 #if !PTX_TWIN
 /* The address of shared memory that PTX wants. */
@@ -180,7 +188,7 @@ PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
 #if PTX_TWIN
     hopper_twin::load(shared, map, bar, col, row, z);
     (void)blocks;
-#elif HOPPER
+#elif HOPPER_SPECIFIC // elsewhere ptxas warns that it is slow
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::"
                  "complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
                  "%5}], [%2], %6;" ::"r"(shared_address(shared)),
@@ -226,9 +234,7 @@ template <int N> PTX_INLINE void tma_store_wait() {
 /* ---- warps with different work ------------------------------------------- */
 
 /* setmaxnreg by all warps of a warpgroup: N a multiple of 8 from 24 to 240. */
-#if HOPPER &&                                                                 \
-    (defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || \
-     defined(__CUDA_ARCH_FAMILY_SPECIFIC__))
+#if HOPPER_SPECIFIC
 template <int N> PTX_INLINE void registers_up() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
