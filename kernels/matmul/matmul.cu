@@ -29,7 +29,9 @@
     RUNG(pipeline)          \
     RUNG(wmma_fp16)         \
     RUNG(wmma_bf16)         \
-    RUNG(wmma_tf32)
+    RUNG(wmma_tf32)         \
+    RUNG(wgmma_fp16)        \
+    RUNG(wgmma_bf16)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)

@@ -1,0 +1,158 @@
+/* 30_wgmma_bf16.cu -- matmul on the tensor cores of sm_90, 16-bit numbers in,
+ * float out: rungs wgmma_bf16 and wgmma_fp16.
+ *
+ * Before:  mma.sync wants its operands in registers: every warp loads them from
+ *          shared memory itself, and waits.
+ * Idea:    wgmma reads both operands from shared memory, where TMA has put them
+ *          in the order that it wants. A warpgroup asks for 64 x 256 x 16 at a
+ *          time and sees nothing but its sums. See wgmma_tile.cuh for who loads
+ *          and which tile comes next.
+ * Error:   products are exact; the tensor cores cut bits off as they add, below
+ *          2^-22 of the largest addend each time.
+ * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
+ */
+#include "wgmma_tile.cuh"
+
+/* Tiles of BM x BN; A_BY_K and B_BY_K: whether a is stored (m,k), b (n,k). */
+template <typename T, int BN_, int A_BY_K, int B_BY_K> struct shape {
+    typedef T element;
+    typedef operand<T, BM, A_BY_K> a;
+    typedef operand<T, BN_, B_BY_K> b;
+    enum {
+        BN = BN_,
+        A_K = A_BY_K,
+        B_K = B_BY_K,
+        STAGE = (int)a::BYTES + (int)b::BYTES,
+        STAGES = BN_ == 256 ? 4 : 6,
+        SHARED = 1024 + STAGES * STAGE + 2 * STAGES * 8,
+    };
+};
+
+/* One thread: keep the ring full, tile after tile. */
+template <class S>
+static __device__ __forceinline__ void
+produce(const tensor_map *a_map, const tensor_map *b_map, char *stages,
+        mbarrier *full, mbarrier *empty, const struct tiles &t) {
+    place<S::STAGES> at;
+    const int rank = (int)cluster_rank();
+    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
+        const struct tile to = tile_at(t, i, S::BN);
+        for (int step = 0; step < t.k_steps; step++) {
+            mbarrier_wait(&empty[at.stage], at.parity ^ 1);
+            mbarrier *const bar = &full[at.stage];
+            char *const a_s = stages + at.stage * S::STAGE;
+            mbarrier_expect(bar, S::STAGE);
+            const int k0 = step * S::a::BK;
+            S::a::load(a_s, a_map, bar, k0, to.row0, to.item * t.a_moves, 0, 1);
+            S::b::load(a_s + S::a::BYTES, b_map, bar, k0, to.col0,
+                       to.item * t.b_moves, rank, t.cluster);
+            at.next();
+        }
+    }
+}
+
+/* A warpgroup: OWN_ROWS of every tile. */
+template <class S>
+static __device__ __forceinline__ void
+consume(float *c, const char *stages, mbarrier *full, mbarrier *empty,
+        const struct tiles &t, const struct extras &x) {
+    place<S::STAGES> at;
+    const int consumer = (int)threadIdx.x / WARPGROUP - 1;
+    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
+        float acc[S::BN / 2];
+        mbarrier *before = NULL;
+        for (int step = 0; step < t.k_steps; step++) {
+            mbarrier_wait(&full[at.stage], at.parity);
+            const char *const a_s = stages + at.stage * S::STAGE;
+            // 64 rows of a take as many bytes, whichever way they lie.
+            const uint64_t a =
+                wgmma_tile(a_s + consumer * OWN_ROWS * WGMMA_ROW, S::a::APART);
+            const uint64_t b = wgmma_tile(a_s + S::a::BYTES, S::b::APART);
+            wgmma_fence();
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                wgmma<typename S::element, S::A_K, S::B_K>(
+                    acc, wgmma_step(a, q * S::a::K_STEP),
+                    wgmma_step(b, q * S::b::K_STEP), step + q > 0);
+            wgmma_commit();
+            // This stage's products run while we wait for the next stage; those
+            // of the one before are done.
+            wgmma_wait<1>();
+            if (before) release(before, t.cluster);
+            before = &empty[at.stage];
+            at.next();
+        }
+        wgmma_wait<0>();
+        release(before, t.cluster);
+        store_tile(c, acc, tile_at(t, i, S::BN), t, x);
+    }
+}
+
+/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
+template <class S>
+static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
+    matmul_wgmma(float *c, const __grid_constant__ tensor_map a_map,
+                 const __grid_constant__ tensor_map b_map, struct tiles t,
+                 struct extras x) {
+    extern __shared__ char raw[];
+    char *const stages = aligned_1024(raw);
+    mbarrier *const full = (mbarrier *)(stages + S::STAGES * S::STAGE);
+    mbarrier *const empty = full + S::STAGES;
+    start_ring<S::STAGES>(full, empty, t.cluster);
+    if (threadIdx.x < WARPGROUP) {
+        registers_down<PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0)
+            produce<S>(&a_map, &b_map, stages, full, empty, t);
+    } else {
+        registers_up<CONSUMER_REGISTERS>();
+        consume<S>(c, stages, full, empty, t, x);
+    }
+    end_ring(t.cluster);
+}
+
+/* ---- launching ----------------------------------------------------------- */
+
+template <class S>
+static int launch_shape(const struct product *q, enum tensor_type type, int sms,
+                        int cluster, cudaStream_t stream) {
+    const struct tiles t = cut(q, S::BN, S::a::BK, cluster);
+    tensor_map a_map, b_map;
+    WEFT_TRY(S::a::make_map(&a_map, type, q->a, q->m, q->k, q->extras.pitch_a,
+                            q->batch, q->extras.step_a, 1));
+    WEFT_TRY(S::b::make_map(&b_map, type, q->b, q->n, q->k, q->extras.pitch_b,
+                            q->batch, q->extras.step_b, cluster));
+    return launch_tiles("matmul_wgmma", matmul_wgmma<S>, t, sms, S::SHARED,
+                        stream, q->c, a_map, b_map, t, q->extras);
+}
+
+template <typename T, int B_BY_K>
+static int launch_width(const struct product *q, enum tensor_type type,
+                        cudaStream_t stream) {
+    int sms;
+    WEFT_TRY(multiprocessors(&sms));
+    switch (best_width(q, 64, sms)) {
+    case 256:
+        return launch_shape<shape<T, 256, 1, B_BY_K>>(
+            q, type, sms, best_cluster(q, 256, 64, sms), stream);
+    case 128:
+        return launch_shape<shape<T, 128, 1, B_BY_K>>(q, type, sms, 1, stream);
+    default:
+        return launch_shape<shape<T, 64, 1, B_BY_K>>(q, type, sms, 1, stream);
+    }
+}
+
+static int launch_bf16(const struct product *q, cudaStream_t stream) {
+    return q->trans_b ? launch_width<__nv_bfloat16, 1>(q, TENSOR_BF16, stream)
+                      : launch_width<__nv_bfloat16, 0>(q, TENSOR_BF16, stream);
+}
+static int launch_fp16(const struct product *q, cudaStream_t stream) {
+    return q->trans_b ? launch_width<__half, 1>(q, TENSOR_F16, stream)
+                      : launch_width<__half, 0>(q, TENSOR_F16, stream);
+}
+
+MATMUL_RUNG(wgmma_bf16,
+            "wgmma and TMA: a warpgroup multiplies from shared memory", "bf16",
+            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_bf16, NULL)
+MATMUL_RUNG(wgmma_fp16,
+            "wgmma and TMA: a warpgroup multiplies from shared memory", "fp16",
+            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_fp16, NULL)
