@@ -56,9 +56,11 @@ stage(float (*a_s)[ROWS], const float *a, int m, int length, size_t row0,
       int k0, int trans_a, size_t pitch) {
     const int steps = CEIL_DIV(length - k0, STEP);
     for (int i = threadIdx.x; i < ROWS * DEPTH; i += THREADS) {
-        // Neighbours read what lies side by side.
-        const int r = trans_a ? i % ROWS : i / DEPTH;
-        const int kk = trans_a ? i / ROWS : i % DEPTH;
+        // Neighbours read what lies side by side: rows, or eights of a row,
+        // whose places in shared memory lie 4 ROWS bytes apart.
+        const int eight = i / (8 * ROWS) * 8 + i % 8;
+        const int r = trans_a ? i % ROWS : i / 8 % ROWS;
+        const int kk = trans_a ? i / ROWS : eight;
         if (kk / STEP >= steps) continue; // no step reads this
         const size_t row = row0 + r, col = (size_t)k0 + kk;
         const int there = kk < length - k0 && row < (size_t)m;

@@ -3,7 +3,15 @@
 
 #include <string.h>
 
-enum { SIDE = 32, ROWS_AT_ONCE = 8, MAX_GRID = 65535, ROOM_STEP = 256 };
+enum {
+    LANES = 32, // threads side by side
+    WARPS = 8,
+    AT_ONCE = 4,      // rows that a thread has under way
+    SIDE = 2 * LANES, // of a tile that is transposed
+    ROUNDS = SIDE * SIDE / (LANES * WARPS),
+    MAX_GRID = 65535,
+    ROOM_STEP = 256
+};
 
 /* A copy: `batch` matrices of rows x cols elements. */
 struct copy {
@@ -16,24 +24,35 @@ struct copy {
     size_t bytes;          /* of all of `to` */
 };
 
-/* to (rows,to_pitch) = from (rows,cols), zeros behind it. */
+/* to (rows,to_pitch) = from (rows,cols), zeros behind it. Rows that need this
+ * start anywhere, so floats are copied one by one, but several at a time. */
 template <typename T>
 static __global__ void copy_rows(T *to, size_t to_pitch, size_t to_step,
                                  const T *from, size_t pitch, size_t step,
                                  int rows, int cols) {
     to += blockIdx.z * to_step;
     from += blockIdx.z * step;
-    const size_t col = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    size_t row = (size_t)blockIdx.y * blockDim.y + threadIdx.y;
+    const size_t col = (size_t)blockIdx.x * LANES + threadIdx.x;
     if (col >= to_pitch) return;
-    for (; row < (size_t)rows; row += (size_t)gridDim.y * blockDim.y)
-        to[row * to_pitch + col] =
-            col < (size_t)cols ? from[row * pitch + col] : T(0);
+    const size_t height = WARPS * AT_ONCE;
+    for (size_t row0 = blockIdx.y * height + threadIdx.y; row0 < (size_t)rows;
+         row0 += gridDim.y * height) {
+        T own[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            const size_t row = row0 + i * WARPS;
+            const bool there = row < (size_t)rows && col < (size_t)cols;
+            own[i] = there ? from[row * pitch + col] : T(0);
+        }
+        for (int i = 0; i < AT_ONCE; i++) {
+            const size_t row = row0 + i * WARPS;
+            if (row < (size_t)rows) to[row * to_pitch + col] = own[i];
+        }
+    }
 }
 
 /* to (cols,to_pitch) = from (rows,cols) transposed, zeros behind it. A tile is
- * read along its rows and written along its columns; the pitch of SIDE + 1
- * keeps a column in 32 banks. */
+ * read along its rows and written along its columns, 256 bytes of floats each;
+ * the pitch of SIDE + 1 keeps a column in 32 banks. */
 template <typename T>
 static __global__ void copy_transposed(T *to, size_t to_pitch, size_t to_step,
                                        const T *from, size_t pitch, size_t step,
@@ -45,17 +64,22 @@ static __global__ void copy_transposed(T *to, size_t to_pitch, size_t to_step,
     const size_t col0 = (size_t)blockIdx.x * SIDE;
     for (size_t tile = blockIdx.y; tile < tiles; tile += gridDim.y) {
         const size_t row0 = tile * SIDE;
-        for (int i = threadIdx.y; i < SIDE; i += ROWS_AT_ONCE) {
-            const size_t row = row0 + i, col = col0 + threadIdx.x;
-            tile_s[i][threadIdx.x] = row < (size_t)rows && col < (size_t)cols
-                                         ? from[row * pitch + col]
-                                         : T(0);
+#pragma unroll
+        for (int round = 0; round < ROUNDS; round++) {
+            const int i = round / 2 * WARPS + threadIdx.y;
+            const int j = round % 2 * LANES + threadIdx.x;
+            const size_t row = row0 + i, col = col0 + j;
+            const bool there = row < (size_t)rows && col < (size_t)cols;
+            tile_s[i][j] = there ? from[row * pitch + col] : T(0);
         }
         __syncthreads(); // the tile is complete ...
-        for (int i = threadIdx.y; i < SIDE; i += ROWS_AT_ONCE) {
-            const size_t row = col0 + i, col = row0 + threadIdx.x;
+#pragma unroll
+        for (int round = 0; round < ROUNDS; round++) {
+            const int i = round / 2 * WARPS + threadIdx.y;
+            const int j = round % 2 * LANES + threadIdx.x;
+            const size_t row = col0 + i, col = row0 + j;
             if (row < (size_t)cols && col < to_pitch)
-                to[row * to_pitch + col] = tile_s[threadIdx.x][i];
+                to[row * to_pitch + col] = tile_s[j][i];
         }
         __syncthreads(); // ... and read
     }
@@ -63,11 +87,13 @@ static __global__ void copy_transposed(T *to, size_t to_pitch, size_t to_step,
 
 template <typename T>
 static int launch_copy(const struct copy *p, cudaStream_t stream) {
-    const dim3 block(SIDE, ROWS_AT_ONCE);
-    const size_t across = p->transposed ? (size_t)p->cols : p->to_pitch;
-    const size_t down = p->transposed ? CEIL_DIV(p->to_pitch, SIDE)
-                                      : CEIL_DIV((size_t)p->rows, ROWS_AT_ONCE);
-    const dim3 grid((unsigned)CEIL_DIV(across, SIDE),
+    const dim3 block(LANES, WARPS);
+    const size_t across = p->transposed ? CEIL_DIV((size_t)p->cols, SIDE)
+                                        : CEIL_DIV(p->to_pitch, LANES);
+    const size_t down = p->transposed
+                            ? CEIL_DIV(p->to_pitch, SIDE)
+                            : CEIL_DIV((size_t)p->rows, WARPS * AT_ONCE);
+    const dim3 grid((unsigned)across,
                     (unsigned)(down < MAX_GRID ? down : (size_t)MAX_GRID),
                     (unsigned)p->batch);
     const auto kernel = p->transposed ? copy_transposed<T> : copy_rows<T>;
