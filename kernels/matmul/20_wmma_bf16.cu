@@ -18,8 +18,8 @@ struct bf16_numbers {
 static __global__ void __launch_bounds__(THREADS)
     matmul_wmma_bf16(float *c, const __nv_bfloat16 *a, const __nv_bfloat16 *b,
                      int m, int n, int k, struct extras x) {
-    __shared__ __align__(32) char shared[wmma_tile<bf16_numbers>::BYTES];
 #if __CUDA_ARCH__ >= 800 || !defined(__CUDA_ARCH__)
+    __shared__ __align__(32) char shared[wmma_tile<bf16_numbers>::BYTES];
     wmma_block<bf16_numbers>(shared, c, a, b, m, n, k, x);
 #endif
 }

@@ -31,8 +31,8 @@ struct tf32_numbers {
 static __global__ void __launch_bounds__(THREADS)
     matmul_wmma_tf32(float *c, const float *a, const float *b, int m, int n,
                      int k, struct extras x) {
-    __shared__ __align__(32) char shared[wmma_tile<tf32_numbers>::BYTES];
 #if __CUDA_ARCH__ >= 800 || !defined(__CUDA_ARCH__)
+    __shared__ __align__(32) char shared[wmma_tile<tf32_numbers>::BYTES];
     wmma_block<tf32_numbers>(shared, c, a, b, m, n, k, x);
 #endif
 }
