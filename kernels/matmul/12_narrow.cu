@@ -68,7 +68,7 @@ template <int COLS, int ROWS, int LANES>
 static __global__ void __launch_bounds__(THREADS)
     matmul_narrow(float *c, const float *a, const float *b, int m, int n, int k,
                   int depth, size_t step_part, int vectors, int trans_b,
-                  struct extras x) {
+                  int on_side, struct extras x) {
     enum {
         STEP = 4 * LANES,
         DEPTH = COLS <= 8 ? 1024
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(THREADS)
         (float (*)[COLS]) & b_s[0][0]; // when b is used up
     own_matrix(&c, &a, &b, x);
     c += blockIdx.y * step_part;
-    const int strips = CEIL_DIV(n, COLS), group = threadIdx.x / LANES;
+    const int strips = (n - 1) / COLS + 1, group = threadIdx.x / LANES;
     const int lane = threadIdx.x % LANES;
     const int col0 = (int)(blockIdx.x % strips) * COLS;
     const size_t row0 = (size_t)(blockIdx.x / strips) * HEIGHT;
@@ -139,9 +139,12 @@ static __global__ void __launch_bounds__(THREADS)
         }
     __syncthreads();
     for (int i = threadIdx.x; i < HEIGHT * COLS; i += THREADS) {
-        const size_t row = row0 + i / COLS, col = col0 + i % COLS;
+        // Neighbours store side by side.
+        const int r = on_side ? i % HEIGHT : i / COLS;
+        const int j = on_side ? i / HEIGHT : i % COLS;
+        const size_t row = row0 + r, col = (size_t)col0 + j;
         if (row < (size_t)m && col < (size_t)n)
-            store(c, n, row, col, c_s[i / COLS][i % COLS], x);
+            store_either_way(c, m, n, row, col, c_s[r][j], on_side, x);
     }
 }
 
@@ -152,7 +155,7 @@ static __global__ void __launch_bounds__(THREADS)
 struct shape {
     int cols, rows, lanes;
     void (*kernel)(float *, const float *, const float *, int, int, int, int,
-                   size_t, int, int, struct extras);
+                   size_t, int, int, int, struct extras);
 };
 #define SHAPE(cols, rows, lanes) \
     {cols, rows, lanes, matmul_narrow<cols, rows, lanes>}
@@ -167,7 +170,8 @@ static const struct shape short_steps[] = {
 
 static double blocks_of(const struct product *q, const struct shape *s) {
     const int height = THREADS / s->lanes * s->rows;
-    return (double)CEIL_DIV((size_t)q->m, height) * CEIL_DIV(q->n, s->cols);
+    return (double)CEIL_DIV((size_t)q->m, height) *
+           CEIL_DIV((size_t)q->n, s->cols);
 }
 
 /* The narrowest strip that holds n columns. Eight lanes a row take more rows a
@@ -187,7 +191,7 @@ static struct k_parts parts_of(const struct product *q) {
                           4 * s->lanes, 16 * s->lanes);
 }
 
-static size_t scratch(const struct product *q) {
+size_t matmul_narrow_scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of(q).parts);
 }
 
@@ -200,7 +204,7 @@ static int has_vectors(const struct product *q) {
 
 /* The product by kernel `s`, k cut as `cut` says. */
 static int start(const struct product *q, const struct shape *s,
-                 struct k_parts cut, cudaStream_t stream) {
+                 struct k_parts cut, int on_side, cudaStream_t stream) {
     size_t step_part;
     const struct product part = matmul_part_of(q, cut.parts, &step_part);
     const dim3 grid((unsigned)blocks_of(q, s), (unsigned)cut.parts,
@@ -208,14 +212,28 @@ static int start(const struct product *q, const struct shape *s,
     const auto kernel = s->kernel;
     kernel<<<grid, THREADS, 0, stream>>>(
         part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
-        cut.depth, step_part, has_vectors(q), q->trans_b, part.extras);
+        cut.depth, step_part, has_vectors(q), q->trans_b, on_side, part.extras);
     WEFT_LAUNCHED(matmul_narrow);
-    return matmul_add_partials(q, cut.parts, stream);
+    const struct product whole = on_side ? matmul_on_its_side(q) : *q;
+    return matmul_add_partials(&whole, cut.parts, stream);
+}
+
+int matmul_narrow_run(const struct product *q, int on_side,
+                      cudaStream_t stream) {
+    return start(q, shape_of(q), parts_of(q), on_side, stream);
+}
+
+static size_t scratch(const struct product *q) {
+    if (!q->trans_a) return matmul_narrow_scratch(q);
+    const struct product side = matmul_on_its_side(q);
+    return matmul_short_scratch(&side);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {
-    return start(q, shape_of(q), parts_of(q), stream);
+    if (!q->trans_a) return matmul_narrow_run(q, 0, stream);
+    const struct product side = matmul_on_its_side(q);
+    return matmul_short_run(&side, 1, stream);
 }
 
 MATMUL_RUNG(narrow, "few columns: a streams past b in shared memory", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0, ANY_B, launch, scratch)
+            WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch, scratch)

@@ -74,12 +74,12 @@ template <int ROWS>
 static __global__ void __launch_bounds__(THREADS)
     matmul_short(float *c, const float *a, const float *b, int m, int n, int k,
                  int depth, size_t step_part, int vectors, int trans_a,
-                 struct extras x) {
+                 int on_side, struct extras x) {
     __shared__ __align__(16) float a_s[DEPTH][ROWS];
     __shared__ __align__(16) float c_s[WARPS][WIDTH];
     own_matrix(&c, &a, &b, x);
     c += blockIdx.y * step_part;
-    const int strips = CEIL_DIV(m, ROWS);
+    const int strips = (m - 1) / ROWS + 1;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const size_t row0 = (size_t)(blockIdx.x % strips) * ROWS;
     const size_t col0 = (size_t)(blockIdx.x / strips) * WIDTH;
@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (i < WIDTH && own < (size_t)n && row0 + r < (size_t)m) {
             float sum = 0.0f;
             for (int w = 0; w < WARPS; w++) sum += c_s[w][i];
-            store(c, n, row0 + r, own, sum, x);
+            store_either_way(c, m, n, row0 + r, own, sum, on_side, x);
         }
         __syncthreads(); // ... and read
     }
@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(THREADS)
 struct shape {
     int rows;
     void (*kernel)(float *, const float *, const float *, int, int, int, int,
-                   size_t, int, int, struct extras);
+                   size_t, int, int, int, struct extras);
 };
 static const struct shape shapes[] = {
     {1, matmul_short<1>}, {2, matmul_short<2>},   {4, matmul_short<4>},
@@ -150,7 +150,8 @@ static const struct shape *shape_of(const struct product *q) {
 }
 
 static double blocks_of(const struct product *q, const struct shape *s) {
-    return (double)CEIL_DIV((size_t)q->n, WIDTH) * CEIL_DIV(q->m, s->rows);
+    return (double)CEIL_DIV((size_t)q->n, WIDTH) *
+           CEIL_DIV((size_t)q->m, s->rows);
 }
 
 static struct k_parts parts_of(const struct product *q) {
@@ -158,7 +159,7 @@ static struct k_parts parts_of(const struct product *q) {
                           4.0 * matmul_multiprocessors(), STEP, 4 * STEP);
 }
 
-static size_t scratch(const struct product *q) {
+size_t matmul_short_scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of(q).parts);
 }
 
@@ -171,7 +172,7 @@ static int has_vectors(const struct product *q) {
 
 /* The product by kernel `s`, k cut as `cut` says. */
 static int start(const struct product *q, const struct shape *s,
-                 struct k_parts cut, cudaStream_t stream) {
+                 struct k_parts cut, int on_side, cudaStream_t stream) {
     size_t step_part;
     const struct product part = matmul_part_of(q, cut.parts, &step_part);
     const dim3 grid((unsigned)blocks_of(q, s), (unsigned)cut.parts,
@@ -179,14 +180,28 @@ static int start(const struct product *q, const struct shape *s,
     const auto kernel = s->kernel;
     kernel<<<grid, THREADS, 0, stream>>>(
         part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
-        cut.depth, step_part, has_vectors(q), q->trans_a, part.extras);
+        cut.depth, step_part, has_vectors(q), q->trans_a, on_side, part.extras);
     WEFT_LAUNCHED(matmul_short);
-    return matmul_add_partials(q, cut.parts, stream);
+    const struct product whole = on_side ? matmul_on_its_side(q) : *q;
+    return matmul_add_partials(&whole, cut.parts, stream);
+}
+
+int matmul_short_run(const struct product *q, int on_side,
+                     cudaStream_t stream) {
+    return start(q, shape_of(q), parts_of(q), on_side, stream);
+}
+
+static size_t scratch(const struct product *q) {
+    if (!q->trans_b) return matmul_short_scratch(q);
+    const struct product side = matmul_on_its_side(q);
+    return matmul_narrow_scratch(&side);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {
-    return start(q, shape_of(q), parts_of(q), stream);
+    if (!q->trans_b) return matmul_short_run(q, 0, stream);
+    const struct product side = matmul_on_its_side(q);
+    return matmul_narrow_run(&side, 1, stream);
 }
 
 MATMUL_RUNG(short, "few rows: b streams past a in shared memory", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0, ANY_A, launch, scratch)
+            WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch, scratch)

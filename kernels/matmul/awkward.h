@@ -34,4 +34,41 @@ int matmul_add_partials(const struct product *q, int parts,
 /* The current device's multiprocessors. */
 int matmul_multiprocessors(void);
 
+/* ---- on its side: c^T = b^T @ a^T ---------------------------------------- */
+
+/* q with its operands swapped: n rows, m columns. Where a lies transposed, a
+ * narrow product on its side is a short one whose b lies as it should, and the
+ * other way round; so each of the two kernels has a flag that says that c is
+ * the transpose of what it makes, and copies of large operands are spared. */
+static inline struct product matmul_on_its_side(const struct product *q) {
+    struct product side = *q;
+    side.a = q->b, side.b = q->a;
+    side.m = q->n, side.n = q->m;
+    side.trans_a = !q->trans_b, side.trans_b = !q->trans_a;
+    side.extras.step_a = q->extras.step_b;
+    side.extras.step_b = q->extras.step_a;
+    side.extras.pitch_a = q->extras.pitch_b;
+    side.extras.pitch_b = q->extras.pitch_a;
+    return side;
+}
+
+/* The product by the kernel of 12_narrow.cu, whose a must lie as it should, or
+ * of 12_short.cu, whose b must; with `on_side` c is stored transposed. And the
+ * scratch memory that they want. */
+int matmul_narrow_run(const struct product *q, int on_side,
+                      cudaStream_t stream);
+int matmul_short_run(const struct product *q, int on_side, cudaStream_t stream);
+size_t matmul_narrow_scratch(const struct product *q);
+size_t matmul_short_scratch(const struct product *q);
+
+/* store() of element (row,col) of what the kernel makes (m,n). */
+static __device__ __forceinline__ void
+store_either_way(float *c, int m, int n, size_t row, size_t col, float sum,
+                 int on_side, const struct extras &x) {
+    if (on_side)
+        store(c, m, col, row, sum, x);
+    else
+        store(c, n, row, col, sum, x);
+}
+
 #endif
