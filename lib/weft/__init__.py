@@ -16,7 +16,7 @@ A kernel in CUDA C
     inspect/, symbols, columns       under the check build, on the reader's lines
 Is it right, how fast is it, what does it do
     guarded, check/, mistakes/       the reader's kernels, and what their mistakes are
-    check_ops, cases, gradients      the lab's own
+    check_ops, cases*, gradients     the lab's own; checked: who has passed
     bench*, plot_*                   how long; each bench_* is one benchmark
     timers, gpu_state                by which clock, how sure; the GPU's own state
     cublas, peaks                    what a product is measured against

@@ -53,6 +53,7 @@ BENCHMARKS = {
     "check": "weft.bench_check",
     "edit": "weft.bench_edit",
     "launch": "weft.bench_launch",
+    "matmul": "weft.bench_matmul",
     "mnist": "weft.bench_mnist",
     "torch-kernels": "weft.bench_torch_kernels",
     "transpose": "weft.bench_transpose",
@@ -60,7 +61,10 @@ BENCHMARKS = {
     "graphs": "weft.bench_graphs",
 }
 
-OPTIONS = ("mnist",)  # those of them with options of their own: TITLE, add_arguments()
+OPTIONS = (
+    "mnist",
+    "matmul",
+)  # those of them with options of their own: TITLE, add_arguments()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """An op's rungs side by side with PyTorch's, interleaved, each checked first.
 
-python -m weft bench matmul --sizes 256,1024 --rungs reference
+python -m weft bench conv2d --sizes 64,256 --rungs reference
 """
 
 from __future__ import annotations
@@ -118,15 +118,6 @@ def _calls(call: Callable[[], object], device: torch.device) -> int:
 # ---- problems ----------------------------------------------------------------
 
 
-def _matmul(size: int, device: torch.device) -> Problem:
-    a, b = (torch.randn(size, size, device=device) for _ in range(2))
-    return Problem(
-        {"m": size, "n": size, "k": size},
-        *((a, b), ops.matmul, torch.mm),
-        *(2.0 * size**3, 12.0 * size**2),
-    )
-
-
 def _relu(size: int, device: torch.device) -> Problem:
     x = torch.randn(size, device=device)
     return Problem(
@@ -203,7 +194,6 @@ PROBLEMS: dict[str, tuple[Callable[..., Problem], Sequence[int]]] = {
     "conv2d": (_conv2d, (64, 256)),
     "cross_entropy": (_cross_entropy, (64, 1024)),
     "linear": (_linear, (64, 256)),
-    "matmul": (_matmul, (256, 512, 1024)),
     "maxpool2d": (_maxpool2d, (64, 256)),
     "relu": (_relu, (2**10, 2**16, 2**22)),
 }

@@ -5,8 +5,8 @@
 
 bench_peaks.cu and bench_peaks.c do one thing alone each, with their operands in
 registers or shared memory. A peak is that of the 20th percentile of the times: what a
-machine does at its best, without what disturbs it now and then. Measured once for each device, and kept in the cache;
-`python -m weft bench matmul --set peaks` measures them again.
+machine does at its best, without what disturbs it now and then. Measured once for each
+device, and kept in the cache; `python -m weft bench matmul --set peaks` measures again.
 """
 
 from __future__ import annotations

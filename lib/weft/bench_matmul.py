@@ -1,0 +1,452 @@
+"""The matmul ladder beside cuBLAS and torch.mm: `python -m weft bench matmul`.
+
+For each size and precision all contenders take turns, each checked against float64
+first, and a rung that has not passed its check (checked.py) is not timed. Then the
+table of goals. With tensor cores in the race each burst of 2 ms is followed by a pause
+of 60 ms: back to back the card's power limit is measured, and noise.
+
+--sizes 1024,5120x256x5120 (m x k x n), or --set goals|ladder|odd|awkward|peaks|all;
+--rungs NAME,NAME; --precision fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A
+file at --json keeps the rows that were not measured anew, if they are of this device: a
+run can be made in parts. On a CPU the rungs in plain C race NumPy and torch, all with
+the same threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import bench, checked, native, peaks, timers
+from .bench_matmul_calls import (
+    GROUPS,
+    Entry,
+    Operands,
+    Product,
+    Size,
+    entry,
+    of_cublas,
+    of_numba,
+    of_numpy,
+    of_rung,
+    of_torch,
+)
+from .bench_matmul_goals import goals
+from .guarded import Mismatch
+from .mnist.row import stamp
+from .mnist.twin import precision
+from .native import ArgumentError
+
+Row = dict[str, Any]
+
+TITLE = "of matmul"
+PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
+STANDARD = ("1024", "2048", "4096", "8192", "5120x256x5120")
+ODD = ("1000", "1023", "2047", "3000", "4095", "4097", "6000", "8191")
+AWKWARD = ("50000x784x10", "10x784x50000", "64x65536x64", "256x16384x256")
+AWKWARD += ("1x4096x4096", "4096x4096x1", "4096x1x4096", "100x100x100", "33x8191x257")
+USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
+SHOWN = ["impl", "rung", "precision", "layout", "m", "k", "n", "us", "us_low"]
+SHOWN += ["us_high", "tflops", "vs_cublas", "vs_torch", "error_rms", "error_max"]
+SHOWN += ["cache", "spread", "clock_median", "throttled"]
+KEY = ("op", "impl", "rung", "precision", "layout", "m", "k", "n", "target", "timer")
+KEY += ("cache",)
+TIMER = {"cuda": "graph", "cpu": "wall"}
+LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
+PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
+SECONDS = {"cuda": 0.8, "cpu": 0.6}  # that a contender is timed in one race
+WRONG = "wrong"  # of a row: why its kernel was not timed
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of every race."""
+
+    device: torch.device
+    timer: str = ""
+    cold: bool = False
+    numba: bool = False
+    rounds: int = 25
+    seconds: float = 0.0  # 0: as usual there
+
+
+@dataclass(frozen=True)
+class Race:
+    """One size, one group of precisions, and which of our rungs take part."""
+
+    size: Size
+    group: str
+    rungs: tuple[native.Rung, ...]
+
+
+@dataclass
+class Speeds:
+    """TFLOP/s of each contender where it was seen last: who is too slow is left out."""
+
+    seen: dict[str, float] = field(default_factory=dict)
+
+    def seconds(self, one: Entry, size: Size) -> float | None:
+        """How long a call will take, about; None if nothing is known."""
+        speed = self.seen.get(one.name)
+        return None if speed is None else size.flop / speed / 1e12
+
+
+def add_arguments(parser: argparse._ArgumentGroup) -> None:
+    """The options that only this benchmark has."""
+    add = parser.add_argument
+    add("--set", default="", help=f"of sizes: {', '.join(SETS)}")
+    add("--timer", default="", help=f"of {', '.join(timers.TIMERS)}")
+    add("--cold", action="store_true", help="inputs that are in no cache")
+    add("--numba", action="store_true", help="Numba's kernels too")
+
+
+def rows_of(args: argparse.Namespace) -> list[Row]:
+    """The rows for the options of the command line; --json is written part by part."""
+    where = _device(args.device)
+    if args.rounds < 1:
+        raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
+    options = Options(where, args.timer, args.cold, args.numba, args.rounds)
+    races = _races(
+        *(where, args.set, _words(args.sizes), _words(args.rungs)),
+        _words(args.precisions),
+    )
+    found: list[Row] = []
+    if args.set in ("peaks", "all"):
+        _say("peaks")
+        found += peaks.peaks(args.device, again=True)
+    speeds = Speeds()
+    for race in races:
+        found += race_rows(race, options, speeds)
+        if args.json:
+            bench.write_json(args.json, merged(args.json, found), args.device)
+    if not found:
+        raise ArgumentError("nothing could be measured")
+    return found
+
+
+def rows(
+    device: str = "cpu",
+    sizes: Sequence[str] = (),
+    rungs: Sequence[str] = (),
+    precisions: Sequence[str] = ("fp32",),
+    **more: Any,
+) -> list[Row]:
+    """The rows of these sizes ("1024", "5120x256x5120"); more: fields of Options.
+
+    rungs: () takes all that run on `device`, on a CPU those in plain C.
+    """
+    where, speeds = _device(device), Speeds()
+    options = Options(where, **more)
+    races = _races(where, "", sizes, rungs, precisions)
+    return [row for race in races for row in race_rows(race, options, speeds)]
+
+
+def mine(
+    call: Product,
+    size: int | str = 1024,
+    name: str = "mine",
+    kind: str = "fp32",
+    device: str | None = None,
+    **more: Any,
+) -> list[Row]:
+    """The reader's own product beside cuBLAS and torch.mm: rows for the pictures.
+
+    call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n), torch tensors. more: as
+    of rows(). Raises Mismatch if it is wrong; it is not timed then.
+    """
+    where = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if kind not in PRECISIONS:
+        raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
+    group = _group(kind)
+    race, options = Race(Size.of(str(size)), group, ()), Options(where, **more)
+    operands = Operands.random(race.size, group, where, options.cold)
+    own = entry("mine", name, kind, operands, call)
+    return race_rows(race, options, Speeds(), (own,), operands)
+
+
+def merged(path: str | Path, rows: list[Row]) -> list[Row]:
+    """`rows`, and before them those of the file at `path` that they do not replace.
+
+    None of it if it was measured on another device, or by an older form of this.
+    """
+    if not Path(path).exists():
+        return rows
+    new, devices = {_key(row) for row in rows}, {row["device"] for row in rows}
+    kept = [
+        row
+        for row in bench.read_json(path)["rows"]
+        if "cache" in row and row["device"] in devices and _key(row) not in new
+    ]
+    return sorted([*kept, *rows], key=_place)
+
+
+def note(rows: list[Row]) -> str:
+    """What stands under the table: the goals, met or missed, and how it was timed."""
+    lines = goals(rows)
+    said = ["", bench.table(lines, [*lines[0]])] if lines else [""]
+    first = rows[0]
+    pause = max(row.get("pause_ms") or 0 for row in rows)
+    said.append(
+        f"{first['device']}; timer {first['timer']}; cache {first['cache']}; pauses of "
+        f"up to {pause:.0f} ms between bursts; vs: the other's time over this one"
+    )
+    why = {row["throttled"] for row in rows if row.get("throttled")}
+    said += [f"throttled: {', '.join(sorted(why))}"] * bool(why)
+    return "\n".join(said)
+
+
+def status(rows: list[Row]) -> int:
+    """1 if a kernel was not timed since it is wrong."""
+    return int(any(row.get(WRONG) for row in rows))
+
+
+# ---- what is raced ---------------------------------------------------------------
+
+
+def _races(
+    where: torch.device,
+    name: str,
+    sizes: Sequence[str],
+    rungs: Sequence[str],
+    precisions: Sequence[str],
+) -> list[Race]:
+    if name and name not in SETS:
+        raise ArgumentError(f"--set {name}: want one of {', '.join(SETS)}")
+    for kind in precisions:
+        if kind not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise ArgumentError(f"--precision {kind}: want some of {known}")
+    here = _rungs_here(where, rungs)
+    if not name or sizes:
+        kinds = precisions or (PRECISIONS if where.type == "cuda" else ("fp32",))
+        plan = [(size, kinds, False) for size in sizes or USUAL[where.type]]
+    else:
+        plan = list(SETS[name])
+    found = []
+    for text, kinds, best in plan:
+        size = Size.of(text)
+        kinds = [k for k in kinds if not precisions or k in precisions]
+        for group in dict.fromkeys(map(_group, kinds)):
+            those = [k for k in GROUPS[group] if k in kinds]
+            found.append(Race(size, group, tuple(_of(here, those, best and not rungs))))
+    return found
+
+
+def _standard(kinds: Sequence[str], best: bool) -> Iterator[tuple]:
+    return ((size, kinds, best) for size in STANDARD)
+
+
+# By name: (size, precisions, whether only the best rungs take part).
+SETS: dict[str, Sequence[tuple[str, Sequence[str], bool]]] = {
+    "goals": [
+        *((size, ("fp32",), True) for size in ("1024", "2048", "5120x256x5120", *ODD)),
+        *((size, PRECISIONS[:4], True) for size in ("4096", "8192")),
+        *((size, ("fp32",), True) for size in AWKWARD[:3]),
+    ],
+    "ladder": [*_standard(PRECISIONS, False)],
+    "odd": [(size, ("fp32",), True) for size in ODD],
+    "awkward": [(size, ("fp32",), True) for size in AWKWARD],
+    "peaks": [],
+}
+SETS["all"] = [*SETS["ladder"], *SETS["odd"], *SETS["awkward"]]
+
+
+def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
+    """Those that run here, or the named ones; on a CPU those in plain C."""
+    lib = native.library("matmul", where.type)
+    if names:
+        return [lib.rung(name) for name in names]
+    if where.type == "cpu":
+        return [r for r in lib.rungs if r.targets == ("cpu",)]
+    major, minor = torch.cuda.get_device_capability(where)
+    sm = 10 * major + minor
+    return [r for r in lib.rungs if "cuda" in r.targets and r.sm <= sm]
+
+
+def _of(
+    rungs: Sequence[native.Rung], kinds: Sequence[str], best: bool
+) -> Iterator[native.Rung]:
+    """Those of these precisions; best: `tuned` of fp32, else the last three of each."""
+    for kind in kinds:
+        those = [r for r in rungs if r.precision == kind]
+        if best:
+            those = [r for r in those if r.name == "tuned"] or those[-3:]
+        yield from those
+
+
+# ---- a race ----------------------------------------------------------------------
+
+
+def race_rows(
+    race: Race,
+    options: Options,
+    speeds: Speeds,
+    others: Sequence[Entry] = (),
+    operands: Operands | None = None,
+) -> list[Row]:
+    """Check, then time all contenders of a race in turn; a row for each."""
+    where = options.device
+    _say(f"{race.size}, {race.group}")
+    with precision(race.group):
+        operands = operands or Operands.random(
+            race.size, race.group, where, options.cold
+        )
+        there, wrong = _ready(race, options, speeds, operands)
+        for one in others:
+            there.append((one, operands.errors(one.contender.run, one.precision)))
+        tensor = any(one.precision != "fp32" for one, _ in there)
+        timed = timers.side_by_side(
+            {one.name: one.contender for one, _ in there},
+            *(str(where), options.timer or TIMER[where.type]),
+            cold=options.cold,
+            seconds=options.seconds or SECONDS[where.type],
+            samples=options.rounds,
+            cool=tensor and where.type == "cuda",
+        )
+    made = [_row(one, race.size, where, timed[one.name], err) for one, err in there]
+    for row in made:
+        for peer in ("cublas", "torch"):
+            us = [r["us"] for r in made if r["impl"] == peer]
+            row[f"vs_{peer}"] = min(us) / row["us"] if us else None
+    return [*made, *wrong]
+
+
+def _ready(
+    race: Race, options: Options, speeds: Speeds, operands: Operands
+) -> tuple[list[tuple[Entry, dict[str, float]]], list[Row]]:
+    """Those that may be timed, with their errors; rows of those that are wrong."""
+    there, wrong = [], []
+    for one in _entries(race, options, operands, wrong):
+        run = one.contender.run
+        try:
+            if _too_slow(one, race, options, speeds):
+                continue
+            err = {} if "out" in one.more else operands.errors(run, one.precision)
+            there.append((one, err))
+        except (Mismatch, native.OutOfMemory, torch.OutOfMemoryError) as error:
+            _say(f"{one.name}: {str(error).splitlines()[0]}")
+            wrong += [_wrong(one, race.size, options.device, error)]
+    return there, wrong
+
+
+def _entries(
+    race: Race, options: Options, operands: Operands, wrong: list[Row]
+) -> Iterator[Entry]:
+    """Every contender; a rung that fails its check becomes a row of `wrong`."""
+    where = operands.device
+    lib = native.library("matmul", where.type)
+    for rung in race.rungs:
+        try:
+            checked.require(lib, rung)
+        except Mismatch as error:
+            _say(str(error))
+            none = Entry("weft", rung.name, rung.precision, timers.Contender(print))
+            wrong.append(_wrong(none, race.size, where, error))
+            continue
+        yield of_rung(lib, rung, operands)
+    if options.numba and race.group == "fp32" and where.type == "cuda":
+        yield from of_numba(operands)
+    if where.type == "cuda":
+        yield from of_cublas(operands)
+    else:
+        yield of_numpy(operands)
+    yield of_torch(operands)
+
+
+def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
+    """Whether one call would take too long; seen at a small size first."""
+    where, longest = options.device, LONGEST[options.device.type]
+    probe = Size.of(PROBE[where.type])
+    seconds = speeds.seconds(one, race.size)
+    if seconds is None and race.size.flop > 8 * probe.flop and one.impl == "weft":
+        small = Operands.random(probe, race.group, where, False)
+        lib = native.library("matmul", where.type)
+        other = of_rung(lib, lib.rung(one.rung), small)
+        _see(other, probe, where, speeds)
+        seconds = speeds.seconds(one, race.size)
+    if seconds and seconds > longest:
+        _say(f"{one.name}: left out at {race.size}, would take about {seconds:.1f} s")
+        return True
+    _see(one, race.size, where, speeds)
+    return False
+
+
+def _see(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
+    """Note how fast its second call is."""
+    for _ in range(2):
+        once = bench.time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)
+    speeds.seen[one.name] = size.flop / once.median / 1e6
+
+
+def _row(
+    one: Entry,
+    size: Size,
+    where: torch.device,
+    timed: timers.Timed,
+    errors: dict[str, float],
+) -> Row:
+    us, moved = timed.us, size.bytes(one.precision)
+    return {
+        **_head(one, size, where),
+        **timed.row(),
+        **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
+        **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
+        "threads": torch.get_num_threads() if where.type == "cpu" else None,
+        **one.more,
+        **stamp(),
+    }
+
+
+def _wrong(one: Entry, size: Size, where: torch.device, error: Exception) -> Row:
+    """The row of a kernel that was not timed: it says why."""
+    told = str(error).splitlines()[0]
+    none = dict.fromkeys(("us", "us_low", "us_high", "tflops", "vs_cublas", "vs_torch"))
+    row = _head(one, size, where) | none
+    return row | {"timer": None, "cache": None, WRONG: told, **stamp()}
+
+
+def _head(one: Entry, size: Size, where: torch.device) -> Row:
+    return {
+        **{"op": "matmul", "impl": one.impl, "rung": one.rung},
+        **{"precision": one.precision, "layout": one.layout, "target": where.type},
+        **{"device": bench.device_name(str(where))},
+        **{"m": size.m, "k": size.k, "n": size.n},
+    }
+
+
+# ---- details ---------------------------------------------------------------------
+
+
+def _device(name: str) -> torch.device:
+    where = torch.device(name)
+    if where.type == "cuda" and where.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return where
+
+
+def _group(kind: str) -> str:
+    return next(group for group, kinds in GROUPS.items() if kind in kinds)
+
+
+def _key(row: Row) -> tuple:
+    return tuple(row.get(name) for name in KEY)
+
+
+def _place(row: Row) -> tuple:
+    """Where a row stands in the file: peaks, then by size, then by precision."""
+    work = (row.get("m") or 0) * (row.get("k") or 0) * (row.get("n") or 0)
+    return row["op"] != "peak", work, PRECISIONS.index(row["precision"])
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _say(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr, flush=True)

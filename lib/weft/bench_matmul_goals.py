@@ -1,0 +1,125 @@
+"""What the matmul ladder has to reach, and whether it did: lines of a table.
+
+The ratios are the opponent's time over that of our fastest rung, in one run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+CUBLAS, EITHER = ("cublas",), ("cublas", "torch")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A precision at a size, m x k x n: what is asked for, and what is hoped for."""
+
+    precision: str
+    size: tuple[int, int, int]
+    must: float
+    goal: float
+
+
+def _cubes(
+    precision: str, sides: Sequence[int], must: float, goal: float
+) -> list[Goal]:
+    return [Goal(precision, (side,) * 3, must, goal) for side in sides]
+
+
+GOALS = [
+    *_cubes("fp32", (1024,), 1.08, 1.2),
+    *_cubes("fp32", (2048, 4096, 8192), 1.02, 1.08),
+    Goal("fp32", (5120, 256, 5120), 1.12, 1.25),
+    *_cubes("3xtf32", (4096, 8192), 2.3, 2.8),
+    *_cubes("tf32", (4096, 8192), 0.96, 1.02),
+    *_cubes("bf16", (4096, 8192), 0.97, 1.02),
+    Goal("fp32", (50000, 784, 10), 1.0, 1.0),
+]
+# The geometric mean over these cubes, strict fp32.
+MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
+MEAN_MUST, MEAN_GOAL = 0.97, 1.03
+WORST = 0.5  # of cuBLAS at any size
+
+
+def goals(rows: Sequence[Row]) -> list[Row]:
+    """A line for each goal that the rows tell something of; none for a CPU's."""
+    timed = [r for r in rows if r["op"] == "matmul" and r.get("us")]
+    timed = [r for r in timed if r["target"] == "cuda"]
+    return [*_of_sizes(timed), *_mean(timed), *_worst(timed)]
+
+
+def best(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
+    """The fastest row of these impls."""
+    those = [row for row in rows if row["impl"] in impls and row.get("us")]
+    return min(those, key=lambda row: row["us"], default=None)
+
+
+def _of_sizes(rows: Sequence[Row]) -> Iterator[Row]:
+    for goal in GOALS:
+        there = [row for row in rows if _size(row) == goal.size]
+        kind = "fp32" if goal.precision == "3xtf32" else goal.precision
+        ours = best(row for row in there if row["precision"] == goal.precision)
+        peer = best((row for row in there if row["precision"] == kind), CUBLAS)
+        if ours is None or ours.get("vs_cublas") is None:
+            continue
+        line = _line(goal.precision, _text(goal.size), ours["vs_cublas"], ours)
+        line |= _met(ours["vs_cublas"], goal.must, goal.goal)
+        if goal.precision == "3xtf32" and peer:
+            worse = ours["error_rms"] > peer["error_rms"]
+            line["error"] = "larger than cuBLAS fp32's" if worse else "no larger"
+            line["met"] = "no" if worse else line["met"]
+        yield line
+
+
+def _mean(rows: Sequence[Row]) -> Iterator[Row]:
+    """Over the sizes that are there; it counts once all are."""
+    found = list(_ratios(rows, lambda size: size in {(s,) * 3 for s in MEAN}))
+    if len(found) < 2:
+        return
+    mean = math.exp(sum(math.log(r["vs_cublas"]) for r in found) / len(found))
+    name = f"geometric mean of {len(found)} of {len(MEAN)}"
+    line = _line("fp32", name, mean, None) | _met(mean, MEAN_MUST, MEAN_GOAL)
+    yield line if len(found) == len(MEAN) else line | {"met": "not all sizes"}
+
+
+def _worst(rows: Sequence[Row]) -> Iterator[Row]:
+    found = list(_ratios(rows, lambda size: True))
+    if not found:
+        return
+    row = min(found, key=lambda row: row["vs_cublas"])
+    line = _line("fp32", f"worst: {_text(_size(row))}", row["vs_cublas"], row)
+    yield line | _met(row["vs_cublas"], WORST, WORST)
+
+
+def _ratios(rows: Sequence[Row], wanted: Callable[[tuple], bool]) -> Iterator[Row]:
+    """Our fastest fp32 row of each size that is wanted, where cuBLAS ran too."""
+    strict = [row for row in rows if row["precision"] == "fp32"]
+    for size in dict.fromkeys(map(_size, strict)):
+        ours = best(row for row in strict if _size(row) == size)
+        if wanted(size) and ours and ours.get("vs_cublas"):
+            yield ours
+
+
+def _line(precision: str, size: str, ratio: float, ours: Row | None) -> Row:
+    return {
+        **{"precision": precision, "size": size, "vs cuBLAS": ratio},
+        **{"ours": ours["rung"] if ours else None},
+        **{"TFLOP/s": ours["tflops"] if ours else None, "error": None},
+    }
+
+
+def _met(ratio: float, must: float, goal: float) -> Row:
+    met = "goal" if ratio >= goal else "must" if ratio >= must else "no"
+    return {"must": must, "goal": goal, "met": met}
+
+
+def _size(row: Row) -> tuple[int, int, int]:
+    return row["m"], row["k"], row["n"]
+
+
+def _text(size: tuple[int, int, int]) -> str:
+    return str(size[0]) if len({*size}) == 1 else "x".join(map(str, size))
