@@ -27,6 +27,7 @@
     RUNG(split_k)           \
     RUNG(vectorised)        \
     RUNG(pipeline)          \
+    RUNG(tma)               \
     RUNG(wmma_fp16)         \
     RUNG(wmma_bf16)         \
     RUNG(wmma_tf32)         \

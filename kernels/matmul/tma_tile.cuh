@@ -1,0 +1,250 @@
+/* tma_tile.cuh -- a tile of c whose factors TMA brings: what rungs 11 and 12
+ * share. */
+#ifndef WEFT_MATMUL_TMA_TILE_CUH
+#define WEFT_MATMUL_TMA_TILE_CUH
+#include "../hopper.cuh"
+#include "awkward.h"
+#include "matmul.h"
+#include "tma_work.cuh"
+
+#ifndef ORDER
+#define ORDER 2
+#endif
+#ifndef SPREAD
+#define SPREAD 0
+#endif
+
+enum {
+    BK = 32, // a row of the tile of a is 128 bytes, what a swizzle takes
+    TM = 8,  // rows and columns of c that a thread makes
+    TN = 16,
+    QUAD = 4,       // steps of k whose a a thread reads at once
+    WARP_ROWS = 32, // of c, made by a warp
+    WARP_COLS = 128,
+};
+
+/* A block's tile, made by WARPS_M x WARPS_N warps in each of GROUPS groups that
+ * take turns along k; STAGES tiles of a and b are on their way. */
+template <int WARPS_M, int WARPS_N, int GROUPS_, int STAGES_, int BLOCKS_>
+struct shape {
+    enum {
+        BM = WARP_ROWS * WARPS_M,
+        BN = WARP_COLS * WARPS_N,
+        GROUPS = GROUPS_,
+        STAGES = STAGES_,
+        BLOCKS = BLOCKS_, // of a multiprocessor
+        ROWS_OF_WARPS = WARPS_M,
+        WARPS = WARPS_M * WARPS_N * GROUPS,
+        THREADS = 32 * WARPS,
+        A_FLOATS = BM * BK,
+        STAGE_FLOATS = (BM + BN) * BK,
+        STAGE_BYTES = STAGE_FLOATS * 4,
+        SHARED_BYTES = STAGES * STAGE_BYTES + 1024, // see aligned_1024()
+    };
+};
+
+/* ---- the ring --------------------------------------------------------------
+ */
+
+/* One stage holds BM x BK of a, swizzled, and behind it BK x BN of b. */
+template <class S> struct ring {
+    float *stages;
+    mbarrier *full, *empty;
+    int slot;
+    unsigned parity;
+
+    __device__ float *stage() const { return stages + slot * S::STAGE_FLOATS; }
+    __device__ void next() {
+        if (++slot == S::STAGES) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+/* What thread 0, which fills the ring, loads next. It lies in shared memory,
+ * since registers are scarce: only that thread reads or writes it. */
+struct box {
+    int k0, steps, row0, col0; /* `steps` of BK are left of the piece */
+    int z_a, z_b;
+    struct piece piece;
+};
+
+/* Let the box be the first of its piece. */
+template <class S>
+static __device__ __forceinline__ void
+open_box(struct box *box, const struct work &w, const struct extras &x) {
+    const struct place at = place_of<S::BM, S::BN>(box->piece.tile, w);
+    box->k0 = box->piece.first * BK;
+    box->steps = box->piece.last - box->piece.first;
+    box->row0 = at.row0;
+    box->col0 = at.col0;
+    box->z_a = x.step_a ? at.z : 0;
+    box->z_b = x.step_b ? at.z : 0;
+}
+
+/* Fill stage `slot` as soon as it is empty, if there is anything left to load;
+ * `parity` is that of the stage's use. */
+template <class S>
+static __device__ __forceinline__ void
+fill_stage(struct box *box, const struct ring<S> &r, int slot, unsigned parity,
+           const tensor_map *a_map, const tensor_map *b_map,
+           const struct work &w, const struct extras &x) {
+    const int k0 = box->k0, steps = box->steps;
+    if (!steps) return;
+    float *const stage = r.stages + slot * S::STAGE_FLOATS;
+    mbarrier_wait(&r.empty[slot], parity ^ 1);
+    mbarrier_expect(&r.full[slot], S::STAGE_BYTES);
+    tma_load(stage, a_map, &r.full[slot], k0, box->row0, box->z_a);
+    tma_load(stage + S::A_FLOATS, b_map, &r.full[slot], box->col0, k0,
+             box->z_b);
+    box->k0 = k0 + BK;
+    box->steps = steps - 1;
+    if (steps == 1 && advance(&box->piece, w)) open_box<S>(box, w, x);
+}
+
+/* ---- the thread's own part -------------------------------------------------
+ */
+
+/* The thread makes rows row + 8 i, columns col + 32 (j / 4) + j % 4 of the
+ * tile. Lanes 0 to 7 of a warp differ in col, so they read the same of a
+ * (broadcast), and 128 bytes side by side of b. */
+struct own {
+    int row, col, group;
+};
+
+template <class S> static __device__ __forceinline__ struct own own_part() {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int in_group = warp % (S::WARPS / S::GROUPS);
+    const int warp_m = in_group % S::ROWS_OF_WARPS;
+    const int warp_n = in_group / S::ROWS_OF_WARPS;
+    // Two warps share 64 rows: a thread's rows are 8 apart, so that row % 8, by
+    // which their chunks are swizzled, is the same for all.
+    return {warp_m / 2 * 64 + warp_m % 2 * 4 + lane / 8,
+            warp_n * WARP_COLS + lane % 8 * 4, warp / (S::WARPS / S::GROUPS)};
+}
+
+PTX_INLINE float4 read4(const float *shared) {
+#if PTX_TWIN
+    return *(const float4 *)shared;
+#else
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(shared_address(shared)));
+    return v;
+#endif
+}
+
+/* Quad `quad` of the rows of a: four steps along k of each of TM rows. */
+static __device__ __forceinline__ const float *
+quad_of_a(const float *stage, const struct own &own, int quad) {
+    return stage + own.row * BK + (quad ^ own.row % 8) * QUAD;
+}
+static __device__ __forceinline__ void load_a(float4 a_r[TM], const float *at) {
+#pragma unroll
+    for (int i = 0; i < TM; i++) a_r[i] = read4(at + i * 8 * BK);
+}
+static __device__ __forceinline__ void load_b(float4 b_r[TN / 4],
+                                              const float *at) {
+#pragma unroll
+    for (int j = 0; j < TN / 4; j++) b_r[j] = read4(at + j * 32);
+}
+
+static __device__ __forceinline__ float part(const float4 &v, int i) {
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/* The column that comes as the q-th of row i, at step kk of a quad. */
+PTX_INLINE constexpr int column_of(int i, int q, int kk) {
+    const int serpentine = i % 2 ? TN - 1 - q : q;
+#if ORDER == 0
+    return (void)kk, (void)serpentine, q;
+#elif ORDER == 1
+    return (void)kk, serpentine;
+#else
+    // ends of rows on columns of the parity of kk
+    return kk % 2 ? (serpentine < 2 ? 1 - serpentine : serpentine)
+                  : (serpentine > 13 ? 29 - serpentine : serpentine);
+#endif
+}
+
+/* One step of k: TM x TN multiply-adds. */
+static __device__ __forceinline__ void multiply(float acc[TM][TN],
+                                                const float4 a_r[TM],
+                                                const float4 b_r[TN / 4],
+                                                int kk) {
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int q = 0; q < TN; q++) {
+            const int j = column_of(i, q, kk);
+            multiply_add(&acc[i][j], part(a_r[i], kk), part(b_r[j / 4], j % 4));
+        }
+}
+
+/* ---- the kernel ------------------------------------------------------------
+ */
+
+static __device__ __forceinline__ void clear(float acc[TM][TN]) {
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
+}
+
+/* Store the thread's part of the tile at (row0,col0). */
+template <class S>
+static __device__ __forceinline__ void
+store_tile(float *c, int m, int n, int row0, int col0, const struct own &own,
+           float acc[TM][TN], const struct extras &x) {
+    const size_t col = (size_t)col0 + own.col;
+    size_t row = (size_t)row0 + own.row;
+    if (x.beta == 0.0f && !x.bias && !x.relu && row0 + S::BM <= m &&
+        col0 + S::BN <= n && takes_vectors(c, n)) {
+        float *const out = c + row * n + col;
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j += 4)
+                __stcs((float4 *)(out + (size_t)i * 8 * n + j * 8),
+                       make_float4(x.alpha * acc[i][j], x.alpha * acc[i][j + 1],
+                                   x.alpha * acc[i][j + 2],
+                                   x.alpha * acc[i][j + 3]));
+        return;
+    }
+    // At an edge, or with more to do than alpha: much code, so there is one of
+    // it, and the rows wander to the front, since registers have no index.
+#pragma unroll 1
+    for (int i = 0; i < TM; i++, row += 8) {
+#pragma unroll
+        for (int j = 0; j < TN; j += 4)
+            store4(c, m, n, row, col + j * 8, &acc[0][j], x);
+#pragma unroll
+        for (int next = 1; next < TM; next++)
+#pragma unroll
+            for (int j = 0; j < TN; j++) acc[next - 1][j] = acc[next][j];
+    }
+}
+
+/* ---- on the host -----------------------------------------------------------
+ */
+
+/* How many blocks of S the device holds at once. */
+template <class S> static inline int blocks_at_once(void) {
+    return matmul_multiprocessors() * S::BLOCKS;
+}
+
+/* Fewer steps saved than this are not worth adding up pieces. */
+enum { WORTH_CUTTING = 3 };
+
+template <class S> static inline struct work work_of(const struct product *q) {
+    return divide(q, S::BM, S::BN, BK, blocks_at_once<S>(), WORTH_CUTTING);
+}
+
+template <class S> static inline size_t tma_scratch(const struct product *q) {
+    const struct work w = work_of<S>(q);
+    return work_bytes(&w, S::BM, S::BN, blocks_at_once<S>());
+}
+
+#endif

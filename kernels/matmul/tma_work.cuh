@@ -1,0 +1,179 @@
+/* tma_work.cuh -- which tiles of c a block makes, for rungs 11 and 12.
+ *
+ * There are as many blocks as fit on the device at once, and each takes every
+ * so-many-th tile. The last round is not full: 512 tiles on 132 blocks leave
+ * 116, for which 16 multiprocessors would wait. Those tiles are cut along k, so
+ * that all blocks get as many steps of them: then a tile is made in pieces, and
+ * whoever is the last to finish one of its pieces adds them up, always in the
+ * same order.
+ *
+ * Source:  Osama et al., "Stream-K", PPoPP 2023 (its "hybrid" form). */
+#ifndef WEFT_MATMUL_TMA_WORK_CUH
+#define WEFT_MATMUL_TMA_WORK_CUH
+#include "matmul.h"
+
+/* How c is divided; the same for all blocks. */
+struct work {
+    int tiles_m, tiles_n; /* of one matrix of the batch */
+    int tiles;            /* of all */
+    int steps;            /* along k, of a tile */
+    int whole;            /* the first so many tiles are not cut */
+    long long units;      /* steps of those that are */
+    float *partials;      /* sums of pieces */
+    unsigned *arrived;    /* of each tile that is cut: pieces that are done */
+};
+
+/* Steps first .. last - 1 of one tile; from there on where the block goes on.
+ */
+struct piece {
+    int tile, first, last;
+    int next;            /* the block's next whole tile */
+    long long unit, end; /* its share of the others' steps */
+};
+
+static __device__ __forceinline__ long long share(const struct work &w,
+                                                  int block) {
+    return w.units * block / gridDim.x;
+}
+
+/* The block of whose share step `unit` is. */
+static __device__ __forceinline__ int owner(const struct work &w,
+                                            long long unit) {
+    return (int)(((unit + 1) * gridDim.x - 1) / w.units);
+}
+
+/* Go on to the block's next piece; false if there is none. */
+static __device__ __forceinline__ bool advance(struct piece *p,
+                                               const struct work &w) {
+    p->first = 0;
+    p->last = w.steps;
+    if (p->next < w.whole) {
+        p->tile = p->next;
+        p->next += gridDim.x;
+        return true;
+    }
+    if (p->unit >= p->end) return false;
+    const int tile = (int)(p->unit / w.steps);
+    p->tile = w.whole + tile;
+    p->first = (int)(p->unit - (long long)tile * w.steps);
+    if (p->end - p->unit < w.steps - p->first)
+        p->last = p->first + (int)(p->end - p->unit);
+    p->unit += p->last - p->first;
+    return true;
+}
+
+static __device__ __forceinline__ bool begin(struct piece *p,
+                                             const struct work &w) {
+    p->next = blockIdx.x;
+    p->unit = share(w, blockIdx.x);
+    p->end = share(w, blockIdx.x + 1);
+    return advance(p, w);
+}
+
+/* Where a tile lies. Blocks that run at the same time take tiles of a band of
+ * BAND rows of tiles, column by column: what they read of a and b overlaps
+ * more, and stays in the L2 cache. */
+struct place {
+    int row0, col0, z;
+};
+
+template <int BM, int BN>
+static __device__ __forceinline__ struct place place_of(int tile,
+                                                        const struct work &w) {
+    enum { BAND = 8 };
+    const int z = tile / (w.tiles_m * w.tiles_n);
+    const int in_matrix = tile - z * w.tiles_m * w.tiles_n;
+    const int band = in_matrix / (BAND * w.tiles_n);
+    const int in_band = in_matrix - band * BAND * w.tiles_n;
+    const int left = w.tiles_m - band * BAND;
+    const int high = left < BAND ? left : BAND;
+    return {(band * BAND + in_band % high) * BM, in_band / high * BN, z};
+}
+
+/* ---- pieces of tiles that were cut ----------------------------------------
+ */
+
+/* A piece's sums: COUNT for each thread, side by side for neighbours. Along the
+ * steps every next piece is one block or one tile further, or both. */
+template <int COUNT>
+static __device__ __forceinline__ float *partial_of(const struct work &w,
+                                                    int block, int tile) {
+    return w.partials + (size_t)(block + tile - w.whole) * COUNT * blockDim.x +
+           threadIdx.x;
+}
+
+/* Hand in this thread's part of a piece; true for the last of the tile's
+ * pieces, which gets the whole sums. All threads of the block call it, with a
+ * word of shared memory. */
+template <int ROWS, int COLS>
+static __device__ __forceinline__ bool
+add_pieces(float acc[ROWS][COLS], const struct piece &p, const struct work &w,
+           unsigned *before_s) {
+    enum { COUNT = ROWS * COLS };
+    float *const mine = partial_of<COUNT>(w, blockIdx.x, p.tile);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        mine[(size_t)i * blockDim.x] = acc[i / COLS][i % COLS];
+    __threadfence(); // the sums are seen before the arrival is
+    __syncthreads();
+    const int cut = p.tile - w.whole;
+    if (threadIdx.x == 0) *before_s = atomicAdd(&w.arrived[cut], 1u);
+    __syncthreads();
+    const long long unit = (long long)cut * w.steps;
+    const int first = owner(w, unit), last = owner(w, unit + w.steps - 1);
+    if (*before_s != (unsigned)(last - first)) return false;
+    __threadfence();
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) acc[i / COLS][i % COLS] = 0.0f;
+    for (int block = first; block <= last; block++) {
+        const float *const part = partial_of<COUNT>(w, block, p.tile);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            acc[i / COLS][i % COLS] += __ldcg(part + (size_t)i * blockDim.x);
+    }
+    return true;
+}
+
+/* ---- on the host ----------------------------------------------------------
+ */
+
+/* Divide q's c into tiles of bm x bn for `blocks` blocks, which cut the last
+ * round's tiles if that saves at least `worth` steps. */
+static inline struct work divide(const struct product *q, int bm, int bn,
+                                 int bk, int blocks, int worth) {
+    struct work w = {};
+    w.tiles_m = CEIL_DIV(q->m, bm);
+    w.tiles_n = CEIL_DIV(q->n, bn);
+    w.tiles = w.tiles_m * w.tiles_n * q->batch;
+    w.steps = CEIL_DIV(q->k, bk);
+    w.whole = w.tiles;
+    const int left = w.tiles % blocks;
+    const long long units = (long long)left * w.steps;
+    if (left && w.steps - CEIL_DIV(units, blocks) >= worth) {
+        w.whole = w.tiles - left;
+        w.units = units;
+    }
+    return w;
+}
+
+/* Bytes of the tickets and of the partial sums that follow them. */
+static inline size_t work_bytes(const struct work *w, int bm, int bn,
+                                int blocks) {
+    if (!w->units) return 0;
+    const size_t cut = (size_t)(w->tiles - w->whole);
+    return CEIL_DIV(cut * sizeof(unsigned), 256) * 256 +
+           (blocks + cut) * bm * bn * sizeof(float);
+}
+
+/* Let *w use `scratch`, of work_bytes(). */
+static inline int work_place(struct work *w, void *scratch,
+                             cudaStream_t stream) {
+    if (!w->units) return WEFT_OK;
+    const size_t cut = (size_t)(w->tiles - w->whole) * sizeof(unsigned);
+    w->arrived = (unsigned *)scratch;
+    w->partials = (float *)((char *)scratch + CEIL_DIV(cut, 256) * 256);
+    WEFT_CUDA_TRY(cudaMemsetAsync(scratch, 0, cut, stream));
+    return WEFT_OK;
+}
+
+#endif
