@@ -1,0 +1,268 @@
+"""weft.matmul: layouts, batches, precisions, epilogues, gradients, and bad input."""
+
+import numpy as np
+import pytest
+import torch
+
+import weft
+from weft import native
+from weft.cases_matmul import error_bound
+
+HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def random(*shape, seed=0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(*shape, generator=generator).to(dtype)
+
+
+def close(got, a, b, precision="fp32", factor=1.0):
+    """got is factor * a @ b within the bound of the precision."""
+    a, b = a.double().cpu(), b.double().cpu()
+    size = abs(factor) * (a.abs() @ b.abs())
+    bound = error_bound(precision, a.shape[-1] + 3) * size + 1e-6 * size
+    assert got.dtype == torch.float32 and got.shape == size.shape
+    return bool(((got.cpu().double() - factor * (a @ b)).abs() <= bound).all())
+
+
+LAYOUTS = {
+    "rows": lambda x: x.contiguous(),
+    "columns": lambda x: x.mT.contiguous().mT,
+}
+
+
+@pytest.mark.parametrize("way_b", LAYOUTS)
+@pytest.mark.parametrize("way_a", LAYOUTS)
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_views_that_are_transposed_are_taken_as_they_lie(way_a, way_b, batch, device):
+    a, b = random(*batch, 5, 7).to(device), random(*batch, 7, 6).to(device)
+    a, b = LAYOUTS[way_a](a), LAYOUTS[way_b](b)
+    got = weft.matmul(a, b)
+    assert got.is_contiguous() and close(got, a, b)
+    assert close(weft.matmul(a, b, rung="naive"), a, b)
+
+
+@pytest.mark.parametrize("shapes", [
+    *[((3, 4, 5), (5, 6)), ((4, 5), (3, 5, 6)), ((1, 4, 5), (3, 5, 6))],
+    *[((3, 4, 5), (1, 5, 6)), ((1, 4, 5), (1, 5, 6)), ((3, 1, 5), (5, 1))],
+])  # fmt: skip
+def test_one_matrix_may_serve_a_batch(shapes, device):
+    a, b = (random(*shape).to(device) for shape in shapes)
+    for rung in (None, "naive"):
+        assert close(weft.matmul(a, b, rung=rung), a, b)
+        assert close(weft.matmul(LAYOUTS["columns"](a), b, rung=rung), a, b)
+
+
+def test_an_expanded_matrix_is_not_copied(device):
+    a, b = random(4, 5).to(device).expand(3, 4, 5), random(3, 5, 6).to(device)
+    assert close(weft.matmul(a, b), a, b)
+
+
+def test_every_second_matrix_of_a_batch(device):
+    a, b = random(6, 4, 5).to(device)[::2], random(6, 5, 6).to(device)[1::2]
+    assert close(weft.matmul(a, b), a, b)
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_16_bits_in_float_out(precision, device):
+    a, b = (random(*s, dtype=HALVES[precision]) for s in ((9, 20), (20, 12)))
+    a, b = a.to(device), b.to(device)
+    assert close(weft.matmul(a, b), a, b, precision)
+    assert close(weft.matmul(a, b.mT.contiguous().mT), a, b, precision)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "3xtf32"])
+def test_floats_in_the_precision_that_is_asked_for(precision, device):
+    if precision not in {r.precision for r in native.rungs("matmul", device.type)}:
+        pytest.skip(f"no rung in {precision} yet")
+    a, b = random(33, 40).to(device), random(40, 36).to(device)
+    got = weft.matmul(a, b, precision=precision)
+    assert close(got, a, b, precision)
+    assert close(got, a, b, "fp32") == (precision != "tf32")
+
+
+def test_alpha_beta_bias_and_relu(device):
+    a, b, c, bias = (
+        random(*s).to(device) for s in ((5, 7), (7, 6), (5, 6), (6,))
+    )  # fmt: skip
+    before = c.clone()
+    want = (0.5 * (a @ b) - 2 * c + bias).relu()
+    got = weft.matmul(a, b, alpha=0.5, beta=-2, c=c, bias=bias, relu=True)
+    assert torch.allclose(got, want, atol=1e-5)
+    assert torch.equal(c, before)
+    assert torch.allclose(weft.matmul(a, b, c=c), a @ b + c, atol=1e-5)  # beta is 1
+    assert torch.allclose(weft.matmul(a, b, beta=5.0), a @ b, atol=1e-5)
+
+
+def test_out_is_where_the_result_goes(device):
+    a, b, c = (random(*s).to(device) for s in ((5, 7), (7, 6), (5, 6)))
+    out = torch.full_like(c, torch.nan)
+    assert weft.matmul(a, b, out=out) is out and close(out, a, b)
+    want = a @ b + 2 * c
+    assert weft.matmul(a, b, beta=2, c=c, out=c) is c
+    assert torch.allclose(c, want, atol=1e-5)
+
+
+def test_numpys_views_and_out():
+    a, b = random(5, 7).numpy(), random(6, 7).numpy()
+    got = weft.matmul(a, b.T)
+    assert isinstance(got, np.ndarray)
+    np.testing.assert_allclose(got, a.astype(float) @ b.T, atol=1e-5)
+    out = np.empty((5, 6), np.float32)
+    assert weft.matmul(a, b.T, out=out) is out
+    np.testing.assert_array_equal(out, got)
+    half = weft.matmul(a.astype(np.float16), b.T.astype(np.float16))
+    assert half.dtype == np.float32
+    np.testing.assert_allclose(half, got, atol=0.05)
+
+
+@pytest.mark.parametrize("rung", ["reference", "naive"])
+@pytest.mark.parametrize("shapes", [
+    *[((4, 5), (5, 6)), ((3, 4, 5), (3, 5, 6)), ((3, 4, 5), (5, 6))],
+    *[((4, 5), (3, 5, 6)), ((1, 4, 5), (3, 5, 6)), ((3, 4, 5), (1, 5, 6))],
+])  # fmt: skip
+@pytest.mark.parametrize("way", LAYOUTS)
+def test_gradients_of_everything(shapes, rung, way, device):
+    if device.type == "cuda" and rung == "reference":
+        pytest.skip("the plain C rung runs on the CPU")
+    a, b = (LAYOUTS[way](random(*s)) for s in shapes)
+    c, bias = random(*torch.matmul(a, b).shape), random(6)
+    dy = random(*c.shape, seed=5)
+
+    def gradients(kind, function):
+        given = [kind(x).requires_grad_() for x in (a, b, c, bias)]
+        function(*given).backward(kind(dy))
+        return [x.grad.cpu().double() for x in given]
+
+    def ours(a, b, c, bias):
+        return weft.matmul(
+            a, b, alpha=0.5, beta=-2.0, c=c, bias=bias, relu=True, rung=rung
+        )
+
+    def theirs(a, b, c, bias):
+        return (0.5 * (a @ b) - 2.0 * c + bias).relu()
+
+    got = gradients(lambda x: x.detach().to(device), ours)
+    want = gradients(lambda x: x.detach().double(), theirs)
+    for g, w in zip(got, want):
+        assert g.shape == w.shape and torch.allclose(g, w, atol=2e-5)
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_gradients_of_16_bits_have_16_bits(precision, device):
+    dtype = HALVES[precision]
+    a, b = (random(*s, dtype=dtype) for s in ((9, 20), (20, 12)))
+    dy = random(9, 12, seed=3)
+    given = [x.to(device).requires_grad_() for x in (a, b)]
+    weft.matmul(*given).backward(dy.to(device))
+    want = [dy.double() @ b.double().T, a.double().T @ dy.double()]
+    for x, w in zip(given, want):
+        assert x.grad.dtype == dtype
+        assert torch.allclose(x.grad.cpu().double(), w, atol=0.2, rtol=0.02)
+
+
+def test_only_the_gradients_that_are_wanted():
+    a, b, bias = random(4, 5), random(5, 6).requires_grad_(), random(6)
+    weft.matmul(a, b, bias=bias).sum().backward()
+    assert a.grad is None and bias.grad is None and b.grad.shape == b.shape
+
+
+def test_a_gradient_goes_through_a_transposed_parameter():
+    """As a linear layer has it: its weight is (out, in)."""
+    x, weight = random(4, 5), random(6, 5).requires_grad_()
+    weft.matmul(x, weight.T).sum().backward()
+    assert torch.allclose(weight.grad, x.sum(0).expand(6, 5), atol=1e-5)
+
+
+half, bf16 = torch.float16, torch.bfloat16
+BAD = {
+    r"a is \(3, 4\) and b is \(5, 2\): 4 columns meet 5 rows": lambda: weft.matmul(
+        random(3, 4), random(5, 2)
+    ),
+    r"a batch of 2 meets one of 3": lambda: weft.matmul(
+        random(2, 3, 4), random(3, 4, 5)
+    ),
+    r"b \(4, 3\) has strides \(12, 2\), want its rows or its columns": lambda: (
+        weft.matmul(random(5, 4), random(4, 12)[:, :6:2])
+    ),
+    r"a \(4, 3\) has strides \(6, 1\)": lambda: weft.matmul(
+        random(4, 6)[:, :3], random(3, 2)
+    ),
+    r"a has 4 dimensions \(1, 2, 3, 4\), want 2, or 3": lambda: weft.matmul(
+        random(1, 2, 3, 4), random(4, 2)
+    ),
+    "a is torch.float32, b is torch.bfloat16: want one": lambda: weft.matmul(
+        random(3, 4), random(4, 2, dtype=bf16)
+    ),
+    r"precision='bf16' is for torch.bfloat16, a is torch.float32": lambda: weft.matmul(
+        random(3, 4), random(4, 2), precision="bf16"
+    ),
+    r"precision='fast': want one of fp32, tf32, 3xtf32, fp16, bf16": lambda: (
+        weft.matmul(random(3, 4), random(4, 2), precision="fast")
+    ),
+    r"rung 'naive' computes in fp32, a is torch.float16": lambda: weft.matmul(
+        random(3, 4, dtype=half), random(4, 2, dtype=half), rung="naive"
+    ),
+    r"rung 'naive' computes in fp32, not tf32": lambda: weft.matmul(
+        random(3, 4), random(4, 2), rung="naive", precision="tf32"
+    ),
+    r"c is \(2, 2\), want \(3, 2\)": lambda: weft.matmul(
+        random(3, 4), random(4, 2), c=random(2, 2)
+    ),
+    r"bias is \(3,\), want \(2,\)": lambda: weft.matmul(
+        random(3, 4), random(4, 2), bias=random(3)
+    ),
+    r"out is torch.float64, want torch.float32": lambda: weft.matmul(
+        random(3, 4), random(4, 2), out=random(3, 2).double()
+    ),
+    r"out and a overlap": lambda: weft.matmul(X := random(4, 4), random(4, 4), out=X),
+    r"out takes no gradients": lambda: weft.matmul(
+        random(3, 4).requires_grad_(), random(4, 2), out=random(3, 2)
+    ),
+    r"a is empty: its shape is \(0, 4\)": lambda: weft.matmul(
+        torch.empty(0, 4), random(4, 2)
+    ),
+    r"no rung 'quick' on cpu; it has reference": lambda: weft.matmul(
+        random(3, 4), random(4, 2), rung="quick"
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input_is_one_error_with_its_numbers(message):
+    with pytest.raises(weft.ArgumentError, match=message):
+        BAD[message]()
+    a = random(3, 3)
+    assert close(weft.matmul(a, a), a, a)  # and the session goes on
+
+
+@pytest.fixture
+def turing(monkeypatch):
+    """A library whose GPU is a T4, without a GPU."""
+    lib = native.Library("matmul", "cpu")
+    lib.target = "cuda"
+    named = {"capability": (7, 5), "current": 0, "name": "Tesla T4"}
+    for function, answer in named.items():
+        monkeypatch.setattr(native.device, function, lambda *_, a=answer: a)
+    rung = native.Rung("matmul", *("tiny", "", "fp32"), ("cpu", "cuda"), 0, 0)
+    lib.rungs = [
+        rung,
+        native.Rung("matmul", *("wgmma", "", "bf16"), ("cuda",), 90, 1),
+        native.Rung("matmul", *("ring", "", "fp32"), ("cpu", "cuda"), 80, 2),
+        native.Rung("matmul", *("wmma", "", "fp16"), ("cuda",), 70, 3),
+        native.Rung("matmul", *("mma", "", "fp16"), ("cuda",), 75, 4),
+    ]
+    return lib
+
+
+def test_a_rung_that_the_gpu_is_too_old_for_is_refused_kindly(turing):
+    needs = "needs compute capability 9.0, this is a Tesla T4 with 7.5"
+    with pytest.raises(weft.ArgumentError, match=f"matmul's rung 'wgmma' {needs}"):
+        turing.rung("wgmma")
+    with pytest.raises(weft.ArgumentError, match=f"matmul in bf16 {needs}"):
+        turing.rung(None, "bf16")
+    with pytest.raises(weft.ArgumentError, match="no rung in 3xtf32 on cuda; it has"):
+        turing.fastest("3xtf32")
+    assert [r.name for r in turing.here()] == ["tiny", "wmma", "mma"]
+    assert turing.rung().name == "tiny"
+    assert turing.rung(None, "fp16").name == "mma"
