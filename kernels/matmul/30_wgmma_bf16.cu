@@ -22,34 +22,12 @@ template <typename T, int BN_, int A_BY_K, int B_BY_K> struct shape {
         BN = BN_,
         A_K = A_BY_K,
         B_K = B_BY_K,
-        STAGE = (int)a::BYTES + (int)b::BYTES,
+        LOADED = (int)a::BYTES + (int)b::BYTES,
+        STAGE = LOADED,
         STAGES = BN_ == 256 ? 4 : 6,
         SHARED = 1024 + STAGES * STAGE + 2 * STAGES * 8,
     };
 };
-
-/* One thread: keep the ring full, tile after tile. */
-template <class S>
-static __device__ __forceinline__ void
-produce(const tensor_map *a_map, const tensor_map *b_map, char *stages,
-        mbarrier *full, mbarrier *empty, const struct tiles &t) {
-    place<S::STAGES> at;
-    const int rank = (int)cluster_rank();
-    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
-        const struct tile to = tile_at(t, i, S::BN);
-        for (int step = 0; step < t.k_steps; step++) {
-            mbarrier_wait(&empty[at.stage], at.parity ^ 1);
-            mbarrier *const bar = &full[at.stage];
-            char *const a_s = stages + at.stage * S::STAGE;
-            mbarrier_expect(bar, S::STAGE);
-            const int k0 = step * S::a::BK;
-            S::a::load(a_s, a_map, bar, k0, to.row0, to.item * t.a_moves, 0, 1);
-            S::b::load(a_s + S::a::BYTES, b_map, bar, k0, to.col0,
-                       to.item * t.b_moves, rank, t.cluster);
-            at.next();
-        }
-    }
-}
 
 /* A warpgroup: OWN_ROWS of every tile. */
 template <class S>

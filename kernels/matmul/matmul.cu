@@ -32,7 +32,9 @@
     RUNG(wmma_bf16)         \
     RUNG(wmma_tf32)         \
     RUNG(wgmma_fp16)        \
-    RUNG(wgmma_bf16)
+    RUNG(wgmma_bf16)        \
+    RUNG(wgmma_tf32)        \
+    RUNG(wgmma_3xtf32)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)

@@ -24,12 +24,12 @@
  * numbers it may be m (n) instead, 64 to a tile, one tile behind the other.
  *
  * On the CPU target each thread computes its own part of c from shared memory
- * at once, k after k, and there is nothing to wait for.
+ * at once, k after k; wgmma_wait() waits for the other threads.
  *
  * Source:  PTX ISA, "Asynchronous warpgroup level matrix instructions". */
 #ifndef WEFT_WGMMA_CUH
 #define WEFT_WGMMA_CUH
-#include "../ptx.cuh"
+#include "../hopper.cuh"
 
 // Only the architecture-specific target has wgmma: sm_90a, not sm_90 or sm_100.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -89,7 +89,10 @@ PTX_INLINE void wgmma_commit() {
 
 /* Until at most the newest N groups of this warpgroup run. */
 template <int N> PTX_INLINE void wgmma_wait() {
-#if WGMMA_HERE
+#if PTX_TWIN
+    // One thread may say for all that a tile is read.
+    named_barrier(15 - (int)threadIdx.x / 128, 128);
+#elif WGMMA_HERE
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 #endif
 }
@@ -172,8 +175,9 @@ static inline void wgmma_twin(float (&c)[COUNT], const uint32_t a[4],
 #define WGMMA_TEXT_128                                               \
     WGMMA_TEN()                                                      \
     WGMMA_TEN(1)                                                     \
-    WGMMA_TEN(2) WGMMA_TEN(3) WGMMA_TEN(4) WGMMA_TEN(5) WGMMA_TEN(6) \
-        WGMMA_TEN(7) WGMMA_TEN(8) WGMMA_TEN(9) WGMMA_TEN(10)         \
+    WGMMA_TEN(2)                                                     \
+    WGMMA_TEN(3) WGMMA_TEN(4) WGMMA_TEN(5) WGMMA_TEN(6) WGMMA_TEN(7) \
+        WGMMA_TEN(8) WGMMA_TEN(9) WGMMA_TEN(10)                      \
             WGMMA_TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 
 #define WGMMA_REGISTERS_4(c, i) \

@@ -1,0 +1,221 @@
+/* 32_wgmma_3xtf32.cu -- matmul in fp32's accuracy on the tensor cores of sm_90:
+ * rung wgmma_3xtf32.
+ *
+ * Before:  tf32 has 10 bits of mantissa where fp32 has 23.
+ * Idea:    x = hi + lo, hi the part of x that tf32 holds, lo = x - hi exactly
+ *          (13 bits left). Then a b = lo hi + hi lo + hi hi + (lo lo, dropped):
+ *          three products on tensor cores, which are eight times as fast as the
+ *          ordinary cores. Nobody makes hi: tensor cores do not look at the
+ *          low 13 bits, so x itself is hi to them. lo of a is made in
+ * registers, from which wgmma takes a; lo of b, by the producer's idle warps in
+ *          shared memory: no pass over memory beforehand.
+ *          Tensor cores cut bits off where fp32 rounds, always downwards, so
+ *          the sums of 32 of k are added up in ordinary registers.
+ * Error:   of the sum of absolute products: lo lo is below 2^-20; of lo's 13
+ *          bits tf32 holds 11 from the first 1 on, below 3 * 2^-23 lost of each
+ *          factor; 12 sums of tensor cores below 2^-22 each, of 32 products
+ *          only; k / 32 additions, 2^-24 each:
+ *              2^-19 + 3 * 2^-20 + k / 32 * 2^-24
+ *          Infinities: inf * lo may be NaN where inf * x is not, so elements
+ *          that come out NaN are computed again, one by one.
+ * Limit:   3 of 32 cycles of the 8-fold tensor cores: 2.8 times fp32 at best.
+ * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
+ */
+#include "wgmma_tile.cuh"
+
+/* Tiles of BM x BN. A stage: a, b, and lo of b. */
+template <int BN_> struct shape {
+    typedef operand<float, BM, 1> a;
+    typedef operand<float, BN_, 1> b;
+    enum {
+        BN = BN_,
+        LOADED = (int)a::BYTES + (int)b::BYTES,
+        STAGE = LOADED + (int)b::BYTES,
+        STAGES = BN_ == 128 ? 4 : 6,
+        SHARED = 1024 + STAGES * STAGE + 3 * STAGES * 8,
+    };
+};
+
+enum { SPLITTERS = 96 }; // the producer's other three warps
+
+/* What tf32 cuts off; of an infinity nothing. */
+static __device__ __forceinline__ float low_part(float x) {
+    const unsigned bits = __float_as_uint(x);
+    const float rest = x - __uint_as_float(bits & 0xffffe000u);
+    return (bits & 0x7fffffffu) == 0x7f800000u ? 0.0f : rest;
+}
+
+/* The producer's warps 1 to 3: lo of b, stage after stage. It lies as b does,
+ * whatever the swizzle is. */
+template <class S>
+static __device__ __forceinline__ void
+split_b(char *stages, mbarrier *full, mbarrier *split, const struct tiles &t) {
+    place<S::STAGES> at;
+    const int own = (int)threadIdx.x - 32;
+    for (int i = first_tile(t); i < t.count; i += tile_step(t))
+        for (int step = 0; step < t.k_steps; step++) {
+            mbarrier_wait(&full[at.stage], at.parity);
+            char *const b_s = stages + at.stage * S::STAGE + S::a::BYTES;
+#pragma unroll 4
+            for (int j = own; j < S::b::BYTES / 16; j += SPLITTERS) {
+                const float4 x = ((const float4 *)b_s)[j];
+                ((float4 *)(b_s + S::b::BYTES))[j] = make_float4(
+                    low_part(x.x), low_part(x.y), low_part(x.z), low_part(x.w));
+            }
+            fence_proxy_async(); // wgmma reads it
+            mbarrier_arrive(&split[at.stage]);
+            at.next();
+        }
+}
+
+/* The calling thread's part of 64 rows x 32 of k: hi and lo of a for the four
+ * products, as wgmma_tf32() wants them. Lanes 4 g + t read chunk 2 q or 2 q + 1
+ * of rows g: the swizzle puts the eight chunks into different banks. */
+static __device__ __forceinline__ void
+split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+    const int g = lane / 4, t = lane % 4;
+    const char *const row = a_s + (16 * warp + g) * WGMMA_ROW + t * 4;
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int chunk = (2 * q + i / 2) ^ g;
+            const float x =
+                *(const float *)(row + i % 2 * WGMMA_GROUP + chunk * 16);
+            hi[q][i] = __float_as_uint(x);
+            lo[q][i] = __float_as_uint(low_part(x));
+        }
+}
+
+/* part = the products of a stage. */
+template <class S>
+static __device__ __forceinline__ void
+multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s,
+         mbarrier *split, unsigned parity) {
+    uint32_t hi[4][4], lo[4][4];
+    split_a(hi, lo, a_s);
+    const uint64_t b_hi = wgmma_tile(b_s, 0);
+    const uint64_t b_lo = wgmma_tile(b_s + S::b::BYTES, 0);
+    mbarrier_wait(split, parity);
+    wgmma_fence();
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        const int step = q * S::b::K_STEP;
+        wgmma_tf32(part, lo[q], wgmma_step(b_hi, step), q > 0);
+        wgmma_tf32(part, hi[q], wgmma_step(b_lo, step), 1);
+        wgmma_tf32(part, hi[q], wgmma_step(b_hi, step), 1);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+}
+
+/* Compute again, as fp32 says, what is NaN in the calling thread's part. */
+template <int COUNT>
+static __device__ __forceinline__ void
+mend(float (&sum)[COUNT], const float *a, const float *b, const struct tile &at,
+     const struct tiles &t, const struct extras &x) {
+    unsigned long long odd = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (sum[i] != sum[i]) odd |= 1ull << i;
+    for (; odd; odd &= odd - 1) {
+        const int i = __ffsll((long long)odd) - 1;
+        const int row = at.row0 + own_row() + i / 2 % 2 * 8;
+        const int col = at.col0 + own_col() + i / 4 * 8 + i % 2;
+        if (row >= t.m || col >= t.n) continue;
+        const float *const left = a + at.item * x.step_a + row * x.pitch_a;
+        const float *const right = b + at.item * x.step_b + col * x.pitch_b;
+        float again = 0.0f;
+#pragma unroll 1
+        for (int k = 0; k < t.k; k++) again += left[k] * right[k];
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) sum[j] = j == i ? again : sum[j];
+    }
+}
+
+/* A warpgroup: OWN_ROWS of every tile. */
+template <class S>
+static __device__ __forceinline__ void
+consume(float *c, const float *a, const float *b, const char *stages,
+        mbarrier *full, mbarrier *empty, mbarrier *split, const struct tiles &t,
+        const struct extras &x) {
+    place<S::STAGES> at;
+    const int consumer = (int)threadIdx.x / WARPGROUP - 1;
+    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
+        const struct tile to = tile_at(t, i, S::BN);
+        float sum[S::BN / 2] = {};
+        for (int step = 0; step < t.k_steps; step++) {
+            float part[S::BN / 2];
+            mbarrier_wait(&full[at.stage], at.parity);
+            const char *const a_s = stages + at.stage * S::STAGE;
+            multiply<S>(part, a_s + consumer * OWN_ROWS * WGMMA_ROW,
+                        a_s + S::a::BYTES, &split[at.stage], at.parity);
+            release(&empty[at.stage], t.cluster);
+#pragma unroll
+            for (int j = 0; j < S::BN / 2; j++) sum[j] += part[j];
+            at.next();
+        }
+        mend(sum, a, b, to, t, x);
+        store_tile(c, sum, to, t, x);
+    }
+}
+
+/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored (n,k).
+ */
+template <class S>
+static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
+    matmul_wgmma_3xtf32(float *c, const float *a, const float *b,
+                        const __grid_constant__ tensor_map a_map,
+                        const __grid_constant__ tensor_map b_map,
+                        struct tiles t, struct extras x) {
+    extern __shared__ char raw[];
+    char *const stages = aligned_1024(raw);
+    mbarrier *const full = (mbarrier *)(stages + S::STAGES * S::STAGE);
+    mbarrier *const empty = full + S::STAGES, *const split = empty + S::STAGES;
+    if (threadIdx.x == 0)
+        for (int i = 0; i < S::STAGES; i++) mbarrier_init(&split[i], SPLITTERS);
+    start_ring<S::STAGES>(full, empty, t.cluster);
+    if (threadIdx.x < WARPGROUP) {
+        registers_down<PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0)
+            produce<S>(&a_map, &b_map, stages, full, empty, t);
+        else if (threadIdx.x >= 32)
+            split_b<S>(stages, full, split, t);
+    } else {
+        registers_up<CONSUMER_REGISTERS>();
+        consume<S>(c, a, b, stages, full, empty, split, t, x);
+    }
+    end_ring(t.cluster);
+}
+
+/* ---- launching ----------------------------------------------------------- */
+
+template <class S>
+static int launch_shape(const struct product *q, int sms, int cluster,
+                        cudaStream_t stream) {
+    const struct tiles t = cut(q, S::BN, S::a::BK, cluster);
+    tensor_map a_map, b_map;
+    WEFT_TRY(S::a::make_map(&a_map, TENSOR_FLOAT, q->a, q->m, q->k,
+                            q->extras.pitch_a, q->batch, q->extras.step_a, 1));
+    WEFT_TRY(S::b::make_map(&b_map, TENSOR_FLOAT, q->b, q->n, q->k,
+                            q->extras.pitch_b, q->batch, q->extras.step_b,
+                            cluster));
+    return launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>, t, sms,
+                        S::SHARED, stream, q->c, (const float *)q->a,
+                        (const float *)q->b, a_map, b_map, t, q->extras);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    enum { BK = shape<128>::a::BK };
+    int sms;
+    WEFT_TRY(multiprocessors(&sms));
+    if (tile_cost(q, 64, BK, sms) < tile_cost(q, 128, BK, sms))
+        return launch_shape<shape<64>>(q, sms, 1, stream);
+    return launch_shape<shape<128>>(q, sms, best_cluster(q, 128, BK, sms),
+                                    stream);
+}
+
+MATMUL_RUNG(wgmma_3xtf32,
+            "three tf32 products for one of fp32's accuracy, split on the way",
+            "3xtf32", WGMMA_TARGETS, 90, B_BY_N | ALIGNED, launch, NULL)
