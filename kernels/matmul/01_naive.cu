@@ -40,7 +40,7 @@ static int launch(const struct product *q, cudaStream_t stream) {
     for (size_t done = 0; done < columns; done += MAX_GRID) {
         const size_t left = columns - done;
         const dim3 grid((unsigned)CEIL_DIV((size_t)q->m, SIDE),
-                        (unsigned)(left < MAX_GRID ? left : MAX_GRID),
+                        (unsigned)(left < MAX_GRID ? left : (size_t)MAX_GRID),
                         (unsigned)q->batch);
         matmul_naive<<<grid, block, 0, stream>>>(
             q->c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,

@@ -20,11 +20,11 @@ static __global__ void matmul_tiled_dynamic(float *c, const float *a,
     float (*const a_s)[TILE] = shared, (*const b_s)[TILE] = shared + TILE;
     own_matrix(&c, &a, &b, x);
     const int tx = threadIdx.x, ty = threadIdx.y;
-    const size_t row = (size_t)blockIdx.y * TILE + ty;
-    const size_t col = (size_t)blockIdx.x * TILE + tx;
+    const unsigned row = blockIdx.y * TILE + ty;
+    const unsigned col = blockIdx.x * TILE + tx;
 
     float acc = 0.0f;
-    for (size_t k0 = 0; k0 < (size_t)k; k0 += TILE) {
+    for (unsigned k0 = 0; k0 < (unsigned)k; k0 += TILE) {
         // No thread returns early at an edge: it would leave a hole in the tile
         // that its neighbours read.
         a_s[ty][tx] = load_or_zero(a, m, k, row, k0 + tx);
@@ -33,7 +33,7 @@ static __global__ void matmul_tiled_dynamic(float *c, const float *a,
         for (int i = 0; i < TILE; i++) acc += a_s[ty][i] * b_s[i][tx];
         __syncthreads(); // ... and read, so they may be overwritten
     }
-    if (row < (size_t)m && col < (size_t)n) store(c, n, row, col, acc, x);
+    if (row < (unsigned)m && col < (unsigned)n) store(c, n, row, col, acc, x);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {

@@ -30,11 +30,11 @@ static __global__ void matmul_tiled_runtime(float *c, const float *a,
     float *const a_s = shared, *const b_s = shared + tile * tile;
     own_matrix(&c, &a, &b, x);
     const int tx = threadIdx.x, ty = threadIdx.y;
-    const size_t row = (size_t)blockIdx.y * tile + ty;
-    const size_t col = (size_t)blockIdx.x * tile + tx;
+    const unsigned row = blockIdx.y * tile + ty;
+    const unsigned col = blockIdx.x * tile + tx;
 
     float acc = 0.0f;
-    for (size_t k0 = 0; k0 < (size_t)k; k0 += tile) {
+    for (unsigned k0 = 0; k0 < (unsigned)k; k0 += tile) {
         // No thread returns early at an edge: it would leave a hole in the tile
         // that its neighbours read.
         a_s[ty * tile + tx] = load_or_zero(a, m, k, row, k0 + tx);
@@ -44,7 +44,7 @@ static __global__ void matmul_tiled_runtime(float *c, const float *a,
             acc += a_s[ty * tile + i] * b_s[i * tile + tx];
         __syncthreads(); // ... and read, so they may be overwritten
     }
-    if (row < (size_t)m && col < (size_t)n) store(c, n, row, col, acc, x);
+    if (row < (unsigned)m && col < (unsigned)n) store(c, n, row, col, acc, x);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {

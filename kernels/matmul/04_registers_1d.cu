@@ -27,7 +27,7 @@ static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
 /* The tiles of a and b from column, or row, k0 on; zeros past an edge. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
-           int m, int n, int k, size_t row0, size_t col0, size_t k0) {
+           int m, int n, int k, unsigned row0, unsigned col0, unsigned k0) {
 #pragma unroll
     for (int i0 = 0; i0 < BM * BK; i0 += THREADS) {
         const int i = i0 + threadIdx.x, row = i / BK, col = i % BK;
@@ -59,13 +59,13 @@ static __global__ void __launch_bounds__(THREADS)
                         int k, struct extras x) {
     __shared__ float a_s[BM][BK], b_s[BK][BN];
     own_matrix(&c, &a, &b, x);
-    const size_t row0 = (size_t)blockIdx.y * BM;
-    const size_t col0 = (size_t)blockIdx.x * BN;
+    const unsigned row0 = blockIdx.y * BM;
+    const unsigned col0 = blockIdx.x * BN;
     const int ty = threadIdx.x / BN * TM; // the thread's first row in the tile
     const int tx = threadIdx.x % BN;      // and its column
 
     float acc[TM] = {};
-    for (size_t k0 = 0; k0 < (size_t)k; k0 += BK) {
+    for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0);
         __syncthreads(); // both tiles are complete ...
         multiply(acc, a_s, b_s, ty, tx);
@@ -73,8 +73,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
 #pragma unroll
     for (int r = 0; r < TM; r++) {
-        const size_t row = row0 + ty + r, col = col0 + tx;
-        if (row < (size_t)m && col < (size_t)n)
+        const unsigned row = row0 + ty + r, col = col0 + tx;
+        if (row < (unsigned)m && col < (unsigned)n)
             store(c, n, row, col, acc[r], x);
     }
 }
