@@ -18,11 +18,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     __shared__ unsigned before_s; // of add_pieces()
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
-        for (int s = 0; s < S::STAGES; s++) {
-            mbarrier_init(&full_s[s], 1);
-            mbarrier_init(&empty_s[s], S::WARPS);
-        }
-        fence_barrier_init();
+        start_ring(ring);
         box_s.steps = 0;
         if (begin(&box_s.piece, w)) open_box<S>(&box_s, w, x);
     }
@@ -40,45 +36,26 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     bool more = begin(&piece, w);
     if (!more) return;
     mbarrier_wait(&ring.full[0], 0);
-    load_a(a_r[0], quad_of_a(ring.stage(), own, 0));
-    load_b(b_r[0], ring.stage() + S::A_FLOATS + own.col);
+    open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
     while (more) {
         const int tile = piece.tile, first = piece.first, last = piece.last;
         struct piece now = piece;
         more = advance(&piece, w);
         clear(acc);
         for (int step = first; step < last; step++) {
-            const float *stage = ring.stage();
             const int slot = ring.slot;
             // The stage before this one is the next to be filled.
             if (threadIdx.x == 0)
                 fill_stage<S>(&box_s, ring, slot ? slot - 1 : S::STAGES - 1,
                               slot ? ring.parity ^ 1 : ring.parity, &a_map,
                               &b_map, w, x);
-#pragma unroll 1
-            for (int quad = 0; quad < BK / QUAD; quad += 2) {
-#pragma unroll
-                for (int kk = 0; kk < 2 * QUAD; kk++) {
-                    // The next step's numbers are asked for before this one's
-                    // are multiplied.
-                    const int half = kk / QUAD, in_quad = kk % QUAD;
-                    int next_row = quad * QUAD + kk + 1;
-                    if (kk == 2 * QUAD - 1 && quad == BK / QUAD - 2) {
-                        next_row = 0;
-                        if (step + 1 < last || more) {
-                            ring.next();
-                            mbarrier_wait(&ring.full[ring.slot], ring.parity);
-                            stage = ring.stage();
-                        }
-                    }
-                    if (in_quad == QUAD - 1)
-                        load_a(a_r[1 - half],
-                               quad_of_a(stage, own, next_row / QUAD));
-                    load_b(b_r[1 - kk % 2],
-                           stage + S::A_FLOATS + next_row * S::BN + own.col);
-                    multiply(acc, a_r[half], b_r[kk % 2], in_quad);
+            multiply_stage<S>(acc, a_r, b_r, ring.stage(), own, [&] {
+                if (step + 1 < last || more) {
+                    ring.next();
+                    mbarrier_wait(&ring.full[ring.slot], ring.parity);
                 }
-            }
+                return ring.stage();
+            });
             __syncwarp();
             if (threadIdx.x % 32 == 0) mbarrier_arrive(&ring.empty[slot]);
         }
@@ -86,33 +63,22 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         if (last - first < w.steps &&
             !add_pieces<TM, TN>(acc, now, w, &before_s))
             continue;
-        store_tile<S>(c + at.z * x.step_c, m, n, at.row0, at.col0, own, acc, x);
+        store_rows<S, TM>(c + at.z * x.step_c, m, n, at.row0, at.col0, own, acc,
+                          x);
     }
 }
 
 template <class S>
 static int tma_launch(const struct product *q, cudaStream_t stream) {
-    const struct extras *x = &q->extras;
-    const struct tensor a = {TENSOR_FLOAT, q->a,       (size_t)q->k,
-                             (size_t)q->m, x->pitch_a, (size_t)q->batch,
-                             x->step_a};
-    const struct tensor b = {TENSOR_FLOAT, q->b,       (size_t)q->n,
-                             (size_t)q->k, x->pitch_b, (size_t)q->batch,
-                             x->step_b};
     tensor_map a_map, b_map;
-    WEFT_TRY(tensor_map_make(&a_map, &a, {BK, S::BM, 1}));
-    WEFT_TRY(tensor_map_make(&b_map, &b, {S::BN, BK, 0}));
+    WEFT_TRY(map_operands<S>(q, &a_map, &b_map));
     struct work w = work_of<S>(q);
     WEFT_TRY(work_place(&w, q->scratch, stream));
     const int most = blocks_at_once<S>();
     const int blocks = w.units || w.tiles > most ? most : w.tiles;
-    WEFT_CUDA_TRY(cudaFuncSetAttribute(
-        matmul_tma<S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        (int)S::SHARED_BYTES));
-    matmul_tma<S><<<blocks, S::THREADS, S::SHARED_BYTES, stream>>>(
-        q->c, a_map, b_map, q->m, q->n, *x, w);
-    WEFT_LAUNCHED(matmul_tma);
-    return WEFT_OK;
+    return launch_tma(w.units == 0, "matmul_tma", matmul_tma<S>, blocks,
+                      S::THREADS, S::SHARED_BYTES, stream, q->c, a_map, b_map,
+                      q->m, q->n, q->extras, w);
 }
 
 typedef shape<8, 1, 1, 4, 1> large; // 256 x 128, one block a multiprocessor

@@ -27,13 +27,18 @@
     RUNG(split_k)           \
     RUNG(vectorised)        \
     RUNG(pipeline)          \
+    RUNG(k_groups)          \
     RUNG(tma)               \
     RUNG(wmma_fp16)         \
+    RUNG(mma_fp16)          \
     RUNG(wmma_bf16)         \
+    RUNG(mma_bf16)          \
     RUNG(wmma_tf32)         \
+    RUNG(mma_tf32)          \
     RUNG(wgmma_fp16)        \
     RUNG(wgmma_bf16)        \
     RUNG(wgmma_tf32)        \
+    RUNG(mma_3xtf32)        \
     RUNG(wgmma_3xtf32)
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;

@@ -62,6 +62,16 @@ template <class S> struct ring {
     }
 };
 
+/* By one thread, before the block's first barrier. */
+template <class S>
+static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
+    for (int s = 0; s < S::STAGES; s++) {
+        mbarrier_init(&r.full[s], 1);
+        mbarrier_init(&r.empty[s], S::WARPS);
+    }
+    fence_barrier_init();
+}
+
 /* What thread 0, which fills the ring, loads next. It lies in shared memory,
  * since registers are scarce: only that thread reads or writes it. */
 struct box {
@@ -183,6 +193,53 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
         }
 }
 
+/* The thread's columns of row `row` of b. */
+template <class S>
+static __device__ __forceinline__ const float *
+row_of_b(const float *stage, const struct own &own, int row) {
+    return stage + S::A_FLOATS + row * S::BN + own.col;
+}
+
+/* Read the first numbers that the thread multiplies in a stage. */
+template <class S>
+static __device__ __forceinline__ void
+open_stage(float4 a_r[TM], float4 b_r[TN / 4], const float *stage,
+           const struct own &own) {
+    const int first = own.group * (BK / QUAD / S::GROUPS);
+    load_a(a_r, quad_of_a(stage, own, first));
+    load_b(b_r, row_of_b<S>(stage, own, first * QUAD));
+}
+
+/* All steps of a stage that are the thread's group's. a_r[0] and b_r[0] hold
+ * what the first needs; in the end, what the first step of the stage needs that
+ * next() gives: the numbers of each step are asked for before those of the step
+ * before are multiplied. */
+template <class S, class Next>
+static __device__ __forceinline__ void
+multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
+               const float *stage, const struct own &own, Next next) {
+    enum { QUADS = BK / QUAD / S::GROUPS, AT_ONCE = 2 * QUAD };
+    const int first = own.group * QUADS;
+    // Two quads are about 17 KB of code. All eight, 68 KB, would not stay in
+    // the cache of instructions.
+#pragma unroll 1
+    for (int quad = first; quad < first + QUADS; quad += 2) {
+#pragma unroll
+        for (int kk = 0; kk < AT_ONCE; kk++) {
+            const int half = kk / QUAD;
+            int row = quad * QUAD + kk + 1; // of the next step
+            if (kk == AT_ONCE - 1 && quad + 2 == first + QUADS) {
+                stage = next();
+                row = first * QUAD;
+            }
+            if (kk % QUAD == QUAD - 1)
+                load_a(a_r[1 - half], quad_of_a(stage, own, row / QUAD));
+            load_b(b_r[1 - kk % 2], row_of_b<S>(stage, own, row));
+            multiply(acc, a_r[half], b_r[kk % 2], kk % QUAD);
+        }
+    }
+}
+
 /* ---- the kernel ------------------------------------------------------------
  */
 
@@ -193,18 +250,20 @@ static __device__ __forceinline__ void clear(float acc[TM][TN]) {
         for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
 }
 
-/* Store the thread's part of the tile at (row0,col0). */
-template <class S>
+/* Store ROWS rows of the thread's part of the tile at (row0,col0), `row` and
+ * those every 8 behind it. */
+template <class S, int ROWS>
 static __device__ __forceinline__ void
-store_tile(float *c, int m, int n, int row0, int col0, const struct own &own,
-           float acc[TM][TN], const struct extras &x) {
+store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
+           float acc[ROWS][TN], const struct extras &x) {
     const size_t col = (size_t)col0 + own.col;
     size_t row = (size_t)row0 + own.row;
-    if (x.beta == 0.0f && !x.bias && !x.relu && row0 + S::BM <= m &&
-        col0 + S::BN <= n && takes_vectors(c, n)) {
+    if (x.beta == 0.0f && !x.bias && !x.relu &&
+        row + 8 * (ROWS - 1) < (size_t)m && col0 + S::BN <= n &&
+        takes_vectors(c, n)) {
         float *const out = c + row * n + col;
 #pragma unroll
-        for (int i = 0; i < TM; i++)
+        for (int i = 0; i < ROWS; i++)
 #pragma unroll
             for (int j = 0; j < TN; j += 4)
                 __stcs((float4 *)(out + (size_t)i * 8 * n + j * 8),
@@ -216,12 +275,12 @@ store_tile(float *c, int m, int n, int row0, int col0, const struct own &own,
     // At an edge, or with more to do than alpha: much code, so there is one of
     // it, and the rows wander to the front, since registers have no index.
 #pragma unroll 1
-    for (int i = 0; i < TM; i++, row += 8) {
+    for (int i = 0; i < ROWS; i++, row += 8) {
 #pragma unroll
         for (int j = 0; j < TN; j += 4)
             store4(c, m, n, row, col + j * 8, &acc[0][j], x);
 #pragma unroll
-        for (int next = 1; next < TM; next++)
+        for (int next = 1; next < ROWS; next++)
 #pragma unroll
             for (int j = 0; j < TN; j++) acc[next - 1][j] = acc[next][j];
     }
@@ -245,6 +304,45 @@ template <class S> static inline struct work work_of(const struct product *q) {
 template <class S> static inline size_t tma_scratch(const struct product *q) {
     const struct work w = work_of<S>(q);
     return work_bytes(&w, S::BM, S::BN, blocks_at_once<S>());
+}
+
+/* Launch kernel(...). With `early` its blocks may start while the kernel before
+ * it still ends: it calls pdl_wait() before it reads what that one wrote. */
+template <class... P, class... A>
+static inline int launch_tma(int early, const char *name, void (*kernel)(P...),
+                             int blocks, int threads, size_t shared_bytes,
+                             cudaStream_t stream, A... arguments) {
+    WEFT_CUDA_TRY(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        (int)shared_bytes));
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = early;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    const cudaError_t error =
+        cudaLaunchKernelEx(&config, kernel, (P)arguments...);
+    return error == cudaSuccess ? WEFT_OK : weft_cuda_fail(error, name);
+}
+
+/* The maps of q's operands, for tiles of shape S. */
+template <class S>
+static inline int map_operands(const struct product *q, tensor_map *a_map,
+                               tensor_map *b_map) {
+    const struct extras *x = &q->extras;
+    const size_t m = (size_t)q->m, n = (size_t)q->n, k = (size_t)q->k;
+    const size_t batch = (size_t)q->batch;
+    const struct tensor a = {TENSOR_FLOAT, q->a,  k,        m,
+                             x->pitch_a,   batch, x->step_a};
+    const struct tensor b = {TENSOR_FLOAT, q->b,  n,        k,
+                             x->pitch_b,   batch, x->step_b};
+    WEFT_TRY(tensor_map_make(a_map, &a, {BK, S::BM, 1}));
+    return tensor_map_make(b_map, &b, {S::BN, BK, 0});
 }
 
 #endif

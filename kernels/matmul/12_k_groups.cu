@@ -1,0 +1,117 @@
+/* 12_k_groups.cu -- matmul: small tiles whose k is shared by groups of warps.
+ *
+ * Before:  256 x 128 is the tile that reads least, but c of 1024 x 1024 has 32
+ *          of them, for 132 multiprocessors.
+ * Idea:    tiles of 64 x 128, with which there are 128. Two warps would do for
+ *          one, and leave the multipliers waiting; so there are four groups of
+ *          two, and each takes a quarter of every stage's k. In the end each
+ *          group adds up a quarter of the rows from all four.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb
+ */
+/* nvcc: -Xptxas=-O1 */
+#include "tma_tile.cuh"
+
+typedef shape<2, 1, 4, 8, 1> small; // 64 x 128
+typedef small S;
+
+enum {
+    OWN_ROWS = TM / S::GROUPS, // of a thread's rows, those it adds up
+    GROUP_THREADS = S::THREADS / S::GROUPS,
+    HANDED = OWN_ROWS * TN, // numbers that a thread hands to another
+};
+
+/* Where thread `own.group`'s numbers for group `to` lie, GROUP_THREADS apart:
+ * every group has a place for what each group hands it. */
+static __device__ __forceinline__ float *handed(float *sums_s, int to,
+                                                int from) {
+    return sums_s + (to * S::GROUPS + from) * HANDED * GROUP_THREADS +
+           threadIdx.x % GROUP_THREADS;
+}
+
+/* Of the sums of all groups the rows that are this group's. */
+static __device__ __forceinline__ void add_groups(float sums[OWN_ROWS][TN],
+                                                  float acc[TM][TN],
+                                                  const struct own &own,
+                                                  float *sums_s) {
+#pragma unroll
+    for (int to = 0; to < S::GROUPS; to++) {
+        float *const place = handed(sums_s, to, own.group);
+#pragma unroll
+        for (int i = 0; i < HANDED; i++)
+            place[i * GROUP_THREADS] = acc[to * OWN_ROWS + i / TN][i % TN];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < HANDED; i++) sums[i / TN][i % TN] = 0.0f;
+#pragma unroll
+    for (int from = 0; from < S::GROUPS; from++) {
+        const float *const place = handed(sums_s, own.group, from);
+#pragma unroll
+        for (int i = 0; i < HANDED; i++)
+            sums[i / TN][i % TN] += place[i * GROUP_THREADS];
+    }
+}
+
+/* One tile a block. */
+static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
+    matmul_k_groups(float *c, const __grid_constant__ tensor_map a_map,
+                    const __grid_constant__ tensor_map b_map, int m, int n,
+                    const struct extras x, const struct work w) {
+    extern __shared__ char raw_s[];
+    __shared__ mbarrier full_s[S::STAGES], empty_s[S::STAGES];
+    __shared__ struct box box_s;
+    struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
+    if (threadIdx.x == 0) {
+        start_ring(ring);
+        box_s.steps = 0;
+        if (begin(&box_s.piece, w)) open_box<S>(&box_s, w, x);
+    }
+    __syncthreads();
+    pdl_wait();
+    if (threadIdx.x == 0)
+#pragma unroll 1
+        for (int s = 0; s < S::STAGES - 1; s++)
+            fill_stage<S>(&box_s, ring, s, 0, &a_map, &b_map, w, x);
+
+    const struct own own = own_part<S>();
+    float acc[TM][TN];
+    float4 a_r[2][TM], b_r[2][TN / 4];
+    clear(acc);
+    mbarrier_wait(&ring.full[0], 0);
+    open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
+    for (int step = 0; step < w.steps; step++) {
+        const int slot = ring.slot;
+        if (threadIdx.x == 0)
+            fill_stage<S>(&box_s, ring, slot ? slot - 1 : S::STAGES - 1,
+                          slot ? ring.parity ^ 1 : ring.parity, &a_map, &b_map,
+                          w, x);
+        multiply_stage<S>(acc, a_r, b_r, ring.stage(), own, [&] {
+            if (step + 1 < w.steps) {
+                ring.next();
+                mbarrier_wait(&ring.full[ring.slot], ring.parity);
+            }
+            return ring.stage();
+        });
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(&ring.empty[slot]);
+    }
+    __syncthreads(); // nobody reads the ring any more: it takes the sums
+    float sums[OWN_ROWS][TN];
+    add_groups(sums, acc, own, ring.stages);
+    const struct place at = place_of<S::BM, S::BN>(blockIdx.x, w);
+    store_rows<S, OWN_ROWS>(c + at.z * x.step_c, m, n,
+                            at.row0 + own.group * OWN_ROWS * 8, at.col0, own,
+                            sums, x);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    tensor_map a_map, b_map;
+    WEFT_TRY(map_operands<S>(q, &a_map, &b_map));
+    const struct work w = divide(q, S::BM, S::BN, BK, 1, q->k);
+    return launch_tma(1, "matmul_k_groups", matmul_k_groups, w.tiles,
+                      S::THREADS, S::SHARED_BYTES, stream, q->c, a_map, b_map,
+                      q->m, q->n, q->extras, w);
+}
+
+MATMUL_RUNG(k_groups, "groups of warps share a small tile's k", "fp32",
+            WEFT_CPU | WEFT_CUDA, 90, ALIGNED, launch, NULL)
