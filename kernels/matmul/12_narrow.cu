@@ -17,6 +17,8 @@
  */
 #include "awkward.h"
 
+#include <cuda_pipeline.h>
+
 enum { THREADS = 256 };
 
 /* Four numbers of a row: neighbours from `k` on, or, where rows do not start at
@@ -51,8 +53,14 @@ stage(float (*b_s)[DEPTH + 4], const float *b, int n, int length, int col0,
         const size_t at = trans_b ? col * pitch + row : row * pitch + col;
         const int inside = kk % (4 * LANES);
         const int turned = inside % LANES * 4 + inside / LANES;
-        b_s[j][vectors ? kk : kk - inside + turned] = there ? b[at] : 0.0f;
+        float *const to = &b_s[j][vectors ? kk : kk - inside + turned];
+        if (there)
+            __pipeline_memcpy_async(to, b + at, 4); // nobody waits for one
+        else
+            *to = 0.0f;
     }
+    __pipeline_commit();
+    __pipeline_wait_prior(0); // but for all
 }
 
 /* The sum over groups of LANES lanes; every lane has it. */

@@ -14,6 +14,8 @@
  */
 #include "awkward.h"
 
+#include <cuda_pipeline.h>
+
 enum {
     WARPS = 8,
     THREADS = 32 * WARPS,
@@ -65,8 +67,13 @@ stage(float (*a_s)[ROWS], const float *a, int m, int length, size_t row0,
         const size_t row = row0 + r, col = (size_t)k0 + kk;
         const int there = kk < length - k0 && row < (size_t)m;
         const size_t at = trans_a ? col * pitch + row : row * pitch + col;
-        a_s[kk][r] = there ? a[at] : 0.0f;
+        if (there)
+            __pipeline_memcpy_async(&a_s[kk][r], a + at, 4); // nobody waits
+        else                                                 // for one
+            a_s[kk][r] = 0.0f;
     }
+    __pipeline_commit();
+    __pipeline_wait_prior(0); // but for all
 }
 
 /* ROWS rows of c (m,n) = a (m,k) @ b (k,n), b's rows side by side. */

@@ -32,67 +32,78 @@ struct view {
     int vectors;      /* whether 16 bytes may be copied at once */
 };
 
-/* Copy a tile to to[k][row], zeros beyond the edges. */
-template <int ROWS, int THREADS>
+/* `count` floats of a tile, 1 or 4; zeros where they are not there. */
+template <int COUNT>
+static __device__ __forceinline__ void copy(float *to, const struct view &v,
+                                            size_t at, bool there) {
+    if (there)
+        __pipeline_memcpy_async(to, v.array + at, COUNT * sizeof(float));
+    else
+        for (int i = 0; i < COUNT; i++) to[i] = 0.0f;
+}
+
+/* Copy a tile to to[k][row], zeros beyond the edges. Of a tile that lies
+ * INSIDE nothing has to be asked. */
+template <int ROWS, int THREADS, bool INSIDE>
 static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                                                  const struct view &v, int k0) {
     if (v.k_runs) {
         // 8 lanes take neighbours along k, 4 neighbouring rows: 32 bytes of
         // memory side by side, and with a pitch of 4 banks 32 banks.
-        const int kk = threadIdx.x % 8, first = threadIdx.x / 8;
-        for (int row = first; row < ROWS; row += THREADS / 8)
-            for (int half = 0; half < BK; half += 8) {
-                float *const at = &to[half + kk][row];
-                const int column = k0 + half + kk;
-                if (row < v.rows && column < v.length)
-                    __pipeline_memcpy_async(
-                        at, v.array + (size_t)row * v.pitch + column, 4);
-                else
-                    *at = 0.0f;
-            }
+        const int lane = threadIdx.x % 8, first = threadIdx.x / 8;
+#pragma unroll
+        for (int i = 0; i < ROWS * BK / THREADS; i++) {
+            const int row = first + i / (BK / 8) * (THREADS / 8);
+            const int kk = lane + i % (BK / 8) * 8;
+            copy<1>(&to[kk][row], v, (size_t)row * v.pitch + k0 + kk,
+                    INSIDE || (row < v.rows && k0 + kk < v.length));
+        }
     } else if (v.vectors) {
         const int row = threadIdx.x % (ROWS / 4) * 4;
         const int first = threadIdx.x / (ROWS / 4);
-        for (int kk = first; kk < BK; kk += THREADS / (ROWS / 4)) {
-            float *const at = &to[kk][row];
-            if (row < v.rows && k0 + kk < v.length)
-                __pipeline_memcpy_async(
-                    at, v.array + (size_t)(k0 + kk) * v.pitch + row, 16);
-            else
-                *(float4 *)at = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int i = 0; i < ROWS * BK / 4 / THREADS; i++) {
+            const int kk = first + i * (THREADS / (ROWS / 4));
+            copy<4>(&to[kk][row], v, (size_t)(k0 + kk) * v.pitch + row,
+                    INSIDE || (row < v.rows && k0 + kk < v.length));
         }
     } else {
-        const int row = threadIdx.x % ROWS, first = threadIdx.x / ROWS;
-        for (int kk = first; kk < BK; kk += THREADS / ROWS) {
-            float *const at = &to[kk][row];
-            if (row < v.rows && k0 + kk < v.length)
-                __pipeline_memcpy_async(
-                    at, v.array + (size_t)(k0 + kk) * v.pitch + row, 4);
-            else
-                *at = 0.0f;
+        for (int i = threadIdx.x; i < ROWS * BK; i += THREADS) {
+            const int row = i % ROWS, kk = i / ROWS;
+            copy<1>(&to[kk][row], v, (size_t)(k0 + kk) * v.pitch + row,
+                    INSIDE || (row < v.rows && k0 + kk < v.length));
         }
     }
 }
 
-/* A thread's part of a tile of c: 4 x 4 pieces, of which a warp's lanes hold
- * TY x TX side by side; TM / 4 such below each other. */
-template <int BM, int BN, int TM, int TY> struct tiling {
+template <int ROWS, int THREADS>
+static __device__ __forceinline__ void load(float (*to)[ROWS + PAD],
+                                            const struct view &v, int k0) {
+    if (v.rows >= ROWS && k0 + BK <= v.length)
+        load_tile<ROWS, THREADS, true>(to, v, k0);
+    else
+        load_tile<ROWS, THREADS, false>(to, v, k0);
+}
+
+/* A block's tile of c: BM x BN, a thread TM x TN of it, in pieces of 4 x 4 that
+ * lie TY pieces apart (TX to the right): what a warp's lanes read at a time
+ * lies side by side. */
+template <int BM, int BN, int TM, int TN, int TY> struct tiling {
     enum {
-        TN = 4,
         THREADS = BM * BN / (TM * TN),
-        TX = 32 / TY,
+        TX = 32 / TY, // lanes of a warp side by side
         WM = TY * TM, // rows and columns of a warp
         WN = TX * TN,
     };
 };
 
 /* c (m,n) = a (m,k) @ b (k,n) of one part of k. */
-template <int BM, int BN, int TM, int TY>
-static __global__ void __launch_bounds__(tiling<BM, BN, TM, TY>::THREADS)
+template <int BM, int BN, int TM, int TN, int TY>
+static __global__ void __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS)
     matmul_split_k(float *c, const float *a, const float *b, int m, int n,
                    int k, int depth, size_t step_part, int trans_a, int trans_b,
                    int vectors_a, int vectors_b, struct extras x) {
-    typedef tiling<BM, BN, TM, TY> T;
+    typedef tiling<BM, BN, TM, TN, TY> T;
     __shared__ __align__(16) float a_s[STAGES][BK][BM + PAD];
     __shared__ __align__(16) float b_s[STAGES][BK][BN + PAD];
     own_matrix(&c, &a, &b, x);
@@ -120,13 +131,13 @@ static __global__ void __launch_bounds__(tiling<BM, BN, TM, TY>::THREADS)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row = warp / (BN / T::WN) * T::WM + lane / T::TX * 4;
     const int col = warp % (BN / T::WN) * T::WN + lane % T::TX * 4;
-    float sums[TM][4] = {};
+    float sums[TM][TN] = {};
 
     const int tiles = CEIL_DIV(length, BK);
     for (int stage = 0; stage < STAGES - 1; stage++) {
         if (stage < tiles) {
-            load_tile<BM, T::THREADS>(a_s[stage], own_a, stage * BK);
-            load_tile<BN, T::THREADS>(b_s[stage], own_b, stage * BK);
+            load<BM, T::THREADS>(a_s[stage], own_a, stage * BK);
+            load<BN, T::THREADS>(b_s[stage], own_b, stage * BK);
         }
         __pipeline_commit();
     }
@@ -135,32 +146,29 @@ static __global__ void __launch_bounds__(tiling<BM, BN, TM, TY>::THREADS)
         __syncthreads(); // ... all are, and the tile before is read
         const int ahead = tile + STAGES - 1;
         if (ahead < tiles) {
-            load_tile<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);
-            load_tile<BN, T::THREADS>(b_s[ahead % STAGES], own_b, ahead * BK);
+            load<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);
+            load<BN, T::THREADS>(b_s[ahead % STAGES], own_b, ahead * BK);
         }
         __pipeline_commit();
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
-            const float4 b_r = *(const float4 *)&b_s[stage][kk][col];
-#pragma unroll
-            for (int i = 0; i < TM; i += 4) {
-                const float4 a_r =
+            float a_r[TM], b_r[TN];
+            for (int i = 0; i < TM; i += 4)
+                *(float4 *)&a_r[i] =
                     *(const float4 *)&a_s[stage][kk][row + i * TY];
-                const float l[4] = {a_r.x, a_r.y, a_r.z, a_r.w};
-                for (int j = 0; j < 4; j++) {
-                    sums[i + j][0] += l[j] * b_r.x;
-                    sums[i + j][1] += l[j] * b_r.y;
-                    sums[i + j][2] += l[j] * b_r.z;
-                    sums[i + j][3] += l[j] * b_r.w;
-                }
-            }
+            for (int j = 0; j < TN; j += 4)
+                *(float4 *)&b_r[j] =
+                    *(const float4 *)&b_s[stage][kk][col + j * T::TX];
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++) sums[i][j] += a_r[i] * b_r[j];
         }
     }
 #pragma unroll
     for (int i = 0; i < TM; i++)
-        store4(c, m, n, row0 + row + i / 4 * 4 * TY + i % 4, col0 + col,
-               sums[i], x);
+        for (int j = 0; j < TN; j += 4)
+            store4(c, m, n, row0 + row + i / 4 * 4 * TY + i % 4,
+                   col0 + col + j * T::TX, &sums[i][j], x);
 }
 
 /* ---- which of them, and with how many blocks ------------------------------
@@ -171,10 +179,11 @@ struct shape {
     void (*kernel)(float *, const float *, const float *, int, int, int, int,
                    size_t, int, int, int, int, struct extras);
 };
-#define SHAPE(BM, BN, TM, TY) \
-    {BM, BN, tiling<BM, BN, TM, TY>::THREADS, matmul_split_k<BM, BN, TM, TY>}
-static const struct shape small = SHAPE(32, 32, 4, 4);
-static const struct shape middle = SHAPE(64, 64, 8, 4);
+#define SHAPE(BM, BN, TM, TN, TY)                 \
+    {BM, BN, tiling<BM, BN, TM, TN, TY>::THREADS, \
+     matmul_split_k<BM, BN, TM, TN, TY>}
+static const struct shape small = SHAPE(32, 32, 4, 4, 4);
+static const struct shape middle = SHAPE(64, 64, 8, 8, 4);
 
 static const struct shape *shape_of(const struct product *q) {
     return q->m <= 32 && q->n <= 32 ? &small : &middle;
