@@ -28,7 +28,6 @@ enum {
     // 65536 registers for 3 warpgroups: 168 each at the start
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
-    STRIP = 8, // rows of clusters that are walked together
 };
 
 /* ---- which tile ---------------------------------------------------------- */
@@ -39,6 +38,7 @@ struct tiles {
     int down, across;     /* clusters of tiles over m, tiles over n */
     int count;            /* of all matrices, in clusters */
     int k_steps;          /* stages for one tile */
+    int strip;            /* rows of clusters that are walked together */
     int cluster;          /* 1 or 2 blocks, one below the other */
     int a_moves, b_moves; /* 0 where all matrices of the batch are the same */
 };
@@ -49,15 +49,15 @@ struct tile {
 
 /* The number-th tile. Blocks that run at the same time should share rows of a
  * and columns of b in the L2 cache, so they take neither a row nor a column of
- * tiles but a rectangle: STRIP down, then the next column. */
+ * tiles but a rectangle: t.strip down, then the next column. */
 PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int bn) {
     const int item = number / (t.down * t.across);
     const int inside = number % (t.down * t.across);
-    const int strip = inside / (STRIP * t.across);
-    const int left = inside % (STRIP * t.across);
-    const int most = t.down - strip * STRIP;
-    const int height = most < STRIP ? most : STRIP;
-    const int cluster_row = strip * STRIP + left % height;
+    const int strip = inside / (t.strip * t.across);
+    const int left = inside % (t.strip * t.across);
+    const int most = t.down - strip * t.strip;
+    const int height = most < t.strip ? most : t.strip;
+    const int cluster_row = strip * t.strip + left % height;
     const int row = cluster_row * t.cluster + (int)cluster_rank();
     return {row * BM, left / height * bn, item};
 }
@@ -293,6 +293,7 @@ static inline struct tiles cut(const struct product *q, int bn, int bk,
                       0,
                       0,
                       0,
+                      16 / cluster,
                       cluster,
                       q->extras.step_a != 0,
                       q->extras.step_b != 0};
