@@ -26,6 +26,9 @@
     RUNG(short)             \
     RUNG(split_k)           \
     RUNG(vectorised)        \
+    RUNG(conflict_free)     \
+    RUNG(warp_tiles)        \
+    RUNG(double_buffer)     \
     RUNG(pipeline)          \
     RUNG(k_groups)          \
     RUNG(tma)               \

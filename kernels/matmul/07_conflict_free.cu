@@ -1,0 +1,114 @@
+/* 07_conflict_free.cu -- matmul, rung 7: nobody waits for a bank.
+ *
+ * Before:      shared memory has 32 banks, one float wide. Two of rung 6's
+ *              patterns meet in them. Storing a transposed: neighbouring lanes
+ *              write four rows of a_s apart, 4 * 128 floats, one bank: 2
+ *              wavefronts for each of 4 stores. Loading b: lanes are 8 floats
+ *              apart and read 4, so that of each 8 lanes two meet: 8 wavefronts
+ *              where 4 would do.
+ * Idea:        rows of a_s lie BM + 4 floats apart: 4 of them are 16 banks. And
+ *              a thread's columns are no 8 in a row, but two groups of 4: lanes
+ *              are 4 floats apart.
+ * Prediction:  the same instructions and bytes. Wavefronts per step of 8 and
+ *              warp: 64 + 64 + 8 + 4 for a, b and the stores before, 64 -> ...
+ * Limit:       a warp is 2 x 16 lanes: what it reads is ...
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb
+ */
+#include "matmul.h"
+
+enum {
+    BM = 128, // of c a block makes BM x BN,
+    BN = 128,
+    BK = 8, // from tiles BM x BK of a and BK x BN of b,
+    TM = 8, // and a thread TM x TN
+    TN = 8,
+    THREADS = BM * BN / (TM * TN),
+    PITCH_A = BM + 4, // from row to row of a_s: 4 rows apart is 16 banks apart
+    GROUPS = BN / TN * 4, // a thread's columns: 4, and 4 so many further on
+};
+static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
+              "every thread loads as many elements");
+
+/* The tiles of a, transposed, and of b from column, or row, k0 on; zeros past
+ * an edge. */
+static __device__ __forceinline__ void
+load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
+           const float *b, int m, int n, int k, unsigned row0, unsigned col0,
+           unsigned k0, const struct extras &x) {
+#pragma unroll
+    for (int i0 = 0; i0 < BM * BK; i0 += THREADS * 4) {
+        const int i = i0 + threadIdx.x * 4, row = i / BK, col = i % BK;
+        const float4 four =
+            load4_or_zero(a, x.pitch_a, m, k, row0 + row, k0 + col);
+        a_s[col + 0][row] = four.x;
+        a_s[col + 1][row] = four.y;
+        a_s[col + 2][row] = four.z;
+        a_s[col + 3][row] = four.w;
+    }
+#pragma unroll
+    for (int i0 = 0; i0 < BK * BN; i0 += THREADS * 4) {
+        const int i = i0 + threadIdx.x * 4, row = i / BN, col = i % BN;
+        *(float4 *)&b_s[row][col] =
+            load4_or_zero(b, x.pitch_b, k, n, k0 + row, col0 + col);
+    }
+}
+
+/* acc += the thread's rows of a, from ty on, times its columns of b, from tx
+ * on. */
+static __device__ __forceinline__ void multiply(float acc[TM][TN],
+                                                const float a_s[BK][PITCH_A],
+                                                const float b_s[BK][BN], int ty,
+                                                int tx) {
+#pragma unroll
+    for (int i = 0; i < BK; i++) {
+        __align__(16) float a_r[TM], b_r[TN];
+#pragma unroll
+        for (int r = 0; r < TM; r += 4)
+            *(float4 *)&a_r[r] = *(const float4 *)&a_s[i][ty + r];
+#pragma unroll
+        for (int s = 0; s < TN; s += 4)
+            *(float4 *)&b_r[s] = *(const float4 *)&b_s[i][tx + s / 4 * GROUPS];
+#pragma unroll
+        for (int r = 0; r < TM; r++)
+#pragma unroll
+            for (int s = 0; s < TN; s++) acc[r][s] += a_r[r] * b_r[s];
+    }
+}
+
+/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+static __global__ void __launch_bounds__(THREADS)
+    matmul_conflict_free(float *c, const float *a, const float *b, int m, int n,
+                         int k, struct extras x) {
+    __shared__ __align__(16) float a_s[BK][PITCH_A], b_s[BK][BN];
+    own_matrix(&c, &a, &b, x);
+    const unsigned row0 = blockIdx.y * BM;
+    const unsigned col0 = blockIdx.x * BN;
+    const int ty = threadIdx.x / (BN / TN) * TM; // the thread's first row
+    const int tx = threadIdx.x % (BN / TN) * 4;  // and column in the tile
+
+    float acc[TM][TN] = {};
+    for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
+        load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0, x);
+        __syncthreads(); // both tiles are complete ...
+        multiply(acc, a_s, b_s, ty, tx);
+        __syncthreads(); // ... and read, so they may be overwritten
+    }
+#pragma unroll
+    for (int r = 0; r < TM; r++)
+#pragma unroll
+        for (int s = 0; s < TN; s += 4)
+            store4(c, m, n, row0 + ty + r, col0 + tx + s / 4 * GROUPS,
+                   &acc[r][s], x);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const dim3 grid = matmul_grid(q, BM, BN);
+    matmul_conflict_free<<<grid, THREADS, 0, stream>>>(
+        q->c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
+        q->extras);
+    WEFT_LAUNCHED(matmul_conflict_free);
+    return WEFT_OK;
+}
+
+MATMUL_RUNG(conflict_free, "nobody waits for a bank", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0, ALIGNED, launch, NULL)

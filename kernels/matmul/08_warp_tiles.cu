@@ -1,0 +1,110 @@
+/* 08_warp_tiles.cu -- matmul, rung 8: each warp a rectangle of c.
+ *
+ * Before:      rung 7's warps are 2 x 16 lanes: 16 x 128 elements of c. For one
+ *              k such a warp wants 16 floats of a and 128 of b, 144 in all.
+ * Idea:        warps of 4 x 8 lanes, WM x WN = 32 x 64 elements: 96 floats.
+ * Limit:       between two barriers nobody multiplies. Rung 9 attacks that.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb
+ */
+#include "matmul.h"
+
+enum {
+    BM = 128, // of c a block makes BM x BN,
+    BN = 128,
+    BK = 8, // from tiles BM x BK of a and BK x BN of b,
+    TM = 8, // and a thread TM x TN
+    TN = 8,
+    WM = 32, // a warp of 4 x 8 lanes WM x WN
+    WN = 64,
+    THREADS = BM * BN / (TM * TN),
+    PITCH_A = BM + 4, // from row to row of a_s: 4 rows apart is 16 banks apart
+    GROUPS = WN / TN * 4, // a thread's columns: 4, and 4 so many further on
+};
+static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
+              "every thread loads as many elements");
+static_assert(WM / TM * (WN / TN) == 32, "a warp has 32 lanes");
+
+/* The tiles of a, transposed, and of b from column, or row, k0 on; zeros past
+ * an edge. */
+static __device__ __forceinline__ void
+load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
+           const float *b, int m, int n, int k, unsigned row0, unsigned col0,
+           unsigned k0, const struct extras &x) {
+#pragma unroll
+    for (int i0 = 0; i0 < BM * BK; i0 += THREADS * 4) {
+        const int i = i0 + threadIdx.x * 4, row = i / BK, col = i % BK;
+        const float4 four =
+            load4_or_zero(a, x.pitch_a, m, k, row0 + row, k0 + col);
+        a_s[col + 0][row] = four.x;
+        a_s[col + 1][row] = four.y;
+        a_s[col + 2][row] = four.z;
+        a_s[col + 3][row] = four.w;
+    }
+#pragma unroll
+    for (int i0 = 0; i0 < BK * BN; i0 += THREADS * 4) {
+        const int i = i0 + threadIdx.x * 4, row = i / BN, col = i % BN;
+        *(float4 *)&b_s[row][col] =
+            load4_or_zero(b, x.pitch_b, k, n, k0 + row, col0 + col);
+    }
+}
+
+/* acc += the thread's rows of a, from ty on, times its columns of b, from tx
+ * on. */
+static __device__ __forceinline__ void multiply(float acc[TM][TN],
+                                                const float a_s[BK][PITCH_A],
+                                                const float b_s[BK][BN], int ty,
+                                                int tx) {
+#pragma unroll
+    for (int i = 0; i < BK; i++) {
+        __align__(16) float a_r[TM], b_r[TN];
+#pragma unroll
+        for (int r = 0; r < TM; r += 4)
+            *(float4 *)&a_r[r] = *(const float4 *)&a_s[i][ty + r];
+#pragma unroll
+        for (int s = 0; s < TN; s += 4)
+            *(float4 *)&b_r[s] = *(const float4 *)&b_s[i][tx + s / 4 * GROUPS];
+#pragma unroll
+        for (int r = 0; r < TM; r++)
+#pragma unroll
+            for (int s = 0; s < TN; s++) acc[r][s] += a_r[r] * b_r[s];
+    }
+}
+
+/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+static __global__ void __launch_bounds__(THREADS)
+    matmul_warp_tiles(float *c, const float *a, const float *b, int m, int n,
+                      int k, struct extras x) {
+    __shared__ __align__(16) float a_s[BK][PITCH_A], b_s[BK][BN];
+    own_matrix(&c, &a, &b, x);
+    const unsigned row0 = blockIdx.y * BM;
+    const unsigned col0 = blockIdx.x * BN;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int ty = warp / (BN / WN) * WM + lane / (WN / TN) * TM; // first row
+    const int tx = warp % (BN / WN) * WN + lane % (WN / TN) * 4;  // and column
+
+    float acc[TM][TN] = {};
+    for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
+        load_tiles(a_s, b_s, a, b, m, n, k, row0, col0, k0, x);
+        __syncthreads(); // both tiles are complete ...
+        multiply(acc, a_s, b_s, ty, tx);
+        __syncthreads(); // ... and read, so they may be overwritten
+    }
+#pragma unroll
+    for (int r = 0; r < TM; r++)
+#pragma unroll
+        for (int s = 0; s < TN; s += 4)
+            store4(c, m, n, row0 + ty + r, col0 + tx + s / 4 * GROUPS,
+                   &acc[r][s], x);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const dim3 grid = matmul_grid(q, BM, BN);
+    matmul_warp_tiles<<<grid, THREADS, 0, stream>>>(q->c, (const float *)q->a,
+                                                    (const float *)q->b, q->m,
+                                                    q->n, q->k, q->extras);
+    WEFT_LAUNCHED(matmul_warp_tiles);
+    return WEFT_OK;
+}
+
+MATMUL_RUNG(warp_tiles, "each warp a rectangle", "fp32", WEFT_CPU | WEFT_CUDA,
+            0, ALIGNED, launch, NULL)
