@@ -11,7 +11,7 @@
 /* The sum of k products in float, one after another: of a[0], a[step_a], ...
  * and b[0], b[step_b], ... Not inlined: it is rare, and its loop would take
  * registers from the one that counts. */
-static __device__ __noinline__ float
+static __device__ __attribute__((noinline)) float
 redo(const float *a, size_t step_a, const float *b, size_t step_b, int k) {
     float sum = 0.0f;
     for (int i = 0; i < k; i++) sum += a[i * step_a] * b[i * step_b];

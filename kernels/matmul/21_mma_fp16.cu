@@ -1,0 +1,63 @@
+/* 21_mma_fp16.cu -- matmul on tensor cores by mma.sync, fp16 in, float out.
+ *
+ * Before:  20_wmma_fp16.cu stops twice for every 32 of k, copies through
+ *          registers, and leaves to the compiler how a fragment is loaded.
+ * Idea:    the instructions themselves (ptx.cuh): a warp knows which lane holds
+ *          which element. So ldmatrix loads four 8 x 8 matrices at a time out
+ * of tiles that are swizzled instead of padded, sums go to c without a way
+ *          through shared memory, copies are asynchronous, in a ring, and every
+ *          step's fragments are loaded while the step before is multiplied
+ *          (mma_tile.cuh).
+ * Shape:   a warp makes 64 x 64: 8 loads of 512 bytes for 32 instructions of
+ *          4096 multiply-adds, 32 cycles of shared memory where the tensor
+ * cores take 64 of an A100 and 32 of an H200 at full rate. Limit:   operands
+ * pass through registers, and on sm_90 an instruction of 16 x 8 x 16 reaches
+ * about 0.62 of what the tensor cores can do: the rest is wgmma's (rung 30).
+ * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
+ */
+#include "mma_tile.cuh"
+
+/* c (m,n) = a (m,k) @ b (k,n), row-major. */
+template <class S>
+static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
+    matmul_mma_fp16(float *c, const __half *a, const __half *b, int m, int n,
+                    int k, struct extras x) {
+    extern __shared__ __align__(128) char ring[];
+    int row0, col0;
+    tile_of_block<S>(m, n, &row0, &col0);
+    own_matrix(&c, &a, &b, x);
+    float sums[S::DOWN][S::ACROSS][4] = {};
+    for_each_step<S>(ring, copies<S>(a, b, row0, col0, x), m, n, k, x,
+                     [&](const struct fragments<S> &f, int) {
+                         multiply<S>(sums, f, mma_f16);
+                     });
+    store_warp<S>(c, m, n, row0, col0, sums, x);
+}
+
+template <class S>
+static int launch_shape(const struct product *q, cudaStream_t stream) {
+    const auto kernel = matmul_mma_fp16<S>;
+    WEFT_CUDA_TRY(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES));
+    const dim3 grid((unsigned)tiles_of<S>(q), 1, (unsigned)q->batch);
+    kernel<<<grid, S::THREADS, S::BYTES, stream>>>(q->c, (const __half *)q->a,
+                                                   (const __half *)q->b, q->m,
+                                                   q->n, q->k, q->extras);
+    WEFT_LAUNCHED(matmul_mma_fp16);
+    return WEFT_OK;
+}
+
+typedef mma_shape<__half, 128, 256, 64, 64, 4, 1> Large;
+typedef mma_shape<__half, 128, 128, 64, 64, 3, 2> Medium;
+typedef mma_shape<__half, 64, 64, 32, 32, 3, 4> Small;
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    switch (best_of<Large, Medium, Small>(q)) {
+    case LARGE: return launch_shape<Large>(q, stream);
+    case MEDIUM: return launch_shape<Medium>(q, stream);
+    default: return launch_shape<Small>(q, stream);
+    }
+}
+
+MATMUL_RUNG(mma_fp16, "tensor cores by mma.sync: ldmatrix, a ring of copies",
+            "fp16", WEFT_CPU | WEFT_CUDA, 75, ALIGNED, launch, NULL)
