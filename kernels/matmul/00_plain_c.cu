@@ -1,12 +1,16 @@
 /* 00_plain_c.cu -- the plain C rungs, which run on the CPU only. Their code is
- * in kernels/reference/. */
+ * in kernels/reference/matmul_*.c and matmul.c: a ladder of its own, of the
+ * same ideas. */
 #include "matmul.h"
 
 #include "../reference/reference.h"
 
-/* The options with which a function of kernels/reference/ computes one matrix
- * of q's batch. */
-static struct weft_matmul_options options_of(const struct product *q) {
+typedef int multiply_one(float *c, const float *a, const float *b, int m, int n,
+                         int k, const struct weft_matmul_options *options);
+
+/* Every matrix of q's batch by `multiply`. */
+[[maybe_unused]] static int multiply_each(const struct product *q,
+                                          multiply_one *multiply) {
     struct weft_matmul_options options = {};
     options.trans_a = q->trans_a;
     options.trans_b = q->trans_b;
@@ -14,22 +18,25 @@ static struct weft_matmul_options options_of(const struct product *q) {
     options.beta = q->extras.beta;
     options.bias = q->extras.bias;
     options.relu = q->extras.relu;
-    return options;
-}
-
-static int launch_reference(const struct product *q, cudaStream_t) {
-    const struct weft_matmul_options options = options_of(q);
-    (void)options;
-    for (int i = 0; i < q->batch; i++) {
-        float *const c = q->c + i * q->extras.step_c;
-        const float *const a = (const float *)q->a + i * q->extras.step_a;
-        const float *const b = (const float *)q->b + i * q->extras.step_b;
-        WEFT_TRY(WEFT_REFERENCE(
-            matmul_reference(c, a, b, q->m, q->n, q->k, &options)));
-        (void)a, (void)b, (void)c;
-    }
+    for (int i = 0; i < q->batch; i++)
+        WEFT_TRY(multiply(q->c + i * q->extras.step_c,
+                          (const float *)q->a + i * q->extras.step_a,
+                          (const float *)q->b + i * q->extras.step_b, q->m,
+                          q->n, q->k, &options));
     return WEFT_OK;
 }
 
-MATMUL_RUNG(reference, "plain C, packed and blocked for registers, threaded",
-            "fp32", WEFT_CPU, 0, ANY_A | ANY_B, launch_reference, NULL)
+#define PLAIN_C(name, function, idea)                                          \
+    static int launch_##name(const struct product *q, cudaStream_t) {          \
+        (void)q;                                                               \
+        return WEFT_REFERENCE(multiply_each(q, function));                     \
+    }                                                                          \
+    MATMUL_RUNG(name, idea, "fp32", WEFT_CPU, 0, ANY_A | ANY_B, launch_##name, \
+                NULL)
+
+PLAIN_C(ijk, matmul_ijk, "plain C, the definition")
+PLAIN_C(ikj, matmul_ikj, "plain C, rows instead of columns of b")
+PLAIN_C(blocked, matmul_blocked, "plain C, a block of b that the cache keeps")
+PLAIN_C(simd, matmul_simd, "plain C, packed strips, a tile of c in registers")
+PLAIN_C(reference, matmul_reference,
+        "plain C, packed and blocked for all caches, threaded")

@@ -13,6 +13,10 @@
 #include "pack.h"
 
 #define MATMUL_LADDER(RUNG) \
+    RUNG(ijk)               \
+    RUNG(ikj)               \
+    RUNG(blocked)           \
+    RUNG(simd)              \
     RUNG(reference)         \
     RUNG(naive)             \
     RUNG(coalesced)         \

@@ -23,6 +23,16 @@ int weft_interrupted(void);
 int matmul_reference(float *c, const float *a, const float *b, int m, int n,
                      int k, const struct weft_matmul_options *options);
 
+/* The rungs below it: the same, one thread. options must be given. */
+int matmul_ijk(float *c, const float *a, const float *b, int m, int n, int k,
+               const struct weft_matmul_options *options);
+int matmul_ikj(float *c, const float *a, const float *b, int m, int n, int k,
+               const struct weft_matmul_options *options);
+int matmul_blocked(float *c, const float *a, const float *b, int m, int n,
+                   int k, const struct weft_matmul_options *options);
+int matmul_simd(float *c, const float *a, const float *b, int m, int n, int k,
+                const struct weft_matmul_options *options);
+
 int conv2d_reference(float *y, const float *x, const float *weight,
                      const float *bias, int n, int ic, int h, int w, int oc,
                      int kh, int kw, const struct weft_conv2d_options *options);

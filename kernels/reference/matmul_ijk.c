@@ -1,0 +1,28 @@
+/* matmul_ijk.c -- matmul in plain C, first rung: the definition, word for word.
+ *
+ * Idea:    an element of c is the sum of a row of a times a column of b.
+ * Limit:   down a column of b each step lands a whole row further on: of the
+ *          64 bytes that the cache fetches, 4 are used, and they are gone when
+ *          the next column wants its neighbours. The sum is a chain besides:
+ *          an addition waits for the one before, so no vectors either.
+ * Lesson:  notebooks/05_c_and_cffi.ipynb
+ */
+#include "matmul_c.h"
+
+int matmul_ijk(float *c, const float *a, const float *b, int m, int n, int k,
+               const struct weft_matmul_options *options) {
+    const struct strides s = strides_of(m, n, k, options);
+    for (int row = 0; row < m; row++) {
+        if (weft_interrupted()) return weft_fail(WEFT_EINTR, "matmul: Ctrl-C");
+        for (int col = 0; col < n; col++) {
+            float sum = 0.0f;
+            for (int i = 0; i < k; i++)
+                sum +=
+                    a[row * s.a_row + i * s.a_k] * b[i * s.b_k + col * s.b_col];
+            float *const out = c + (size_t)row * n + col;
+            *out = finish(options->alpha * sum + begin(out, options), col,
+                          options);
+        }
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,35 @@
+/* matmul_ikj.c -- matmul in plain C: the two inner loops change places.
+ *
+ * Before:  ijk walks down columns of b, a cache line for every number.
+ * Idea:    one element of a times a whole row of b, added to a whole row of c.
+ *          Both are read straight ahead, and their elements do not wait for
+ *          each other: the compiler makes vectors of them.
+ * Limit:   for each row of c all of b comes by, from a cache that does not hold
+ *          it; and every multiply-add loads and stores its element of c.
+ * Lesson:  notebooks/05_c_and_cffi.ipynb
+ */
+#include "matmul_c.h"
+
+/* c (n) += factor * a row of b, whose elements lie `step` apart. */
+static void add_row(float *restrict c, float factor, const float *b,
+                    size_t step, int n) {
+    if (step == 1) // known to be 1: a loop of vectors
+        for (int col = 0; col < n; col++) c[col] += factor * b[col];
+    else
+        for (int col = 0; col < n; col++) c[col] += factor * b[col * step];
+}
+
+int matmul_ikj(float *c, const float *a, const float *b, int m, int n, int k,
+               const struct weft_matmul_options *options) {
+    const struct strides s = strides_of(m, n, k, options);
+    for (int row = 0; row < m; row++) {
+        if (weft_interrupted()) return weft_fail(WEFT_EINTR, "matmul: Ctrl-C");
+        begin_rows(c, n, row, row + 1, options);
+        for (int i = 0; i < k; i++)
+            add_row(c + (size_t)row * n,
+                    options->alpha * a[row * s.a_row + i * s.a_k],
+                    b + i * s.b_k, s.b_col, n);
+        finish_rows(c, n, row, row + 1, options);
+    }
+    return WEFT_OK;
+}
