@@ -20,6 +20,7 @@ enum {
     TM = 8, // and a thread TM x TN
     TN = 8,
     THREADS = BM * BN / (TM * TN),
+    BLOCKS = 2, // on an SM at once: one multiplies while the other waits
 };
 static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
               "every thread loads as many elements");
@@ -61,7 +62,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
 }
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_registers_2d(float *c, const float *a, const float *b, int m, int n,
                         int k, struct extras x) {
     __shared__ float a_s[BM][BK], b_s[BK][BN];

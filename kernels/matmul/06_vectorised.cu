@@ -22,6 +22,7 @@ enum {
     TM = 8, // and a thread TM x TN
     TN = 8,
     THREADS = BM * BN / (TM * TN),
+    BLOCKS = 2, // on an SM at once: one multiplies while the other waits
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
@@ -73,7 +74,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
 }
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_vectorised(float *c, const float *a, const float *b, int m, int n,
                       int k, struct extras x) {
     __shared__ __align__(16) float a_s[BK][BM], b_s[BK][BN];
