@@ -1,16 +1,22 @@
 /* 20_wmma_fp16.cu -- matmul on tensor cores by wmma, fp16 in, float out.
  *
- * Before:  the ordinary cores multiply and add 128 floats in a cycle and
- *          multiprocessor; what feeds them is tuned already.
- * Idea:    tensor cores multiply small matrices: 16 x 16 x 16 by one
- * instruction of a warp, a, b in 16 bits and sums in float. An H200's do 8
- * times 128 and more in a cycle, a T4's 4 times its own. Half the bytes of
- *          float come on top: 128 x 128 tiles need (128 + 128) * 2 / (128 *
- * 128) bytes for a multiply-add, from L2. Limit:   two barriers for every 32 of
- * k, between which the tensor cores wait for shared memory, and fragments that
- * go there by plain loads and stores. Rung 21 writes the instructions itself.
- * Error:   products are exact; the tensor cores cut bits off as they add.
- * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
+ * Before:      the ordinary cores multiply and add 128 floats in a cycle and
+ *              multiprocessor, and what feeds them is tuned already.
+ * Idea:        tensor cores multiply small matrices: 16 x 16 x 16 by one
+ *              call of a warp, a and b in 16 bits, sums in float. fp16 has
+ *              half the bytes of float, too. How a block and its warps share
+ *              the work: wmma_tile.cuh.
+ * Prediction:  at 4096 blocks read 2.1 GB from L2, 0.4 ms; what the tensor
+ *              cores of an H200 do by mma.sync takes 0.22 ms, and the two
+ *              only overlap where other blocks fill the gaps: about 300
+ *              TFLOP/s, half of cuBLAS and six times fp32.
+ * Measured:    H200, 4096: 240 TFLOP/s, 0.38 of cuBLAS.
+ * Limit:       two barriers for every 32 of k, copies through registers,
+ *              fragments that come by whatever loads the compiler has. Rung
+ *              mma_fp16 writes the instructions itself.
+ * Error:       products are exact; the tensor cores cut bits off as they
+ *              add.
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
 #include "wmma_tile.cuh"
 

@@ -1,10 +1,13 @@
-/* 21_mma_bf16.cu -- matmul on tensor cores by mma.sync, bfloat16 in, float out.
+/* 21_mma_bf16.cu -- matmul on tensor cores by mma.sync, bfloat16 in, float
+ * out.
  *
- * Before:  20_wmma_bf16.cu.
- * Idea:    21_mma_fp16.cu with another instruction: the numbers have as many
- *          bits, and nothing before the tensor core looks into them.
- * Limit:   as there. sm_80.
- * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
+ * Before:      20_wmma_bf16.cu.
+ * Idea:        21_mma_fp16.cu with another instruction: the numbers have as
+ *              many bits, and nothing before the tensor core looks into
+ *              them.
+ * Prediction:  the speed of fp16.
+ * Limit:       as there. sm_80.
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
 #include "mma_tile.cuh"
 

@@ -1,19 +1,23 @@
 /* 21_mma_fp16.cu -- matmul on tensor cores by mma.sync, fp16 in, float out.
  *
- * Before:  20_wmma_fp16.cu stops twice for every 32 of k, copies through
- *          registers, and leaves to the compiler how a fragment is loaded.
- * Idea:    the instructions themselves (ptx.cuh): a warp knows which lane holds
- *          which element. So ldmatrix loads four 8 x 8 matrices at a time out
- * of tiles that are swizzled instead of padded, sums go to c without a way
- *          through shared memory, copies are asynchronous, in a ring, and every
- *          step's fragments are loaded while the step before is multiplied
- *          (mma_tile.cuh).
- * Shape:   a warp makes 64 x 64: 8 loads of 512 bytes for 32 instructions of
- *          4096 multiply-adds, 32 cycles of shared memory where the tensor
- * cores take 64 of an A100 and 32 of an H200 at full rate. Limit:   operands
- * pass through registers, and on sm_90 an instruction of 16 x 8 x 16 reaches
- * about 0.62 of what the tensor cores can do: the rest is wgmma's (rung 30).
- * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
+ * Before:      20_wmma_fp16.cu stops twice for every 32 of k, copies through
+ *              registers, and leaves to the compiler how a fragment is
+ *              loaded.
+ * Idea:        the instructions themselves (ptx.cuh): a warp knows which
+ *              lane holds which element. ldmatrix loads four 8 x 8 matrices
+ *              at a time out of tiles that are swizzled instead of padded,
+ *              sums go to c without a way through shared memory, copies are
+ *              asynchronous, in a ring, and each step's fragments are loaded
+ *              while the step before is multiplied (mma_tile.cuh).
+ * Prediction:  a warp makes 64 x 64: 8 loads of 512 bytes, 32 cycles of
+ *              shared memory and 12 more for the copies, for 32 instructions
+ *              of 2048 multiply-adds, which take 48 at the rate that
+ *              mma.sync has on an H200 (0.62 of wgmma, about 620 TFLOP/s).
+ *              So the tensor cores should be busy most of the time: 500
+ *              TFLOP/s, 0.65 of cuBLAS.
+ * Limit:       operands pass through registers; the other 0.38 of the tensor
+ *              cores is for wgmma (rung wgmma_fp16).
+ * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
 #include "mma_tile.cuh"
 

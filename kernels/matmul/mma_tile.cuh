@@ -8,15 +8,14 @@
  * Ring:    all threads ask for the copies of the stage that is STAGES - 1 ahead
  *          (cp.async: not through registers), and one barrier a stage says that
  *          the next one is there and the one before is free.
- * Banks:   a row of a is 128 bytes, all 32 banks, and ldmatrix reads the same
- * 16 bytes of 8 rows: 8 wavefronts where one would do. So sixteen c of row r
- * lies at c ^ (r % 8), and there are 1 a matrix, 4 an ldmatrix_x4: none to
- * spare. The same holds for b's rows of 16 bits, which are read 8 at a time,
- * too. tf32 has no ldmatrix that transposes: lane (g,t) reads the word at row
- * t, column g, and 4 rows would meet in 8 banks: 4 wavefronts. With sixteen c
- * of row r at c ^ 2 (r % 4) it is 1. Ahead:   the fragments of the next step
- * are loaded before this step's products begin, into the other half of
- * `fragments`. */
+ * Banks:   a row of a is 128 bytes, all 32 banks, and a matrix of ldmatrix is
+ *          the same 16 bytes of 8 rows: 8 wavefronts. With sixteen c of row r
+ *          kept at c ^ (r % 8) it is 1, so 4 an ldmatrix_x4, as 512 bytes must
+ *          be. The same holds for b's rows of 16 bits. tf32 has no ldmatrix
+ *          that transposes: lane (g,t) reads the word at row t, column g, and 4
+ *          rows meet in 8 banks: 4 wavefronts. With c at c ^ 2 (r % 4): 1.
+ * Ahead:   the fragments of the next step are loaded before this step's
+ *          products begin, into the other half of `fragments`. */
 #ifndef WEFT_MMA_TILE_CUH
 #define WEFT_MMA_TILE_CUH
 #include "../ptx.cuh"
@@ -85,10 +84,10 @@ PTX_INLINE void tile_of_block(int m, int n, int *row0, int *col0) {
 /* What a thread copies: its first sixteen bytes of a and of b. */
 template <class S> struct copies {
     typedef typename S::T T;
-    const T *a, *b; // in the next stage to copy
-    int row, k_a;   // of a: row of the matrix, and of k
-    int k_b, col;   // of b
-    int to_a, to_b; // bytes into a stage
+    const T *a, *b;    // in the next stage to copy
+    unsigned row, k_a; // of a: row of the matrix, and of k
+    unsigned k_b, col; // of b
+    int to_a, to_b;    // bytes into a stage
 
     __device__ __forceinline__ copies(const T *a_0, const T *b_0, int row0,
                                       int col0, const struct extras &x) {
@@ -107,8 +106,8 @@ template <class S> struct copies {
     }
     /* Ask for a stage and go on to the next one; outside the matrices there are
      * zeros. Past the end of k there is nothing to ask for. */
-    __device__ __forceinline__ void ask(char *stage, int m, int n, int k,
-                                        const struct extras &x) {
+    __device__ __forceinline__ void ask(char *stage, unsigned m, unsigned n,
+                                        unsigned k, const struct extras &x) {
 #pragma unroll
         for (int i = 0; i < S::BM; i += S::LINES)
             __pipeline_memcpy_async(stage + to_a + i * LINE, a + i * x.pitch_a,
@@ -197,7 +196,7 @@ template <class S, class Take>
 PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
                               const struct extras &x, const Take &take) {
     const struct places<S> at;
-    const int stages = CEIL_DIV(k, S::BK);
+    const int stages = (k - 1) / S::BK + 1;
 #pragma unroll
     for (int s = 0; s < S::STAGES - 1; s++) {
         if (s < stages) from.ask(ring + s * S::STAGE, m, n, k, x);

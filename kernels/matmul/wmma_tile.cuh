@@ -5,13 +5,14 @@
  * which element is not told, and so c takes the way through shared memory, too,
  * to where a thread knows its rows and columns.
  *
- * Block:   BM x BN of c by 8 warps, 2 down and 4 across; a warp has 4 x 2
- *          fragments of sums (64 registers). For each it loads 4 of a and 2 of
- * b for 8 products: 3 loads to 4 products, where one fragment alone would have
- * 2 to 1. Banks:   rows of a tile are 16 bytes longer than a multiple of 128,
- * so that 8 rows of 16 bytes lie in all 32 banks; of tf32's b, which is read
- * word by word, 4 rows of 8 words: 32 bytes longer. Flight:  the next tiles
- * come to registers while these are multiplied. */
+ * Block:   BM x BN of c by 8 warps, 2 down and 4 across. A warp has 4 x 2
+ *          fragments of sums (64 registers) and loads 4 of a and 2 of b for
+ *          8 products: 3 loads to 4 products, where one fragment alone has 2
+ *          to 1.
+ * Banks:   rows of a tile are 16 bytes longer than a multiple of 128, so
+ *          that 8 rows of 16 bytes lie in all 32 banks; those of tf32's b,
+ *          which is read word by word, 32 bytes longer: 4 rows of 8 words.
+ * Flight:  the next tiles come to registers while these are multiplied. */
 #ifndef WEFT_WMMA_TILE_CUH
 #define WEFT_WMMA_TILE_CUH
 #include "../ptx.cuh"
@@ -56,13 +57,13 @@ template <class P> struct wmma_tile {
 template <int LOADS, int IN_ROW, class T>
 static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
                                              size_t pitch, int rows, int cols,
-                                             int row0, int col0) {
+                                             unsigned row0, unsigned col0) {
 #pragma unroll
     for (int i = 0; i < LOADS; i++) {
         const int at = threadIdx.x + i * THREADS;
-        const int row = row0 + at / IN_ROW;
-        const int col = col0 + at % IN_ROW * (int)(16 / sizeof(T));
-        v[i] = row < rows && col < cols
+        const unsigned row = row0 + at / IN_ROW;
+        const unsigned col = col0 + at % IN_ROW * (unsigned)(16 / sizeof(T));
+        v[i] = row < (unsigned)rows && col < (unsigned)cols
                    ? *(const uint4 *)(from + row * pitch + col)
                    : make_uint4(0, 0, 0, 0);
     }
@@ -148,7 +149,7 @@ wmma_block(void *shared, float *c, const typename P::stored *a,
     typename P::stored *const a_s = (typename P::stored *)shared;
     typename P::stored *const b_s = a_s + BM * tile::PITCH_A;
     own_matrix(&c, &a, &b, x);
-    const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+    const unsigned row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
 
     wmma::fragment<wmma::accumulator, SIDE, SIDE, P::K, float> sums[DOWN]
                                                                    [ACROSS];
@@ -160,7 +161,7 @@ wmma_block(void *shared, float *c, const typename P::stored *a,
     uint4 a_v[tile::LOADS_A], b_v[tile::LOADS_B];
     fetch<tile::LOADS_A, tile::ROW_A>(a_v, a, x.pitch_a, m, k, row0, 0);
     fetch<tile::LOADS_B, tile::ROW_B>(b_v, b, x.pitch_b, k, n, 0, col0);
-    for (int k0 = BK; k0 < k + BK; k0 += BK) {
+    for (unsigned k0 = BK; k0 < (unsigned)k + BK; k0 += BK) {
         put<P, tile::LOADS_A, tile::ROW_A>(a_s, tile::PITCH_A, a_v);
         put<P, tile::LOADS_B, tile::ROW_B>(b_s, tile::PITCH_B, b_v);
         __syncthreads(); // the tiles are complete ...
