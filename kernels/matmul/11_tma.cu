@@ -19,8 +19,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
         start_ring(ring);
-        box_s.steps = 0;
-        if (begin(&box_s.piece, w)) open_box<S>(&box_s, w, x);
+        first_box<S>(&box_s, w, x);
     }
     __syncthreads();
     pdl_wait(); // what came before has written a and b
@@ -32,17 +31,14 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const struct own own = own_part<S>();
     float acc[TM][TN];
     float4 a_r[2][TM], b_r[2][TN / 4];
-    struct piece piece;
-    bool more = begin(&piece, w);
-    if (!more) return;
+    const int pieces = pieces_of_block(w);
+    if (!pieces) return;
     mbarrier_wait(&ring.full[0], 0);
     open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
-    while (more) {
-        const int tile = piece.tile, first = piece.first, last = piece.last;
-        struct piece now = piece;
-        more = advance(&piece, w);
+    for (int i = 0; i < pieces; i++) {
+        const struct piece piece = piece_at(w, i);
         clear(acc);
-        for (int step = first; step < last; step++) {
+        for (int left = piece.last - piece.first; left > 0; left--) {
             const int slot = ring.slot;
             // The stage before this one is the next to be filled.
             if (threadIdx.x == 0)
@@ -50,7 +46,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                               slot ? ring.parity ^ 1 : ring.parity, &a_map,
                               &b_map, w, x);
             multiply_stage<S>(acc, a_r, b_r, ring.stage(), own, [&] {
-                if (step + 1 < last || more) {
+                if (left > 1 || i + 1 < pieces) {
                     ring.next();
                     mbarrier_wait(&ring.full[ring.slot], ring.parity);
                 }
@@ -59,10 +55,10 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             __syncwarp();
             if (threadIdx.x % 32 == 0) mbarrier_arrive(&ring.empty[slot]);
         }
-        const struct place at = place_of<S::BM, S::BN>(tile, w);
-        if (last - first < w.steps &&
-            !add_pieces<TM, TN>(acc, now, w, &before_s))
+        if (piece.last - piece.first < w.steps &&
+            !add_pieces<TM, TN>(acc, piece, w, &before_s))
             continue;
+        const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
         store_rows<S, TM>(c + at.z * x.step_c, m, n, at.row0, at.col0, own, acc,
                           x);
     }

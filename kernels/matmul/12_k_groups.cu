@@ -63,8 +63,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
         start_ring(ring);
-        box_s.steps = 0;
-        if (begin(&box_s.piece, w)) open_box<S>(&box_s, w, x);
+        first_box<S>(&box_s, w, x);
     }
     __syncthreads();
     pdl_wait();

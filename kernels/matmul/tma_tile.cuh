@@ -77,20 +77,30 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
 struct box {
     int k0, steps, row0, col0; /* `steps` of BK are left of the piece */
     int z_a, z_b;
-    struct piece piece;
+    int piece, pieces; /* which it is of how many of the block's */
 };
 
 /* Let the box be the first of its piece. */
 template <class S>
 static __device__ __forceinline__ void
 open_box(struct box *box, const struct work &w, const struct extras &x) {
-    const struct place at = place_of<S::BM, S::BN>(box->piece.tile, w);
-    box->k0 = box->piece.first * BK;
-    box->steps = box->piece.last - box->piece.first;
+    const struct piece piece = piece_at(w, box->piece);
+    const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
+    box->k0 = piece.first * BK;
+    box->steps = piece.last - piece.first;
     box->row0 = at.row0;
     box->col0 = at.col0;
     box->z_a = x.step_a ? at.z : 0;
     box->z_b = x.step_b ? at.z : 0;
+}
+
+/* Let the box be the block's first. */
+template <class S>
+static __device__ __forceinline__ void
+first_box(struct box *box, const struct work &w, const struct extras &x) {
+    box->steps = box->piece = 0;
+    box->pieces = pieces_of_block(w);
+    if (box->pieces) open_box<S>(box, w, x);
 }
 
 /* Fill stage `slot` as soon as it is empty, if there is anything left to load;
@@ -110,7 +120,7 @@ fill_stage(struct box *box, const struct ring<S> &r, int slot, unsigned parity,
              box->z_b);
     box->k0 = k0 + BK;
     box->steps = steps - 1;
-    if (steps == 1 && advance(&box->piece, w)) open_box<S>(box, w, x);
+    if (steps == 1 && ++box->piece < box->pieces) open_box<S>(box, w, x);
 }
 
 /* ---- the thread's own part -------------------------------------------------
@@ -295,7 +305,10 @@ template <class S> static inline int blocks_at_once(void) {
 }
 
 /* Fewer steps saved than this are not worth adding up pieces. */
-enum { WORTH_CUTTING = 3 };
+#ifndef WORTH
+#define WORTH 3
+#endif
+enum { WORTH_CUTTING = WORTH };
 
 template <class S> static inline struct work work_of(const struct product *q) {
     return divide(q, S::BM, S::BN, BK, blocks_at_once<S>(), WORTH_CUTTING);

@@ -19,55 +19,52 @@ struct work {
     int steps;            /* along k, of a tile */
     int whole;            /* the first so many tiles are not cut */
     long long units;      /* steps of those that are */
+    int sharers;          /* the first so many blocks share them */
     float *partials;      /* sums of pieces */
     unsigned *arrived;    /* of each tile that is cut: pieces that are done */
 };
 
-/* Steps first .. last - 1 of one tile; from there on where the block goes on.
- */
+/* Steps first .. last - 1 of one tile. */
 struct piece {
     int tile, first, last;
-    int next;            /* the block's next whole tile */
-    long long unit, end; /* its share of the others' steps */
 };
 
+/* Where the share of block `block` of the units starts; it ends where the next
+ * one's starts, and has at least one. */
 static __device__ __forceinline__ long long share(const struct work &w,
                                                   int block) {
-    return w.units * block / gridDim.x;
+    return w.units * block / w.sharers;
 }
 
-/* The block of whose share step `unit` is. */
+/* The block of whose share unit `unit` is. */
 static __device__ __forceinline__ int owner(const struct work &w,
                                             long long unit) {
-    return (int)(((unit + 1) * gridDim.x - 1) / w.units);
+    return (int)(((unit + 1) * w.sharers - 1) / w.units);
 }
 
-/* Go on to the block's next piece; false if there is none. */
-static __device__ __forceinline__ bool advance(struct piece *p,
-                                               const struct work &w) {
-    p->first = 0;
-    p->last = w.steps;
-    if (p->next < w.whole) {
-        p->tile = p->next;
-        p->next += gridDim.x;
-        return true;
-    }
-    if (p->unit >= p->end) return false;
-    const int tile = (int)(p->unit / w.steps);
-    p->tile = w.whole + tile;
-    p->first = (int)(p->unit - (long long)tile * w.steps);
-    if (p->end - p->unit < w.steps - p->first)
-        p->last = p->first + (int)(p->end - p->unit);
-    p->unit += p->last - p->first;
-    return true;
+static __device__ __forceinline__ int whole_tiles(const struct work &w) {
+    const int left = w.whole - (int)blockIdx.x;
+    return left > 0 ? CEIL_DIV(left, (int)gridDim.x) : 0;
 }
 
-static __device__ __forceinline__ bool begin(struct piece *p,
-                                             const struct work &w) {
-    p->next = blockIdx.x;
-    p->unit = share(w, blockIdx.x);
-    p->end = share(w, blockIdx.x + 1);
-    return advance(p, w);
+/* How many pieces the block makes: its whole tiles, then those of its share. */
+static __device__ __forceinline__ int pieces_of_block(const struct work &w) {
+    const int block = blockIdx.x;
+    if (block >= w.sharers) return whole_tiles(w);
+    const long long unit = share(w, block), end = share(w, block + 1);
+    return whole_tiles(w) + (int)((end - 1) / w.steps - unit / w.steps) + 1;
+}
+
+/* The i-th of them. */
+static __device__ __forceinline__ struct piece piece_at(const struct work &w,
+                                                        int i) {
+    const int cut = i - whole_tiles(w);
+    if (cut < 0) return {(int)(blockIdx.x + i * gridDim.x), 0, w.steps};
+    const long long unit = share(w, blockIdx.x), end = share(w, blockIdx.x + 1);
+    const int tile = (int)(unit / w.steps) + cut;
+    const long long start = (long long)tile * w.steps;
+    return {w.whole + tile, unit > start ? (int)(unit - start) : 0,
+            end < start + w.steps ? (int)(end - start) : w.steps};
 }
 
 /* Where a tile lies. Blocks that run at the same time take tiles of a band of
@@ -138,7 +135,8 @@ add_pieces(float acc[ROWS][COLS], const struct piece &p, const struct work &w,
  */
 
 /* Divide q's c into tiles of bm x bn for `blocks` blocks, which cut the last
- * round's tiles if that saves at least `worth` steps. */
+ * round's tiles if that saves at least `worth` steps: into at most four pieces,
+ * or five where a share goes on in the next tile, since one block adds them. */
 static inline struct work divide(const struct product *q, int bm, int bn,
                                  int bk, int blocks, int worth) {
     struct work w = {};
@@ -148,11 +146,13 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     w.steps = CEIL_DIV(q->k, bk);
     w.whole = w.tiles;
     const int left = w.tiles % blocks;
+    if (!left || w.steps < 4) return w;
+    const int sharers = 4 * left < blocks ? 4 * left : blocks;
     const long long units = (long long)left * w.steps;
-    if (left && w.steps - CEIL_DIV(units, blocks) >= worth) {
-        w.whole = w.tiles - left;
-        w.units = units;
-    }
+    if (w.steps - CEIL_DIV(units, sharers) < worth) return w;
+    w.whole = w.tiles - left;
+    w.units = units;
+    w.sharers = sharers;
     return w;
 }
 
