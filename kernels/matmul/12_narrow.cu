@@ -11,7 +11,7 @@
  * 157 MB of a, 2 MB of c: 37 us at 4.2 TB/s. Its 0.4 G multiply-adds take 13 us
  * meanwhile, b's loads from shared memory (one for 4 ROWS multiply-adds) less.
  * Measured:
- * Limit:   memory, while COLS is small; columns beyond 32 are further strips,
+ * Limit:   memory, while COLS is small; columns beyond 16 are further strips,
  *          and each reads a again.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
@@ -167,13 +167,9 @@ struct shape {
 };
 #define SHAPE(cols, rows, lanes) \
     {cols, rows, lanes, matmul_narrow<cols, rows, lanes>}
-static const struct shape wide_steps[] = {
-    SHAPE(1, 4, 32),  SHAPE(2, 4, 32),  SHAPE(4, 4, 32),  SHAPE(8, 4, 32),
-    SHAPE(12, 4, 32), SHAPE(16, 4, 32), SHAPE(32, 2, 32),
-};
-static const struct shape short_steps[] = {
-    SHAPE(1, 4, 8),  SHAPE(2, 4, 8),  SHAPE(4, 4, 8),  SHAPE(8, 4, 8),
-    SHAPE(12, 4, 8), SHAPE(16, 4, 8), SHAPE(32, 2, 8),
+static const struct shape shapes[] = {
+    SHAPE(1, 4, 32), SHAPE(2, 4, 32), SHAPE(4, 4, 32),
+    SHAPE(8, 4, 8),  SHAPE(12, 4, 8), SHAPE(16, 4, 8),
 };
 
 static double blocks_of(const struct product *q, const struct shape *s) {
@@ -182,15 +178,11 @@ static double blocks_of(const struct product *q, const struct shape *s) {
            CEIL_DIV((size_t)q->n, s->cols);
 }
 
-/* The narrowest strip that holds n columns. Eight lanes a row take more rows a
- * block, so b is read by fewer blocks; 32 leave more blocks for fewer rows. */
+/* The narrowest strip that holds n columns. */
 static const struct shape *shape_of(const struct product *q) {
     int i = 0;
-    while (i < COUNT_OF(wide_steps) - 1 && wide_steps[i].cols < q->n) i++;
-    const double enough = 2.0 * matmul_multiprocessors();
-    return blocks_of(q, &short_steps[i]) * q->batch >= enough || q->k <= 256
-               ? &short_steps[i]
-               : &wide_steps[i];
+    while (i < COUNT_OF(shapes) - 1 && shapes[i].cols < q->n) i++;
+    return &shapes[i];
 }
 
 static struct k_parts parts_of(const struct product *q) {
@@ -201,6 +193,13 @@ static struct k_parts parts_of(const struct product *q) {
 
 size_t matmul_narrow_scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of(q).parts);
+}
+
+double matmul_narrow_us(const struct product *q) {
+    const struct shape *const s = shape_of(q);
+    const double bytes = 4.0 * q->m * q->k * q->batch * CEIL_DIV(q->n, s->cols);
+    const double rate = s->cols <= 4 ? 26e3 : 17e3; // bytes per us, an SM
+    return 4.0 + bytes / (rate * matmul_multiprocessors());
 }
 
 /* Whether all rows of a start at multiples of 16 bytes. */

@@ -78,7 +78,7 @@ stage(float (*a_s)[ROWS], const float *a, int m, int length, size_t row0,
 
 /* ROWS rows of c (m,n) = a (m,k) @ b (k,n), b's rows side by side. */
 template <int ROWS>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 2)
     matmul_short(float *c, const float *a, const float *b, int m, int n, int k,
                  int depth, size_t step_part, int vectors, int trans_a,
                  int on_side, struct extras x) {
@@ -168,6 +168,13 @@ static struct k_parts parts_of(const struct product *q) {
 
 size_t matmul_short_scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of(q).parts);
+}
+
+double matmul_short_us(const struct product *q) {
+    const struct shape *const s = shape_of(q);
+    const double bytes = 4.0 * q->n * q->k * q->batch * CEIL_DIV(q->m, s->rows);
+    const double rate = s->rows <= 4 ? 29e3 : 16e3; // bytes per us, an SM
+    return 4.0 + bytes / (rate * matmul_multiprocessors());
 }
 
 /* Whether all rows of b start at multiples of 16 bytes. */

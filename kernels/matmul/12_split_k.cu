@@ -21,7 +21,7 @@
 
 #include <cuda_pipeline.h>
 
-enum { BK = 16, STAGES = 3, PAD = 4 };
+enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 
 /* How an operand lies: tile rows (of a; of b its columns) and k. */
 struct view {
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
         // 8 lanes take neighbours along k, 4 neighbouring rows: 32 bytes of
         // memory side by side, and with a pitch of 4 banks 32 banks.
         const int lane = threadIdx.x % 8, first = threadIdx.x / 8;
-#pragma unroll
+#pragma unroll 4 // all at once cost too many registers
         for (int i = 0; i < ROWS * BK / THREADS; i++) {
             const int row = first + i / (BK / 8) * (THREADS / 8);
             const int kk = lane + i % (BK / 8) * 8;
@@ -68,8 +68,10 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                     INSIDE || (row < v.rows && k0 + kk < v.length));
         }
     } else {
-        for (int i = threadIdx.x; i < ROWS * BK; i += THREADS) {
-            const int row = i % ROWS, kk = i / ROWS;
+#pragma unroll 4 // all at once cost too many registers
+        for (int i = 0; i < ROWS * BK / THREADS; i++) {
+            const int own = i * THREADS + threadIdx.x;
+            const int row = own % ROWS, kk = own / ROWS;
             copy<1>(&to[kk][row], v, (size_t)(k0 + kk) * v.pitch + row,
                     INSIDE || (row < v.rows && k0 + kk < v.length));
         }
@@ -99,7 +101,9 @@ template <int BM, int BN, int TM, int TN, int TY> struct tiling {
 
 /* c (m,n) = a (m,k) @ b (k,n) of one part of k. */
 template <int BM, int BN, int TM, int TN, int TY>
-static __global__ void __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS)
+static __global__ void
+__launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
+                  384 / tiling<BM, BN, TM, TN, TY>::THREADS)
     matmul_split_k(float *c, const float *a, const float *b, int m, int n,
                    int k, int depth, size_t step_part, int trans_a, int trans_b,
                    int vectors_a, int vectors_b, struct extras x) {
@@ -183,10 +187,17 @@ struct shape {
     {BM, BN, tiling<BM, BN, TM, TN, TY>::THREADS, \
      matmul_split_k<BM, BN, TM, TN, TY>}
 static const struct shape small = SHAPE(32, 32, 4, 4, 4);
-static const struct shape middle = SHAPE(64, 64, 8, 8, 4);
+static const struct shape flat = SHAPE(64, 64, 8, 4, 4);
+static const struct shape deep = SHAPE(64, 64, 8, 8, 4);
 
+/* Small tiles where larger ones would leave multiprocessors idle even with k in
+ * parts, 8 x 4 results a thread where a tile is over before its ring is full.
+ */
 static const struct shape *shape_of(const struct product *q) {
-    return q->m <= 32 && q->n <= 32 ? &small : &middle;
+    const double work = (double)q->m * q->n * q->k;
+    if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)
+        return &small;
+    return q->k <= SHALLOW ? &flat : &deep;
 }
 
 static double tiles_of(const struct product *q) {
@@ -197,11 +208,23 @@ static double tiles_of(const struct product *q) {
 
 static struct k_parts parts_of(const struct product *q) {
     return matmul_k_parts(q, tiles_of(q), 4.0 * matmul_multiprocessors(), BK,
-                          4 * BK);
+                          2 * BK);
 }
 
 static size_t scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of(q).parts);
+}
+
+double matmul_split_k_us(const struct product *q) {
+    const struct shape *const s = shape_of(q);
+    const double sms = matmul_multiprocessors();
+    const struct k_parts cut = parts_of(q);
+    const double blocks = tiles_of(q) * cut.parts * q->batch;
+    const double rounds = (double)CEIL_DIV((size_t)blocks, (size_t)sms);
+    const double rate = 130e3; // multiply-adds per us, an SM
+    const double sums = rounds * s->rows * s->cols * cut.depth / rate;
+    const double stores = 4.0 * q->m * q->n * q->batch * cut.parts;
+    return 4.0 + (cut.parts > 1 ? 2.0 : 0.0) + sums + stores / (8e3 * sms);
 }
 
 /* Whether 16 bytes may be copied at once, wherever a tile starts. */

@@ -34,6 +34,13 @@ int matmul_add_partials(const struct product *q, int parts,
 /* The current device's multiprocessors. */
 int matmul_multiprocessors(void);
 
+/* About how many microseconds the product takes by each of the three rungs,
+ * from rates measured on an H200 and this device's multiprocessors: for who
+ * picks one (13_tuned.cu). */
+double matmul_narrow_us(const struct product *q);
+double matmul_short_us(const struct product *q);
+double matmul_split_k_us(const struct product *q);
+
 /* ---- on its side: c^T = b^T @ a^T ---------------------------------------- */
 
 /* q with its operands swapped: n rows, m columns. Where a lies transposed, a

@@ -2,7 +2,7 @@
  */
 #include "awkward.h"
 
-enum { WARP = 32, THREADS = 256, MANY_PARTS = 16, MAX_PARTS = 1024 };
+enum { WARP = 32, THREADS = 256, MANY_PARTS = 16, MAX_PARTS = 256 };
 
 int matmul_multiprocessors(void) {
 #ifdef __CUDACC__
