@@ -28,6 +28,7 @@ from numpy import (
 
 import weft
 from weft import (
+    bench,
     check,
     cuda,
     cuda_c,
@@ -55,6 +56,7 @@ from weft.highlight import highlighted
 
 __all__ = [
     "ROOT",
+    "bench",
     "bool_",
     "cdiv",
     "check",

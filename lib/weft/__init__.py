@@ -18,7 +18,7 @@ Is it right, how fast is it, what does it do
     guarded, check/, mistakes/       the reader's kernels, and what their mistakes are
     check_ops, cases*, gradients     the lab's own; checked: who has passed
     bench*, plot_*                   how long; each bench_* is one benchmark
-    timers, gpu_state                by which clock, how sure; the GPU's own state
+    timers, clocks, gpu_state        by which clock, how sure; the GPU's own state
     cublas, peaks                    what a product is measured against
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     latency, warp_view               ... of warps that take turns, of one's requests
@@ -35,6 +35,7 @@ The project
     lessons, exercises, stubs        notebooks from their sources; checks in them
     puzzles/                         what a reader solves, and what is said of it
     device, lazy                     what there is and imports, without PyTorch
+    readme                           what of README.md is made from results
     environment, doctor              the Python it runs in; what is here
     cache, kept                      what can be made again; what would be missed
     __main__, tracebacks             python -m weft; errors end at the reader's line

@@ -23,9 +23,8 @@ from typing import Any
 
 import torch
 
-from . import bench, checked, native, peaks, timers
+from . import bench, checked, clocks, native, peaks, timers
 from .bench_matmul_calls import (
-    GROUPS,
     Entry,
     Operands,
     Product,
@@ -38,6 +37,7 @@ from .bench_matmul_calls import (
     of_torch,
 )
 from .bench_matmul_goals import goals
+from .bench_matmul_plan import PRECISIONS, SETS, Race, group_of, races
 from .guarded import Mismatch
 from .mnist.row import stamp
 from .mnist.twin import precision
@@ -46,12 +46,6 @@ from .native import ArgumentError
 Row = dict[str, Any]
 
 TITLE = "of matmul"
-PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
-STANDARD = ("1024", "2048", "4096", "8192", "5120x256x5120")
-ODD = ("1000", "1023", "2047", "3000", "4095", "4097", "6000", "8191")
-AWKWARD = ("50000x784x10", "10x784x50000", "64x65536x64", "256x16384x256")
-AWKWARD += ("1x4096x4096", "4096x4096x1", "4096x1x4096", "100x100x100", "33x8191x257")
-USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 SHOWN = ["impl", "rung", "precision", "layout", "m", "k", "n", "us", "us_low"]
 SHOWN += ["us_high", "tflops", "vs_cublas", "vs_torch", "error_rms", "error_max"]
 SHOWN += ["cache", "spread", "clock_median", "throttled"]
@@ -76,15 +70,6 @@ class Options:
     seconds: float = 0.0  # 0: as usual there
 
 
-@dataclass(frozen=True)
-class Race:
-    """One size, one group of precisions, and which of our rungs take part."""
-
-    size: Size
-    group: str
-    rungs: tuple[native.Rung, ...]
-
-
 @dataclass
 class Speeds:
     """TFLOP/s of each contender where it was seen last: who is too slow is left out."""
@@ -101,7 +86,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     """The options that only this benchmark has."""
     add = parser.add_argument
     add("--set", default="", help=f"of sizes: {', '.join(SETS)}")
-    add("--timer", default="", help=f"of {', '.join(timers.TIMERS)}")
+    add("--timer", default="", help=f"of {', '.join(clocks.TIMERS)}")
     add("--cold", action="store_true", help="inputs that are in no cache")
     add("--numba", action="store_true", help="Numba's kernels too")
 
@@ -112,7 +97,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     if args.rounds < 1:
         raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
     options = Options(where, args.timer, args.cold, args.numba, args.rounds)
-    races = _races(
+    plan = races(
         *(where, args.set, _words(args.sizes), _words(args.rungs)),
         _words(args.precisions),
     )
@@ -121,7 +106,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
         _say("peaks")
         found += peaks.peaks(args.device, again=True)
     speeds = Speeds()
-    for race in races:
+    for race in plan:
         found += race_rows(race, options, speeds)
         if args.json:
             bench.write_json(args.json, merged(args.json, found), args.device)
@@ -143,8 +128,8 @@ def rows(
     """
     where, speeds = _device(device), Speeds()
     options = Options(where, **more)
-    races = _races(where, "", sizes, rungs, precisions)
-    return [row for race in races for row in race_rows(race, options, speeds)]
+    plan = races(where, "", sizes, rungs, precisions)
+    return [row for race in plan for row in race_rows(race, options, speeds)]
 
 
 def mine(
@@ -163,7 +148,7 @@ def mine(
     where = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
         raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
-    group = _group(kind)
+    group = group_of(kind)
     race, options = Race(Size.of(str(size)), group, ()), Options(where, **more)
     operands = Operands.random(race.size, group, where, options.cold)
     own = entry("mine", name, kind, operands, call)
@@ -204,80 +189,6 @@ def note(rows: list[Row]) -> str:
 def status(rows: list[Row]) -> int:
     """1 if a kernel was not timed since it is wrong."""
     return int(any(row.get(WRONG) for row in rows))
-
-
-# ---- what is raced ---------------------------------------------------------------
-
-
-def _races(
-    where: torch.device,
-    name: str,
-    sizes: Sequence[str],
-    rungs: Sequence[str],
-    precisions: Sequence[str],
-) -> list[Race]:
-    if name and name not in SETS:
-        raise ArgumentError(f"--set {name}: want one of {', '.join(SETS)}")
-    for kind in precisions:
-        if kind not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ArgumentError(f"--precision {kind}: want some of {known}")
-    here = _rungs_here(where, rungs)
-    if not name or sizes:
-        kinds = precisions or (PRECISIONS if where.type == "cuda" else ("fp32",))
-        plan = [(size, kinds, False) for size in sizes or USUAL[where.type]]
-    else:
-        plan = list(SETS[name])
-    found = []
-    for text, kinds, best in plan:
-        size = Size.of(text)
-        kinds = [k for k in kinds if not precisions or k in precisions]
-        for group in dict.fromkeys(map(_group, kinds)):
-            those = [k for k in GROUPS[group] if k in kinds]
-            found.append(Race(size, group, tuple(_of(here, those, best and not rungs))))
-    return found
-
-
-def _standard(kinds: Sequence[str], best: bool) -> Iterator[tuple]:
-    return ((size, kinds, best) for size in STANDARD)
-
-
-# By name: (size, precisions, whether only the best rungs take part).
-SETS: dict[str, Sequence[tuple[str, Sequence[str], bool]]] = {
-    "goals": [
-        *((size, ("fp32",), True) for size in ("1024", "2048", "5120x256x5120", *ODD)),
-        *((size, PRECISIONS[:4], True) for size in ("4096", "8192")),
-        *((size, ("fp32",), True) for size in AWKWARD[:3]),
-    ],
-    "ladder": [*_standard(PRECISIONS, False)],
-    "odd": [(size, ("fp32",), True) for size in ODD],
-    "awkward": [(size, ("fp32",), True) for size in AWKWARD],
-    "peaks": [],
-}
-SETS["all"] = [*SETS["ladder"], *SETS["odd"], *SETS["awkward"]]
-
-
-def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
-    """Those that run here, or the named ones; on a CPU those in plain C."""
-    lib = native.library("matmul", where.type)
-    if names:
-        return [lib.rung(name) for name in names]
-    if where.type == "cpu":
-        return [r for r in lib.rungs if r.targets == ("cpu",)]
-    major, minor = torch.cuda.get_device_capability(where)
-    sm = 10 * major + minor
-    return [r for r in lib.rungs if "cuda" in r.targets and r.sm <= sm]
-
-
-def _of(
-    rungs: Sequence[native.Rung], kinds: Sequence[str], best: bool
-) -> Iterator[native.Rung]:
-    """Those of these precisions; best: `tuned` of fp32, else the last three of each."""
-    for kind in kinds:
-        those = [r for r in rungs if r.precision == kind]
-        if best:
-            those = [r for r in those if r.name == "tuned"] or those[-3:]
-        yield from those
 
 
 # ---- a race ----------------------------------------------------------------------
@@ -346,7 +257,7 @@ def _entries(
             checked.require(lib, rung)
         except Mismatch as error:
             _say(str(error))
-            none = Entry("weft", rung.name, rung.precision, timers.Contender(print))
+            none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))
             wrong.append(_wrong(none, race.size, where, error))
             continue
         yield of_rung(lib, rung, operands)
@@ -428,10 +339,6 @@ def _device(name: str) -> torch.device:
     if where.type == "cuda" and where.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return where
-
-
-def _group(kind: str) -> str:
-    return next(group for group, kinds in GROUPS.items() if kind in kinds)
 
 
 def _key(row: Row) -> tuple:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from . import native, timers
+from . import clocks, native, timers
 from .guarded import Mismatch
 from .native import ArgumentError
 
@@ -129,7 +129,7 @@ class Entry:
     impl: str
     rung: str
     precision: str
-    contender: timers.Contender
+    contender: clocks.Contender
     layout: str = "nn"
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -162,7 +162,7 @@ def entry(
         call(*sets[i % count])
 
     layout = more.pop("layout", "nn")
-    contender = timers.Contender(run, count)
+    contender = clocks.Contender(run, count)
     return Entry(impl, rung, precision, contender, layout, more)
 
 

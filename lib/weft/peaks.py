@@ -22,8 +22,9 @@ from typing import Any
 
 from . import bench, build, cache, timers
 from . import device as devices
+from .clocks import Contender
 from .native import KernelError
-from .timers import Contender, Timed
+from .timers import Timed
 
 Row = dict[str, Any]
 

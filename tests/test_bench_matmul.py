@@ -1,0 +1,212 @@
+"""The ladder beside cuBLAS and PyTorch: who races, who is refused, what is reached."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from invented_products import row, rows
+
+from weft import __main__ as command
+from weft import bench, bench_matmul, bench_matmul_calls, checked, native
+from weft.bench_matmul_calls import Operands, Size
+from weft.bench_matmul_goals import MEAN, goals
+from weft.bench_matmul_plan import SETS, races
+from weft.guarded import Mismatch
+from weft.native import ArgumentError
+
+CPU = torch.device("cpu")
+
+
+def test_a_size_is_a_cube_or_m_k_n():
+    assert Size.of("96") == Size(96, 96, 96) and str(Size(96, 96, 96)) == "96"
+    assert Size.of("2x30x4") == Size(m=2, k=30, n=4) and str(Size(2, 30, 4)) == "2x30x4"
+    assert Size(2, 30, 4).flop == 480
+    assert Size(2, 30, 4).bytes("fp32") == 4 * (60 + 120 + 8)
+    assert Size(2, 30, 4).bytes("bf16") == 2 * (60 + 120) + 4 * 8
+    for bad in ("0", "3x4", "-2", "1x2x3x4", "n"):
+        with pytest.raises(ArgumentError, match="m x k x n"):
+            Size.of(bad)
+
+
+def test_the_plain_c_rungs_race_numpy_and_pytorch():
+    found = bench_matmul.rows(sizes=["33x41x17"], seconds=0.02, rungs=["reference"])
+    assert [r["impl"] for r in found] == ["weft", "numpy", "torch"]
+    for one in found:
+        assert (one["m"], one["k"], one["n"]) == (33, 41, 17)
+        assert 0 < one["error_rms"] < 1e-6 and one["error_rms"] < one["error_max"]
+        assert one["tflops"] == pytest.approx(2 * 33 * 41 * 17 / one["us"] / 1e6)
+        assert one["timer"] == "wall" and one["cache"] == "warm"
+        assert one["threads"] == torch.get_num_threads()
+        assert one["vs_torch"] == found[2]["us"] / one["us"]
+        assert one["vs_cublas"] is None
+
+
+def test_cold_operands_take_turns(monkeypatch):
+    monkeypatch.setattr(bench_matmul_calls.timers, "cache_size", lambda device: 10_000)
+    operands = Operands.random(Size(20, 20, 20), "fp32", CPU, cold=True)
+    assert len(operands.sets) == 6  # 4800 bytes each
+    assert len({t.data_ptr() for one in operands.sets for t in one}) == 18
+    (found, *_) = bench_matmul.rows(sizes=["20"], rungs=["reference"], cold=True,
+                                    seconds=0.01)  # fmt: skip
+    assert found["cache"] == "cold"
+
+
+# ---- what is wrong is not timed ----------------------------------------------
+
+
+def as_tf32(x):
+    return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda c, a, b: None,
+        lambda c, a, b: c.zero_(),
+        lambda c, a, b: torch.mm(b, a, out=c),
+        lambda c, a, b: torch.mm(as_tf32(a), as_tf32(b), out=c),
+        lambda c, a, b: torch.mm(a, b, out=c)[-1].fill_(torch.nan),
+    ],
+    ids=["nothing", "zeros", "swapped", "tf32", "a NaN"],
+)
+def test_a_readers_wrong_product_is_refused(product):
+    with pytest.raises(Mismatch, match="not timed, since it is wrong: at 50"):
+        bench_matmul.mine(product, 50, device="cpu")
+
+
+def test_a_readers_own_product_stands_beside_the_others():
+    def product(c, a, b):
+        c.copy_(torch.from_numpy(np.dot(a.numpy(), b.numpy())))
+
+    found = bench_matmul.mine(product, "20x30x40", "dot", device="cpu", seconds=0.02)
+    assert {(r["impl"], r["rung"]) for r in found} == {
+        *[("mine", "dot"), ("numpy", "matmul"), ("torch", "mm")],
+    }
+
+
+def test_a_rung_that_fails_its_check_is_told_and_not_timed(monkeypatch, capsys):
+    def require(lib, rung):
+        raise checked.NotChecked("not timed, since it is wrong: c[0] is 3")
+
+    monkeypatch.setattr(checked, "require", require)
+    found = bench_matmul.rows(sizes=["8"], rungs=["reference"], seconds=0.01)
+    (wrong,) = [r for r in found if r["impl"] == "weft"]
+    assert wrong["us"] is None and "c[0] is 3" in wrong["wrong"]
+    assert "c[0] is 3" in capsys.readouterr().err
+    assert bench_matmul.status(found) == 1
+    assert bench_matmul.status([r for r in found if r is not wrong]) == 0
+
+
+def test_that_a_build_has_passed_is_remembered(monkeypatch, tmp_path):
+    runs = []
+
+    def check(lib, rung):
+        runs.append(lib.path.name)
+        return checked.Verdict("matmul", rung.name, "fp32", "cpu", 3, 0.5)
+
+    monkeypatch.setattr(checked, "check_rung", check)
+    monkeypatch.setattr(checked.cache, "folder", lambda *parts: tmp_path)
+    rung = native.library("matmul", "cpu").rung("reference")
+
+    class Library:
+        target = "cpu"
+
+        def __init__(self, path):
+            self.path = path
+
+    old, new = (Library(tmp_path / f"{name}.so") for name in ("old", "new"))
+    assert checked.require(old, rung) == checked.require(old, rung)
+    checked.require(new, rung)
+    assert runs == ["old.so", "new.so"]
+
+
+def test_what_failed_is_checked_again(monkeypatch, tmp_path):
+    def check(lib, rung):
+        raise Mismatch("c[0] is 3")
+
+    monkeypatch.setattr(checked, "check_rung", check)
+    monkeypatch.setattr(checked.cache, "folder", lambda *parts: tmp_path)
+    lib = native.library("matmul", "cpu")
+    for _ in range(2):
+        with pytest.raises(checked.NotChecked, match=r"not timed.*c\[0\] is 3"):
+            checked.require(lib, lib.rung("reference"))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_who_would_take_too_long_is_left_out(monkeypatch, capsys):
+    monkeypatch.setitem(bench_matmul.LONGEST, "cpu", 1e-9)
+    monkeypatch.setitem(bench_matmul.PROBE, "cpu", "8")
+    found = bench_matmul.rows(sizes=["40"], rungs=["reference"], seconds=0.01)
+    assert [row["impl"] for row in found] == ["numpy", "torch"]
+    assert "reference fp32 nn: left out at 40" in capsys.readouterr().err
+
+
+# ---- sets, files -------------------------------------------------------------
+
+
+def test_every_set_is_made_of_sizes():
+    for name in SETS:
+        for race in races(CPU, name, (), ("reference",), ()):
+            assert race.size.flop > 0
+    with pytest.raises(ArgumentError, match="--set nice: want one of goals"):
+        races(CPU, "nice", (), (), ())
+    with pytest.raises(ArgumentError, match="--precision fp64"):
+        races(CPU, "", (), (), ("fp64",))
+
+
+def test_the_goals_set_has_every_size_that_a_goal_is_about():
+    there = {Size.of(size) for size, *_ in SETS["goals"]}
+    assert {Size(side, side, side) for side in MEAN} <= there
+    assert {Size(5120, 256, 5120), Size(50000, 784, 10)} <= there
+
+
+def test_a_run_in_parts_keeps_what_is_not_measured_anew(tmp_path):
+    path, first = tmp_path / "rows.json", rows()
+    old = {"op": "matmul", "device": "This GPU", "impl": "weft", "precision": "fp32"}
+    bench.write_json(path, [*first, old, first[0] | {"device": "That GPU"}])
+    again = [r | {"tflops": 1.0} for r in rows(sizes=[(1024,) * 3])]
+    found = bench_matmul.merged(path, again)
+    assert len(found) == len(first)
+    assert [r["tflops"] == 1.0 for r in found] == [r["m"] == 1024 for r in found]
+    assert bench_matmul.merged(tmp_path / "none.json", again) == again
+
+
+def test_the_command_prints_and_writes(tmp_path, capsys):
+    path = tmp_path / "rows.json"
+    words = f"bench matmul --sizes 16,9x8x7 --rungs reference --rounds 1 --json {path}"
+    assert command.main(words.split()) == 0
+    shown = capsys.readouterr().out
+    assert "vs_torch" in shown and "cache warm" in shown
+    assert len(bench.read_json(path)["rows"]) == 6
+
+
+# ---- goals -------------------------------------------------------------------
+
+
+def test_goals_are_met_by_the_best_rung_in_time_and_accuracy():
+    found = {(g["precision"], g["size"]): g for g in goals(rows())}
+    assert found["fp32", "4096"]["ours"] == "tuned"
+    assert found["fp32", "4096"]["met"] == "goal"  # 1.08
+    assert found["fp32", "1024"]["met"] == "must"  # 1.08 of 1.2
+    assert found["3xtf32", "4096"]["met"] == "goal"  # 2.86
+    assert found["bf16", "4096"]["met"] == "must"  # 1.0
+    assert found["fp32", "geometric mean of 2 of 12"]["met"] == "not all sizes"
+    worse = [
+        r | {"error_rms": 2e-6} if r["precision"] == "3xtf32" else r for r in rows()
+    ]
+    (found,) = [g for g in goals(worse) if g["precision"] == "3xtf32"]
+    assert (found["met"], found["error"]) == ("no", "larger than cuBLAS fp32's")
+
+
+def test_the_mean_counts_once_all_sizes_are_there():
+    found = goals(rows(sizes=[(side,) * 3 for side in MEAN]))
+    (mean,) = [g for g in found if "mean" in g["size"]]
+    assert mean["vs cuBLAS"] == pytest.approx(1.08) and mean["met"] == "goal"
+
+
+def test_the_worst_size_is_named_and_a_cpu_has_no_goals():
+    slow = [row("weft", "tuned", "fp32", 1.0, (7, 8, 9), vs_cublas=0.4)]
+    (line,) = [g for g in goals(slow) if g["size"].startswith("worst")]
+    assert (line["size"], line["met"]) == ("worst: 7x8x9", "no")
+    assert goals([r | {"target": "cpu"} for r in rows()]) == []

@@ -1,0 +1,125 @@
+"""The pictures of the matmul ladder, and README's table: from rows alone."""
+
+from __future__ import annotations
+
+import pytest
+from invented_products import elsewhere, peak_rows, row, rows
+from test_mnist import texts
+
+from weft import peaks, readme
+from weft.plot_matmul import ladder_plot, size_plot
+from weft.plot_matmul_roofline import _apart, roofline
+from weft.style import svg
+
+DRAW = [ladder_plot, size_plot, roofline]
+
+
+def dots(figure):
+    marks = [line for axes in figure.axes for line in axes.lines]
+    return [line for line in marks if line.get_marker() in ("o", "D", "s")]
+
+
+def test_the_ladder_is_in_per_cent_of_cublas():
+    shown = texts(ladder_plot(rows(), []))
+    assert {"naive", "tuned", "wgmma_3xtf32", "wgmma_bf16"} <= {*shown}
+    assert "54 TFLOP/s · 108 %" in shown and "600 GFLOP/s · 1.2 %" in shown
+    assert "143 TFLOP/s · 286 %" in shown  # of cuBLAS in fp32
+    assert shown.count("cuBLAS fp32, 50 TFLOP/s") == 2
+    assert "% of cuBLAS's speed, m = k = n = 4096 (right is better)" in shown
+    assert "This GPU, 2026-01-02, timer: graph, warm caches" in "\n".join(shown)
+    at = [line.get_xdata()[0] for line in dots(ladder_plot(rows(), [], "1024"))]
+    assert at == pytest.approx([1.2, 16, 108, 286, 100, 102.5])
+
+
+def test_without_cublas_the_ladder_is_in_per_cent_of_torch():
+    mine = [r | {"vs_cublas": None} for r in rows() if r["impl"] != "cublas"]
+    shown = texts(ladder_plot(mine, []))
+    assert "torch.mm fp32, 50 TFLOP/s" in shown and "54 TFLOP/s · 108 %" in shown
+
+
+def test_a_row_of_ones_own_is_a_diamond_among_the_others():
+    own = row("mine", "my tiles", "fp32", 12.5, (4096,) * 3, vs_cublas=0.25)
+    for draw in (ladder_plot, roofline):
+        figure = draw([*rows(), *peak_rows(), own], [], "4096")
+        assert [d.get_marker() for d in dots(figure)].count("D") == 1
+        assert "my tiles" in "\n".join(texts(figure))
+
+
+def test_the_roofline_has_slope_ceilings_and_every_rung():
+    figure = roofline([*rows(), *peak_rows()], [])
+    shown = texts(figure)
+    words = {"tuned 54", "naive 0.6", "cuBLAS bf16 800", "copy: 4 TB/s"}
+    words |= {"fused multiply-adds: 65 TFLOP/s", "bf16: 960 TFLOP/s"}
+    words |= {"tf32: 480 TFLOP/s", "tf32 / 3: 160 TFLOP/s"}
+    assert not words - {*shown}
+    (tuned,) = [d for d in dots(figure) if d.get_ydata()[0] == 54]
+    # 2 * 4096^3 flops, three arrays of 4 * 4096^2 bytes
+    assert tuned.get_xdata()[0] == pytest.approx(4096 / 6)
+    without = " ".join(texts(roofline(rows(), [])))
+    assert "no roofs: weft bench matmul --set peaks" in without
+
+
+def test_names_are_apart_and_in_the_picture():
+    assert _apart([5.0, 4.9, 1.0], 0.5, 0.0) == [5.0, 4.5, 1.0]
+    assert _apart([1.0, 0.9, 0.8], 0.5, 0.0) == [1.0, 0.5, 0.0]
+    assert _apart([0.3, 0.2, 0.1], 0.5, 0.0) == [1.0, 0.5, 0.0]
+
+
+def test_sizes_have_a_panel_for_each_precision():
+    figure = size_plot([*rows(), *rows(sizes=[(5120, 256, 5120)])], [])
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    kinds = ("fp32", "3xtf32", "bf16", "tf32")
+    assert labels == [f"m = k = n, {kind}" for kind in kinds]
+    (ours,) = [x for x in figure.axes[0].lines if x.get_label() == "our best"]
+    assert list(ours.get_xdata()) == [1024, 4096]
+    assert list(ours.get_ydata()) == [54, 54]
+
+
+@pytest.mark.parametrize("draw", DRAW)
+def test_what_was_measured_elsewhere_is_hollow(draw):
+    alone = draw([], [elsewhere()])
+    assert dots(alone)
+    assert all(dot.get_markerfacecolor() == "none" for dot in dots(alone))
+    assert "hollow: That GPU, 2026-01-02" in "\n".join(texts(alone))
+    assert all(dot.get_markerfacecolor() != "none" for dot in dots(draw(rows(), [])))
+
+
+@pytest.mark.parametrize("draw", DRAW)
+def test_without_any_result_the_picture_says_how_to_get_one(draw):
+    assert "python -m weft bench matmul --device cuda" in svg(draw([], []))
+
+
+# ---- README --------------------------------------------------------------------
+
+
+def test_readme_and_results_agree():
+    text = readme.README.read_text()
+    assert readme.written(text, readme.matmul_table()) == text, "python -m weft.readme"
+
+
+def test_the_table_has_every_rung_beside_cublas():
+    table = readme.matmul_table([elsewhere()])
+    lines = table.splitlines()
+    assert "| naive | naive's idea | fp32 | 0.600 | 1.2 % | 1.0e-06 |" in lines
+    ours = "| wgmma_3xtf32 | wgmma_3xtf32's idea | 3xtf32 | 143 | 286 % | 5.0e-07 |"
+    assert ours in lines
+    assert sum(line.startswith("| *cuBLAS*") for line in lines) == 3
+    assert "That GPU, driver 580, CUDA 13.0, PyTorch 2.11, 2026-01-02" in table
+    assert "has not been measured yet" in readme.matmul_table([])
+
+
+def test_only_what_is_between_the_marks_is_written():
+    text = f"a\n{readme.BEGIN}\nold\n{readme.END}\nb\n"
+    assert readme.written(text, "new") == text.replace("old", "new")
+    with pytest.raises(ValueError, match="no <!-- matmul"):
+        readme.written("a", "new")
+
+
+# ---- peaks ---------------------------------------------------------------------
+
+
+def test_the_highest_of_each_is_the_ceiling():
+    found = peaks.ceilings(peak_rows())
+    want = {"gbs": 4000, "fp32": 65, "tf32": 480, "3xtf32": 160, "bf16": 960}
+    assert found == want | {"fp16": 960}
+    assert peaks.ceilings(rows()) == {}

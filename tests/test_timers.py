@@ -1,0 +1,233 @@
+"""Timers with names: what they measure, when they stop, what they refuse."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import weft
+from weft import clocks, gpu_state, timers
+from weft.device import named
+from weft.native import ArgumentError
+
+CPU = named("cpu")
+
+
+def test_the_spread_is_the_width_of_the_medians_interval():
+    assert timers.spread_of(range(7)) == math.inf
+    # n = 100: ranks 50 - 9.8 and 50 + 9.8, rounded outwards, of values 101 to 200.
+    assert timers.spread_of(range(101, 201)) == (161 - 141) / 150.5
+    assert timers.spread_of([5.0] * 8) == 0
+    wide, narrow = (timers.spread_of(list(range(90, 111)) * n) for n in (1, 100))
+    assert narrow < wide
+
+
+def test_a_call_is_timed_on_the_host_and_says_how():
+    found = weft.bench(time.sleep, 0.002, seconds=0.1)
+    assert 2000 <= found.us < 20_000
+    row = found.row()
+    assert (row["timer"], row["cache"], row["us"]) == ("wall", "warm", found.us)
+    assert row["stopped"] in ("spread", "time") and row["clock"] is None
+    assert "wall, warm, median of" in repr(found)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"timer": "sundial"}, "timer 'sundial': want one of kernel, graph, event"),
+        ({"timer": "graph"}, "'graph' is a GPU's: on a CPU there is 'wall'"),
+        ({"check": lambda: False}, "not timed, since it has not passed its check"),
+        ({"device": "gpu"}, "want cpu, cuda"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_runs(options, said):
+    calls = []
+    with pytest.raises(ValueError, match=said):
+        weft.bench(calls.append, 1, **{"device": "cpu", **options})
+    assert not calls
+
+
+def test_a_check_that_raises_comes_through_and_nothing_is_timed():
+    calls = []
+
+    def wrong():
+        raise AssertionError("c[0] is 3")
+
+    with pytest.raises(AssertionError, match="3"):
+        weft.bench(calls.append, 1, check=wrong)
+    assert not calls
+
+
+def test_the_module_of_benchmarks_can_be_called():
+    from weft import bench
+
+    assert bench is weft.bench and bench.time_call
+    with pytest.raises(ArgumentError, match="want a function"):
+        bench(3)
+
+
+# ---- cold --------------------------------------------------------------------
+
+
+def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
+    monkeypatch.setattr(timers, "cache_size", lambda device: 1000)
+    x, seen = np.ones(100, np.float32), []
+    one = timers.contender(lambda x, n: seen.append(x), (x, 7), CPU, cold=True)
+    assert one.copies == 6  # 400 bytes each: 2 * 1000 bytes go by before one returns
+    for _ in range(7):
+        one.turn()
+    assert seen[0] is x is seen[6]
+    assert len({array.ctypes.data for array in seen[:6]}) == 6
+    assert all(np.array_equal(array, x) for array in seen)
+
+
+def test_a_cold_call_without_arrays_has_the_cache_flushed_each_time(monkeypatch):
+    events = []
+    monkeypatch.setattr(timers, "flusher", lambda device: lambda: events.append("f"))
+    one = timers.contender(lambda: events.append("c"), (), CPU, cold=True)
+    one.calls = 3
+    clocks.WallTimer(CPU).sample("it", one, gpu_state.Watch(CPU))
+    assert events == list("fcfcfc")
+
+
+# ---- several -----------------------------------------------------------------
+
+
+class Invented:
+    """A timer that says what it is told, and counts its rounds."""
+
+    name = "invented"
+
+    def __init__(self, samples):
+        self.samples, self.rounds = itertools.cycle(samples), 0
+
+    def round(self, contenders, watches, pause):
+        self.rounds += 1
+        return {name: [next(self.samples)] for name in contenders}
+
+
+def measured(monkeypatch, sequence, **options):
+    clock = Invented(sequence)
+    monkeypatch.setattr(timers, "timer_named", lambda name, device: clock)
+    pair = {name: clocks.Contender(lambda i: None, calls=1) for name in "ab"}
+    return timers.side_by_side(pair, "cpu", **options), clock.rounds
+
+
+def test_measuring_ends_once_all_medians_are_known(monkeypatch):
+    found, rounds = measured(monkeypatch, [5.0, 7.0])
+    assert rounds == timers.LEAST
+    assert {name: one.us for name, one in found.items()} == {"a": 5.0, "b": 7.0}
+    assert found["a"].stopped == found["b"].stopped == "spread"
+
+
+def test_what_does_not_settle_is_stopped_and_says_why(monkeypatch):
+    found, rounds = measured(monkeypatch, [5.0, 1.0, 5.0, 9.0], samples=20)
+    assert rounds == 20
+    assert (found["a"].stopped, found["b"].stopped) == ("spread", "samples")
+    assert "stopped by samples" in repr(found["b"])
+    found, rounds = measured(monkeypatch, [1.0, 1.0, 9.0, 9.0], seconds=0.0)
+    assert rounds == 1 and found["a"].stopped == "time"
+    assert found["a"].row()["spread"] is None
+
+
+def test_contenders_take_turns():
+    calls = []
+    pair = {
+        name: clocks.Contender(lambda i, name=name: calls.append(name), calls=2)
+        for name in "ab"
+    }
+    timers.side_by_side(pair, "cpu", samples=2, seconds=9, spread=-1)
+    assert calls == list("aaabbb" * 2)  # one of each burst is not timed
+
+
+# ---- kernels -----------------------------------------------------------------
+
+
+def event(name, start, us):
+    span = SimpleNamespace(start=start, elapsed_us=lambda: us)
+    return SimpleNamespace(name=name, device_type="DeviceType.CUDA", time_range=span)
+
+
+def kernel_timer():
+    return object.__new__(clocks.KernelTimer)  # without a GPU
+
+
+def test_kernels_between_marks_are_a_calls(monkeypatch):
+    mark = "bitwise_not_kernel_cuda"
+    names = ["warm", mark, "x", "y", mark, "x", mark, "warm", mark, "z", mark]
+    events = [event(name, 10 * i, i) for i, name in enumerate(names)][::-1]
+    one, two = (clocks.Contender(lambda i: None, calls=n) for n in (2, 1))
+    found = kernel_timer()._parts(events, {"one": one, "two": two})
+    assert found == {"one": [2 + 3, 5], "two": [9]}
+
+
+def test_lost_marks_and_calls_without_kernels_are_told():
+    mark = event("bitwise_not", 0, 1)
+    one = {"it": clocks.Contender(lambda i: None, calls=1)}
+    with pytest.raises(ArgumentError, match="CUPTI saw 1 of 2 marks"):
+        kernel_timer()._parts([mark], one)
+    with pytest.raises(ArgumentError, match="it ran no kernel"):
+        kernel_timer()._parts([mark, mark], one)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("timer", clocks.TIMERS)
+def test_all_timers_of_a_gpu_agree(timer, cold):
+    a = torch.randn(2048, 2048, device="cuda")
+    found = weft.bench(torch.mm, a, a, timer=timer, cold=cold)
+    want = weft.bench(torch.mm, a, a, timer="event")
+    assert 0.8 * want.us < found.us < 1.25 * want.us
+    assert found.row()["cache"] == ("cold" if cold else "warm")
+
+
+# ---- the GPU's state ---------------------------------------------------------
+
+
+class Nvml:
+    """NVML's functions, with what they would say."""
+
+    def __init__(self, clocks_, reasons):
+        self.clocks, self.reasons = iter(clocks_), iter(reasons)
+
+    def nvmlDeviceGetClockInfo(self, handle, kind, found):
+        found._obj.value = next(self.clocks)
+        return 0
+
+    def nvmlDeviceGetTemperature(self, handle, kind, found):
+        return 3  # not supported
+
+    def nvmlDeviceGetPowerUsage(self, handle, found):
+        found._obj.value = 699_500
+        return 0
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle, found):
+        found._obj.value = next(self.reasons)
+        return 0
+
+
+def test_a_watch_tells_clocks_power_and_throttling(monkeypatch):
+    nvml = Nvml([1980, 1400, 1755], [0x1, 0x4 | 0x20, 0x4])
+    monkeypatch.setattr(gpu_state, "_library", lambda: nvml)
+    monkeypatch.setattr(gpu_state, "_handle", lambda index: "handle")
+    watch = gpu_state.Watch(SimpleNamespace(type="cuda", index=0))
+    for _ in range(3):
+        watch.look()
+    assert watch.row() == {
+        **{"clock": [1980, 1755], "clock_median": 1755, "clock_low": 1400},
+        **{"temperature": None, "power": 699.5, "throttled": "heat, power cap"},
+    }
+
+
+def test_without_nvml_nothing_is_known(monkeypatch):
+    monkeypatch.setattr(gpu_state, "_library", lambda: None)
+    monkeypatch.setattr(gpu_state, "_handle", lambda index: None)
+    watch = gpu_state.Watch(SimpleNamespace(type="cuda", index=0))
+    watch.look()
+    assert set(watch.row().values()) == {None}
