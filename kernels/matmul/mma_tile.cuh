@@ -217,10 +217,10 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
                 __pipeline_wait_prior(S::STAGES - 2);
                 __syncthreads();
                 free = stage;
-                stage = stage + S::STAGE == end ? ring : stage + S::STAGE;
+                if (s + 1 < stages)
+                    stage = stage + S::STAGE == end ? ring : stage + S::STAGE;
             }
-            // After the last stage: what nobody takes, of a stage that is
-            // there.
+            // After the last stage its first step again, which nobody takes.
             load<S>(&f[(step + 1) % 2], stage, at, (step + 1) % STEPS);
             if (step == 0) {
                 if (s + S::STAGES - 1 < stages) from.ask(free, m, n, k, x);
