@@ -5,6 +5,8 @@ outputs count as unwritten, so that a kernel that reads one before it writes it 
 """
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ POINTERS = {
 }
 
 
+@functools.cache
 def checked_library(op: str) -> native.Library:
     """An op's library, made with the check build's flags."""
     flavour = dataclasses.replace(build.Flavour.here("cpu"), check=True)
@@ -94,27 +97,49 @@ def run(lib: native.Library, rung: native.Rung, case: Case) -> None:
             array.release()
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_an_ops_kernels_are_clean(op):
-    lib = checked_library(op)
-    rungs = [r for r in lib.rungs if r.targets != ("cpu",)]  # others are plain C
-    assert rungs
-    for rung in rungs:
-        runs = 0
-        for turn, case in enumerate(cases(op, 0, rung.precision)):
-            size = sum(t.numel() for t in case.inputs.values() if t is not None)
-            orders = ORDERS if case.every_order else [ORDERS[turn % 3]]
-            for order in orders if size <= LARGEST else ():
-                lib.call("weft_set_order", order)
-                runtime().simt_check_begin()
-                try:
-                    run(lib, rung, case)
-                finally:
-                    lib.call("weft_set_order", 0)
-                said = f"{rung.name}, {case.title}, order {order}: {findings()}"
-                assert not findings(), said
-                runs += 1
-        assert runs >= 9
+RUNGS = [
+    (op, rung)
+    for op in OPS
+    for rung in native.rungs(op)
+    if "cpu" in rung.targets and rung.targets != ("cpu",)  # those are plain C
+]
+
+
+def check_clean(rung: native.Rung, chosen: Callable[[int, Case], bool]) -> None:
+    """The check build finds nothing in the cases for which chosen(turn, case)."""
+    lib, runs = checked_library(rung.op), 0
+    for turn, case in enumerate(cases(rung.op, 0, rung.precision)):
+        size = sum(t.numel() for t in case.inputs.values() if t is not None)
+        if size > LARGEST or not chosen(turn, case):
+            continue
+        for order in ORDERS if case.every_order else [ORDERS[turn % len(ORDERS)]]:
+            lib.call("weft_set_order", order)
+            runtime().simt_check_begin()
+            try:
+                run(lib, rung, case)
+            finally:
+                lib.call("weft_set_order", 0)
+            said = f"{rung.name}, {case.title}, order {order}: {findings()}"
+            assert not findings(), said
+            runs += 1
+    assert runs >= 9
+
+
+@pytest.mark.parametrize("op, rung", RUNGS, ids=lambda x: getattr(x, "name", x))
+def test_an_ops_kernels_are_clean(op, rung):
+    """All of matmul's cases are for the slow tests: here each rung has a part."""
+    few = op == "matmul"
+    check_clean(rung, lambda turn, case: (
+        not few or turn < 3 or (turn + rung.index) % 8 == 0
+    ))  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rung", [r for op, r in RUNGS if op == "matmul"], ids=lambda r: r.name
+)
+def test_a_rung_of_the_ladder_is_clean_in_every_case(rung):
+    check_clean(rung, lambda turn, case: True)
 
 
 @pytest.mark.parametrize("order", ORDERS)
