@@ -304,8 +304,8 @@ enum best { LARGE, MEDIUM, SMALL };
 /* Which of three shapes is done first, with the rates measured. */
 template <class L, class M, class S>
 static enum best best_of(const struct product *q) {
-    const double large = cost_of<L>(q, 1.0), medium = cost_of<M>(q, 0.9),
-                 small = cost_of<S>(q, 0.6);
+    const double large = cost_of<L>(q, 1.0), medium = cost_of<M>(q, 0.95),
+                 small = cost_of<S>(q, 0.68);
     if (large <= medium && large <= small) return LARGE;
     return medium <= small ? MEDIUM : SMALL;
 }
