@@ -31,7 +31,7 @@ def row(impl: str, rung: str, precision: str, tflops: float, size, **more) -> Ro
         **{"us": us, "us_low": 0.99 * us, "us_high": 1.02 * us, "tflops": tflops},
         **{"bytes": element * (m * k + k * n) + 4 * m * n, "pause_ms": 60.0},
         **{"error_rms": error, "error_max": 3 * error, "idea": f"{rung}'s idea"},
-        **{"date": "2026-01-02", "throttled": None, **more},
+        **{"race": precision, "date": "2026-01-02", "throttled": None, **more},
     }
 
 
@@ -42,10 +42,11 @@ def rows(sizes=((1024,) * 3, (4096,) * 3), **more) -> list[Row]:
             peer = CUBLAS["fp32" if kind == "3xtf32" else kind]
             ratio = {"vs_cublas": tflops / peer, "vs_torch": tflops / peer}
             found.append(row("weft", rung, kind, tflops, size, **ratio, **more))
-        for kind, tflops in CUBLAS.items():
-            ratio = {"vs_cublas": 1.0, "vs_torch": 1.0}
+        for race in (*CUBLAS, "3xtf32"):
+            kind = "fp32" if race == "3xtf32" else race
+            told = {"vs_cublas": 1.0, "vs_torch": 1.0, "race": race, **more}
             for impl, rung in (("cublas", "gemm_ex"), ("torch", "mm")):
-                found.append(row(impl, rung, kind, tflops, size, **ratio, **more))
+                found.append(row(impl, rung, kind, CUBLAS[kind], size, **told))
     return found
 
 

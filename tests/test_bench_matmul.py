@@ -210,3 +210,14 @@ def test_the_worst_size_is_named_and_a_cpu_has_no_goals():
     (line,) = [g for g in goals(slow) if g["size"].startswith("worst")]
     assert (line["size"], line["met"]) == ("worst: 7x8x9", "no")
     assert goals([r | {"target": "cpu"} for r in rows()]) == []
+
+
+def test_3xtf32_races_fp32_in_a_race_of_its_own():
+    operands = Operands.random(Size(4, 5, 6), "3xtf32", CPU, cold=False)
+    assert operands.opponents == "fp32" and operands.sets[0][1].dtype == torch.float32
+    kinds = [race.precision for race in races(CPU, "", ["8"], (), ("fp32", "3xtf32"))]
+    assert kinds == ["fp32", "3xtf32"]
+    found = bench_matmul.mine(lambda c, a, b: torch.mm(a, b, out=c), 8, "it", "3xtf32",
+                              device="cpu", seconds=0.01)  # fmt: skip
+    assert {row["race"] for row in found} == {"3xtf32"}
+    assert {row["precision"] for row in found} == {"3xtf32", "fp32"}

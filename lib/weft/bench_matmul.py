@@ -37,7 +37,7 @@ from .bench_matmul_calls import (
     of_torch,
 )
 from .bench_matmul_goals import goals
-from .bench_matmul_plan import PRECISIONS, SETS, Race, group_of, races
+from .bench_matmul_plan import PRECISIONS, SETS, Race, races
 from .guarded import Mismatch
 from .mnist.row import stamp
 from .mnist.twin import precision
@@ -50,11 +50,13 @@ SHOWN = ["impl", "rung", "precision", "layout", "m", "k", "n", "us", "us_low"]
 SHOWN += ["us_high", "tflops", "vs_cublas", "vs_torch", "error_rms", "error_max"]
 SHOWN += ["cache", "spread", "clock_median", "throttled"]
 KEY = ("op", "impl", "rung", "precision", "layout", "m", "k", "n", "target", "timer")
-KEY += ("cache",)
+KEY += ("cache", "race")
 TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
 SECONDS = {"cuda": 0.8, "cpu": 0.6}  # that a contender is timed in one race
+# Of one contender: the others race without it.
+FAILURES = (Mismatch, native.KernelError, torch.OutOfMemoryError)
 WRONG = "wrong"  # of a row: why its kernel was not timed
 
 
@@ -148,9 +150,8 @@ def mine(
     where = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
         raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
-    group = group_of(kind)
-    race, options = Race(Size.of(str(size)), group, ()), Options(where, **more)
-    operands = Operands.random(race.size, group, where, options.cold)
+    race, options = Race(Size.of(str(size)), kind, ()), Options(where, **more)
+    operands = Operands.random(race.size, kind, where, options.cold)
     own = entry("mine", name, kind, operands, call)
     return race_rows(race, options, Speeds(), (own,), operands)
 
@@ -166,7 +167,9 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     kept = [
         row
         for row in bench.read_json(path)["rows"]
-        if "cache" in row and row["device"] in devices and _key(row) not in new
+        if (row["op"] == "peak" or "race" in row)
+        and row["device"] in devices
+        and _key(row) not in new
     ]
     return sorted([*kept, *rows], key=_place)
 
@@ -203,24 +206,25 @@ def race_rows(
 ) -> list[Row]:
     """Check, then time all contenders of a race in turn; a row for each."""
     where = options.device
-    _say(f"{race.size}, {race.group}")
-    with precision(race.group):
+    _say(f"{race.size}, {race.precision}")
+    with precision(race.precision):
         operands = operands or Operands.random(
-            race.size, race.group, where, options.cold
+            race.size, race.precision, where, options.cold
         )
         there, wrong = _ready(race, options, speeds, operands)
         for one in others:
             there.append((one, operands.errors(one.contender.run, one.precision)))
-        tensor = any(one.precision != "fp32" for one, _ in there)
         timed = timers.side_by_side(
             {one.name: one.contender for one, _ in there},
             *(str(where), options.timer or TIMER[where.type]),
             cold=options.cold,
             seconds=options.seconds or SECONDS[where.type],
             samples=options.rounds,
-            cool=tensor and where.type == "cuda",
+            cool=race.precision != "fp32" and where.type == "cuda",
         )
     made = [_row(one, race.size, where, timed[one.name], err) for one, err in there]
+    for row in (*made, *wrong):
+        row["race"] = race.precision
     for row in made:
         for peer in ("cublas", "torch"):
             us = [r["us"] for r in made if r["impl"] == peer]
@@ -240,9 +244,8 @@ def _ready(
                 continue
             err = {} if "out" in one.more else operands.errors(run, one.precision)
             there.append((one, err))
-        except (Mismatch, native.OutOfMemory, torch.OutOfMemoryError) as error:
-            _say(f"{one.name}: {str(error).splitlines()[0]}")
-            wrong += [_wrong(one, race.size, options.device, error)]
+        except FAILURES as error:
+            wrong.append(_wrong(one, race.size, options.device, error))
     return there, wrong
 
 
@@ -255,13 +258,13 @@ def _entries(
     for rung in race.rungs:
         try:
             checked.require(lib, rung)
-        except Mismatch as error:
-            _say(str(error))
+            one = of_rung(lib, rung, operands)
+        except FAILURES as error:
             none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))
             wrong.append(_wrong(none, race.size, where, error))
-            continue
-        yield of_rung(lib, rung, operands)
-    if options.numba and race.group == "fp32" and where.type == "cuda":
+        else:
+            yield one
+    if options.numba and race.precision == "fp32" and where.type == "cuda":
         yield from of_numba(operands)
     if where.type == "cuda":
         yield from of_cublas(operands)
@@ -276,7 +279,7 @@ def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
     probe = Size.of(PROBE[where.type])
     seconds = speeds.seconds(one, race.size)
     if seconds is None and race.size.flop > 8 * probe.flop and one.impl == "weft":
-        small = Operands.random(probe, race.group, where, False)
+        small = Operands.random(probe, race.precision, where, False)
         lib = native.library("matmul", where.type)
         other = of_rung(lib, lib.rung(one.rung), small)
         _see(other, probe, where, speeds)
@@ -315,8 +318,14 @@ def _row(
 
 
 def _wrong(one: Entry, size: Size, where: torch.device, error: Exception) -> Row:
-    """The row of a kernel that was not timed: it says why."""
+    """The row of a kernel that was not timed: it says why.
+
+    A kernel that took the GPU with it ends the run.
+    """
+    if isinstance(error, native.DeviceLost):
+        raise error
     told = str(error).splitlines()[0]
+    _say(f"{one.name}: {told}")
     none = dict.fromkeys(("us", "us_low", "us_high", "tflops", "vs_cublas", "vs_torch"))
     row = _head(one, size, where) | none
     return row | {"timer": None, "cache": None, WRONG: told, **stamp()}

@@ -22,13 +22,8 @@ from .native import ArgumentError
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-# Precisions that race against each other: the fp32 of others is what 3xtf32 replaces.
-GROUPS = {
-    "fp32": ("fp32", "3xtf32"),
-    "tf32": ("tf32",),
-    "bf16": ("bf16",),
-    "fp16": ("fp16",),
-}
+# What the others compute in a race of that precision: fp32 is what 3xtf32 replaces.
+OPPONENTS = {"3xtf32": "fp32"}  # else the same
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 # cuBLAS may be faster with operands that lie otherwise: the best counts.
 LAYOUTS = {"tf32": ("nn", "nt", "tn")}
@@ -70,20 +65,25 @@ class Size:
 
 @dataclass
 class Operands:
-    """a, b and c in one or several copies, and what c has to be."""
+    """a, b and c in one or several copies, and what c has to be.
+
+    precision: of the race.
+    """
 
     size: Size
-    group: str
+    precision: str
     device: torch.device
     sets: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 
     @staticmethod
-    def random(size: Size, group: str, device: torch.device, cold: bool) -> Operands:
+    def random(
+        size: Size, precision: str, device: torch.device, cold: bool
+    ) -> Operands:
         """Signed random numbers; cold: as many copies as do not fit the cache."""
-        needed = int(size.bytes(group))
+        needed = int(size.bytes(precision))
         copies = timers.copies_for(needed, device) if cold else 1
         generator = torch.Generator(device).manual_seed(0)
-        kind = TYPES.get(group, torch.float32)
+        kind = TYPES.get(precision, torch.float32)
 
         def made(rows: int, cols: int) -> torch.Tensor:
             x = torch.randn(rows, cols, generator=generator, device=device)
@@ -94,13 +94,18 @@ class Operands:
             (torch.empty(size.m, size.n, device=device), *((a, b) if i == 0 else
              (a.clone(), b.clone()))) for i in range(copies)
         ]  # fmt: skip
-        return Operands(size, group, device, sets)
+        return Operands(size, precision, device, sets)
 
     @functools.cached_property
     def want(self) -> torch.Tensor:
         """The product in float64."""
         _, a, b = self.sets[0]
         return a.double() @ b.double()
+
+    @property
+    def opponents(self) -> str:
+        """The precision in which the others compute."""
+        return OPPONENTS.get(self.precision, self.precision)
 
     def errors(self, call: Callable[[int], object], precision: str) -> dict[str, float]:
         """What call(0) leaves in c, compared: relative root mean square and maximum.
@@ -222,37 +227,35 @@ def of_cublas(operands: Operands) -> Iterator[Entry]:
     from . import cublas
 
     with contextlib.suppress(native.KernelError):
-        gemm = cublas.Gemm(operands.group, operands.device.index)
-        for layout in LAYOUTS.get(operands.group, ("nn",)):
+        kind = operands.opponents
+        gemm = cublas.Gemm(kind, operands.device.index)
+        for layout in LAYOUTS.get(kind, ("nn",)):
             given = [
                 (c, *(x.t().contiguous() if flip == "t" else x for x, flip in
                       zip((a, b), layout))) for c, a, b in operands.sets
             ]  # fmt: skip
-            lying = Operands(operands.size, operands.group, operands.device, given)
+            lying = Operands(operands.size, kind, operands.device, given)
             call = functools.partial(gemm, layout=layout)
-            yield entry(
-                *("cublas", "gemm_ex", operands.group, lying, call), layout=layout
-            )
+            yield entry("cublas", "gemm_ex", kind, lying, call, layout=layout)
 
 
 def of_torch(operands: Operands) -> Entry:
     """torch.mm; of 16-bit numbers into float32 where this PyTorch can."""
-    kind = TYPES.get(operands.group)
-    if kind is None:
-        call = _torch_mm
-        return entry("torch", "mm", operands.group, operands, call)
+    precision = operands.opponents
+    if precision not in TYPES:
+        return entry("torch", "mm", precision, operands, _torch_mm)
     c, a, b = operands.sets[0]
     try:
         _torch_mm_wide(c, a, b)
-        return entry("torch", "mm", operands.group, operands, _torch_mm_wide)
+        return entry("torch", "mm", precision, operands, _torch_mm_wide)
     except (TypeError, RuntimeError):
-        narrow = torch.empty_like(c, dtype=kind)
+        narrow = torch.empty_like(c, dtype=TYPES[precision])
 
         def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
             torch.mm(a, b, out=narrow)
 
-        made = entry("torch", "mm", operands.group, operands, call)
-        made.more = {"out": operands.group}  # it writes half of the bytes
+        made = entry("torch", "mm", precision, operands, call)
+        made.more = {"out": precision}  # it writes half of the bytes
         return made
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Row = dict[str, Any]
-CUBLAS, EITHER = ("cublas",), ("cublas", "torch")
+CUBLAS = ("cublas",)
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,12 @@ def best(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
 
 def _of_sizes(rows: Sequence[Row]) -> Iterator[Row]:
     for goal in GOALS:
-        there = [row for row in rows if _size(row) == goal.size]
-        kind = "fp32" if goal.precision == "3xtf32" else goal.precision
-        ours = best(row for row in there if row["precision"] == goal.precision)
-        peer = best((row for row in there if row["precision"] == kind), CUBLAS)
+        there = [
+            row
+            for row in rows
+            if _size(row) == goal.size and row["race"] == goal.precision
+        ]
+        ours, peer = best(there), best(there, CUBLAS)
         if ours is None or ours.get("vs_cublas") is None:
             continue
         line = _line(goal.precision, _text(goal.size), ours["vs_cublas"], ours)
@@ -97,7 +99,7 @@ def _worst(rows: Sequence[Row]) -> Iterator[Row]:
 
 def _ratios(rows: Sequence[Row], wanted: Callable[[tuple], bool]) -> Iterator[Row]:
     """Our fastest fp32 row of each size that is wanted, where cuBLAS ran too."""
-    strict = [row for row in rows if row["precision"] == "fp32"]
+    strict = [row for row in rows if row["race"] == "fp32"]
     for size in dict.fromkeys(map(_size, strict)):
         ours = best(row for row in strict if _size(row) == size)
         if wanted(size) and ours and ours.get("vs_cublas"):

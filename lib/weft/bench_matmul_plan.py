@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from . import native
-from .bench_matmul_calls import GROUPS, Size
+from .bench_matmul_calls import Size
 from .native import ArgumentError
 
 PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
@@ -21,10 +21,10 @@ USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 
 @dataclass(frozen=True)
 class Race:
-    """One size, one group of precisions, and which of our rungs take part."""
+    """One size and precision, and which of our rungs take part."""
 
     size: Size
-    group: str
+    precision: str
     rungs: tuple[native.Rung, ...]
 
 
@@ -55,9 +55,11 @@ def races(
     for text, kinds, best in plan:
         size = Size.of(text)
         kinds = [k for k in kinds if not precisions or k in precisions]
-        for group in dict.fromkeys(map(group_of, kinds)):
-            those = [k for k in GROUPS[group] if k in kinds]
-            found.append(Race(size, group, tuple(_of(here, those, best and not rungs))))
+        for kind in kinds:
+            those = _of(here, kind, best and not rungs)
+            # Rungs were named: where none has this precision there is no race.
+            if those or not rungs:
+                found.append(Race(size, kind, tuple(those)))
     return found
 
 
@@ -92,17 +94,9 @@ def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
     return [r for r in lib.rungs if "cuda" in r.targets and r.sm <= sm]
 
 
-def _of(
-    rungs: Sequence[native.Rung], kinds: Sequence[str], best: bool
-) -> Iterator[native.Rung]:
-    """Those of these precisions; best: `tuned` of fp32, else the last three of each."""
-    for kind in kinds:
-        those = [r for r in rungs if r.precision == kind]
-        if best:
-            those = [r for r in those if r.name == "tuned"] or those[-3:]
-        yield from those
-
-
-def group_of(kind: str) -> str:
-    """The precisions that race together, by the name of their opponent's."""
-    return next(group for group, kinds in GROUPS.items() if kind in kinds)
+def _of(rungs: Sequence[native.Rung], kind: str, best: bool) -> list[native.Rung]:
+    """Those of a precision; best: `tuned` where there is one, else the last three."""
+    those = [rung for rung in rungs if rung.precision == kind]
+    if best:
+        those = [rung for rung in those if rung.name == "tuned"] or those[-3:]
+    return those

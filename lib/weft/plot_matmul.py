@@ -103,7 +103,7 @@ def size_plot(
     series = series_of(rows, committed)
     series = [(m, [r for r in found if _is_cube(r)]) for m, found in series]
     series = [(machine, found) for machine, found in series if found]
-    there = {r["precision"] for _, found in series for r in found}
+    there = {r["race"] for _, found in series for r in found}
     panels = [p for p in precisions or PRECISIONS if p in there]
     with style():
         figure = new_figure(920, 380)
@@ -134,9 +134,7 @@ def size_plot(
 def timed(rows: Iterable[Row]) -> list[Row]:
     """The rows of products that were timed."""
     return [
-        row
-        for row in rows
-        if row["op"] == "matmul" and row.get("us") and "error_rms" in row
+        row for row in rows if row["op"] == "matmul" and row.get("us") and "race" in row
     ]
 
 
@@ -177,8 +175,7 @@ def peer_name(rows: Sequence[Row]) -> str:
 
 def opponent(rows: Iterable[Row], precision: str) -> Row | None:
     """The row at which a precision's rungs have 100 %."""
-    kind = "fp32" if precision == "3xtf32" else precision
-    those = [row for row in rows if row["precision"] == kind]
+    those = [row for row in rows if row["race"] == precision]
     return best(those, ("cublas",)) or best(those, ("torch",))
 
 
@@ -292,16 +289,14 @@ def _group(key: tuple) -> tuple[str, bool]:
 
 
 def _lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
-    base = "fp32" if kind == "3xtf32" else kind
-    ours = [row for row in rows if row["precision"] == kind]
-    theirs = [row for row in rows if row["precision"] == base]
+    there = [row for row in rows if row["race"] == kind]
     dash = "--" if elsewhere else "-"
-    for impl, those, mark, style_ in (
-        *[("weft", ours, "o", dash), ("mine", ours, "D", dash)],
-        *[("cublas", theirs, "^", dash), ("torch", theirs, "v", ":")],
+    for impl, mark, style_ in (
+        *[("weft", "o", dash), ("mine", "D", dash)],
+        *[("cublas", "^", dash), ("torch", "v", ":")],
     ):
-        sides = sorted({row["m"] for row in those if row["impl"] == impl})
-        found = [best((r for r in those if r["m"] == s), (impl,)) for s in sides]
+        sides = sorted({row["m"] for row in there if row["impl"] == impl})
+        found = [best((r for r in there if r["m"] == s), (impl,)) for s in sides]
         if not found:
             continue
         colour = colour_of(found[0])

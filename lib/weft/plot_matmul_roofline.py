@@ -67,7 +67,7 @@ def roofline(
         roofs = ceilings(rows if machine is None else _rows_of(others, machine))
         chosen = size_of(size) if size else fullest(series)
         kinds = [p for p in PRECISIONS if p in (precisions or PRECISIONS)]
-        found = [row for row in found if row["precision"] in kinds]
+        found = [row for row in found if row["race"] in kinds]
         marked = _marked(at(found, chosen), kinds)
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
         figure = new_figure(920, 200 + 15 * max(18, len(marked)))
