@@ -40,6 +40,7 @@ KINDS = (
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # floats
 BURST = 1e-3  # seconds that a kernel runs
+SECONDS = 0.4  # that each is timed, about
 THREADS = 256  # of a block, as in the source
 
 
@@ -88,14 +89,10 @@ def _row(rung: str, precision: str, where: Any, timed: Timed, **more: float) -> 
 # ---- a GPU -----------------------------------------------------------------------
 
 
-def library(target: str) -> ctypes.CDLL:
-    """bench_peaks.cu or bench_peaks.c, for "cuda" or "cpu"."""
-    return _library(target, SOURCES[target])
-
-
 @functools.cache
-def _library(target: str, name: str) -> ctypes.CDLL:
-    source = Path(__file__).with_name(name)
+def library(target: str, name: str = "") -> ctypes.CDLL:
+    """bench_peaks.cu for "cuda", bench_peaks.c for "cpu", or the named one of them."""
+    source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common.cu", source]
     flavour = build.Flavour.here(target)
     lib = ctypes.CDLL(
@@ -155,12 +152,12 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
         raise KernelError(f"{function}: CUDA error {status}")
 
 
-def _timed(one: Contender, where: Any, seconds: float = 0.4) -> Timed:
+def _timed(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
     """Of this alone; a GPU stays cool, so that its clock is the highest."""
     timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
-    return timers.side_by_side({"it": one}, where, timer, seconds=seconds, cool=cool)[
-        "it"
-    ]
+    return timers.side_by_side(
+        {"it": one}, where, timer, seconds=seconds or SECONDS, cool=cool
+    )["it"]
 
 
 # ---- a CPU -----------------------------------------------------------------------

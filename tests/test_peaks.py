@@ -1,0 +1,76 @@
+"""What the machine can do at best: kernels that do as much work as they say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from weft import peaks
+
+
+def test_a_cpus_peaks_are_measured_once_and_kept(monkeypatch, tmp_path):
+    monkeypatch.setattr(peaks.cache, "folder", lambda *parts: tmp_path)
+    monkeypatch.setitem(peaks.COPIED, "cpu", 1 << 16)
+    monkeypatch.setattr(peaks, "SECONDS", 0.02)
+    copy, fma = found = peaks.peaks("cpu")
+    assert (copy["rung"], fma["rung"]) == ("copy", "fma")
+    assert copy["gbs"] == pytest.approx(8 * (1 << 16) / copy["us_low"] / 1e3)
+    assert fma["tflops"] > 0.001 and fma["threads"] >= 1
+    assert json.loads(json.dumps(peaks.peaks("cpu"))) == found
+    assert peaks.ceilings(found)["fp32"] == fma["tflops"]
+    again = peaks.peaks("cpu", again=True)
+    assert again[0]["us"] != copy["us"]
+
+
+def test_a_cpus_chains_are_multiply_adds():
+    lib = peaks.library("cpu")
+    out = np.full(lib.peak_threads(), np.nan, np.float32)
+    at, number = peaks.ctypes.c_void_p(out.ctypes.data), peaks.ctypes.c_float
+    lib.peak_run(at, 1, number(1.0), number(0.5))
+    lanes = round(lib.peak_flops()) // (2 * 12 * 64)
+    # 12 chains from 0 to 11, to each of which 0.5 is added 64 times, in all lanes
+    assert (out == lanes * (66 + 12 * 32)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", range(len(peaks.KINDS)), ids=lambda kind:
+                         "-".join(peaks.KINDS[kind][:2]))  # fmt: skip
+def test_a_gpus_kernels_do_the_work_that_is_counted(kind, target):
+    rung, precision, least, most = peaks.KINDS[kind]
+    if target == "cuda":
+        major, minor = torch.cuda.get_device_capability()
+        if not least <= 10 * major + minor <= most:
+            pytest.skip(f"{rung} {precision} is not there")
+    lib = peaks.library(target, peaks.SOURCES["cuda"])
+    outs = []
+    for turns in (1, 2):
+        out = torch.full((2 * peaks.THREADS,), torch.nan, device=target)
+        peaks.queue(lib, "peak_run", kind, out, 2, turns)
+        outs.append(out)
+    once, twice = outs
+    assert torch.isfinite(once).all() and len(once.unique()) > 200
+    if rung == "ffma":
+        # Each chain comes nearer to y / (1 - x), wherever it begins.
+        assert not torch.equal(once, twice)
+    else:
+        assert torch.allclose(twice, 2 * once, rtol=1e-4, atol=1e-3)
+    # A turn of a thread, a warp or a warpgroup: chains, or products of m x n x k.
+    k = (32 if rung == "wgmma" else 8) * (1 if precision == "tf32" else 2)
+    want = {
+        "ffma": 2 * 256 * 32 * 8,
+        "mma": 8 * 8 * 2 * 16 * 8 * k,
+        "wgmma": 2 * 2 * 64 * 256 * k,
+    }
+    assert lib.peak_flops(kind) == want[rung]
+
+
+@pytest.mark.slow
+def test_a_copy_is_a_copy(target):
+    lib = peaks.library(target, peaks.SOURCES["cuda"])
+    x = torch.randn(5000, device=target)
+    y = torch.full_like(x, torch.nan)
+    peaks.queue(lib, "peak_copy", y, x, peaks.ctypes.c_size_t(5000))
+    assert torch.equal(x, y)
