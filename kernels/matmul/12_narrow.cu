@@ -15,6 +15,7 @@
  *          and each reads a again.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
+#include "../ptx.cuh"
 #include "awkward.h"
 
 #include <cuda_pipeline.h>
@@ -23,11 +24,11 @@ enum { THREADS = 256 };
 
 /* Four numbers of a row: neighbours from `k` on, or, where rows do not start at
  * multiples of 16 bytes, every LANES-th. Zeros from `end` on. */
-template <int LANES>
-static __device__ __forceinline__ float4 quad(const float *row, int k, int end,
-                                              int vectors) {
-    if (vectors)
-        return k < end ? *(const float4 *)(row + k)
+template <int LANES, bool VECTORS>
+static __device__ __forceinline__ float4 quad(const float *row, int k,
+                                              int end) {
+    if (VECTORS)
+        return k < end ? load16_ahead(row + k)
                        : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     return make_float4(k < end ? row[k] : 0.0f,
                        k < end - LANES ? row[k + LANES] : 0.0f,
@@ -38,10 +39,10 @@ static __device__ __forceinline__ float4 quad(const float *row, int k, int end,
 /* Put rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, into shared
  * memory with k along the rows, in the order in which quad() takes it; zeros
  * beyond the edges, up to the end of a step. */
-template <int COLS, int DEPTH, int LANES>
+template <int COLS, int DEPTH, int LANES, bool VECTORS>
 static __device__ __forceinline__ void
 stage(float (*b_s)[DEPTH + 4], const float *b, int n, int length, int col0,
-      int k0, int vectors, int trans_b, size_t pitch) {
+      int k0, int trans_b, size_t pitch) {
     const int steps = CEIL_DIV(length - k0, 4 * LANES);
     for (int i = threadIdx.x; i < COLS * DEPTH; i += THREADS) {
         // Neighbours read what lies side by side.
@@ -53,7 +54,7 @@ stage(float (*b_s)[DEPTH + 4], const float *b, int n, int length, int col0,
         const size_t at = trans_b ? col * pitch + row : row * pitch + col;
         const int inside = kk % (4 * LANES);
         const int turned = inside % LANES * 4 + inside / LANES;
-        float *const to = &b_s[j][vectors ? kk : kk - inside + turned];
+        float *const to = &b_s[j][VECTORS ? kk : kk - inside + turned];
         if (there)
             __pipeline_memcpy_async(to, b + at, 4); // nobody waits for one
         else
@@ -72,11 +73,11 @@ static __device__ __forceinline__ float lanes_sum(float value) {
 }
 
 /* COLS columns of c (m,n) = a (m,k) @ b (k,n), a's rows side by side. */
-template <int COLS, int ROWS, int LANES>
-static __global__ void __launch_bounds__(THREADS)
+template <int COLS, int ROWS, int LANES, bool VECTORS>
+static __global__ void __launch_bounds__(THREADS, VECTORS &&COLS <= 10 ? 3 : 2)
     matmul_narrow(float *c, const float *a, const float *b, int m, int n, int k,
-                  int depth, size_t step_part, int vectors, int trans_b,
-                  int on_side, struct extras x) {
+                  int depth, size_t step_part, int trans_b, int on_side,
+                  struct extras x) {
     enum {
         STEP = 4 * LANES,
         DEPTH = COLS <= 8 ? 1024
@@ -99,7 +100,7 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t begin = (size_t)blockIdx.y * depth;
     const int length =
         (size_t)k - begin < (size_t)depth ? (int)(k - begin) : depth;
-    const int first = vectors ? 4 * lane : lane;
+    const int first = VECTORS ? 4 * lane : lane;
     b += begin * (trans_b ? 1 : x.pitch_b);
 
     // Group g takes rows g, g + GROUPS, ...; past the last one, that one again.
@@ -109,21 +110,21 @@ static __global__ void __launch_bounds__(THREADS)
         const size_t row = row0 + r * GROUPS + group;
         own[r] =
             a + (row < (size_t)m ? row : (size_t)m - 1) * x.pitch_a + begin;
-        next[r] = quad<LANES>(own[r], first, length, vectors);
+        next[r] = quad<LANES, VECTORS>(own[r], first, length);
     }
     float sums[ROWS][COLS] = {};
     for (int k0 = 0; k0 < length; k0 += STEP) {
         const int at = k0 % DEPTH;
         if (at == 0) {
             __syncthreads(); // the piece before is read
-            stage<COLS, DEPTH, LANES>(b_s, b, n, length, col0, k0, vectors,
-                                      trans_b, x.pitch_b);
+            stage<COLS, DEPTH, LANES, VECTORS>(b_s, b, n, length, col0, k0,
+                                               trans_b, x.pitch_b);
             __syncthreads(); // the piece is complete
         }
         float4 a_r[ROWS];
         for (int r = 0; r < ROWS; r++) {
             a_r[r] = next[r]; // the next step's are under way meanwhile
-            next[r] = quad<LANES>(own[r], k0 + STEP + first, length, vectors);
+            next[r] = quad<LANES, VECTORS>(own[r], k0 + STEP + first, length);
         }
 #pragma unroll
         for (int j = 0; j < COLS; j++) {
@@ -162,14 +163,19 @@ static __global__ void __launch_bounds__(THREADS)
 /* The rows that a block takes, and its kernel. */
 struct shape {
     int cols, rows, lanes;
-    void (*kernel)(float *, const float *, const float *, int, int, int, int,
-                   size_t, int, int, int, struct extras);
+    void (*kernels[2])(float *, const float *, const float *, int, int, int,
+                       int, size_t, int, int, struct extras); /* [vectors] */
 };
-#define SHAPE(cols, rows, lanes) \
-    {cols, rows, lanes, matmul_narrow<cols, rows, lanes>}
+#define SHAPE(cols, rows, lanes)                       \
+    {                                                  \
+        cols, rows, lanes, {                           \
+            matmul_narrow<cols, rows, lanes, false>,   \
+                matmul_narrow<cols, rows, lanes, true> \
+        }                                              \
+    }
 static const struct shape shapes[] = {
-    SHAPE(1, 4, 32), SHAPE(2, 4, 32), SHAPE(4, 4, 32),
-    SHAPE(8, 4, 8),  SHAPE(12, 4, 8), SHAPE(16, 4, 8),
+    SHAPE(1, 4, 32), SHAPE(2, 4, 32), SHAPE(4, 4, 32), SHAPE(8, 4, 8),
+    SHAPE(10, 4, 8), SHAPE(12, 4, 8), SHAPE(16, 4, 8),
 };
 
 static double blocks_of(const struct product *q, const struct shape *s) {
@@ -216,10 +222,10 @@ static int start(const struct product *q, const struct shape *s,
     const struct product part = matmul_part_of(q, cut.parts, &step_part);
     const dim3 grid((unsigned)blocks_of(q, s), (unsigned)cut.parts,
                     (unsigned)q->batch);
-    const auto kernel = s->kernel;
+    const auto kernel = s->kernels[has_vectors(q)];
     kernel<<<grid, THREADS, 0, stream>>>(
         part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
-        cut.depth, step_part, has_vectors(q), q->trans_b, on_side, part.extras);
+        cut.depth, step_part, q->trans_b, on_side, part.extras);
     WEFT_LAUNCHED(matmul_narrow);
     const struct product whole = on_side ? matmul_on_its_side(q) : *q;
     return matmul_add_partials(&whole, cut.parts, stream);

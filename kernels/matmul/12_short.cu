@@ -78,7 +78,7 @@ stage(float (*a_s)[ROWS], const float *a, int m, int length, size_t row0,
 
 /* ROWS rows of c (m,n) = a (m,k) @ b (k,n), b's rows side by side. */
 template <int ROWS>
-static __global__ void __launch_bounds__(THREADS, 2)
+static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
     matmul_short(float *c, const float *a, const float *b, int m, int n, int k,
                  int depth, size_t step_part, int vectors, int trans_a,
                  int on_side, struct extras x) {
@@ -162,8 +162,11 @@ static double blocks_of(const struct product *q, const struct shape *s) {
 }
 
 static struct k_parts parts_of(const struct product *q) {
-    return matmul_k_parts(q, blocks_of(q, shape_of(q)),
-                          4.0 * matmul_multiprocessors(), STEP, 4 * STEP);
+    const double blocks = blocks_of(q, shape_of(q));
+    const int sms = matmul_multiprocessors();
+    // More than two rounds of blocks, so that the last one is not half empty.
+    const double wanted = blocks > 2 * sms ? 6 * sms : 4 * sms;
+    return matmul_k_parts(q, blocks, wanted, STEP, 4 * STEP);
 }
 
 size_t matmul_short_scratch(const struct product *q) {

@@ -51,7 +51,7 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
         // 8 lanes take neighbours along k, 4 neighbouring rows: 32 bytes of
         // memory side by side, and with a pitch of 4 banks 32 banks.
         const int lane = threadIdx.x % 8, first = threadIdx.x / 8;
-#pragma unroll 4 // all at once cost too many registers
+#pragma unroll
         for (int i = 0; i < ROWS * BK / THREADS; i++) {
             const int row = first + i / (BK / 8) * (THREADS / 8);
             const int kk = lane + i % (BK / 8) * 8;
@@ -197,7 +197,7 @@ static const struct shape *shape_of(const struct product *q) {
     const double work = (double)q->m * q->n * q->k;
     if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)
         return &small;
-    return q->k <= SHALLOW ? &flat : &deep;
+    return q->k <= SHALLOW || q->n % 4 ? &flat : &deep;
 }
 
 static double tiles_of(const struct product *q) {
