@@ -1,17 +1,21 @@
-/* 07_conflict_free.cu -- matmul, rung 7: nobody waits for a bank.
+/* 07_conflict_free.cu -- matmul, rung 7: no two lanes meet in a bank.
  *
- * Before:      shared memory has 32 banks, one float wide. Two of rung 6's
- *              patterns meet in them. Storing a transposed: neighbouring lanes
- *              write four rows of a_s apart, 4 * 128 floats, one bank: 2
+ * Before:      shared memory has 32 banks, each one float wide. Rung 6 meets in
+ *              them twice. Storing a transposed: two neighbouring lanes write
+ *              4 rows of a_s apart, 512 floats, which is the same bank: 2
  *              wavefronts for each of 4 stores. Loading b: lanes are 8 floats
- *              apart and read 4, so that of each 8 lanes two meet: 8 wavefronts
+ *              apart and read 4, so of 8 lanes two and two meet: 8 wavefronts
  *              where 4 would do.
- * Idea:        rows of a_s lie BM + 4 floats apart: 4 of them are 16 banks. And
- *              a thread's columns are no 8 in a row, but two groups of 4: lanes
- *              are 4 floats apart.
- * Prediction:  the same instructions and bytes. Wavefronts per step of 8 and
- *              warp: 64 + 64 + 8 + 4 for a, b and the stores before, 64 -> ...
- * Limit:       a warp is 2 x 16 lanes: what it reads is ...
+ * Idea:        rows of a_s lie BM + 4 floats apart, 4 of them 16 banks. And the
+ *              columns of a thread are not 8 in a row, but 4 and 4 others:
+ *              lanes are 4 floats apart.
+ * Prediction:  the same instructions. Wavefronts for 8 k and a warp: a 64 + 8,
+ *              b 128 + 4 before, a 64 + 4, b 64 + 4 now: 204 -> 136 (counted by
+ *              the check build), beside 128 cycles of multiply-adds. If they
+ *              alone set the pace, 1.5 times as fast.
+ * Measured:    H200, 4096: 34.1 -> 36.9 TFLOP/s, 1.08 times: they do not.
+ * Limit:       a warp is 2 x 16 lanes, 16 x 128 elements, for which it wants
+ *              144 floats for each k. Rung 8 asks whether that matters.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 #include "matmul.h"
@@ -23,7 +27,7 @@ enum {
     TM = 8, // and a thread TM x TN
     TN = 8,
     THREADS = BM * BN / (TM * TN),
-    PITCH_A = BM + 4, // from row to row of a_s: 4 rows apart is 16 banks apart
+    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows are 16 banks
     GROUPS = BN / TN * 4, // a thread's columns: 4, and 4 so many further on
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,

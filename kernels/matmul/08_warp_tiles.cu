@@ -1,9 +1,16 @@
 /* 08_warp_tiles.cu -- matmul, rung 8: each warp a rectangle of c.
  *
- * Before:      rung 7's warps are 2 x 16 lanes: 16 x 128 elements of c. For one
- *              k such a warp wants 16 floats of a and 128 of b, 144 in all.
- * Idea:        warps of 4 x 8 lanes, WM x WN = 32 x 64 elements: 96 floats.
- * Limit:       between two barriers nobody multiplies. Rung 9 attacks that.
+ * Before:      rung 7's warps are 2 x 16 lanes, 16 x 128 elements of c: for one
+ *              k a warp wants 16 different floats of a and 128 of b.
+ * Idea:        4 x 8 lanes, WM x WN = 32 x 64 elements: 32 and 64 floats.
+ * Prediction:  a third fewer different floats, but as many loads, and a load of
+ *              16 bytes takes 4 wavefronts, 8 lanes each, whether or not other
+ *              lanes read the same: 136 for 8 k, as before (check build). So
+ *              nothing should move, against what one hears.
+ * Measured:    H200, 4096: 36.9 -> 37.1 TFLOP/s. Nothing did; but this is the
+ *              shape in which 8 x 16 elements a thread fit a block (rung 10).
+ * Limit:       between its two barriers a block loads or multiplies, never
+ *              both. Rung 9 attacks that.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 #include "matmul.h"
@@ -17,7 +24,7 @@ enum {
     WM = 32, // a warp of 4 x 8 lanes WM x WN
     WN = 64,
     THREADS = BM * BN / (TM * TN),
-    PITCH_A = BM + 4, // from row to row of a_s: 4 rows apart is 16 banks apart
+    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows are 16 banks
     GROUPS = WN / TN * 4, // a thread's columns: 4, and 4 so many further on
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,

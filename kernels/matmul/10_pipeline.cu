@@ -1,27 +1,31 @@
 /* 10_pipeline.cu -- matmul, rung 10: a ring of stages, blocks that stay, and
  * an order of tiles that the L2 cache likes.
  *
- * Before:  rung 9 waits at every step for copies it asked for one step ago,
- *          starts and ends a block for every tile of c, and takes the tiles row
- *          by row.
- * Idea:    - A ring of STAGES stages. Copies are asked for STAGES - 1 steps
- *            ahead, across the end of a tile: its stores hide behind the copies
- *            of the next one.
- *          - As many blocks as run at once; each takes every gridDim.x-th tile.
- *          - Tiles in groups of GROUP rows: those that run at once need few
- * rows of a and few columns of b.
- *          - 8 x 16 elements a thread: 24 floats from shared memory serve 128
- *            multiply-adds. a lies as in global memory, so 16 bytes are four
- *            columns of a row: a thread reads four k at once. What the next k
- *            needs is read before this one's multiply-adds.
- *          - They run in serpentine order, so that each shares an operand with
- *            the one before: the register file has two banks, and an operand
- *            that is kept is not read again.
- *          - Three shapes of tiles; launch() takes the one that leaves the
- *            busiest multiprocessor the least to do.
- * Limit:   every thread copies, waits and meets the others in a barrier. Rung
- * 11 has one thread ask for whole tiles and no barrier. Lesson:
- * notebooks/08b_matmul_pipeline.ipynb
+ * Before:      rung 9 takes 16 wavefronts of shared memory for 16 cycles of
+ *              multiply-adds, and a barrier for every 8 k. Its blocks start,
+ *              fill, multiply, store and end, once for each tile of c.
+ * Idea:        - STAGES stages in a ring. Copies are asked for two or more
+ *                steps ahead, past the end of a tile, too: while its results
+ *                are stored the next one's copies are on their way.
+ *              - As many blocks as run at once; each takes every gridDim.x-th
+ *                tile. Tiles in groups of GROUP rows: those that are made at
+ *                once share their rows of a and columns of b.
+ *              - 8 x 16 elements a thread. a lies as in global memory, so that
+ *                a copy has 16 bytes, and a load takes four k of a row. What
+ *                the next k needs is loaded before this one's multiply-adds.
+ *              - These go to and fro along the rows, each with an operand of
+ *                the one before, which the register file need not read again.
+ *              - Three shapes of tiles; launch() takes the one that keeps the
+ *                busiest multiprocessor for the shortest time.
+ * Prediction:  for 4 k a warp loads 8 + 16 times, 96 wavefronts, beside 128
+ *              cycles of multiply-adds: shared memory no longer sets the pace.
+ *              0.9 of cuBLAS.
+ * Measured:    H200, 4096: 40.7 -> 50.5 TFLOP/s, 98 % of cuBLAS. In SASS 63 of
+ *              1024 multiply-adds wait for a register bank, and 9 of 100
+ *              instructions are others: 87 % of the peak.
+ * Limit:       every thread copies, waits and meets the others in a barrier.
+ *              Rung 11 has one thread ask for whole tiles, and no barrier.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 #include "../ptx.cuh"
 #include "matmul.h"
@@ -31,21 +35,20 @@
 /* nvcc: -Xptxas=-O1 */
 
 enum {
-    BK = 16,          // of k a stage holds
-    PITCH_A = BK + 4, // floats: 4 rows, 16 bytes each, are 16 banks
-    LANES_M = 4,      // a warp is 4 x 8 lanes
-    LANES_N = 8,      //
-    GROUP = 8,        // rows of tiles
-    ROUND = 8,        // k in a round of the inner loop: 16 KB of code
+    LANES_M = 4, // a warp is 4 x 8 lanes
+    LANES_N = 8, //
+    GROUP = 8,   // rows of tiles
+    ROUND = 8,   // k in a round of the inner loop: 16 KB of code
 };
 
 /* A block makes BM x BN of c, a thread TM x TN of that: TM rows LANES_M apart
  * and TN / 4 times four columns, LANES_N * 4 apart. */
-template <int BM_, int BN_, int TM_, int TN_, int STAGES_, int BLOCKS_>
+template <int BM_, int BN_, int BK_, int TM_, int TN_, int STAGES_, int BLOCKS_>
 struct Shape {
     enum {
         BM = BM_,
         BN = BN_,
+        BK = BK_, // of k a stage holds
         TM = TM_,
         TN = TN_,
         STAGES = STAGES_,
@@ -53,6 +56,7 @@ struct Shape {
         WM = LANES_M * TM,
         WN = LANES_N * TN,
         THREADS = BM / WM * (BN / WN) * 32,
+        PITCH_A = BK + 4, // floats: lanes 4 rows apart meet in no bank
         STAGE = BM * PITCH_A + BK * BN, // floats
         BYTES = STAGES * STAGE * 4,
         QUADS = BK / 4,           // pieces of 16 bytes: in a row of a's tile,
@@ -80,91 +84,104 @@ static __device__ __forceinline__ void place_of(int number, const order &o,
     *col = number / rows;
 }
 
-/* 16 bytes, or zeros. */
-static __device__ __forceinline__ void
-copy_or_zeros(float *to, const float *from, bool inside) {
-    __pipeline_memcpy_async(to, from, 16, inside ? 0 : 16);
-}
-
-/* Where the copies for the next stage come from. */
+/* Where a thread's copies for the next stage begin. */
 struct source {
-    const float *a, *b; /* of the tile's matrix */
-    unsigned row0, col0, k0;
-    int tile;
+    const float *a, *b;       /* its first pieces */
+    int rows_left, cols_left; /* from there to the edge of a and b */
+    int k0, tile;
+};
+
+/* Which pieces a thread copies. Eight lanes take eight rows of a: S::PITCH_A
+ * apart these are all banks. */
+template <class S> struct Share {
+    static __device__ int row_a() {
+        return threadIdx.x / (8 * S::QUADS) * 8 + threadIdx.x % 8;
+    }
+    static __device__ int col_a() { return threadIdx.x / 8 % S::QUADS * 4; }
+    static __device__ int row_b() { return threadIdx.x / S::COLS; }
+    static __device__ int col_b() { return threadIdx.x % S::COLS * 4; }
 };
 
 /* Let *from begin with its tile. */
 template <class S>
 static __device__ __forceinline__ void
-begin_tile(struct source *from, const float *a, const float *b,
+begin_tile(struct source *from, const float *a, const float *b, int m, int n,
            const struct order &o, const struct extras &x) {
     int item, row, col;
     place_of(from->tile, o, &item, &row, &col);
-    from->a = a + item * x.step_a;
-    from->b = b + item * x.step_b;
-    from->row0 = row * S::BM;
-    from->col0 = col * S::BN;
+    const size_t row_a = (size_t)row * S::BM + Share<S>::row_a();
+    const size_t col_b = (size_t)col * S::BN + Share<S>::col_b();
+    from->a = a + item * x.step_a + row_a * x.pitch_a + Share<S>::col_a();
+    from->b = b + item * x.step_b + Share<S>::row_b() * x.pitch_b + col_b;
+    from->rows_left = m - row * S::BM;
+    from->cols_left = n - col * S::BN;
     from->k0 = 0;
 }
 
-/* Ask for a stage's tiles of a and b. Past the end of k they are zeros; past
- * the other edges the last row and columns again, whose products nobody stores.
- */
-template <class S>
+/* Ask for a stage's tiles of a and b; WHOLE: no part of them is past an edge,
+ * where there are zeros. */
+template <class S, bool WHOLE>
 static __device__ __forceinline__ void
-copy_stage(float *stage, const struct source &from, unsigned m, unsigned k,
+copy_stage(float *stage, const struct source &from, int k,
            const struct extras &x) {
-    // Eight lanes take eight rows of a: PITCH_A apart these are all banks.
-    const unsigned quad = threadIdx.x / 8 % S::QUADS * 4;
-    const unsigned row = threadIdx.x / (8 * S::QUADS) * 8 + threadIdx.x % 8;
+    const int k_left = k - from.k0;
+    float *const a_s =
+        stage + Share<S>::row_a() * S::PITCH_A + Share<S>::col_a();
 #pragma unroll
-    for (unsigned i = 0; i < S::BM; i += S::ROWS_A)
-        copy_or_zeros(stage + (row + i) * PITCH_A + quad,
-                      from.a + min(from.row0 + row + i, m - 1) * x.pitch_a +
-                          from.k0 + quad,
-                      from.k0 + quad < k);
-    float *const b_s = stage + S::BM * PITCH_A;
-    const unsigned deep = threadIdx.x / S::COLS,
-                   col = threadIdx.x % S::COLS * 4;
-    const unsigned col_b = min(from.col0 + col, (unsigned)x.pitch_b - 4);
+    for (int i = 0; i < S::BM; i += S::ROWS_A) {
+        const bool inside = WHOLE || (Share<S>::col_a() < k_left &&
+                                      Share<S>::row_a() + i < from.rows_left);
+        __pipeline_memcpy_async(a_s + i * S::PITCH_A, from.a + i * x.pitch_a,
+                                16, inside ? 0 : 16);
+    }
+    float *const b_s = stage + S::BM * S::PITCH_A + Share<S>::row_b() * S::BN +
+                       Share<S>::col_b();
 #pragma unroll
-    for (unsigned i = 0; i < BK; i += S::ROWS_B)
-        copy_or_zeros(b_s + (deep + i) * S::BN + col,
-                      from.b + (from.k0 + deep + i) * x.pitch_b + col_b,
-                      from.k0 + deep + i < k);
+    for (int i = 0; i < S::BK; i += S::ROWS_B) {
+        const bool inside = WHOLE || (Share<S>::row_b() + i < k_left &&
+                                      Share<S>::col_b() < from.cols_left);
+        __pipeline_memcpy_async(b_s + i * S::BN, from.b + i * x.pitch_b, 16,
+                                inside ? 0 : 16);
+    }
 }
 
 /* Ask for the next stage of the block's work, if there is more, and go on. */
 template <class S>
 static __device__ __forceinline__ void
 ask(float *stage, struct source *from, const float *a, const float *b, int m,
-    int k, const struct order &o, const struct extras &x) {
+    int n, int k, const struct order &o, const struct extras &x) {
     if (from->tile < o.tiles) {
-        copy_stage<S>(stage, *from, m, k, x);
-        from->k0 += BK;
-        if (from->k0 >= (unsigned)k) {
+        if (from->rows_left >= S::BM && from->cols_left >= S::BN &&
+            k - from->k0 >= S::BK)
+            copy_stage<S, true>(stage, *from, k, x);
+        else
+            copy_stage<S, false>(stage, *from, k, x);
+        from->a += S::BK;
+        from->b += S::BK * x.pitch_b;
+        from->k0 += S::BK;
+        if (from->k0 >= k) {
             from->tile += gridDim.x;
-            begin_tile<S>(from, a, b, o, x);
+            begin_tile<S>(from, a, b, m, n, o, x);
         }
     }
     __pipeline_commit(); // an empty group counts, too
 }
 
 /* A thread's rows of a, four k of each. */
-template <int TM>
-static __device__ __forceinline__ void load_a(float4 a_r[TM],
+template <class S>
+static __device__ __forceinline__ void load_a(float4 a_r[S::TM],
                                               const float *a_s) {
 #pragma unroll
-    for (int r = 0; r < TM; r++)
-        a_r[r] = *(const float4 *)(a_s + r * LANES_M * PITCH_A);
+    for (int r = 0; r < S::TM; r++)
+        a_r[r] = *(const float4 *)(a_s + r * LANES_M * S::PITCH_A);
 }
 
 /* A thread's columns of b. */
-template <int TN>
-static __device__ __forceinline__ void load_b(float4 b_r[TN / 4],
+template <class S>
+static __device__ __forceinline__ void load_b(float4 b_r[S::TN / 4],
                                               const float *b_s) {
 #pragma unroll
-    for (int s = 0; s < TN / 4; s++)
+    for (int s = 0; s < S::TN / 4; s++)
         b_r[s] = *(const float4 *)(b_s + s * LANES_N * 4);
 }
 
@@ -195,43 +212,45 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int ty = warp / (S::BN / S::WN) * S::WM + lane / LANES_N;
     const int tx = warp % (S::BN / S::WN) * S::WN + lane % LANES_N * 4;
-    const float *const a_0 = ring + ty * PITCH_A;
-    const float *const b_0 = ring + S::BM * PITCH_A + tx;
+    const float *const a_0 = ring + ty * S::PITCH_A;
+    const float *const b_0 = ring + S::BM * S::PITCH_A + tx;
 
     struct source from;
     from.tile = blockIdx.x;
-    begin_tile<S>(&from, a, b, o, x);
+    begin_tile<S>(&from, a, b, m, n, o, x);
     for (int s = 0; s < S::STAGES; s++)
-        ask<S>(ring + s * S::STAGE, &from, a, b, m, k, o, x);
+        ask<S>(ring + s * S::STAGE, &from, a, b, m, n, k, o, x);
     __pipeline_wait_prior(S::STAGES - 1);
     __syncthreads(); // the first stage is there
 
     float4 a_r[2][S::TM], b_r[2][S::TN / 4];
-    load_a<S::TM>(a_r[0], a_0);
-    load_b<S::TN>(b_r[0], b_0);
+    load_a<S>(a_r[0], a_0);
+    load_b<S>(b_r[0], b_0);
     int stage = 0; // the one being read
     for (int tile = blockIdx.x; tile < o.tiles; tile += gridDim.x) {
         float acc[S::TM][S::TN] = {};
-        for (int left = k; left > 0; left -= BK) {
+        for (int left = k; left > 0; left -= S::BK) {
 #pragma unroll 1
-            for (int k0 = 0; k0 < BK; k0 += ROUND) {
+            for (int k0 = 0; k0 < S::BK; k0 += ROUND) {
                 int at = stage * S::STAGE, next = k0 + ROUND;
 #pragma unroll
                 for (int i = 0; i < ROUND; i++) {
                     const int here = i + 1 < ROUND;
-                    if (!here && next == BK) {
+                    if (!here && next == S::BK) {
                         // This stage is in registers: on to the next one.
                         __pipeline_wait_prior(S::STAGES - 2);
                         __syncthreads();
-                        ask<S>(ring + at, &from, a, b, m, k, o, x);
-                        stage = stage + 1 < S::STAGES ? stage + 1 : 0;
+                        ask<S>(ring + at, &from, a, b, m, n, k, o, x);
+                        // After the last one there is none: this one again.
+                        if (left > S::BK || tile + (int)gridDim.x < o.tiles)
+                            stage = (stage + 1) % S::STAGES;
                         at = stage * S::STAGE;
                         next = 0;
                     }
                     const int deep = here ? k0 + i + 1 : next;
                     if (i % 4 == 3)
-                        load_a<S::TM>(a_r[(i / 4 + 1) % 2], a_0 + at + deep);
-                    load_b<S::TN>(b_r[(i + 1) % 2], b_0 + at + deep * S::BN);
+                        load_a<S>(a_r[(i / 4 + 1) % 2], a_0 + at + deep);
+                    load_b<S>(b_r[(i + 1) % 2], b_0 + at + deep * S::BN);
                     multiply<S::TM, S::TN>(acc, a_r[i / 4 % 2], i % 4,
                                            b_r[i % 2]);
                 }
@@ -263,41 +282,54 @@ template <class S> static struct order order_of(const struct product *q) {
     return {down, across, down * across * q->batch};
 }
 
+/* How many of its blocks a multiprocessor holds, 0 if none. */
+template <class S> static int blocks_of(void) {
+    const auto kernel = matmul_pipeline<S>;
+    int blocks = 0;
+    if (S::BYTES <= attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
+        cudaFuncSetAttribute(kernel,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             S::BYTES) == cudaSuccess)
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
+                                                      S::THREADS, S::BYTES);
+    return blocks;
+}
+
+/* How long the busiest multiprocessor takes, in elements of c at the rate that
+ * Large reaches. `full` is this shape's part of that rate, `one` that of one
+ * block which has a multiprocessor for itself; both measured. */
+template <class S>
+static double cost(const struct product *q, double full, double one) {
+    const int blocks = blocks_of<S>();
+    if (blocks == 0) return 1e300;
+    const int tiles = CEIL_DIV(order_of<S>(q).tiles,
+                               attribute(cudaDevAttrMultiProcessorCount));
+    const int last = tiles % blocks; // in the last round, the others are full
+    double time = (tiles - last) / full;
+    if (last) time += last / full > 1 / one ? last / full : 1 / one;
+    return time * S::BM * S::BN;
+}
+
 template <class S>
 static int launch_shape(const struct product *q, cudaStream_t stream) {
     const struct order o = order_of<S>(q);
-    const auto kernel = matmul_pipeline<S>;
-    int blocks = 0;
-    WEFT_CUDA_TRY(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::BYTES));
-    WEFT_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &blocks, kernel, S::THREADS, S::BYTES));
-    blocks *= attribute(cudaDevAttrMultiProcessorCount);
+    int blocks = blocks_of<S>() * attribute(cudaDevAttrMultiProcessorCount);
     if (blocks > o.tiles) blocks = o.tiles;
-    kernel<<<blocks, S::THREADS, S::BYTES, stream>>>(q->c, (const float *)q->a,
-                                                     (const float *)q->b, q->m,
-                                                     q->n, q->k, o, q->extras);
+    matmul_pipeline<S><<<blocks, S::THREADS, S::BYTES, stream>>>(
+        q->c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k, o,
+        q->extras);
     WEFT_LAUNCHED(matmul_pipeline);
     return WEFT_OK;
 }
 
-/* How long the busiest multiprocessor has to do with tiles of this shape, in
- * elements of c at the rate that the largest shape reaches; `rate` is this
- * one's part of that, measured. */
-template <class S> static double cost(const struct product *q, double rate) {
-    if (S::BYTES > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
-        return 1e300;
-    const int all = attribute(cudaDevAttrMultiProcessorCount);
-    return CEIL_DIV(order_of<S>(q).tiles, all) * (double)(S::BM * S::BN) / rate;
-}
-
-typedef Shape<256, 128, 8, 16, 3, 1> Large;
-typedef Shape<128, 128, 8, 16, 3, 2> Medium;
-typedef Shape<64, 64, 8, 4, 3, 4> Small;
+typedef Shape<128, 256, 32, 8, 16, 3, 1> Large;
+typedef Shape<64, 128, 16, 8, 16, 3, 4> Medium;
+typedef Shape<64, 64, 16, 8, 8, 3, 6> Small;
 
 static int launch(const struct product *q, cudaStream_t stream) {
-    const double large = cost<Large>(q, 1.0), medium = cost<Medium>(q, 0.95),
-                 small = cost<Small>(q, 0.75);
+    const double large = cost<Large>(q, 1.0, 1.0);
+    const double medium = cost<Medium>(q, 0.96, 0.42);
+    const double small = cost<Small>(q, 0.86, 0.35);
     if (large <= medium && large <= small)
         return launch_shape<Large>(q, stream);
     if (medium <= small) return launch_shape<Medium>(q, stream);
