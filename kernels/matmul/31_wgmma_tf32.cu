@@ -23,15 +23,18 @@ template <int BN_> struct shape {
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED,
         STAGES = BN_ == 256 ? 4 : 6,
-        SHARED = 1024 + STAGES * STAGE + 2 * STAGES * 8,
+        BOXES = 2,            // of c, for each consumer
+        OUT = STAGES * STAGE, // where they lie
+        RING = OUT + 2 * BOXES * OUT_BYTES,
+        SHARED = 1024 + RING + 2 * STAGES * 8,
     };
 };
 
 /* A warpgroup: OWN_ROWS of every tile. */
 template <class S>
 static __device__ __forceinline__ void
-consume(float *c, const char *stages, mbarrier *full, mbarrier *empty,
-        const struct tiles &t, const struct extras &x) {
+consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
+        mbarrier *empty, const struct tiles &t, const struct extras &x) {
     place<S::STAGES> at;
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
     for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
@@ -60,7 +63,8 @@ consume(float *c, const char *stages, mbarrier *full, mbarrier *empty,
         }
         wgmma_wait<0>();
         release(before, t.cluster);
-        store_tile(c, acc, tile_at(t, i, S::BN), t, x);
+        store_tile<S>(c, c_map, stages + S::OUT, acc, tile_at(t, i, S::BN), t,
+                      x);
     }
 }
 
@@ -68,11 +72,12 @@ consume(float *c, const char *stages, mbarrier *full, mbarrier *empty,
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_tf32(float *c, const __grid_constant__ tensor_map a_map,
-                      const __grid_constant__ tensor_map b_map, struct tiles t,
+                      const __grid_constant__ tensor_map b_map,
+                      const __grid_constant__ tensor_map c_map, struct tiles t,
                       struct extras x) {
     extern __shared__ char raw[];
     char *const stages = aligned_1024(raw);
-    mbarrier *const full = (mbarrier *)(stages + S::STAGES * S::STAGE);
+    mbarrier *const full = (mbarrier *)(stages + S::RING);
     mbarrier *const empty = full + S::STAGES;
     start_ring<S::STAGES>(full, empty, t.cluster);
     if (threadIdx.x < WARPGROUP) {
@@ -81,7 +86,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
             produce<S>(&a_map, &b_map, stages, full, empty, t);
     } else {
         registers_up<CONSUMER_REGISTERS>();
-        consume<S>(c, stages, full, empty, t, x);
+        consume<S>(c, &c_map, stages, full, empty, t, x);
     }
     end_ring(t.cluster);
 }
@@ -92,14 +97,16 @@ template <class S>
 static int launch_shape(const struct product *q, int sms, int cluster,
                         cudaStream_t stream) {
     const struct tiles t = cut(q, S::BN, S::a::BK, cluster);
-    tensor_map a_map, b_map;
+    tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, TENSOR_TF32, q->a, q->m, q->k,
                             q->extras.pitch_a, q->batch, q->extras.step_a, 1));
     WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
                             cluster));
+    WEFT_TRY(make_c_map(&c_map, q));
     return launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>, t, sms,
-                        S::SHARED, stream, q->c, a_map, b_map, t, q->extras);
+                        S::SHARED, stream, q->c, a_map, b_map, c_map, t,
+                        q->extras);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {

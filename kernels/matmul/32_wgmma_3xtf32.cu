@@ -32,7 +32,10 @@ template <int BN_> struct shape {
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED + (int)b::BYTES,
         STAGES = BN_ == 128 ? 4 : 6,
-        SHARED = 1024 + STAGES * STAGE + 3 * STAGES * 8,
+        BOXES = 2,            // of c, for each consumer
+        OUT = STAGES * STAGE, // where they lie
+        RING = OUT + 2 * BOXES * OUT_BYTES,
+        SHARED = 1024 + RING + 3 * STAGES * 8,
     };
 };
 
@@ -137,9 +140,9 @@ mend(float (&sum)[COUNT], const float *a, const float *b, const struct tile &at,
 /* A warpgroup: OWN_ROWS of every tile. */
 template <class S>
 static __device__ __forceinline__ void
-consume(float *c, const float *a, const float *b, const char *stages,
-        mbarrier *full, mbarrier *empty, mbarrier *split, const struct tiles &t,
-        const struct extras &x) {
+consume(float *c, const tensor_map *c_map, const float *a, const float *b,
+        char *stages, mbarrier *full, mbarrier *empty, mbarrier *split,
+        const struct tiles &t, const struct extras &x) {
     place<S::STAGES> at;
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
     for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
@@ -157,7 +160,7 @@ consume(float *c, const float *a, const float *b, const char *stages,
             at.next();
         }
         mend(sum, a, b, to, t, x);
-        store_tile(c, sum, to, t, x);
+        store_tile<S>(c, c_map, stages + S::OUT, sum, to, t, x);
     }
 }
 
@@ -168,10 +171,11 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,
                         const __grid_constant__ tensor_map a_map,
                         const __grid_constant__ tensor_map b_map,
+                        const __grid_constant__ tensor_map c_map,
                         struct tiles t, struct extras x) {
     extern __shared__ char raw[];
     char *const stages = aligned_1024(raw);
-    mbarrier *const full = (mbarrier *)(stages + S::STAGES * S::STAGE);
+    mbarrier *const full = (mbarrier *)(stages + S::RING);
     mbarrier *const empty = full + S::STAGES, *const split = empty + S::STAGES;
     if (threadIdx.x == 0)
         for (int i = 0; i < S::STAGES; i++) mbarrier_init(&split[i], SPLITTERS);
@@ -184,7 +188,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
             split_b<S>(stages, full, split, t);
     } else {
         registers_up<CONSUMER_REGISTERS>();
-        consume<S>(c, a, b, stages, full, empty, split, t, x);
+        consume<S>(c, &c_map, a, b, stages, full, empty, split, t, x);
     }
     end_ring(t.cluster);
 }
@@ -195,15 +199,16 @@ template <class S>
 static int launch_shape(const struct product *q, int sms, int cluster,
                         cudaStream_t stream) {
     const struct tiles t = cut(q, S::BN, S::a::BK, cluster);
-    tensor_map a_map, b_map;
+    tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, TENSOR_FLOAT, q->a, q->m, q->k,
                             q->extras.pitch_a, q->batch, q->extras.step_a, 1));
     WEFT_TRY(S::b::make_map(&b_map, TENSOR_FLOAT, q->b, q->n, q->k,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
                             cluster));
+    WEFT_TRY(make_c_map(&c_map, q));
     return launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>, t, sms,
                         S::SHARED, stream, q->c, (const float *)q->a,
-                        (const float *)q->b, a_map, b_map, t, q->extras);
+                        (const float *)q->b, a_map, b_map, c_map, t, q->extras);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {

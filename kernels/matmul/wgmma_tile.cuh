@@ -40,6 +40,7 @@ struct tiles {
     int k_steps;          /* stages for one tile */
     int strip;            /* rows of clusters that are walked together */
     int cluster;          /* 1 or 2 blocks, one below the other */
+    int boxed;            /* whether TMA can store c */
     int a_moves, b_moves; /* 0 where all matrices of the batch are the same */
 };
 
@@ -109,6 +110,7 @@ PTX_INLINE void start_ring(mbarrier *full, mbarrier *empty, int cluster) {
 
 /* A block stays until nobody reaches into its shared memory any more. */
 PTX_INLINE void end_ring(int cluster) {
+    tma_store_wait<0>();
     if (cluster > 1) cluster_sync(cluster);
 }
 
@@ -166,6 +168,7 @@ template <typename T, int WIDTH, int BY_K> struct operand {
     static int make_map(tensor_map *map, enum tensor_type type,
                         const void *data, int width, int k, size_t pitch,
                         int batch, size_t step, int parts) {
+        if (batch == 1) step = 0; // not looked at, and may be odd
         const struct tensor array = {type,
                                      data,
                                      (size_t)(BY_K ? k : width),
@@ -243,14 +246,11 @@ PTX_INLINE int own_row() {
 }
 PTX_INLINE int own_col() { return (int)threadIdx.x % 4 * 2; }
 
-/* Store a consumer's part of a tile. Four lanes hold 8 columns of a row, 32
- * bytes that lie together: a sector, written once. */
+/* Store a consumer's part of a tile from registers. Four lanes hold 8 columns
+ * of a row: a warp writes to 8 lines at once, a sector of each. */
 template <int COUNT>
-PTX_INLINE void store_tile(float *c, float (&acc)[COUNT], const struct tile &at,
-                           const struct tiles &t, const struct extras &x) {
-    c += at.item * x.step_c;
-    const int row = at.row0 + own_row(), col = at.col0 + own_col();
-    finish_tile(acc, c, t, row, col, x);
+PTX_INLINE void store_lanes(float *c, const float (&acc)[COUNT], int row,
+                            int col, const struct tiles &t) {
     const bool pairs = t.n % 2 == 0 && (size_t)c % 8 == 0;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -273,6 +273,57 @@ PTX_INLINE void store_tile(float *c, float (&acc)[COUNT], const struct tile &at,
     }
 }
 
+enum { OUT_COLS = 32, OUT_BYTES = OWN_ROWS * WGMMA_ROW }; // of a box of c
+
+/* The same by way of shared memory, 32 columns at a time, from where TMA takes
+ * them away whole lines at a time while the threads write the next. BOXES: how
+ * many there are room for at own_s. */
+template <int BOXES, int COUNT>
+PTX_INLINE void store_boxes(const tensor_map *c_map, char *own_s,
+                            const float (&acc)[COUNT], const struct tile &at) {
+    const int consumer =
+        (int)threadIdx.x / WARPGROUP; // 1 or 2, and its barrier
+    const int row = own_row() % OWN_ROWS;
+    const bool leader = threadIdx.x % WARPGROUP == 0;
+#pragma unroll
+    for (int box = 0; box < COUNT / 16; box++) {
+        char *const box_s = own_s + box % BOXES * OUT_BYTES;
+        if (leader) tma_store_wait<BOXES - 1>(); // what was here has left
+        named_barrier(consumer, WARPGROUP);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int from = box * 16 + 2 * i, half = i % 2;
+            const int byte = (row + 8 * half) * WGMMA_ROW + i / 2 * 32 +
+                             own_col() * (int)sizeof(float);
+            *(float2 *)(box_s + swizzled((unsigned)byte)) =
+                make_float2(acc[from], acc[from + 1]);
+        }
+        fence_proxy_async();
+        named_barrier(consumer, WARPGROUP);
+        if (leader) {
+            tma_store(c_map, box_s, at.col0 + box * OUT_COLS,
+                      at.row0 + (consumer - 1) * OWN_ROWS, at.item);
+            tma_store_commit();
+        }
+    }
+}
+
+/* Store a consumer's part of a tile, what the call wants besides done to it. */
+template <class S>
+PTX_INLINE void store_tile(float *c, const tensor_map *c_map, char *out_s,
+                           float (&acc)[S::BN / 2], const struct tile &at,
+                           const struct tiles &t, const struct extras &x) {
+    c += at.item * x.step_c;
+    const int row = at.row0 + own_row(), col = at.col0 + own_col();
+    finish_tile(acc, c, t, row, col, x);
+    const int consumer = (int)threadIdx.x / WARPGROUP - 1;
+    if (t.boxed)
+        store_boxes<S::BOXES>(c_map, out_s + consumer * S::BOXES * OUT_BYTES,
+                              acc, at);
+    else
+        store_lanes(c, acc, row, col, t);
+}
+
 /* ---- launching ----------------------------------------------------------- */
 
 static inline int multiprocessors(int *count) {
@@ -281,6 +332,24 @@ static inline int multiprocessors(int *count) {
     WEFT_CUDA_TRY(
         cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device));
     return WEFT_OK;
+}
+
+/* TMA wants rows and matrices in multiples of 16 bytes. */
+static inline int can_box(const struct product *q) {
+    const size_t step = q->batch > 1 ? q->extras.step_c : 4;
+    return q->n % 4 == 0 && (size_t)q->c % 16 == 0 && step && step % 4 == 0;
+}
+
+static inline int make_c_map(tensor_map *map, const struct product *q) {
+    const size_t step = q->batch > 1 ? q->extras.step_c : 0;
+    const struct tensor c = {TENSOR_FLOAT, q->c,         (size_t)q->n,
+                             (size_t)q->m, (size_t)q->n, (size_t)q->batch,
+                             step};
+    if (!can_box(q)) {
+        *map = tensor_map(); // not looked at
+        return WEFT_OK;
+    }
+    return tensor_map_make(map, &c, tensor_box{OUT_COLS, OWN_ROWS, 1});
 }
 
 /* q cut into tiles of BM x bn, bk of k to a stage. */
@@ -295,6 +364,7 @@ static inline struct tiles cut(const struct product *q, int bn, int bk,
                       0,
                       16 / cluster,
                       cluster,
+                      can_box(q),
                       q->extras.step_a != 0,
                       q->extras.step_b != 0};
     t.down = CEIL_DIV(q->m, BM * cluster);
