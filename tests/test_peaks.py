@@ -17,7 +17,7 @@ def test_a_cpus_peaks_are_measured_once_and_kept(monkeypatch, tmp_path):
     monkeypatch.setattr(peaks, "SECONDS", 0.02)
     copy, fma = found = peaks.peaks("cpu")
     assert (copy["rung"], fma["rung"]) == ("copy", "fma")
-    assert copy["gbs"] == pytest.approx(8 * (1 << 16) / copy["us_low"] / 1e3)
+    assert copy["gbs"] >= 8 * (1 << 16) / copy["us_low"] / 1e3
     assert fma["tflops"] > 0.001 and fma["threads"] >= 1
     assert json.loads(json.dumps(peaks.peaks("cpu"))) == found
     assert peaks.ceilings(found)["fp32"] == fma["tflops"]

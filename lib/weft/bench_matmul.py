@@ -274,16 +274,22 @@ def _entries(
 
 
 def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
-    """Whether one call would take too long; seen at a small size first."""
+    """Whether one call would take too long; seen at small sizes first."""
     where, longest = options.device, LONGEST[options.device.type]
-    probe = Size.of(PROBE[where.type])
+    side = int(PROBE[where.type])
     seconds = speeds.seconds(one, race.size)
-    if seconds is None and race.size.flop > 8 * probe.flop and one.impl == "weft":
+    while seconds is None or seconds > longest:
+        # A small product may have taken long to begin: a larger one tells more.
+        probe = Size(side, side, side)
+        if race.size.flop <= 8 * probe.flop or one.impl != "weft":
+            break
         small = Operands.random(probe, race.precision, where, False)
         lib = native.library("matmul", where.type)
-        other = of_rung(lib, lib.rung(one.rung), small)
-        _see(other, probe, where, speeds)
-        seconds = speeds.seconds(one, race.size)
+        _see(of_rung(lib, lib.rung(one.rung), small), probe, where, speeds)
+        if speeds.seconds(one, probe) > longest / 8:
+            break
+        seconds, side = speeds.seconds(one, race.size), 2 * side
+    seconds = speeds.seconds(one, race.size)
     if seconds and seconds > longest:
         _say(f"{one.name}: left out at {race.size}, would take about {seconds:.1f} s")
         return True
@@ -292,10 +298,12 @@ def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
 
 
 def _see(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
-    """Note how fast its second call is."""
-    for _ in range(2):
-        once = bench.time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)
-    speeds.seen[one.name] = size.flop / once.median / 1e6
+    """Note how fast its fastest call is, of five at most."""
+    times: list[float] = []
+    while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
+        timing = bench.time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)
+        times.append(timing.median)
+    speeds.seen[one.name] = size.flop / min(times) / 1e6
 
 
 def _row(

@@ -268,8 +268,9 @@ def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> N
         axes.plot([100, 100], ends, color=OPPONENT, lw=1.6, zorder=1)
         name = f"{PEERS[peer['impl']]} {peer['precision']}"
         name += f", {speed_text(peer['tflops'])}" + " (hollow)" * (number > 0)
-        look = BESIDE | {"color": OPPONENT, "ha": "right", "fontsize": 9}
-        axes.annotate(name, (100, those[0] - 0.65), (-5, 0), **look)
+        aside = {"ha": "left"} if number else {"ha": "right"}  # not on each other
+        look = BESIDE | {"color": OPPONENT, "fontsize": 9} | aside
+        axes.annotate(name, (100, those[0] - 0.65), (5 if number else -5, 0), **look)
 
 
 def _places(order: Sequence[tuple]) -> Places:

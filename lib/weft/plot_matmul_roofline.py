@@ -123,11 +123,14 @@ def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
         axes.plot([peak / slope, NAMES / 1.3], [peak] * 2, color=INK, lw=1.4, zorder=1)
         name = f"{UNITS.get(kind, kind)}: {_number(peak)}FLOP/s"
         look = {"fontsize": 9, "va": "bottom", "color": INK}
-        axes.annotate(name, (peak / slope, peak), (4, 2), **BESIDE | look)
+        start = max(peak / slope, LEFT)
+        axes.annotate(name, (start, peak), (4, 2), **BESIDE | look)
     top = max(levels.values(), default=1.0)
     axes.plot([0.1, top / slope], [0.1 * slope, top], color=INK, lw=1.6, zorder=1)
     low = axes.get_ylim()[0]
     at_left = max(1.6 * LEFT, 2.5 * low / slope)
+    if at_left > top / slope:
+        return  # the slope is left of the picture
     text = f"copy: {_number(slope)}B/s"
     axes.annotate(text, (at_left, at_left * slope), (8, -6), **BESIDE | {"fontsize": 9})
 

@@ -49,7 +49,8 @@ class Timed:
     """A Timing, and what else must be said of it.
 
     cache: cold or warm; spread: the width of the median's 95 % interval over the
-    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts.
+    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts;
+    fastest: of all samples, in microseconds.
     """
 
     timing: Timing
@@ -59,6 +60,7 @@ class Timed:
     stopped: str
     calls: int
     pause: float
+    fastest: float
     state: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -185,7 +187,7 @@ def side_by_side(
             summarize(us, clock.name),
             *(shown, "cold" if cold else "warm", spreads[name]),
             "spread" if spreads[name] <= spread else stopped,
-            *(contenders[name].calls, pause, watches[name].row()),
+            *(contenders[name].calls, pause, min(us), watches[name].row()),
         )
         for name, us in found.items()
     }
