@@ -3,15 +3,15 @@
  * Before:      rung 7's warps are 2 x 16 lanes, 16 x 128 elements of c: for one
  *              k a warp wants 16 different floats of a and 128 of b.
  * Idea:        4 x 8 lanes, WM x WN = 32 x 64 elements: 32 and 64 floats.
- * Prediction:  a third fewer different floats, but as many loads, and a load of
- *              16 bytes takes 4 wavefronts, 8 lanes each, whether or not other
- *              lanes read the same: 136 for 8 k, as before (check build). So
- *              nothing should move, against what one hears.
- * Measured:    H200, 4096: 36.9 -> 37.1 TFLOP/s. Nothing did; but this is the
- *              shape in which 8 x 16 elements a thread fit a block (rung 10).
- * Limit:       between its two barriers a block loads or multiplies, never
- *              both. Rung 9 attacks that.
- * Lesson:      notebooks/08b_matmul_pipeline.ipynb
+ * Prediction:  a third fewer different floats, but as many loads, and as the
+ *              check build counts, 8 lanes to a wavefront, 136 wavefronts for 8
+ *              k as before. If the GPU counts so, too, nothing moves.
+ * Measured:    H200, 4096: 36.9 -> 37.1 TFLOP/s: nothing did. Yet with lanes in
+ *              another order, row lane / 16 * 2 + lane % 2 and column lane / 2
+ * % 8, it was 38.2 (37.0 beside it), at all five sizes 3 to 4 % more, which
+ * that count does not explain. To be looked at with ncu. Limit:       between
+ * its two barriers a block loads or multiplies, never both. Rung 9 attacks
+ * that. Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 #include "matmul.h"
 

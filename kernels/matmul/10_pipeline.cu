@@ -20,9 +20,11 @@
  * Prediction:  for 4 k a warp loads 8 + 16 times, 96 wavefronts, beside 128
  *              cycles of multiply-adds: shared memory no longer sets the pace.
  *              0.9 of cuBLAS.
- * Measured:    H200, 4096: 40.7 -> 50.5 TFLOP/s, 98 % of cuBLAS. In SASS 63 of
- *              1024 multiply-adds wait for a register bank, and 9 of 100
- *              instructions are others: 87 % of the peak.
+ * Measured:    H200, 4096: 40.7 -> 50.5 TFLOP/s, 98 % of cuBLAS, with Large
+ *              asked for by itself, the best of some 30 shapes and settings in
+ *              the runs they were chosen from. In SASS 63 of 1024 multiply-adds
+ *              wait for a register bank (counted in a like kernel, 16 k a
+ *              stage).
  * Limit:       every thread copies, waits and meets the others in a barrier.
  *              Rung 11 has one thread ask for whole tiles, and no barrier.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
@@ -297,7 +299,7 @@ template <class S> static int blocks_of(void) {
 
 /* How long the busiest multiprocessor takes, in elements of c at the rate that
  * Large reaches. `full` is this shape's part of that rate, `one` that of one
- * block which has a multiprocessor for itself; both measured. */
+ * block which has a multiprocessor for itself; fitted to runs on an H200. */
 template <class S>
 static double cost(const struct product *q, double full, double one) {
     const int blocks = blocks_of<S>();
