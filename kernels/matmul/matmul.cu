@@ -12,6 +12,7 @@
 #include "../checks.cuh"
 #include "pack.h"
 
+#ifndef MATMUL_LADDER // lib/weft/ladder/one_rung.py has a list of its own
 #define MATMUL_LADDER(RUNG) \
     RUNG(ijk)               \
     RUNG(ikj)               \
@@ -34,8 +35,9 @@
     RUNG(warp_tiles)        \
     RUNG(double_buffer)     \
     RUNG(pipeline)          \
-    RUNG(k_groups)          \
     RUNG(tma)               \
+    RUNG(k_groups)          \
+    RUNG(tuned)             \
     RUNG(wmma_fp16)         \
     RUNG(mma_fp16)          \
     RUNG(wmma_bf16)         \
@@ -47,6 +49,7 @@
     RUNG(wgmma_tf32)        \
     RUNG(mma_3xtf32)        \
     RUNG(wgmma_3xtf32)
+#endif
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
 MATMUL_LADDER(DECLARE)
@@ -142,11 +145,16 @@ int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
     CHECK_ARRAY(bytes);
     const struct product q = product_of(NULL, a, b, m, n, k, options);
     WEFT_TRY(check_arguments(&q));
-    // The first slab is the largest, and the others' addresses are no worse:
-    // they start whole rows further on.
-    const struct product first =
-        slab_of(&q, 0, 0, matmul_element(ladder[rung]));
-    *bytes = room_for(&first, ladder[rung]);
+    // A smaller slab may want more: of a rung that goes by the size.
+    const size_t element = matmul_element(ladder[rung]);
+    *bytes = 0;
+    for (int item = 0; item < q.batch; item += MAX_GRID)
+        for (int row = 0; row < m; row += SLAB) {
+            const struct product slab = slab_of(&q, row, item, element);
+            const size_t wants = room_for(&slab, ladder[rung]);
+            if (wants > *bytes) *bytes = wants;
+            if (m - row <= SLAB) break; // row + SLAB may not fit an int
+        }
     return WEFT_OK;
 }
 

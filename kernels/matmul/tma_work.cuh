@@ -12,13 +12,15 @@
 #define WEFT_MATMUL_TMA_WORK_CUH
 #include "matmul.h"
 
+#include <limits.h>
+
 /* How c is divided; the same for all blocks. */
 struct work {
     int tiles_m, tiles_n; /* of one matrix of the batch */
     int tiles;            /* of all */
     int steps;            /* along k, of a tile */
     int whole;            /* the first so many tiles are not cut */
-    long long units;      /* steps of those that are */
+    int units;            /* steps of those that are */
     int sharers;          /* the first so many blocks share them */
     float *partials;      /* sums of pieces */
     unsigned *arrived;    /* of each tile that is cut: pieces that are done */
@@ -31,15 +33,13 @@ struct piece {
 
 /* Where the share of block `block` of the units starts; it ends where the next
  * one's starts, and has at least one. */
-static __device__ __forceinline__ long long share(const struct work &w,
-                                                  int block) {
+static __device__ __forceinline__ int share(const struct work &w, int block) {
     return w.units * block / w.sharers;
 }
 
 /* The block of whose share unit `unit` is. */
-static __device__ __forceinline__ int owner(const struct work &w,
-                                            long long unit) {
-    return (int)(((unit + 1) * w.sharers - 1) / w.units);
+static __device__ __forceinline__ int owner(const struct work &w, int unit) {
+    return ((unit + 1) * w.sharers - 1) / w.units;
 }
 
 static __device__ __forceinline__ int whole_tiles(const struct work &w) {
@@ -51,8 +51,8 @@ static __device__ __forceinline__ int whole_tiles(const struct work &w) {
 static __device__ __forceinline__ int pieces_of_block(const struct work &w) {
     const int block = blockIdx.x;
     if (block >= w.sharers) return whole_tiles(w);
-    const long long unit = share(w, block), end = share(w, block + 1);
-    return whole_tiles(w) + (int)((end - 1) / w.steps - unit / w.steps) + 1;
+    const int unit = share(w, block), end = share(w, block + 1);
+    return whole_tiles(w) + (end - 1) / w.steps - unit / w.steps + 1;
 }
 
 /* The i-th of them. */
@@ -60,11 +60,11 @@ static __device__ __forceinline__ struct piece piece_at(const struct work &w,
                                                         int i) {
     const int cut = i - whole_tiles(w);
     if (cut < 0) return {(int)(blockIdx.x + i * gridDim.x), 0, w.steps};
-    const long long unit = share(w, blockIdx.x), end = share(w, blockIdx.x + 1);
-    const int tile = (int)(unit / w.steps) + cut;
-    const long long start = (long long)tile * w.steps;
-    return {w.whole + tile, unit > start ? (int)(unit - start) : 0,
-            end < start + w.steps ? (int)(end - start) : w.steps};
+    const int unit = share(w, blockIdx.x), end = share(w, blockIdx.x + 1);
+    const int tile = unit / w.steps + cut;
+    const int start = (int)tile * w.steps;
+    return {w.whole + tile, unit > start ? unit - start : 0,
+            end < start + w.steps ? end - start : w.steps};
 }
 
 /* Where a tile lies. Blocks that run at the same time take tiles of a band of
@@ -116,7 +116,7 @@ add_pieces(float acc[ROWS][COLS], const struct piece &p, const struct work &w,
     const int cut = p.tile - w.whole;
     if (threadIdx.x == 0) *before_s = atomicAdd(&w.arrived[cut], 1u);
     __syncthreads();
-    const long long unit = (long long)cut * w.steps;
+    const int unit = (int)cut * w.steps;
     const int first = owner(w, unit), last = owner(w, unit + w.steps - 1);
     if (*before_s != (unsigned)(last - first)) return false;
     __threadfence();
@@ -148,10 +148,11 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     const int left = w.tiles % blocks;
     if (!left || w.steps < 4) return w;
     const int sharers = 4 * left < blocks ? 4 * left : blocks;
-    const long long units = (long long)left * w.steps;
-    if (w.steps - CEIL_DIV(units, sharers) < worth) return w;
+    const double units = (double)left * w.steps;
+    if ((units + 1) * sharers > INT_MAX) return w; // rounds enough without
+    if (w.steps - units / sharers < worth) return w;
     w.whole = w.tiles - left;
-    w.units = units;
+    w.units = left * w.steps;
     w.sharers = sharers;
     return w;
 }

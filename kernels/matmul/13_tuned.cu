@@ -1,0 +1,131 @@
+/* 13_tuned.cu -- matmul: the rung that picks a rung.
+ *
+ * Before:  every kernel is the fastest somewhere: large tiles read least, small
+ *          ones leave no multiprocessor idle, and a c of ten columns wants
+ *          neither.
+ * Idea:    say of each how many microseconds it would take, from the tiles that
+ *          the busiest multiprocessor gets, and take the one with the fewest.
+ *          The rates are measured (H200), the counting is exact; a guess 5 %
+ *          off costs 5 % where two are equal, and nothing elsewhere.
+ * Limit:   a rule knows only what was put into it: python -m weft bench matmul
+ *          --rung tuned shows where it is wrong.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size"
+ */
+#include "awkward.h"
+#include "matmul.h"
+#include "pack.h"
+
+#include <math.h>
+
+extern const struct matmul_rung matmul_tma_rung, matmul_tma_pairs_rung,
+    matmul_k_groups_rung, matmul_pipeline_rung, matmul_narrow_rung,
+    matmul_short_rung, matmul_split_k_rung;
+
+enum {
+    RATE = 200000,   // multiply-adds a microsecond of a busy multiprocessor
+    START_US = 6,    // launch, first loads, last stores
+    PIECES_US = 6,   // to add up pieces of tiles that were cut
+    COPY_US = 3,     // of an operand, besides its bytes
+    COPIED = 3000000 // bytes a microsecond, read and written
+};
+
+static double tiles_of(const struct product *q, int bm, int bn) {
+    return (double)CEIL_DIV(q->m, bm) * CEIL_DIV(q->n, bn) * q->batch;
+}
+
+/* Tiles of which `blocks` run on a multiprocessor at once, together at `full`
+ * of RATE and one alone at `one`; the tiles of the last round are cut along k
+ * if `cut`. */
+static double tiles_us(const struct product *q, int bm, int bn, int blocks,
+                       double full, double one, int cut) {
+    const double tile_us = (double)bm * bn * q->k / RATE;
+    const double per = tiles_of(q, bm, bn) / matmul_multiprocessors();
+    const double whole = floor(per / blocks) * blocks * tile_us / full;
+    const double left = per - floor(per / blocks) * blocks;
+    if (left == 0.0) return START_US + whole;
+    const double crowded = ceil(left) * tile_us / full;
+    const double alone = tile_us / one;
+    const double uncut = crowded > alone ? crowded : alone;
+    // A tile is cut into four pieces at most.
+    const double fair = left * tile_us / full;
+    const double quarter = tile_us / full / 4;
+    const double pieces = PIECES_US + (fair > quarter ? fair : quarter);
+    return START_US + whole + (cut && pieces < uncut ? pieces : uncut);
+}
+
+static double tma_us(const struct product *q) {
+    return tiles_us(q, 256, 128, 1, 1.0, 1.0, 1);
+}
+
+static double tma_pairs_us(const struct product *q) {
+    return tiles_us(q, 128, 128, 2, 1.0, 0.65, 1);
+}
+
+static double k_groups_us(const struct product *q) {
+    return tiles_us(q, 64, 128, 1, 0.88, 0.88, 0);
+}
+
+static double pipeline_us(const struct product *q) {
+    return tiles_us(q, 64, 128, 4, 0.9, 0.4, 0);
+}
+
+/* What can be picked. */
+static const struct choice {
+    const struct matmul_rung *rung;
+    double (*us)(const struct product *q);
+} choices[] = {
+    {&matmul_tma_rung, tma_us},
+    {&matmul_tma_pairs_rung, tma_pairs_us},
+    {&matmul_k_groups_rung, k_groups_us},
+    {&matmul_pipeline_rung, pipeline_us},
+    {&matmul_narrow_rung, matmul_narrow_us},
+    {&matmul_short_rung, matmul_short_us},
+    {&matmul_split_k_rung, matmul_split_k_us},
+};
+
+/* The time to copy the operands that do not lie as the rung wants them. */
+static double copies_us(const struct product *q,
+                        const struct matmul_rung *rung) {
+    const size_t bytes = matmul_pack_bytes(q, rung);
+    return bytes ? COPY_US + 2.0 * bytes / COPIED : 0.0;
+}
+
+/* The current device's compute capability: 90, ... */
+static int capability(void) {
+    int device = 0, major = 0, minor = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return 10 * major + minor;
+}
+
+static const struct matmul_rung *pick(const struct product *q) {
+    const int sm = capability();
+    const struct matmul_rung *best = &matmul_pipeline_rung;
+    double least = 1e300;
+    for (const struct choice &choice : choices) {
+        if (choice.rung->line.sm > sm) continue;
+        const double us = choice.us(q) + copies_us(q, choice.rung);
+        if (us < least) least = us, best = choice.rung;
+    }
+    return best;
+}
+
+static size_t scratch(const struct product *q) {
+    const struct matmul_rung *const rung = pick(q);
+    struct product packed = *q;
+    matmul_pack_plan(&packed, rung, (void *)256);
+    return matmul_pack_bytes(q, rung) +
+           (rung->scratch ? rung->scratch(&packed) : 0);
+}
+
+static int launch(const struct product *q, cudaStream_t stream) {
+    const struct matmul_rung *const rung = pick(q);
+    struct product packed = *q;
+    WEFT_TRY(matmul_pack(&packed, rung, q->scratch, stream));
+    packed.scratch = (char *)q->scratch + matmul_pack_bytes(q, rung);
+    return rung->launch(&packed, stream);
+}
+
+MATMUL_RUNG(tuned, "the rung that suits the size and the device", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch, scratch)
