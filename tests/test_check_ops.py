@@ -32,6 +32,16 @@ def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
     assert 0 <= verdict.worst <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rung, target", [(rung, on) for op, rung, on in RUNGS if op == "matmul"]
+)
+def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, target):
+    """Sizes 1 to 70, primes and large ones, layouts, epilogues, batches, addresses."""
+    (verdict,) = check_op("matmul", rung, target, wide=150)
+    assert verdict.runs >= 190 and verdict.worst <= 1
+
+
 # With AVX-512 a load whose lanes are masked out does not fault; with SSE it does.
 MARCHES = ["native"] + ["x86-64"] * (platform.machine() == "x86_64")
 
