@@ -8,8 +8,8 @@
  *              k as before. If the GPU counts so, too, nothing moves.
  * Measured:    H200, 4096: 36.9 -> 37.1 TFLOP/s: nothing did. Yet with lanes in
  *              z order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8) it
- *              was 38.2 beside 37.0, and 2 to 5 % more at five sizes, which that
- *              count does not explain. To be looked at with ncu.
+ *              was 38.2 beside 37.0, and 2 to 5 % more at five sizes, which
+ *              that count does not explain. To be looked at with ncu.
  * Limit:       between its two barriers a block loads or multiplies, never
  *              both. Rung 9 attacks that.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
