@@ -83,13 +83,16 @@ def roofline(
         for row in marked:
             _mark(axes, row, machine is not None)
         _names(axes, marked, kinds)
+        # A processor's speeds are told in GFLOP/s.
+        unit, scale = ("T", 1) if axes.get_ylim()[1] > 1 else ("G", 1000)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:g}")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
             axis.set_minor_formatter(NullFormatter())
             axis.set_minor_locator(NullLocator())
         axes.set_xticks([10, 100, 1000, 10000])
         axes.set_xlabel(f"flops per byte that must move; named: {size_text(chosen)}")
-        axes.set_ylabel("TFLOP/s (up is better)")
+        axes.set_ylabel(f"{unit}FLOP/s (up is better)")
         notes = ["bytes: a, b and c once", "small: our best of other sizes"]
         notes += [] if "gbs" in roofs else ["no roofs: weft bench matmul --set peaks"]
         tell(figure, series, *notes)
@@ -174,7 +177,8 @@ def _names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
         name = row["rung"]
         if row["impl"] in PEERS:
             name = f"{PEERS[row['impl']]} {row['precision']}"
-        text = f"{name}  {row['tflops']:.3g}"
+        speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
+        text = f"{name}  {speed:.3g}"
         look = BESIDE | {"fontsize": 9, "color": colour_of(row), "textcoords": "data"}
         arrow = {"arrowstyle": "-", "color": colour_of(row), "lw": 0.5, "shrinkB": 5}
         point = intensity(row), row["tflops"]

@@ -28,18 +28,16 @@ import numpy as np
 
 from . import device as devices
 from .bench import Timing, device_name, summarize
-from .clocks import Contender, WallTimer, timer_named
+from .clocks import Contender, WallTimer, burst_of, timer_named
 from .gpu_state import Watch
 from .native import ArgumentError
 
 if TYPE_CHECKING:
     from .native import AnyDevice
 
-BURST = 2e-3  # seconds of work in one sample
 PAUSE = 60e-3  # seconds between samples when tensor cores are to stay cool
 REST = 10e-3  # ... between samples on a CPU, in which the others' threads fall asleep
 LEAST = 8  # samples before a spread is believed
-MOST_CALLS = 200  # in a burst
 SPREAD = 0.005  # the median is known to half a percent
 MOST_COPIES = 64  # of the inputs
 
@@ -243,7 +241,7 @@ def _set_calls(one: Contender, device: AnyDevice) -> None:
     one.calls = 1
     for _ in range(3):  # until the burst is long enough for a clock
         us = timer.span(plain, one.calls, Watch(device)) / one.calls
-        one.calls = max(1, min(MOST_CALLS, round(1e6 * BURST / max(us, 1e-3))))
+        one.calls = burst_of(us)
         if one.calls == 1:
             return
 
