@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 TITLE = "of matmul"
 SHOWN = ["impl", "rung", "precision", "layout", "m", "k", "n", "us", "us_low"]
-SHOWN += ["us_high", "tflops", "vs_cublas", "vs_torch", "error_rms", "error_max"]
+SHOWN += ["us_high", "tflops", "gbs", "vs_cublas", "vs_torch", "error_rms", "error_max"]
 SHOWN += ["cache", "spread", "clock_median", "throttled"]
 KEY = ("op", "impl", "rung", "precision", "layout", "m", "k", "n", "target", "timer")
 KEY += ("cache", "race")
@@ -178,7 +178,7 @@ def note(rows: list[Row]) -> str:
     """What stands under the table: the goals, met or missed, and how it was timed."""
     lines = goals(rows)
     said = ["", bench.table(lines, [*lines[0]])] if lines else [""]
-    first = rows[0]
+    first = next((row for row in rows if row["timer"]), rows[0])
     pause = max(row.get("pause_ms") or 0 for row in rows)
     said.append(
         f"{first['device']}; timer {first['timer']}; cache {first['cache']}; pauses of "
@@ -334,7 +334,9 @@ def _wrong(one: Entry, size: Size, where: torch.device, error: Exception) -> Row
         raise error
     told = str(error).splitlines()[0]
     _say(f"{one.name}: {told}")
-    none = dict.fromkeys(("us", "us_low", "us_high", "tflops", "vs_cublas", "vs_torch"))
+    none = dict.fromkeys(
+        ("us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch")
+    )
     row = _head(one, size, where) | none
     return row | {"timer": None, "cache": None, WRONG: told, **stamp()}
 

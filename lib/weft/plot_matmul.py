@@ -33,6 +33,7 @@ Places = dict[tuple[str, str, str, str], float]  # of rungs: see _key()
 PRECISIONS = ("fp32", "3xtf32", "fp16", "bf16", "tf32")
 OURSELVES = ("weft", "numba", "mine")
 MARKS = {"weft": "o", "numba": "s", "mine": "D"}
+KEY = ("precision", "impl", "rung", "target")
 PEERS = {"cublas": "cuBLAS", "torch": "torch.mm"}
 RESULTS = ROOT / "notebooks" / "results"
 
@@ -63,7 +64,8 @@ def ladder_plot(
     )
     with style():
         places = _places(order)
-        figure = new_figure(920, 130 + 20 * (max(places.values(), default=2) + 1))
+        high = 20 if len(series) < 2 else 28  # of a line, in SVG points
+        figure = new_figure(920, 130 + high * (max(places.values(), default=2) + 1))
         axes = figure.subplots()
         if not order:
             draw_unmeasured(axes, "matmul")
@@ -79,7 +81,9 @@ def ladder_plot(
             _opponent(axes, found, places, number)
         plain_log(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_yticks([*places.values()], [_name(key) for key in places])
+        axes.set_yticks(
+            [*places.values()], [name_of(dict(zip(KEY, key))) for key in places]
+        )
         axes.set_ylim(max(places.values()) + 0.7, -1.5)
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="y", visible=False)
@@ -118,7 +122,7 @@ def size_plot(
             axes.set_ylim(0)
             sides = {r["m"] for _, found in series for r in found}
             ticks = [2**p for p in range(6, 16) if min(sides) <= 2**p <= max(sides)]
-            small = {"fontsize": 11 if len(panels) < 4 else 8}
+            small = {"fontsize": 11, "rotation": 0 if len(panels) < 4 else 45}
             axes.set_xticks(ticks or sorted(sides), ticks or sorted(sides), **small)
             axes.minorticks_off()
             axes.set_xlabel(f"m = k = n, {kind}")
@@ -249,9 +253,8 @@ def _words(
         if row := _find(rows, key):
             words = [speed_text(row["tflops"])]
             words += [f"{_per_cent(row):.3g} %"] if _ratio(row) else []
-            down = 0 if count == 1 else 5 - 11 * number
-            look = BESIDE | {"fontsize": 11 if count == 1 else 9}
-            axes.annotate(" · ".join(words), (x, place), (0, down), **look)
+            up = 0 if count == 1 else 6 - 12 * number
+            axes.annotate(" · ".join(words), (x, place), (0, up), **BESIDE)
 
 
 def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> None:
@@ -266,10 +269,13 @@ def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> N
             continue
         ends = [those[0] - 0.9, those[-1] + 0.45]
         axes.plot([100, 100], ends, color=OPPONENT, lw=1.6, zorder=1)
-        name = f"{PEERS[peer['impl']]} {peer['precision']}"
-        name += f", {speed_text(peer['tflops'])}" + " (hollow)" * (number > 0)
+        name = (
+            name_of(peer)
+            + f", {speed_text(peer['tflops'])}"
+            + " (hollow)" * (number > 0)
+        )
         aside = {"ha": "left"} if number else {"ha": "right"}  # not on each other
-        look = BESIDE | {"color": OPPONENT, "fontsize": 9} | aside
+        look = BESIDE | {"color": OPPONENT} | aside
         axes.annotate(name, (100, those[0] - 0.65), (5 if number else -5, 0), **look)
 
 
@@ -321,7 +327,7 @@ def speed_text(tflops: float) -> str:
 
 
 def _key(row: Row) -> tuple[str, str, str, str]:
-    return row["precision"], row["impl"], row["rung"], row["target"]
+    return tuple(row[name] for name in KEY)
 
 
 def _find(rows: Iterable[Row], key: tuple) -> Row | None:
@@ -329,6 +335,8 @@ def _find(rows: Iterable[Row], key: tuple) -> Row | None:
     return best((row for row in rows if _key(row) == key), (key[1],))
 
 
-def _name(key: tuple) -> str:
-    impl, rung = key[1:3]
-    return {"numba": f"Numba {rung}"}.get(impl, rung)
+def name_of(row: Row) -> str:
+    """What stands beside a mark."""
+    if row["impl"] in PEERS:
+        return f"{PEERS[row['impl']]} {row['precision']}"
+    return f"Numba {row['rung']}" if row["impl"] == "numba" else row["rung"]

@@ -24,7 +24,6 @@ from .peaks import ceilings
 from .plot_matmul import (
     MARKS,
     OURSELVES,
-    PEERS,
     PRECISIONS,
     Found,
     Row,
@@ -32,6 +31,7 @@ from .plot_matmul import (
     colour_of,
     committed_results,
     fullest,
+    name_of,
     opponent,
     series_of,
     size_of,
@@ -70,7 +70,7 @@ def roofline(
         found = [row for row in found if row["race"] in kinds]
         marked = _marked(at(found, chosen), kinds)
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
-        figure = new_figure(920, 200 + 15 * max(18, len(marked)))
+        figure = new_figure(920, 180 + 16 * max(18, len(marked)))
         axes = figure.subplots()
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -125,7 +125,7 @@ def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
     for kind, peak in levels.items():
         axes.plot([peak / slope, NAMES / 1.3], [peak] * 2, color=INK, lw=1.4, zorder=1)
         name = f"{UNITS.get(kind, kind)}: {_number(peak)}FLOP/s"
-        look = {"fontsize": 9, "va": "bottom", "color": INK}
+        look = {"va": "bottom", "color": INK}
         start = max(peak / slope, LEFT)
         axes.annotate(name, (start, peak), (4, 2), **BESIDE | look)
     top = max(levels.values(), default=1.0)
@@ -135,7 +135,7 @@ def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
     if at_left > top / slope:
         return  # the slope is left of the picture
     text = f"copy: {_number(slope)}B/s"
-    axes.annotate(text, (at_left, at_left * slope), (8, -6), **BESIDE | {"fontsize": 9})
+    axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
 
 
 def _number(tera: float) -> str:
@@ -174,12 +174,9 @@ def _names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
     wanted = [math.log(row["tflops"]) for row in ordered]
     places = _apart(wanted, least, low + 0.6 * least)
     for row, place in zip(ordered, places):
-        name = row["rung"]
-        if row["impl"] in PEERS:
-            name = f"{PEERS[row['impl']]} {row['precision']}"
         speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
-        text = f"{name}  {speed:.3g}"
-        look = BESIDE | {"fontsize": 9, "color": colour_of(row), "textcoords": "data"}
+        text = f"{name_of(row)}  {speed:.3g}"
+        look = BESIDE | {"color": colour_of(row), "textcoords": "data"}
         arrow = {"arrowstyle": "-", "color": colour_of(row), "lw": 0.5, "shrinkB": 5}
         point = intensity(row), row["tflops"]
         axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
