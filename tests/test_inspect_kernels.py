@@ -4,67 +4,25 @@ Its arrays lie in the runtime's memory, which knows where each begins and ends; 
 outputs count as unwritten, so that a kernel that reads one before it writes it is told.
 """
 
-import dataclasses
-import functools
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
-from weft import build, native
+from weft import native
 from weft.cases import OPS, Case, cases
 from weft.check_ops import compare
-from weft.inspect.raw import Files, program_report
-from weft.jit.checked import raw_report
-from weft.jit.cpu_launch import ffi, runtime
+from weft.inspect.watched import Watched, checked_library, report
+from weft.jit.cpu_launch import runtime
 from weft.mnist import Cnn, Split, initial_weights
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
 LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes
-POINTERS = {
-    torch.float32: "float *",
-    torch.int32: "int32_t *",
-    torch.int64: "int64_t *",
-}
-
-
-@functools.cache
-def checked_library(op: str) -> native.Library:
-    """An op's library, made with the check build's flags."""
-    flavour = dataclasses.replace(build.Flavour.here("cpu"), check=True)
-    return native.Library(op, "cpu", build.library(op, flavour))
 
 
 def findings() -> list:
-    report = program_report(raw_report(), Files(str(build.ROOT)), "kernels")
-    return report.findings
-
-
-class Watched:
-    """A tensor's copy in memory of the runtime's; written: its bytes count as such."""
-
-    def __init__(self, tensor: torch.Tensor, name: str, written: bool) -> None:
-        bits = torch.int16 if tensor.dtype == torch.bfloat16 else tensor.dtype
-        self.host = tensor.contiguous().view(bits).numpy()
-        element = self.host.itemsize
-        self.memory = runtime().simt_check_alloc(
-            self.host.nbytes, element, name.encode(), written
-        )
-        self.pointer = native.ffi.cast(
-            POINTERS.get(tensor.dtype, "void *"),
-            int(ffi.cast("uintptr_t", self.memory)),
-        )
-        if written:
-            ffi.memmove(self.memory, self.host.tobytes(), self.host.nbytes)
-
-    def values(self) -> np.ndarray:
-        """A copy of what lies there now."""
-        got = np.frombuffer(ffi.buffer(self.memory, self.host.nbytes), self.host.dtype)
-        return got.reshape(self.host.shape).copy()
-
-    def release(self) -> None:
-        runtime().simt_check_release(self.memory)
+    return report("kernels").findings
 
 
 def run(lib: native.Library, rung: native.Rung, case: Case) -> None:

@@ -1,0 +1,19 @@
+"""What the lessons on the matmul ladder share (notebooks 08a, 08b, 08c).
+
+    show_diff("03_tiled", "04_registers_1d")       what a rung changes, in colour
+    one_rung("tiled").inspect(64, 64, 64)          what it asks of memory, by line
+    mine = one_rung("mine.cu")                     the same for a file of one's own
+    mine.check(); rows = mine.race(1024)           right? and beside cuBLAS
+    results = Results(rows)                        measured here, else what came along
+    results.tflops("tiled"); results.ladder(["naive", "tiled"])
+
+code        rung files and their differences
+one_rung    a rung in a library of its own
+results     speeds, and the ladder so far
+"""
+
+from .code import rung_path, show_diff
+from .one_rung import OneRung, one_rung
+from .results import Results
+
+__all__ = ["OneRung", "Results", "one_rung", "rung_path", "show_diff"]

@@ -1,0 +1,172 @@
+"""The files of the rungs, and what one changes in the other."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import re
+from pathlib import Path
+
+from ..build import KERNELS
+from ..highlight import coloured, highlighted
+from ..ipython import shell
+from ..native import ArgumentError
+from ..style import FAULT, SHARED
+from ..words import plural
+
+FOLDER = KERNELS / "matmul"
+INKS = {"-": FAULT, "+": SHARED}
+MARKS = {"-": "\N{MINUS SIGN}", "+": "+"}
+
+
+def rung_path(name: str | Path) -> Path:
+    """The file of a rung: "tiled", "03_tiled", or a path that ends in .cu.
+
+    Raises ArgumentError with the rungs there are if there is none of that name.
+    """
+    if str(name).endswith((".cu", ".cuh")):
+        for path in (Path(name), FOLDER / name):
+            if path.is_file():
+                return path.resolve()
+        raise ArgumentError(f"no file {name}, neither here nor in kernels/matmul")
+    paths = [p for p in sorted(FOLDER.glob("*.cu")) if _table_line(p.read_text())]
+    found = [p for p in paths if str(name) in (p.stem, p.stem[3:])]
+    if not found:
+        known = ", ".join(p.stem for p in paths)
+        raise ArgumentError(f"no rung '{name}' in kernels/matmul; there are {known}")
+    return found[0]
+
+
+def rung_name(path: Path) -> str:
+    """What a rung's file calls it in its line of the table.
+
+    Raises ArgumentError if the file has no such line.
+    """
+    found = _table_line(path.read_text())
+    if not found:
+        raise ArgumentError(
+            f"{path.name} has no line MATMUL_RUNG(name, ...) at its end"
+        )
+    return found[1]
+
+
+def kernel_code(path: Path) -> str:
+    """A rung's file without the essay at its top and without its launcher."""
+    text = re.sub(r"\A/\*.*?\*/\s*", "", path.read_text(), flags=re.S)
+    launcher = r"\n(?:/\*(?:(?!\*/).)*\*/\n)?static int launch\("
+    return re.split(launcher, text, maxsplit=1, flags=re.S)[0]
+
+
+def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
+    """The lines of a diff of two rungs' kernels: each with " ", "-", "+" or "@" first.
+
+    The old kernel has the new one's name, since that is no difference.
+    """
+    before, after = _codes(rung_path(old), rung_path(new))
+    return _diff(before, after, before, after, context)
+
+
+def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
+    """Show what rung `new` changes in the kernel of rung `old`, in colour.
+
+    old, new: "03_tiled", "tiled", or a path. Below it, folded, all of the new file.
+    """
+    before, after = _codes(rung_path(old), rung_path(new))
+    lines = _diff(before, after, before, after, context)
+    marks = [line[:1] for line in lines]
+    title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {rung_path(new).stem}: "
+    title += f"{plural(marks.count('-'), 'line')} less, {marks.count('+')} more"
+    if shell() is None:
+        print("\n".join([title, *lines]))
+        return
+    from IPython.display import HTML, display
+
+    shown = _diff(before, after, _coloured(before), _coloured(after), context)
+    file = rung_path(new)
+    display(HTML(
+        f"<b>{html.escape(title)}</b>"
+        f'<pre style="background:none;color:inherit">{_marked(shown)}</pre>'
+        f"<details><summary>All of {html.escape(file.name)}</summary>"
+        f"{highlighted(file.read_text())}</details>"
+    ))  # fmt: skip
+
+
+# ---- details ---------------------------------------------------------------------
+
+
+def _table_line(text: str) -> re.Match[str] | None:
+    return re.search(r"^MATMUL_RUNG\(\s*(\w+)", text, re.MULTILINE)
+
+
+def _codes(before: Path, after: Path) -> tuple[str, str]:
+    """Both kernels' code, the old kernel called as the new one is."""
+    old, new = rung_name(before), rung_name(after)
+    renamed = re.sub(rf"\bmatmul_{old}\b", f"matmul_{new}", kernel_code(before))
+    return renamed, kernel_code(after)
+
+
+def _pieces(code: str) -> list[str]:
+    """Its lines, but a kernel's head is one piece: where it is broken into lines
+    depends on how long its name is."""
+    head = r"^.*__global__ [^;{]*?\{$"
+    parts = re.split(f"({head})", code, flags=re.MULTILINE)
+    found: list[str] = []
+    for number, part in enumerate(parts):
+        if number % 2:
+            found.append(part)
+        else:
+            inner = part.removeprefix("\n") if number else part
+            found += inner.removesuffix("\n").split("\n")
+    return found
+
+
+def _diff(before: str, after: str, old: str, new: str, context: int) -> list[str]:
+    """Lines of `old` and `new`, in colour perhaps, as `before` and `after` differ."""
+    pieces, others = _pieces(before), _pieces(after)
+    shown, others_shown = _like(pieces, old), _like(others, new)
+    same = [[" ".join(p.split()) if "\n" in p else p for p in side]
+            for side in (pieces, others)]  # fmt: skip
+    out: list[str] = []
+    matcher = difflib.SequenceMatcher(None, *same, autojunk=False)
+    for number, group in enumerate(matcher.get_grouped_opcodes(context)):
+        out += ["@"] * (number > 0)
+        for tag, i, i_end, j, j_end in group:
+            sides = [(" ", others_shown[j:j_end])]
+            if tag != "equal":
+                sides = [("-", shown[i:i_end]), ("+", others_shown[j:j_end])]
+            for mark, those in sides:
+                out += [mark + line for piece in those for line in piece.split("\n")]
+    return out
+
+
+def _like(pieces: list[str], text: str) -> list[str]:
+    """The lines of `text` in pieces of as many lines as those."""
+    lines, found = iter(text.split("\n")), []
+    for piece in pieces:
+        found.append("\n".join(next(lines) for _ in piece.split("\n")))
+    return found
+
+
+def _coloured(code: str) -> str:
+    """HTML whose lines stand for themselves: a comment may have several."""
+    return re.sub(
+        r"(<span[^>]*>)(.*?)</span>",
+        lambda m: "\n".join(f"{m[1]}{part}</span>" for part in m[2].split("\n")),
+        coloured(code),
+        flags=re.S,
+    )
+
+
+def _marked(lines: list[str]) -> str:
+    """The diff's lines, behind marks, on faint green and red."""
+    out = []
+    for line in lines:
+        mark, code = line[:1], line[1:]
+        if mark == "@":
+            out.append('<span style="opacity:0.5">\N{VERTICAL ELLIPSIS}</span>')
+        elif mark in INKS:
+            faint = f"background:{INKS[mark]}2b"
+            out.append(f'<span style="{faint}">{MARKS[mark]} {code}</span>')
+        else:
+            out.append(f"  {code}")
+    return "\n".join(out)

@@ -1,0 +1,194 @@
+"""One rung of the matmul ladder in a library of its own: a reader's, or the lab's.
+
+Its file is as those of kernels/matmul: it includes "matmul/matmul.h" and ends with
+MATMUL_RUNG(name, ...). matmul.cu is compiled with that name alone in its list, so a
+rung that does not compile, or is wrong, is in nobody's way, and no file of the checkout
+changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import build, cache, checked, native
+from ..build import KERNELS
+from ..check_ops import Verdict
+from ..guarded import Mismatch
+from ..native import ArgumentError
+from ..report.program import ProgramReport
+from .code import rung_name, rung_path
+
+Row = dict[str, Any]
+
+_TABLE = """\
+/* A ladder of one rung. */
+#define MATMUL_LADDER(RUNG) RUNG({name})
+#include "matmul/matmul.cu"
+"""
+# What rungs call besides: copies of operands, sums of parts.
+_SHARED = ("pack.cu", "partials.cu")
+_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
+
+
+def one_rung(name: str | Path) -> OneRung:
+    """The rung of a file: "tiled", "03_tiled", or a path that ends in .cu.
+
+    It is compiled when it is first used. Raises ArgumentError if there is no such rung.
+    """
+    path = rung_path(name)
+    return OneRung(path, rung_name(path))
+
+
+class OneRung:
+    """Made by one_rung(). path: its file. name: as its line of the table has it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+
+    def library(self, target: str = "cpu", check: bool = False) -> native.Library:
+        """The library that has this rung alone; check: made to be watched.
+
+        Raises BuildError with what the compiler says.
+        """
+        flavour = build.Flavour.here(target)
+        if check:
+            from ..inspect import watched
+
+            flavour = watched.flavour()
+        files = [KERNELS / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
+        made = build.library_of(
+            f"{self.name}-rung", [*files, self.path, _table(self.name)], flavour
+        )
+        return _opened(made, target)
+
+    def check(self, device: str | None = None) -> Verdict:
+        """Check it as every rung is checked; Mismatch says what is wrong.
+
+        device: "cpu" or "cuda"; None: the GPU if there is one.
+        """
+        lib = self.library(_target(device))
+        return checked.require(lib, lib.rungs[0])
+
+    def race(self, size: int | str = 1024, device: str | None = None) -> list[Row]:
+        """Its speed beside cuBLAS and torch.mm: rows of `bench matmul`, called "mine".
+
+        Raises Mismatch if it is wrong; it is not timed then. On a CPU a kernel's
+        threads are simulated: ArgumentError.
+        """
+        from ..bench_matmul import Options, Speeds, race_rows
+        from ..bench_matmul_calls import Operands, Size, of_rung
+        from ..bench_matmul_plan import Race
+
+        if _target(device) == "cpu":
+            raise ArgumentError(
+                f"{self.name}: on a CPU its threads are simulated; a time needs a GPU"
+            )
+        self.check(device)
+        lib = self.library("cuda")
+        rung, where = lib.rungs[0], torch.device("cuda", torch.cuda.current_device())
+        race = Race(Size.of(str(size)), rung.precision, ())
+        operands = Operands.random(race.size, race.precision, where, False)
+        own = of_rung(lib, rung, operands)
+        own.impl = "mine"
+        return race_rows(race, Options(where), Speeds(), (own,), operands)
+
+    def inspect(self, m: int, n: int, k: int) -> ProgramReport:
+        """One product of random numbers, watched on the CPU: what it asks of memory.
+
+        .counters of the report count requests, sectors, wavefronts by array: c, a, b
+        and the kernel's shared ones. Raises Mismatch if c is wrong.
+        """
+        from ..inspect import watched
+        from ..jit.cpu_launch import runtime
+
+        lib = self.library("cpu", check=True)
+        rung = lib.rungs[0]
+        if "cpu" not in rung.targets:
+            raise ArgumentError(f"{rung.name} does not run on a CPU")
+        generator = torch.Generator().manual_seed(0)
+        kind = _TYPES.get(rung.precision, torch.float32)
+        a = torch.randn(m, k, generator=generator).to(kind)
+        b = torch.randn(k, n, generator=generator).to(kind)
+        held = {
+            "c": watched.Watched(torch.empty(m, n), "c", False),
+            "a": watched.Watched(a, "a", True),
+            "b": watched.Watched(b, "b", True),
+        }
+        runtime().simt_check_begin()
+        try:
+            _multiply(lib, held, (m, n, k))
+            report = watched.report(f"{self.name}, m = {m}, n = {n}, k = {k}")
+            c = torch.from_numpy(held["c"].values())
+        finally:
+            for one in held.values():
+                one.release()
+        _compare(c, a, b, rung)
+        return report
+
+    def __repr__(self) -> str:
+        return f"rung {self.name} of {self.path.name}"
+
+
+# ---- details ---------------------------------------------------------------------
+
+
+def _target(device: str | None) -> str:
+    here = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device or here).type
+
+
+@functools.cache
+def _opened(path: Path, target: str) -> native.Library:
+    return native.Library("matmul", target, path)
+
+
+def _table(name: str) -> Path:
+    """matmul.cu with that name alone in its list."""
+    text = _TABLE.format(name=name)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = cache.folder("ladders") / f"{name}_{digest}.cu"
+    if not path.exists():
+        beside = path.with_suffix(".part")
+        beside.write_text(text)
+        beside.replace(path)
+    return path
+
+
+def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
+    """c = a @ b by the library's rung, in the memory of `held`."""
+    from ..inspect.watched import Watched
+
+    ffi, index = native.ffi, lib.rungs[0].index
+    options = ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
+    wanted = ffi.new("size_t *")
+    given = [ffi.cast("void *", held[name].pointer) for name in "ab"]
+    lib.call("weft_matmul_workspace", index, wanted, *given, *sizes, options)
+    if wanted[0]:
+        blank = torch.empty(wanted[0], dtype=torch.uint8)
+        held["workspace"] = Watched(blank, "workspace", False)
+        options.workspace = held["workspace"].pointer
+        options.workspace_bytes = wanted[0]
+    c = ffi.cast("float *", held["c"].pointer)
+    lib.call("weft_matmul", index, c, *given, *sizes, options, native.NULL)
+    lib.call("weft_sync", native.NULL)
+
+
+def _compare(
+    c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, rung: native.Rung
+) -> None:
+    from ..bench_matmul_calls import error_limit
+
+    want = a.double() @ b.double()
+    off = c.double() - want
+    error = float(off.square().mean().sqrt() / want.square().mean().sqrt())
+    limit = error_limit(rung.precision, a.shape[1])
+    if not error <= limit:  # NaN is not
+        raise Mismatch(
+            f"{rung.name} is wrong: its error is {error:.2g} of c (root mean square), "
+            f"at most {limit:.2g} is {rung.precision}"
+        )

@@ -1,0 +1,85 @@
+"""How fast the rungs are: measured on this machine, or what came with the lab."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..plot_matmul import at, committed_results, ladder_plot, size_of
+from ..view import show_figure
+
+Row = dict[str, Any]
+
+
+class Results:
+    """Rows of `bench matmul`, those of this machine before those that came along.
+
+    rows: measured here; more can be added to .rows. told: results as
+    plot_matmul.committed_results() has them; None: those.
+    """
+
+    def __init__(self, rows: Sequence[Row] = (), told: list[Any] | None = None):
+        self.rows = list(rows)
+        self.told = committed_results() if told is None else told
+
+    def row(
+        self, rung: str, size: int | str = 4096, precision: str = "fp32"
+    ) -> Row | None:
+        """The fastest row of a rung, or of "cublas", "torch", "numpy", at a size.
+
+        None if nobody has measured it.
+        """
+        sizes = size_of(str(size))
+        for rows in (self.rows, *(found["rows"] for found in self.told)):
+            those = [
+                row
+                for row in rows
+                if row.get("us")
+                and row["op"] == "matmul"
+                and row["precision"] == precision
+                and rung in (row["rung"], row["impl"])
+                and (row["m"], row["k"], row["n"]) == sizes
+            ]
+            if those:
+                return min(those, key=lambda row: row["us"])
+        return None
+
+    def tflops(
+        self, rung: str, size: int | str = 4096, precision: str = "fp32"
+    ) -> float:
+        """Its TFLOP/s; NaN if nobody has measured it."""
+        row = self.row(rung, size, precision)
+        return row["tflops"] if row else math.nan
+
+    def us(self, rung: str, size: int | str = 4096, precision: str = "fp32") -> float:
+        """Its time in microseconds; NaN if nobody has measured it."""
+        row = self.row(rung, size, precision)
+        return row["us"] if row else math.nan
+
+    def ladder(self, rungs: Sequence[str], size: int | str = 4096) -> None:
+        """Draw the ladder with these rungs (and the reader's own) alone."""
+        told = [{**found, "rows": _of(found["rows"], rungs)} for found in self.told]
+        rows = _of(self.rows, rungs)
+        everywhere = [rows, *(found["rows"] for found in told)]
+        there = any(at(found, size_of(str(size))) for found in everywhere)
+        show_figure(ladder_plot(rows, told, str(size) if there else None))
+
+    def source(self) -> str:
+        """Where the numbers are from: this machine, or devices and dates."""
+        here = list(dict.fromkeys(row["device"] for row in self.rows))
+        told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in self.told]
+        words = [f"here: {', '.join(here)}"] * bool(here)
+        words += [f"came with the lab: {'; '.join(told)}"] * bool(told)
+        return "; ".join(words) or "nothing measured yet"
+
+
+def _of(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
+    """The rows of these rungs, of the reader's own and of the opponents."""
+    return [
+        row
+        for row in rows
+        if row["op"] == "matmul"
+        and "m" in row
+        and (row["rung"] in rungs or row["impl"] in ("mine", "cublas", "torch"))
+    ]

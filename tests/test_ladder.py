@@ -1,0 +1,125 @@
+"""What the lessons on the matmul ladder share: differences, one rung alone, results."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import torch
+
+from weft import build
+from weft.build import BuildError
+from weft.guarded import Mismatch
+from weft.ladder import Results, one_rung, rung_path, show_diff
+from weft.ladder.code import difference, kernel_code
+from weft.native import ArgumentError
+
+
+def own(folder, old="", new="", name="mine"):
+    """The tiled rung as a reader's file, with a change."""
+    text = rung_path("03_tiled").read_text()
+    assert old in text
+    text = text.replace(old, new, 1) if old else text
+    text = text.replace("MATMUL_RUNG(tiled,", f"MATMUL_RUNG({name},")
+    path = folder / "mine.cu"
+    path.write_text(text.replace('"matmul.h"', '"matmul/matmul.h"'))
+    return path
+
+
+def test_a_rung_is_found_by_its_name_its_file_or_its_path(tmp_path):
+    assert rung_path("tiled").name == rung_path("03_tiled").name == "03_tiled.cu"
+    assert rung_path(own(tmp_path)).name == "mine.cu"
+    with pytest.raises(ArgumentError, match="no rung 'tilde'.* 03_tiled, "):
+        rung_path("tilde")
+    with pytest.raises(ArgumentError, match=r"no file none\.cu"):
+        rung_path("none.cu")
+    (tmp_path / "empty.cu").write_text("int i;\n")
+    with pytest.raises(ArgumentError, match=r"empty\.cu has no line MATMUL_RUNG"):
+        one_rung(tmp_path / "empty.cu")
+
+
+def test_a_difference_is_of_the_kernels_alone_and_not_of_their_names(tmp_path):
+    lines = difference("tiled", "tiled_dynamic")
+    assert "-    __shared__ float a_s[TILE][TILE], b_s[TILE][TILE];" in lines
+    changed = [line for line in lines if line[0] in "+-"]
+    assert len(changed) == 3, changed
+    assert not any("__global__" in line for line in changed)
+    assert "static int launch" not in kernel_code(rung_path("tiled"))
+
+
+@pytest.mark.parametrize("new", ["04_registers_1d", "06_vectorised", "10_pipeline"])
+def test_a_difference_leads_from_one_kernel_to_the_other(new):
+    lines = difference("03_tiled", new, context=10**6)
+    after = [line[1:] for line in lines if line[0] in " +"]
+    assert "\n".join(after).strip() == kernel_code(rung_path(new)).strip()
+
+
+def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
+    import html
+
+    from weft.ladder import code
+
+    shown = []
+    monkeypatch.setattr(code, "shell", lambda: True)
+    monkeypatch.setattr("IPython.display.display", lambda one: shown.append(one.data))
+    show_diff("tiled", "tiled_runtime", context=3)
+    text = html.unescape(re.sub("<[^>]*>", "", shown[0].split("<details>")[0]))
+    marked = [line for line in text.splitlines() if line[:1] in "+\N{MINUS SIGN}"]
+    lines = difference("tiled", "tiled_runtime", context=3)
+    want = [line for line in lines if line[0] in "+-"]
+    assert [line[2:] for line in marked] == [line[1:] for line in want]
+    assert "All of 03_tiled_runtime.cu" in shown[0]
+    for line in shown[0].split("<pre")[1].splitlines():
+        assert line.count("<span") == line.count("</span>")
+
+
+def test_one_rung_counts_what_it_asks_of_memory():
+    seen = one_rung("tiled").inspect(64, 64, 96).counters
+    assert one_rung("naive").inspect(32, 32, 8).ok
+    # 2 x 2 blocks of 1024 threads take 3 tiles of a and of b each.
+    assert seen.reads["a"] == seen.reads["b"] == 4 * 3 * 1024
+    assert seen.load_sectors_per_request == {"a": 4, "b": 4}
+    assert seen.reads["a_s"] == 64 * 64 * 96
+
+
+def test_a_readers_rung_is_checked_and_the_checkout_stays_as_it_was(tmp_path):
+    before = (build.KERNELS / "matmul" / "matmul.cu").read_text()
+    mine = one_rung(own(tmp_path))
+    assert mine.check("cpu").runs >= 9
+    assert [rung.name for rung in mine.library().rungs] == ["mine"]
+    assert (build.KERNELS / "matmul" / "matmul.cu").read_text() == before
+    if not torch.cuda.is_available():
+        with pytest.raises(ArgumentError, match="mine: on a CPU its threads are simul"):
+            mine.race(64, "cpu")
+
+
+def test_a_readers_rung_that_is_wrong_is_refused(tmp_path):
+    mine = one_rung(own(tmp_path, "k0 + ty, col)", "k0 + ty, col + 1)"))
+    with pytest.raises(Mismatch, match="matmul 'mine' on cpu"):
+        mine.check("cpu")
+    with pytest.raises(Mismatch, match="mine is wrong: its error"):
+        mine.inspect(40, 40, 40)
+
+
+def test_a_readers_rung_that_does_not_compile_says_where(tmp_path):
+    mine = one_rung(own(tmp_path, "float acc = 0.0f", "float acc = nought"))
+    with pytest.raises(BuildError, match=r"mine\.cu.*nought"):
+        mine.library()
+
+
+def row(rung, us, impl="weft", **more):
+    made = {"op": "matmul", "impl": impl, "rung": rung, "precision": "fp32", "us": us}
+    made |= {"m": 64, "k": 64, "n": 64, "tflops": 1 / us, "race": "fp32"}
+    return made | {"device": "a card", "date": "2026-01-01", **more}
+
+
+def test_results_are_this_machines_before_those_that_came_along():
+    told = [{"machine": {"device": "X", "date": "D"}, "rows": [row("tiled", 2.0)]}]
+    results = Results([row("naive", 8.0), row("naive", 4.0)], told)
+    assert results.us("naive", 64) == 4.0 and results.us("tiled", 64) == 2.0
+    assert math.isnan(results.tflops("tiled", 128))
+    assert results.row("cublas", 64) is None
+    assert results.source() == "here: a card; came with the lab: X, D"
+    results.rows.append(row("tiled", 16.0))
+    assert results.tflops("tiled", 64) == 1 / 16
