@@ -105,8 +105,9 @@ static int launch_shape(const struct product *q, enum tensor_type type, int sms,
     WEFT_TRY(S::b::make_map(&b_map, type, q->b, q->n, q->k, q->extras.pitch_b,
                             q->batch, q->extras.step_b, cluster));
     WEFT_TRY(make_c_map(&c_map, q));
-    return launch_tiles("matmul_wgmma", matmul_wgmma<S>, t, sms, S::SHARED,
-                        stream, q->c, a_map, b_map, c_map, t, q->extras);
+    return launch_tiles("matmul_wgmma", matmul_wgmma<S>, WGMMA_THREADS, t, sms,
+                        S::SHARED, stream, q->c, a_map, b_map, c_map, t,
+                        q->extras);
 }
 
 template <typename T, int B_BY_K>

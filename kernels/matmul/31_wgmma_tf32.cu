@@ -104,9 +104,9 @@ static int launch_shape(const struct product *q, int sms, int cluster,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
                             cluster));
     WEFT_TRY(make_c_map(&c_map, q));
-    return launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>, t, sms,
-                        S::SHARED, stream, q->c, a_map, b_map, c_map, t,
-                        q->extras);
+    return launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>,
+                        WGMMA_THREADS, t, sms, S::SHARED, stream, q->c, a_map,
+                        b_map, c_map, t, q->extras);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {

@@ -7,7 +7,7 @@
  *          three products on tensor cores, which are eight times as fast as the
  *          ordinary cores. Nobody makes hi: tensor cores do not look at the
  *          low 13 bits, so x itself is hi to them. lo of a is made in
- * registers, from which wgmma takes a; lo of b, by the producer's idle warps in
+ * registers, from which wgmma takes a; lo of b, by a fourth warpgroup in
  *          shared memory: no pass over memory beforehand.
  *          Tensor cores cut bits off where fp32 rounds, always downwards, so
  *          the sums of 32 of k are added up in ordinary registers.
@@ -29,6 +29,7 @@ template <int BN_> struct shape {
     typedef operand<float, BN_, 1> b;
     enum {
         BN = BN_,
+        SPLITS = BN_ / 32, // boxes of b
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED + (int)b::BYTES,
         STAGES = BN_ == 128 ? 4 : 6,
@@ -39,7 +40,15 @@ template <int BN_> struct shape {
     };
 };
 
-enum { SPLITTERS = 96 }; // the producer's other three warps
+enum {
+    // b is split in boxes of 32 columns by 32 of k, each by one warp.
+    BOX = 32 * WGMMA_ROW,
+    SPLITTERS = 4, // warps of the block's last warpgroup
+    THREADS = WGMMA_THREADS + WARPGROUP,
+    // 65536 for four warpgroups: 128 each at the start
+    SPLITTER_REGISTERS = 40,
+    MULTIPLIER_REGISTERS = 208,
+};
 
 /* What tf32 cuts off; of an infinity nothing. */
 static __device__ __forceinline__ float low_part(float x) {
@@ -48,25 +57,30 @@ static __device__ __forceinline__ float low_part(float x) {
     return (bits & 0x7fffffffu) == 0x7f800000u ? 0.0f : rest;
 }
 
-/* The producer's warps 1 to 3: lo of b, stage after stage. It lies as b does,
- * whatever the swizzle is. */
+/* The splitters: lo of b, stage after stage. It lies as b does, whatever the
+ * swizzle is. */
 template <class S>
 static __device__ __forceinline__ void
 split_b(char *stages, mbarrier *full, mbarrier *split, const struct tiles &t) {
     place<S::STAGES> at;
-    const int own = (int)threadIdx.x - 32;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     for (int i = first_tile(t); i < t.count; i += tile_step(t))
         for (int step = 0; step < t.k_steps; step++) {
             mbarrier_wait(&full[at.stage], at.parity);
             char *const b_s = stages + at.stage * S::STAGE + S::a::BYTES;
-#pragma unroll 4
-            for (int j = own; j < S::b::BYTES / 16; j += SPLITTERS) {
-                const float4 x = ((const float4 *)b_s)[j];
-                ((float4 *)(b_s + S::b::BYTES))[j] = make_float4(
-                    low_part(x.x), low_part(x.y), low_part(x.z), low_part(x.w));
+            for (int box = warp; box < S::SPLITS; box += SPLITTERS) {
+                const float4 *const from = (const float4 *)(b_s + box * BOX);
+                float4 *const to = (float4 *)(b_s + S::b::BYTES + box * BOX);
+#pragma unroll
+                for (int j = lane; j < BOX / 16; j += 32) {
+                    const float4 x = from[j];
+                    to[j] = make_float4(low_part(x.x), low_part(x.y),
+                                        low_part(x.z), low_part(x.w));
+                }
+                fence_proxy_async(); // wgmma reads it
+                __syncwarp();
+                if (lane == 0) mbarrier_arrive(&split[at.stage]);
             }
-            fence_proxy_async(); // wgmma reads it
-            mbarrier_arrive(&split[at.stage]);
             at.next();
         }
 }
@@ -167,7 +181,7 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
 /* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored (n,k).
  */
 template <class S>
-static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
+static __global__ void __launch_bounds__(THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,
                         const __grid_constant__ tensor_map a_map,
                         const __grid_constant__ tensor_map b_map,
@@ -178,16 +192,17 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     mbarrier *const full = (mbarrier *)(stages + S::RING);
     mbarrier *const empty = full + S::STAGES, *const split = empty + S::STAGES;
     if (threadIdx.x == 0)
-        for (int i = 0; i < S::STAGES; i++) mbarrier_init(&split[i], SPLITTERS);
+        for (int i = 0; i < S::STAGES; i++) mbarrier_init(&split[i], S::SPLITS);
     start_ring<S::STAGES>(full, empty, t.cluster);
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
             produce<S>(&a_map, &b_map, stages, full, empty, t);
-        else if (threadIdx.x >= 32)
-            split_b<S>(stages, full, split, t);
+    } else if (threadIdx.x >= WGMMA_THREADS) {
+        registers_down<SPLITTER_REGISTERS>();
+        split_b<S>(stages, full, split, t);
     } else {
-        registers_up<CONSUMER_REGISTERS>();
+        registers_up<MULTIPLIER_REGISTERS>();
         consume<S>(c, &c_map, a, b, stages, full, empty, split, t, x);
     }
     end_ring(t.cluster);
@@ -206,8 +221,8 @@ static int launch_shape(const struct product *q, int sms, int cluster,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
                             cluster));
     WEFT_TRY(make_c_map(&c_map, q));
-    return launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>, t, sms,
-                        S::SHARED, stream, q->c, (const float *)q->a,
+    return launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>, THREADS,
+                        t, sms, S::SHARED, stream, q->c, (const float *)q->a,
                         (const float *)q->b, a_map, b_map, c_map, t, q->extras);
 }
 

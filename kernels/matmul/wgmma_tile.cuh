@@ -392,21 +392,18 @@ static inline int best_width(const struct product *q, int bk, int sms) {
     return best;
 }
 
-/* A cluster pays where blocks come back for many tiles; it waits for the slower
- * of two. The CPU target has none. */
+/* A cluster pays where blocks come back for many long tiles; it waits for the
+ * slower of two. The CPU target has none. */
 static inline int best_cluster(const struct product *q, int bn, int bk,
                                int sms) {
-#if PTX_TWIN
-    (void)q, (void)bn, (void)bk, (void)sms;
-    return 1;
-#else
-    return q->m > BM && cut(q, bn, bk, 1).count > 2 * sms ? 2 : 1;
-#endif
+    const struct tiles t = cut(q, bn, bk, 1);
+    return !PTX_TWIN && q->m > BM && t.count > 2 * sms && t.k_steps >= 32 ? 2
+                                                                          : 1;
 }
 
 /* The kernel on as many blocks as there are multiprocessors, or tiles. */
 template <class... P, class... A>
-static int launch_tiles(const char *name, void (*kernel)(P...),
+static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
                         const struct tiles &t, int sms, size_t shared,
                         cudaStream_t stream, A... arguments) {
     WEFT_CUDA_TRY(cudaFuncSetAttribute(
@@ -419,7 +416,7 @@ static int launch_tiles(const char *name, void (*kernel)(P...),
     cudaLaunchConfig_t config = {};
     config.gridDim =
         dim3((unsigned)((t.count < clusters ? t.count : clusters) * t.cluster));
-    config.blockDim = dim3(WGMMA_THREADS);
+    config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = shared;
     config.stream = stream;
     config.attrs = &side_by_side;
