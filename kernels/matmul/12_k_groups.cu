@@ -59,18 +59,18 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                     const struct extras x, const struct work w) {
     extern __shared__ char raw_s[];
     __shared__ mbarrier full_s[S::STAGES], empty_s[S::STAGES];
-    __shared__ struct box box_s;
+    struct box box = {}; // thread 0's: the next to load
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
         start_ring(ring);
-        first_box<S>(&box_s, w, x);
+        first_box<S>(&box, w, x);
     }
     __syncthreads();
     pdl_wait();
     if (threadIdx.x == 0)
 #pragma unroll 1
         for (int s = 0; s < S::STAGES - 1; s++)
-            fill_stage<S>(&box_s, ring, s, 0, &a_map, &b_map, w, x);
+            fill_stage<S>(&box, ring, s, 0, &a_map, &b_map, w, x);
 
     const struct own own = own_part<S>();
     float acc[TM][TN];
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     for (int step = 0; step < w.steps; step++) {
         const int slot = ring.slot;
         if (threadIdx.x == 0)
-            fill_stage<S>(&box_s, ring, slot ? slot - 1 : S::STAGES - 1,
+            fill_stage<S>(&box, ring, slot ? slot - 1 : S::STAGES - 1,
                           slot ? ring.parity ^ 1 : ring.parity, &a_map, &b_map,
                           w, x);
         multiply_stage<S>(acc, a_r, b_r, ring.stage(), own, [&] {

@@ -7,13 +7,6 @@
 #include "matmul.h"
 #include "tma_work.cuh"
 
-#ifndef ORDER
-#define ORDER 2
-#endif
-#ifndef SPREAD
-#define SPREAD 0
-#endif
-
 enum {
     BK = 32, // a row of the tile of a is 128 bytes, what a swizzle takes
     TM = 8,  // rows and columns of c that a thread makes
@@ -72,8 +65,8 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
     fence_barrier_init();
 }
 
-/* What thread 0, which fills the ring, loads next. It lies in shared memory,
- * since registers are scarce: only that thread reads or writes it. */
+/* What thread 0, which fills the ring, loads next. In registers, though they
+ * are scarce: read from shared memory it made that warp late in every stage. */
 struct box {
     int k0, steps, row0, col0; /* `steps` of BK are left of the piece */
     int z_a, z_b;
@@ -175,21 +168,17 @@ static __device__ __forceinline__ float part(const float4 &v, int i) {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/* The column that comes as the q-th of row i, at step kk of a quad. */
-PTX_INLINE constexpr int column_of(int i, int q, int kk) {
-    const int serpentine = i % 2 ? TN - 1 - q : q;
-#if ORDER == 0
-    return (void)kk, (void)serpentine, q;
-#elif ORDER == 1
-    return (void)kk, serpentine;
-#else
-    // ends of rows on columns of the parity of kk
-    return kk % 2 ? (serpentine < 2 ? 1 - serpentine : serpentine)
-                  : (serpentine > 13 ? 29 - serpentine : serpentine);
-#endif
+/* The column that comes as the q-th of row i: forth and back, so that a row
+ * begins with the column where the one before has ended. */
+PTX_INLINE constexpr int column_of(int i, int q) {
+    return i % 2 ? TN - 1 - q : q;
 }
 
-/* One step of k: TM x TN multiply-adds. */
+/* One step of k: TM x TN multiply-adds, in this order and no other. The
+ * register file has two banks, of even and odd registers, and an instruction
+ * that reads two of one bank waits a cycle. A row's number of a is kept at hand
+ * through the row, so the bank of b and that of the sum must differ, which the
+ * compiler sees to; at the end of a row it is the number of b that is kept. */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float4 a_r[TM],
                                                 const float4 b_r[TN / 4],
@@ -198,7 +187,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int q = 0; q < TN; q++) {
-            const int j = column_of(i, q, kk);
+            const int j = column_of(i, q);
             multiply_add(&acc[i][j], part(a_r[i], kk), part(b_r[j / 4], j % 4));
         }
 }
@@ -305,10 +294,7 @@ template <class S> static inline int blocks_at_once(void) {
 }
 
 /* Fewer steps saved than this are not worth adding up pieces. */
-#ifndef WORTH
-#define WORTH 3
-#endif
-enum { WORTH_CUTTING = WORTH };
+enum { WORTH_CUTTING = 3 };
 
 template <class S> static inline struct work work_of(const struct product *q) {
     return divide(q, S::BM, S::BN, BK, blocks_at_once<S>(), WORTH_CUTTING);

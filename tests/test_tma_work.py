@@ -1,0 +1,52 @@
+"""How rung tma divides c among its blocks: every step of every tile once."""
+
+import ctypes
+
+import numpy as np
+import pytest
+import simt_device
+from simt_device import pointer
+
+from weft import build
+
+simt = simt_device.simt
+
+
+@pytest.fixture(scope="module")
+def run(simt):
+    sources = [simt_device.FOLDER / "tma_work.cu", build.KERNELS / "common.cu"]
+    path = build.library_of("test_tma_work", sources, simt.flavour)
+    return ctypes.CDLL(str(path)).run_pieces
+
+
+def divided(run, tiles, steps, blocks, worth=1):
+    made, block = np.zeros((tiles, steps), np.int32), np.zeros((tiles, steps), np.int32)
+    expected, whole = np.ones(tiles, np.int32), ctypes.c_int()
+    arrays = [pointer(x) for x in (made, block, expected)]
+    sizes = (tiles, steps, blocks, worth)
+    assert run(*arrays, ctypes.byref(whole), *sizes) == 0
+    return made, block, expected, whole.value
+
+
+@pytest.mark.parametrize("steps", [1, 4, 7, 64, 128])
+@pytest.mark.parametrize("tiles, blocks", [(1, 8), (8, 132), (131, 132), (512, 132)])
+def test_every_step_is_made_once_and_every_piece_is_waited_for(
+    run, tiles, blocks, steps
+):
+    made, block, expected, _ = divided(run, tiles, steps, blocks)
+    assert (made == 1).all()
+    pieces = [len(np.unique(of_tile)) for of_tile in block]
+    np.testing.assert_array_equal(expected, pieces)  # or the last never comes
+    assert max(pieces) <= 5
+
+
+def test_a_last_round_that_is_not_full_is_shared_evenly(run):
+    _, block, _, whole = divided(run, 512, 128, 132)
+    assert whole == 396
+    work = np.bincount(block.ravel(), minlength=132)
+    assert work.max() - work.min() <= 1
+
+
+def test_tiles_stay_whole_where_cutting_them_saves_too_little(run):
+    assert divided(run, 131, 64, 132, worth=3)[3] == 131
+    assert divided(run, 264, 64, 132)[3] == 264
