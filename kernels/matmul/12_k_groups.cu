@@ -9,7 +9,7 @@
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
 /* nvcc: -Xptxas=-O1 */
-#include "tma_tile.cuh"
+#include "tma_launch.cuh"
 
 typedef shape<2, 1, 4, 8, 1> small; // 64 x 128
 typedef small S;

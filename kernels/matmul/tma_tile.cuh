@@ -1,9 +1,12 @@
 /* tma_tile.cuh -- a tile of c whose factors TMA brings: what rungs 11 and 12
- * share. */
+ * share.
+ *
+ * A warp makes 32 x 128 of c, a thread 8 x 16 of these. For each step of k a
+ * thread reads 16 numbers of b, and for each four steps four numbers of each of
+ * its 8 rows of a: 24 loads of 16 bytes for 512 multiply-adds. */
 #ifndef WEFT_MATMUL_TMA_TILE_CUH
 #define WEFT_MATMUL_TMA_TILE_CUH
 #include "../hopper.cuh"
-#include "awkward.h"
 #include "matmul.h"
 #include "tma_work.cuh"
 
@@ -36,8 +39,7 @@ struct shape {
     };
 };
 
-/* ---- the ring --------------------------------------------------------------
- */
+/* ---- the ring ---------------------------------------------------------- */
 
 /* One stage holds BM x BK of a, swizzled, and behind it BK x BN of b. */
 template <class S> struct ring {
@@ -116,8 +118,7 @@ fill_stage(struct box *box, const struct ring<S> &r, int slot, unsigned parity,
     if (steps == 1 && ++box->piece < box->pieces) open_box<S>(box, w, x);
 }
 
-/* ---- the thread's own part -------------------------------------------------
- */
+/* ---- the thread's own part --------------------------------------------- */
 
 /* The thread makes rows row + 8 i, columns col + 32 (j / 4) + j % 4 of the
  * tile. Lanes 0 to 7 of a warp differ in col, so they read the same of a
@@ -239,8 +240,7 @@ multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
     }
 }
 
-/* ---- the kernel ------------------------------------------------------------
- */
+/* ---- the kernel -------------------------------------------------------- */
 
 static __device__ __forceinline__ void clear(float acc[TM][TN]) {
 #pragma unroll
@@ -283,65 +283,6 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
 #pragma unroll
             for (int j = 0; j < TN; j++) acc[next - 1][j] = acc[next][j];
     }
-}
-
-/* ---- on the host -----------------------------------------------------------
- */
-
-/* How many blocks of S the device holds at once. */
-template <class S> static inline int blocks_at_once(void) {
-    return matmul_multiprocessors() * S::BLOCKS;
-}
-
-/* Fewer steps saved than this are not worth adding up pieces. */
-enum { WORTH_CUTTING = 3 };
-
-template <class S> static inline struct work work_of(const struct product *q) {
-    return divide(q, S::BM, S::BN, BK, blocks_at_once<S>(), WORTH_CUTTING);
-}
-
-template <class S> static inline size_t tma_scratch(const struct product *q) {
-    const struct work w = work_of<S>(q);
-    return work_bytes(&w, S::BM, S::BN, blocks_at_once<S>());
-}
-
-/* Launch kernel(...). With `early` its blocks may start while the kernel before
- * it still ends: it calls pdl_wait() before it reads what that one wrote. */
-template <class... P, class... A>
-static inline int launch_tma(int early, const char *name, void (*kernel)(P...),
-                             int blocks, int threads, size_t shared_bytes,
-                             cudaStream_t stream, A... arguments) {
-    WEFT_CUDA_TRY(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        (int)shared_bytes));
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = early;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    const cudaError_t error =
-        cudaLaunchKernelEx(&config, kernel, (P)arguments...);
-    return error == cudaSuccess ? WEFT_OK : weft_cuda_fail(error, name);
-}
-
-/* The maps of q's operands, for tiles of shape S. */
-template <class S>
-static inline int map_operands(const struct product *q, tensor_map *a_map,
-                               tensor_map *b_map) {
-    const struct extras *x = &q->extras;
-    const size_t m = (size_t)q->m, n = (size_t)q->n, k = (size_t)q->k;
-    const size_t batch = (size_t)q->batch;
-    const struct tensor a = {TENSOR_FLOAT, q->a,  k,        m,
-                             x->pitch_a,   batch, x->step_a};
-    const struct tensor b = {TENSOR_FLOAT, q->b,  n,        k,
-                             x->pitch_b,   batch, x->step_b};
-    WEFT_TRY(tensor_map_make(a_map, &a, {BK, S::BM, 1}));
-    return tensor_map_make(b_map, &b, {S::BN, BK, 0});
 }
 
 #endif

@@ -87,8 +87,7 @@ static __device__ __forceinline__ struct place place_of(int tile,
     return {(band * BAND + in_band % high) * BM, in_band / high * BN, z};
 }
 
-/* ---- pieces of tiles that were cut ----------------------------------------
- */
+/* ---- pieces of tiles that were cut ------------------------------------- */
 
 /* A piece's sums: COUNT for each thread, side by side for neighbours. Along the
  * steps every next piece is one block or one tile further, or both. */
@@ -131,8 +130,7 @@ add_pieces(float acc[ROWS][COLS], const struct piece &p, const struct work &w,
     return true;
 }
 
-/* ---- on the host ----------------------------------------------------------
- */
+/* ---- on the host ------------------------------------------------------- */
 
 /* Divide q's c into tiles of bm x bn for `blocks` blocks, which cut the last
  * round's tiles if that saves at least `worth` steps: into at most four pieces,
