@@ -59,6 +59,7 @@ BENCHMARKS = {
     "transpose": "weft.bench_transpose",
     "counters": "weft.bench_counters",
     "graphs": "weft.bench_graphs",
+    "tensor": "weft.bench_tensor",
 }
 
 OPTIONS = (

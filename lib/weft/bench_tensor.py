@@ -1,0 +1,359 @@
+"""What tensor cores lose, and what limits them: `python -m weft bench tensor`.
+
+Lesson 08c explains what is measured here, by the op of a row:
+
+    staircase  1 + x / 2^23, added by a tensor core: `added` is what became of x
+    promotion  errors of sums that begin anew every `every` of k (0: never)
+    error      of a product in each precision over k, against float64
+    heat       a product again and again, with pauses (`mode` cool) and without (hot),
+               of random numbers or of zeros; series: [ms, TFLOP/s, MHz, W]
+    ncu        Nsight Compute's counters of a product by each rung
+
+errors are relative: the root mean square of c's differences over that of c; bias is
+their mean over that of c, which shows where all err to one side. On a CPU tensor cores
+are simulated and round once where a GPU's cut off: staircase, promotion and error run
+there and are checked; heat and ncu are a GPU's alone.
+
+--device cuda; --rungs promotion,error: only those ops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import bench, native
+from .build import ROOT
+from .gpu_state import Watch
+from .jit import load_cuda
+from .machine import ncu
+
+if TYPE_CHECKING:
+    from .native import AnyDevice
+
+SOURCE = Path(__file__).with_suffix(".cu")
+SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
+SHOWN += ["error_rms", "bias", "us", "tflops", "clock_median", "power", "tensor_pipe"]
+EVERY = (16, 32, 64, 128, 512, 0)
+STEPS = 9  # of the staircase, quarters of the last bit of 1
+SIZES = {  # by target: sides of c, and k of promotion and of error
+    "cuda": (256, (256, 1024, 4096, 16384), (256, 1024, 4096, 16384)),
+    "cpu": (32, (64, 256), (64, 256)),
+}
+PRECISIONS = ("fp32", "3xtf32", "tf32", "fp16", "bf16")
+TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
+HOT, COOL = 2.5, 1.5  # seconds: the card says its power as a mean over one
+BURST, PAUSE = 4e-3, 60e-3
+HEATED = 8192
+SIDE = 4096  # of ncu's products
+METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or us
+    "us": "gpu__time_duration.sum",
+    "tensor_pipe": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "hmma_pipe": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+    "issue": "sm__inst_issued.avg.pct_of_peak_sustained_active",
+    "fma_pipe": "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+    "shared": "l1tex__data_bank_reads.avg.pct_of_peak_sustained_elapsed",
+    "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg"
+    ".pct_of_peak_sustained_elapsed",
+    "l2_bytes": "lts__t_bytes.sum",
+    "dram_bytes": "dram__bytes.sum",
+    "active": "sm__cycles_active.avg",
+    "elapsed": "sm__cycles_elapsed.max",
+}
+MARK = "bitwise_not"  # a kernel that nobody else uses: it tells calls apart
+COUNTED = (  # precision, rung; "": cuBLAS
+    *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
+    *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),
+    *(("3xtf32", name) for name in ("mma_3xtf32", "wgmma_3xtf32")),
+    *(("fp32", name) for name in ("tuned", "")),
+)
+
+Row = dict[str, Any]
+
+
+def rows_of(args: argparse.Namespace) -> list[Row]:
+    """The rows for the options of the command line."""
+    return rows(args.device, [name for name in args.rungs.split(",") if name])
+
+
+def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
+    """Measure all of it, or the named ops.
+
+    Raises ValueError for an op that there is not, NoCounters where ncu gives none.
+    """
+    where = torch.device(device)
+    if unknown := set(ops) - OPS.keys():
+        raise ValueError(f"--rungs {','.join(sorted(unknown))}: want {', '.join(OPS)}")
+    if where.type == "cuda" and where.index is None:
+        where = torch.device("cuda", torch.cuda.current_device())
+    wanted = [name for name in OPS if name in (ops or OPS)]
+    return [row for name in wanted for row in OPS[name](where)]
+
+
+def note(rows: list[Row]) -> str:
+    """What stands under the table."""
+    said = f"{rows[0]['device']}; errors relative to c, against float64"
+    if rows[0]["target"] == "cpu":
+        said += "\nOn a CPU tensor cores are simulated: they round where a GPU's cut"
+    return said
+
+
+# ---- how tensor cores add --------------------------------------------------------
+
+
+def promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
+    """a (m,k) @ b (k,n) in half, (m,n) float32; sums begin anew every `every` of k.
+
+    m, k, n and `every` are multiples of 16; every 0: never.
+    """
+    m, k = a.shape
+    n = b.shape[1]
+    c = torch.full((m, n), torch.nan, device=a.device)
+    kernel = load_cuda(SOURCE.read_text(), target=a.device.type).promoted
+    kernel[(n // 16, m // 16), 32](c, a, b, n, k, every or k)
+    return c
+
+
+def staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
+    """For x in quarters: what a tensor core makes of 1 + x / 2^23, less 1, in 2^-23.
+
+    1 comes with the first 16 of k, x with the second: a sum of two instructions.
+    """
+    steps = torch.arange(STEPS) / 4
+    a = torch.zeros(16, 32, dtype=torch.float16)
+    a[:STEPS, 0], a[:STEPS, 16] = 1.0, (steps * 2.0**-11).half()
+    b = torch.zeros(32, 16, dtype=torch.float16)
+    b[0], b[16] = 1.0, 2.0**-12
+    c = promoted(a.to(device), b.to(device), 0)[:STEPS, 0].double().cpu()
+    return list(zip(steps.tolist(), ((c - 1) * 2**23).tolist()))
+
+
+def _staircase(where: AnyDevice) -> Iterator[Row]:
+    for x, added in staircase(where):
+        yield _head(where, "staircase", "promoted", "fp16") | {"x": x, "added": added}
+
+
+def _promotion(where: AnyDevice) -> Iterator[Row]:
+    side, depths, _ = SIZES[where.type]
+    for signs in ("both", "positive"):
+        for k in depths:
+            a, b = _numbers(side, k, where)
+            if signs == "positive":
+                a, b = a.abs(), b.abs()
+            a, b = a.half(), b.half()
+            want = a.double() @ b.double()
+            for every in (e for e in EVERY if e < k):
+                lost = _errors(promoted(a, b, every), want)
+                head = _head(where, "promotion", "promoted", "fp16")
+                yield head | {"k": k, "every": every, "signs": signs, **lost}
+
+
+def _error(where: AnyDevice) -> Iterator[Row]:
+    """Of products of float32 numbers, which each precision first has to round."""
+    side, _, depths = SIZES[where.type]
+    for k in depths:
+        a, b = _numbers(side, k, where)
+        want = a.double() @ b.double()
+        for kind in PRECISIONS:
+            for impl, multiply in _products(kind, where):
+                given = [x.to(TYPES.get(kind, torch.float32)) for x in (a, b)]
+                lost = _errors(multiply(*given), want)
+                yield _head(where, "error", impl, kind) | {"k": k, **lost}
+
+
+def _products(
+    kind: str, where: AnyDevice
+) -> Iterator[tuple[str, Callable[..., torch.Tensor]]]:
+    """Our fastest rung of a precision, and cuBLAS."""
+    from . import ops
+    from .cublas import KINDS, Gemm
+
+    lib = native.library("matmul", where.type)
+    rung = lib.fastest(kind)[0]
+    yield rung.name, functools.partial(ops.matmul, rung=rung.name)
+    if where.type == "cuda" and kind in KINDS:
+
+        def by_cublas(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            c = torch.empty(a.shape[0], b.shape[1], device=a.device)
+            Gemm(kind)(c, a, b)
+            return c
+
+        yield "cublas", by_cublas
+
+
+# ---- what limits them ------------------------------------------------------------
+
+
+def _heat(where: AnyDevice) -> Iterator[Row]:
+    """Bursts of a product, timed one by one, while the card says how it is."""
+    if where.type == "cpu":
+        return
+    for kind in ("bf16", "fp32"):
+        for numbers in ("random", "zeros"):
+            a, b = _numbers(HEATED, HEATED, where)
+            if numbers == "zeros":
+                a, b = torch.zeros_like(a), torch.zeros_like(b)
+            a, b = (x.to(TYPES.get(kind, torch.float32)) for x in (a, b))
+            for impl, multiply in _products(kind, where):
+                for mode in ("cool", "hot"):
+                    time.sleep(1.5)  # as cool as before
+                    found = _burned(functools.partial(multiply, a, b), mode, where)
+                    head = _head(where, "heat", impl, kind)
+                    yield head | {"mode": mode, "numbers": numbers, **found}
+
+
+def _burned(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
+    """The speed of bursts, with pauses or without, and clock and power meanwhile."""
+    flop = 2.0 * HEATED**3
+    for _ in range(2):
+        call()
+    torch.cuda.synchronize()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, series, watch = time.perf_counter(), [], Watch(where)
+    calls = 1
+    while (at := time.perf_counter() - start) < (HOT if mode == "hot" else COOL):
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        watch.look()
+        end.synchronize()
+        us = 1e3 * begin.elapsed_time(end) / calls
+        calls = max(1, round(1e6 * BURST / us))
+        seen = watch.seen[-1] if watch.seen else None
+        clocks = [seen.clock, seen.power] if seen else [None, None]
+        series.append([1e3 * at, flop / us / 1e6, *clocks])
+        if mode == "cool":
+            time.sleep(PAUSE)
+    late = [tflops for at, tflops, *_ in series if at > 500 * series[-1][0] / 1e3]
+    timing = bench.summarize([flop / t / 1e6 for t in late], "event")
+    thin = series[:: max(1, len(series) // 120)]
+    speed = {"tflops": flop / timing.median / 1e6}
+    return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thin}
+
+
+def _counters(where: AnyDevice) -> Iterator[Row]:
+    """ncu runs this module in a process of its own and counts its kernels."""
+    if where.type == "cpu":
+        return
+    text = _watched(list(METRICS.values()))
+    parts: list[list[dict[str, float]]] = [[]]
+    for name, found in _launches(text):
+        if MARK in name:
+            parts.append([])
+        else:
+            parts[-1].append(found)
+    if len(parts) != len(COUNTED) + 1:
+        raise ncu.NoCounters(ncu.explain(text, len(parts) - 1, len(COUNTED)))
+    time_of = METRICS["us"]
+    for (kind, rung), launches in zip(COUNTED, parts[1:]):
+        main = max(launches, key=lambda found: found[time_of])
+        told = {name: main.get(metric) for name, metric in METRICS.items()}
+        told["us"] = main[time_of] / 1e3  # base units are nanoseconds
+        others = sum(found[time_of] for found in launches) / 1e3 - told["us"]
+        flop = 2.0 * SIDE**3
+        head = _head(where, "ncu", rung or "cublas", kind)
+        yield (
+            head
+            | told
+            | {**{"others_us": others, "tflops": flop / told["us"] / 1e6, "n": SIDE}}
+        )
+
+
+def _watched(metrics: list[str]) -> str:
+    """What ncu prints; a metric that this GPU does not have is left out."""
+    command = [ncu.require(), "--csv", "--print-units", "base"]
+    command += ["--target-processes", "all", "--profile-from-start", "off"]
+    child = [sys.executable, "-W", "ignore", "-m", "weft.bench_tensor"]
+    path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
+    env = {**os.environ, "PYTHONPATH": path}
+    while True:
+        asked = [*command, "--metrics", ",".join(metrics), *child]
+        done = subprocess.run(asked, env=env, text=True, capture_output=True)
+        text = f"{done.stdout}\n{done.stderr}"
+        unknown = set(re.findall(r"[Ff]ailed to find metric ([\w.]+)", text))
+        if not unknown & set(metrics):
+            return text
+        metrics = [name for name in metrics if name not in unknown]
+
+
+def _launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each kernel's name and metrics, in order, from what `ncu --csv` prints."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    names = {int(row["ID"]): row["Kernel Name"] for row in csv.DictReader(lines)}
+    for number, found in zip(sorted(names), ncu.parse(text)):
+        yield names[number], found
+
+
+def launch_all() -> None:
+    """What ncu watches: each of COUNTED once, behind a kernel that marks it."""
+    from .cublas import Gemm
+
+    where = torch.device("cuda", torch.cuda.current_device())
+    mark = torch.zeros(1, dtype=torch.int64, device=where)
+    numbers = _numbers(SIDE, SIDE, where)
+    c = torch.empty(SIDE, SIDE, device=where)
+    for kind, rung in COUNTED:
+        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in numbers)
+        call = functools.partial(_by_rung, rung) if rung else Gemm(kind)
+        call(c, a, b)
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+        mark.bitwise_not_()
+        call(c, a, b)
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    from . import ops
+
+    ops.matmul(a, b, rung=rung, out=c)
+
+
+# ---- details ---------------------------------------------------------------------
+
+
+def _numbers(side: int, k: int, where: AnyDevice) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random a (side,k) and b (k,side), the same everywhere."""
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(side, k, generator=generator).to(where)
+    return a, torch.randn(k, side, generator=generator).to(where)
+
+
+def _errors(got: torch.Tensor, want: torch.Tensor) -> dict[str, float]:
+    """How wrong c is, relative to its own size; NaN if any of it is."""
+    off, size = got.double() - want, float(want.square().mean().sqrt())
+    rms = float(off.square().mean().sqrt()) / size
+    return {"error_rms": rms, "bias": float(off.mean()) / size}
+
+
+def _head(where: AnyDevice, op: str, rung: str, kind: str) -> Row:
+    impl = "cublas" if rung == "cublas" else "weft"
+    return {
+        **{"op": op, "impl": impl, "rung": rung, "precision": kind},
+        **{"target": where.type, "device": bench.device_name(where)},
+    }
+
+
+OPS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
+    "staircase": _staircase,
+    "promotion": _promotion,
+    "error": _error,
+    "heat": _heat,
+    "ncu": _counters,
+}
+
+if __name__ == "__main__":
+    launch_all()
