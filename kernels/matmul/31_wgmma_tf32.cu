@@ -6,13 +6,17 @@
  *          a stage's 128 bytes of a row are 32 of k instead of 64, and take as
  *          long. TMA rounds to the nearest as it loads; the tensor cores would
  *          cut the other bits off, which doubles the error.
- * Limit:   tf32 tiles must have k along their rows, so b stored (k,n) is copied
- *          first (pack.h): 8 k n bytes.
+ * Predict: half of wgmma_bf16's speed, less b's copy where it lies (k,n).
+ * Measured: H200, cool, b stored (n,k), over the better of cuBLAS's layouts,
+ *          before wgmma_store.cuh. 4096: 340 us, 0.99; 8192: 2678 us, 0.993;
+ *          2048: 0.98; 1024: 1.23; 5120x256x5120: 0.74.
+ * Limit:   tf32 tiles must have k along their rows, so b stored (k,n) is
+ *          copied first (pack.h): 8 k n bytes, 30 us at 4096.
  * Error:   2^-11 of each factor, so at most 2^-10 of the sum of absolute
  *          products (rms 3e-4 of random ones).
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
  */
-#include "wgmma_tile.cuh"
+#include "wgmma_launch.cuh"
 
 /* Tiles of BM x BN. */
 template <int BN_> struct shape {
