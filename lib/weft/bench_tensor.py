@@ -55,7 +55,12 @@ PRECISIONS = ("fp32", "3xtf32", "tf32", "fp16", "bf16")
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
 HOT, COOL = 2.5, 1.5  # seconds: the card says its power as a mean over one
 BURST, PAUSE = 4e-3, 60e-3
-HEATED = 8192
+HEATED, REST = 8192, 1.5
+HEATED_BY = (  # precision, numbers, modes
+    ("bf16", "random", ("cool", "hot")),
+    ("bf16", "zeros", ("hot",)),
+    ("fp32", "random", ("cool", "hot")),
+)
 SIDE = 4096  # of ncu's products
 METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or us
     "us": "gpu__time_duration.sum",
@@ -199,18 +204,17 @@ def _heat(where: AnyDevice) -> Iterator[Row]:
     """Bursts of a product, timed one by one, while the card says how it is."""
     if where.type == "cpu":
         return
-    for kind in ("bf16", "fp32"):
-        for numbers in ("random", "zeros"):
-            a, b = _numbers(HEATED, HEATED, where)
-            if numbers == "zeros":
-                a, b = torch.zeros_like(a), torch.zeros_like(b)
-            a, b = (x.to(TYPES.get(kind, torch.float32)) for x in (a, b))
-            for impl, multiply in _products(kind, where):
-                for mode in ("cool", "hot"):
-                    time.sleep(1.5)  # as cool as before
-                    found = _burned(functools.partial(multiply, a, b), mode, where)
-                    head = _head(where, "heat", impl, kind)
-                    yield head | {"mode": mode, "numbers": numbers, **found}
+    for kind, numbers, modes in HEATED_BY:
+        a, b = _numbers(HEATED, HEATED, where)
+        if numbers == "zeros":
+            a, b = torch.zeros_like(a), torch.zeros_like(b)
+        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in (a, b))
+        for impl, multiply in _products(kind, where):
+            for mode in modes:
+                time.sleep(REST)  # as cool as before
+                found = _burned(functools.partial(multiply, a, b), mode, where)
+                head = _head(where, "heat", impl, kind)
+                yield head | {"mode": mode, "numbers": numbers, **found}
 
 
 def _burned(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
