@@ -7,7 +7,7 @@ import pytest
 import simt_device
 from simt_device import pointer
 
-from weft import build
+from weft import build, ops
 
 simt = simt_device.simt
 
@@ -23,7 +23,7 @@ def divided(run, tiles, steps, blocks, worth=1):
     made, block = np.zeros((tiles, steps), np.int32), np.zeros((tiles, steps), np.int32)
     expected, whole = np.ones(tiles, np.int32), ctypes.c_int()
     arrays = [pointer(x) for x in (made, block, expected)]
-    sizes = (tiles, steps, blocks, worth)
+    sizes = (tiles, steps, blocks, ctypes.c_double(worth))
     assert run(*arrays, ctypes.byref(whole), *sizes) == 0
     return made, block, expected, whole.value
 
@@ -50,3 +50,10 @@ def test_a_last_round_that_is_not_full_is_shared_evenly(run):
 def test_tiles_stay_whole_where_cutting_them_saves_too_little(run):
     assert divided(run, 131, 64, 132, worth=3)[3] == 131
     assert divided(run, 264, 64, 132)[3] == 264
+
+
+def test_the_pieces_of_a_tile_add_up():
+    a, b = (np.random.default_rng(i).normal(size=(300, 230)) for i in (0, 1))
+    a, b = a[:256].astype(np.float32), np.ascontiguousarray(b.T, np.float32)
+    got = ops.matmul(a, b, rung="tma")
+    np.testing.assert_allclose(got, a.astype(float) @ b, rtol=0, atol=1e-3)

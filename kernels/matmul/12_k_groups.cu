@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 static int launch(const struct product *q, cudaStream_t stream) {
     tensor_map a_map, b_map;
     WEFT_TRY(map_operands<S>(q, &a_map, &b_map));
-    const struct work w = divide(q, S::BM, S::BN, BK, 1, q->k);
+    const struct work w = divide(q, S::BM, S::BN, BK, 1, 0);
     return launch_tma(1, "matmul_k_groups", matmul_k_groups, w.tiles,
                       S::THREADS, S::SHARED_BYTES, stream, q->c, a_map, b_map,
                       q->m, q->n, q->extras, w);

@@ -15,6 +15,7 @@
 #include "matmul.h"
 #include "pack.h"
 
+#include <limits.h>
 #include <math.h>
 
 extern const struct matmul_rung matmul_tma_rung, matmul_tma_pairs_rung,
@@ -24,7 +25,7 @@ extern const struct matmul_rung matmul_tma_rung, matmul_tma_pairs_rung,
 enum {
     RATE = 200000,   // multiply-adds a microsecond of a busy multiprocessor
     START_US = 6,    // launch, first loads, last stores
-    PIECES_US = 6,   // to add up pieces of tiles that were cut
+    PIECE_US = 6,    // to add one piece of a tile that was cut to the others
     COPY_US = 3,     // of an operand, besides its bytes
     COPIED = 3000000 // bytes a microsecond, read and written
 };
@@ -49,7 +50,8 @@ static double tiles_us(const struct product *q, int bm, int bn, int blocks,
     // A tile is cut into four pieces at most.
     const double fair = left * tile_us / full;
     const double quarter = tile_us / full / 4;
-    const double pieces = PIECES_US + (fair > quarter ? fair : quarter);
+    const double count = blocks > 4 * left ? 4 : ceil(blocks / left);
+    const double pieces = PIECE_US * count + (fair > quarter ? fair : quarter);
     return START_US + whole + (cut && pieces < uncut ? pieces : uncut);
 }
 
@@ -69,18 +71,21 @@ static double pipeline_us(const struct product *q) {
     return tiles_us(q, 64, 128, 4, 0.9, 0.4, 0);
 }
 
-/* What can be picked. */
+/* What can be picked, and for how many rows and columns at most: a matrix that
+ * is short or narrow is read once, which the last ones count as all there is.
+ */
 static const struct choice {
     const struct matmul_rung *rung;
     double (*us)(const struct product *q);
+    int rows, cols;
 } choices[] = {
-    {&matmul_tma_rung, tma_us},
-    {&matmul_tma_pairs_rung, tma_pairs_us},
-    {&matmul_k_groups_rung, k_groups_us},
-    {&matmul_pipeline_rung, pipeline_us},
-    {&matmul_narrow_rung, matmul_narrow_us},
-    {&matmul_short_rung, matmul_short_us},
-    {&matmul_split_k_rung, matmul_split_k_us},
+    {&matmul_tma_rung, tma_us, INT_MAX, INT_MAX},
+    {&matmul_tma_pairs_rung, tma_pairs_us, INT_MAX, INT_MAX},
+    {&matmul_k_groups_rung, k_groups_us, INT_MAX, INT_MAX},
+    {&matmul_pipeline_rung, pipeline_us, INT_MAX, INT_MAX},
+    {&matmul_split_k_rung, matmul_split_k_us, INT_MAX, INT_MAX},
+    {&matmul_narrow_rung, matmul_narrow_us, INT_MAX, 16},
+    {&matmul_short_rung, matmul_short_us, 16, INT_MAX},
 };
 
 /* The time to copy the operands that do not lie as the rung wants them. */
@@ -105,6 +110,7 @@ static const struct matmul_rung *pick(const struct product *q) {
     double least = 1e300;
     for (const struct choice &choice : choices) {
         if (choice.rung->line.sm > sm) continue;
+        if (q->m > choice.rows || q->n > choice.cols) continue;
         const double us = choice.us(q) + copies_us(q, choice.rung);
         if (us < least) least = us, best = choice.rung;
     }

@@ -133,10 +133,11 @@ add_pieces(float acc[ROWS][COLS], const struct piece &p, const struct work &w,
 /* ---- on the host ------------------------------------------------------- */
 
 /* Divide q's c into tiles of bm x bn for `blocks` blocks, which cut the last
- * round's tiles if that saves at least `worth` steps: into at most four pieces,
- * or five where a share goes on in the next tile, since one block adds them. */
+ * round's tiles into at most four pieces, or five where a share goes on in the
+ * next tile: one block adds them, which costs as much time as `worth`
+ * multiply-adds a piece. Where cutting saves less, the tiles stay whole. */
 static inline struct work divide(const struct product *q, int bm, int bn,
-                                 int bk, int blocks, int worth) {
+                                 int bk, int blocks, double worth) {
     struct work w = {};
     w.tiles_m = CEIL_DIV(q->m, bm);
     w.tiles_n = CEIL_DIV(q->n, bn);
@@ -148,7 +149,8 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     const int sharers = 4 * left < blocks ? 4 * left : blocks;
     const double units = (double)left * w.steps;
     if ((units + 1) * sharers > INT_MAX) return w; // rounds enough without
-    if (w.steps - units / sharers < worth) return w;
+    const double saved = (w.steps - units / sharers) * bm * bn * bk;
+    if (saved < worth * CEIL_DIV(sharers, left)) return w;
     w.whole = w.tiles - left;
     w.units = left * w.steps;
     w.sharers = sharers;

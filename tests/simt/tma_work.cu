@@ -21,7 +21,7 @@ static __global__ void pieces(int *made, int *block, int *expected,
 }
 
 EXPORT int run_pieces(int *made, int *block, int *expected, int *whole,
-                      int tiles, int steps, int blocks, int worth) {
+                      int tiles, int steps, int blocks, double worth) {
     struct product q = {};
     q.m = tiles;
     q.n = q.batch = 1;
