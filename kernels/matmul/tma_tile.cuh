@@ -67,8 +67,9 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
     fence_barrier_init();
 }
 
-/* What thread 0, which fills the ring, loads next. In registers, though they
- * are scarce: read from shared memory it made that warp late in every stage. */
+/* What thread 0, which fills the ring, loads next. All threads have the
+ * registers for it, scarce as they are: read from shared memory, the numbers
+ * would come late, and with them every stage. */
 struct box {
     int k0, steps, row0, col0; /* `steps` of BK are left of the piece */
     int z_a, z_b;
