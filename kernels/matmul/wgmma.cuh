@@ -172,14 +172,17 @@ static inline void wgmma_twin(float (&c)[COUNT], const uint32_t a[4],
     WGMMA_TEN()       \
     WGMMA_TEN(1)      \
     WGMMA_TEN(2) WGMMA_TEN(3) WGMMA_TEN(4) WGMMA_TEN(5) "%60, %61, %62, %63"
-#define WGMMA_TEXT_128                                                \
-    WGMMA_TEN()                                                       \
-    WGMMA_TEN(1)                                                      \
-    WGMMA_TEN(2)                                                      \
-    WGMMA_TEN(3)                                                      \
-    WGMMA_TEN(4)                                                      \
-    WGMMA_TEN(5)                                                      \
-    WGMMA_TEN(6) WGMMA_TEN(7) WGMMA_TEN(8) WGMMA_TEN(9) WGMMA_TEN(10) \
+#define WGMMA_TEXT_128         \
+    WGMMA_TEN()                \
+    WGMMA_TEN(1)               \
+    WGMMA_TEN(2)               \
+    WGMMA_TEN(3)               \
+    WGMMA_TEN(4)               \
+    WGMMA_TEN(5)               \
+    WGMMA_TEN(6)               \
+    WGMMA_TEN(7)               \
+    WGMMA_TEN(8)               \
+    WGMMA_TEN(9) WGMMA_TEN(10) \
         WGMMA_TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 
 #define WGMMA_REGISTERS_4(c, i) \
