@@ -296,3 +296,15 @@ def test_ptx_is_read_with_calls_tables_and_inlined_headers():
     assert code.instructions[1].bits == 128
     (loop,) = code.loops
     assert sorted(loop.body) == [1, 2, 3]
+
+
+@with_sass
+@pytest.mark.skipif(not nvcc(), reason="no nvcc")
+def test_a_files_own_flags_for_nvcc_count_here_too(tmp_path):
+    text = "__global__ void k(float *y, float x) { y[threadIdx.x] = x / 3; }\n"
+    needs = []
+    for name, line in ("plain", ""), ("own", "/* nvcc: -Xptxas=-O0,-v -DX */\n"):
+        (tmp_path / f"{name}.cu").write_text(line + text)
+        (kernel,) = sass(str(tmp_path / f"{name}.cu"), "k", arch="sm_90").kernels
+        needs.append(len(kernel.code.instructions))
+    assert needs[1] > needs[0], needs  # -O0 optimises nothing

@@ -258,7 +258,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
         return [
             *[_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
             *["-Xcompiler", host, *_vendor_headers(tuple(sys.path))],
-            *_own_flags(source),
+            *own_flags(source),
         ]
     include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
@@ -279,7 +279,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
 
 
-def _own_flags(source: Path) -> list[str]:
+def own_flags(source: Path) -> list[str]:
     """What a .cu asks of nvcc besides: its line "/* nvcc: -Xptxas=-O1 */"."""
     asked = re.search(r"^/\* nvcc: (.*) \*/$", source.read_text(), re.MULTILINE)
     return asked[1].split() if asked else []

@@ -7,6 +7,7 @@ PTX that others made. https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from ..jit.nvrtc import Usage
 from ..native import ArgumentError
 
 DEFAULT = "sm_90"  # where there is no GPU
+_FOR_PTXAS = "-Xptxas="  # what nvcc hands on
 _NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 
@@ -111,8 +113,13 @@ def _by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
         command = [nvcc, "-ptx", "-lineinfo", "-O3", "-std=c++17", f"-arch={arch}"]
-        _run([*command, *include, "-o", str(out), str(file)], file.name)
-        return _assembled(out.read_text(), arch)
+        own = build.own_flags(file)
+        inner = [flag for flag in own if flag.startswith(_FOR_PTXAS)]
+        command += [*include, *(flag for flag in own if flag not in inner)]
+        _run([*command, "-o", str(out), str(file)], file.name)
+        text = out.read_text()
+    those = [flag.removeprefix(_FOR_PTXAS).split(",") for flag in inner]
+    return _assembled(text, arch, *itertools.chain(*those))
 
 
 def _stamp(file: Path) -> tuple[float, ...]:
@@ -122,7 +129,7 @@ def _stamp(file: Path) -> tuple[float, ...]:
 
 
 @functools.lru_cache(16)
-def _assembled(text: str, arch: str) -> Compiled:
+def _assembled(text: str, arch: str, *flags: str) -> Compiled:
     """PTX with the machine code that ptxas makes of it, where there is a ptxas."""
     tool = ptxas()
     if not tool:
@@ -131,7 +138,8 @@ def _assembled(text: str, arch: str) -> Compiled:
     with tempfile.TemporaryDirectory() as folder:
         into, out = Path(folder) / "in.ptx", Path(folder) / "out.cubin"
         into.write_text(text)
-        command = [tool, "-v", "-lineinfo", f"-arch={arch}", str(into), "-o", str(out)]
+        command = [tool, "-v", "-lineinfo", f"-arch={arch}", *flags]
+        command += [str(into), "-o", str(out)]
         log = _run(command, "ptxas")
         return Compiled(text, out.read_bytes(), usage=nvrtc.parse_usage(log))
 
