@@ -167,23 +167,15 @@ static inline void wgmma_twin(float (&c)[COUNT], const uint32_t a[4],
 #define WGMMA_TEN(t)                                                   \
     "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t \
     "6, %" #t "7, %" #t "8, %" #t "9, "
-#define WGMMA_TEXT_32 WGMMA_TEN() WGMMA_TEN(1) WGMMA_TEN(2) "%30, %31"
-#define WGMMA_TEXT_64 \
-    WGMMA_TEN()       \
-    WGMMA_TEN(1)      \
-    WGMMA_TEN(2) WGMMA_TEN(3) WGMMA_TEN(4) WGMMA_TEN(5) "%60, %61, %62, %63"
-#define WGMMA_TEXT_128         \
-    WGMMA_TEN()                \
-    WGMMA_TEN(1)               \
-    WGMMA_TEN(2)               \
-    WGMMA_TEN(3)               \
-    WGMMA_TEN(4)               \
-    WGMMA_TEN(5)               \
-    WGMMA_TEN(6)               \
-    WGMMA_TEN(7)               \
-    WGMMA_TEN(8)               \
-    WGMMA_TEN(9) WGMMA_TEN(10) \
-        WGMMA_TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_00_29 WGMMA_TEN() WGMMA_TEN(1) WGMMA_TEN(2)
+#define WGMMA_30_59 WGMMA_TEN(3) WGMMA_TEN(4) WGMMA_TEN(5)
+#define WGMMA_60_89 WGMMA_TEN(6) WGMMA_TEN(7) WGMMA_TEN(8)
+#define WGMMA_90_119 WGMMA_TEN(9) WGMMA_TEN(10) WGMMA_TEN(11)
+#define WGMMA_120_127 "%120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_TEXT_32 WGMMA_00_29 "%30, %31"
+#define WGMMA_TEXT_64 WGMMA_00_29 WGMMA_30_59 "%60, %61, %62, %63"
+#define WGMMA_00_119 WGMMA_00_29 WGMMA_30_59 WGMMA_60_89 WGMMA_90_119
+#define WGMMA_TEXT_128 WGMMA_00_119 WGMMA_120_127
 
 #define WGMMA_REGISTERS_4(c, i) \
     "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
