@@ -28,6 +28,7 @@ from numpy import (
 
 import weft
 from weft import (
+    autotune,
     bench,
     check,
     cuda,
@@ -56,6 +57,7 @@ from weft.highlight import highlighted
 
 __all__ = [
     "ROOT",
+    "autotune",
     "bench",
     "bool_",
     "cdiv",

@@ -20,6 +20,7 @@ Is it right, how fast is it, what does it do
     bench*, plot_*                   how long; each bench_* is one benchmark
     timers, clocks, gpu_state        by which clock, how sure; the GPU's own state
     cublas, peaks                    what a product is measured against
+    tune/                            the fastest of a kernel's compile-time constants
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     latency, warp_view               ... of warps that take turns, of one's requests
     sketches                         ... of what a word of the glossary means
@@ -75,6 +76,7 @@ __all__ = lazily(
         "timeline": ("timeline",),
         "to_cuda": ("TranslationError", "to_cuda"),
         "torch_kernels": ("torch_kernels",),
+        "tune": ("autotune",),
     },
 )
 

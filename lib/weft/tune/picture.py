@@ -1,0 +1,150 @@
+"""Pictures of a tuning: time over each constant, and over two of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..bench import STATISTIC
+from ..mnist.plot import new_figure, write_caption
+from ..native import ArgumentError
+from ..style import INK, OURS, WRITTEN, draw_unmeasured, faint, style
+from ..words import rounded
+
+if TYPE_CHECKING:
+    from .tuned import Tuned
+
+Row = dict[str, Any]
+ACROSS = 4  # panels in a line
+
+
+def strips(tuned: Tuned) -> Figure:
+    """A panel for each constant that varies: a dot for each candidate, the best of each
+    value on a line. Hollow: let go early; below, dashed: how many did not run."""
+    names = [n for n in tuned.constants if len(_values(tuned.rows, n)) > 1]
+    names = names or list(tuned.constants)[:1]
+    timed = [row for row in tuned.rows if _us(row)]
+    lines = -(-len(names) // ACROSS)
+    with style():
+        figure = new_figure(920, 60 + 250 * lines)
+        if not timed:
+            draw_unmeasured(figure.subplots(), "matmul")
+            return figure
+        grid = figure.subplots(
+            lines, min(ACROSS, len(names)), squeeze=False, sharey=True
+        )
+        every = grid.ravel()
+        for axes, name in zip(every, names):
+            _strip(axes, tuned, name)
+        for axes in every[len(names) :]:
+            axes.set_axis_off()
+        for axes in grid[:, 0]:
+            axes.set_ylabel("µs, down is better")
+        top = max(map(_us, timed))
+        every[0].set_ylim(-0.14 * top, 1.08 * top)
+        _tell(figure, tuned, "hollow: let go early; dashed: how many did not run")
+    return figure
+
+
+def heat(tuned: Tuned, x: str, y: str) -> Figure:
+    """The best time for each pair of values: a cell each, the winner's framed."""
+    for name in (x, y):
+        if name not in tuned.constants:
+            known = ", ".join(tuned.constants)
+            raise ArgumentError(f"there is no constant {name!r}; there are {known}")
+    across, down = _values(tuned.rows, x), _values(tuned.rows, y)
+    with style():
+        figure = new_figure(
+            min(920, 160 + 90 * len(across)), min(900, 130 + 56 * len(down))
+        )
+        axes = figure.subplots()
+        best = tuned.us
+        for i, at_x in enumerate(across):
+            for j, at_y in enumerate(down):
+                here = [
+                    _us(row)
+                    for row in tuned.rows
+                    if row["constants"][x] == at_x
+                    and row["constants"][y] == at_y
+                    and _us(row)
+                ]
+                won = (tuned.constants[x], tuned.constants[y]) == (at_x, at_y)
+                _cell(axes, i, j, min(here, default=None), best, won)
+        axes.set_xticks(range(len(across)), across)
+        axes.set_yticks(range(len(down)), down)
+        axes.set(xlim=(-0.5, len(across) - 0.5), ylim=(len(down) - 0.5, -0.5))
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.grid(False)
+        _tell(figure, tuned, "µs; fuller is faster; dashed: nothing was timed")
+    return figure
+
+
+def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
+    values = _values(tuned.rows, name)
+    fastest = []
+    for place, value in enumerate(values):
+        rows = [row for row in tuned.rows if row["constants"][name] == value]
+        times = [(_us(row), row["state"] == "timed") for row in rows if _us(row)]
+        side = np.linspace(-0.16, 0.16, len(times)) if len(times) > 1 else [0.0]
+        for offset, (us, known) in zip(side, sorted(times)):
+            fill = faint(OURS) if known else "none"
+            axes.plot(place + offset, us, "o", mec=OURS, mfc=fill, ms=6, mew=1.1)
+        fastest.append(min((us for us, _ in times), default=np.nan))
+        if missing := len(rows) - len(times):
+            axes.text(
+                *(place, 0.02, f"{missing} not run"),
+                transform=axes.get_xaxis_transform(),
+                **{"ha": "center", "va": "bottom", "fontsize": 9, "color": INK},
+                bbox={"boxstyle": "round", "fc": "none", "ec": INK, "ls": "--"},
+            )
+    axes.plot(range(len(values)), fastest, "-", color=OURS, lw=1.2, zorder=1)
+    won = values.index(tuned.constants[name])
+    axes.plot(won, fastest[won], "D", color=WRITTEN, ms=9, zorder=3)
+    axes.annotate(
+        *(f"{rounded(fastest[won])} µs", (won, fastest[won])),
+        **{"xytext": (0, -16), "textcoords": "offset points", "ha": "center"},
+    )
+    axes.set_xticks(range(len(values)), values)
+    axes.set_xlim(-0.6, len(values) - 0.4)
+    axes.set_xlabel(name)
+
+
+def _cell(
+    axes: Axes, i: int, j: int, us: float | None, best: float | None, won: bool
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    strength = best / us if us and best else 0.0
+    look: dict[str, Any] = {"ec": INK, "fc": "none", "ls": "--", "lw": 0.8}
+    if us:
+        look = {"ec": OURS, "fc": (*faint(OURS)[:3], 0.05 + 0.5 * strength**2), "lw": 1}
+    if won:
+        look |= {"ec": WRITTEN, "lw": 2.5}
+    axes.add_patch(Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, **look))
+    text = rounded(us) if us else "–"
+    axes.text(i, j, text, ha="center", va="center", fontsize=11)
+
+
+def _tell(figure: Figure, tuned: Tuned, marks: str) -> None:
+    row = tuned.row
+    write_caption(
+        figure,
+        f"{tuned.name}, {row['precision']}; {row['device']}; timer {row['timer']}, "
+        f"{STATISTIC}; {marks}",
+    )
+
+
+def _values(rows: list[Row], name: str) -> list[Any]:
+    found = dict.fromkeys(row["constants"][name] for row in rows)
+    try:
+        return sorted(found)
+    except TypeError:  # numbers and words
+        return list(found)
+
+
+def _us(row: Row) -> float | None:
+    return row["us"] or row.get("us_at_sight")

@@ -1,0 +1,262 @@
+"""Whether a candidate is right: its outputs against a reference in float64.
+
+Outputs start as NaN between guard zones, as everywhere in the lab. A float may differ
+from the answer by 1.01 * terms * 2^-24 * reference(|inputs|), the bound of a sum of so
+many products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
+ed., section 3.1). All of it on the device where the arrays lie.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..guarded import GUARD, Mismatch, guard_value, mismatch, poison
+from ..native import ArgumentError
+
+UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
+MORE = 8  # roundings, beside those of the sum
+
+Call = Callable[..., object]
+
+
+class Arguments:
+    """What a kernel is launched with: names, values, and which of them it writes.
+
+    outputs: names of those that it only writes; inout: of those that it reads, too.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[Any],
+        names: Sequence[str],
+        outputs: Sequence[str],
+        inout: Sequence[str],
+    ) -> None:
+        self.given = tuple(values)
+        self.values = tuple(map(_tensor, values))
+        self.names = list(names) or [str(i) for i in range(len(values))]
+        if len(self.names) != len(self.values):
+            raise ArgumentError(
+                f"args: {len(self.values)} are given, the kernel takes "
+                f"{len(self.names)}: {', '.join(self.names)}"
+            )
+        for name in (*outputs, *inout):
+            if name not in self.names:
+                raise ArgumentError(
+                    f"{name} is no parameter of the kernel; it has "
+                    f"{', '.join(self.names)}"
+                )
+        self.inout = list(inout)
+        self.outputs = [n for n in outputs if n not in inout]
+        for name in self.written:
+            if not isinstance(self.at(name), torch.Tensor):
+                raise ArgumentError(f"{name} is written, and is no array")
+
+    def at(self, name: str) -> Any:
+        """The value of a parameter."""
+        return self.values[self.names.index(name)]
+
+    @property
+    def written(self) -> list[str]:
+        """The outputs, then the inout arrays: what a reference returns."""
+        return [*self.outputs, *self.inout]
+
+    def with_arrays(self, arrays: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+        """The arguments with other arrays for some."""
+        return tuple(arrays.get(n, v) for n, v in zip(self.names, self.values))
+
+    def own(self) -> tuple[Any, ...]:
+        """The arguments with copies of what is written, to be timed on."""
+        return self.with_arrays({n: self.at(n).clone() for n in self.written})
+
+
+class Answer:
+    """What the outputs have to be, and how near to it.
+
+    reference: takes inputs (floats as float64), numbers and sizes by the kernel's names
+    for them, or the inputs in order; returns the outputs, then the inout arrays.
+    """
+
+    def __init__(
+        self, reference: Call, arguments: Arguments, terms: float | None
+    ) -> None:
+        if not callable(reference):
+            raise ArgumentError(
+                f"check={reference!r:.40}: want a function of the inputs that returns "
+                f"what the kernel has to write"
+            )
+        self.arguments = arguments
+        self.want = self._ask(reference, lambda x: x)
+        sizes = self._ask(reference, torch.abs)
+        self.bound = {}
+        for name, want in self.want.items():
+            kind = arguments.at(name).dtype
+            if not kind.is_floating_point:
+                self.bound[name] = torch.zeros_like(want, dtype=torch.float64)
+                continue
+            count = MORE + self._terms(name) if terms is None else terms
+            size = torch.maximum(sizes[name].abs(), want.abs())
+            bound = 1.01 * count * 2.0**-24 * size + 1e-38
+            bound += UNIT.get(kind, 0.0) * want.abs()
+            self.bound[name] = bound.nan_to_num(0.0, 0.0, 0.0)
+
+    def require(self, run: Call) -> float:
+        """Launch once; Mismatch if anything is wrong. Returns the largest error over
+        its bound."""
+        fenced = {name: Fenced(self.arguments, name) for name in self.arguments.written}
+        run(*self.arguments.with_arrays({n: f.array for n, f in fenced.items()}))
+        worst = 0.0
+        for name, array in fenced.items():
+            array.require_guards()
+            worst = max(worst, self._near(name, array.array))
+        return worst
+
+    def _near(self, name: str, got: torch.Tensor) -> float:
+        want, bound = self.want[name], self.bound[name]
+        off = (got.to(want.dtype) - want).abs()
+        # Asked this way round, a NaN in `got` is bad; one that was asked for is not.
+        good = (off <= bound) | (got == want) | (got.isnan() & want.isnan())
+        if good.all():
+            ratio = torch.where(off > 0, off / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
+            return float(ratio.max()) if ratio.numel() else 0.0
+        sides = [_numpy(one) for one in (got, want, bound, ~good)]
+        raise mismatch(name, *sides)
+
+    def _ask(self, reference: Call, how: Call) -> dict[str, torch.Tensor]:
+        """The reference of the inputs as float64, each changed by `how`."""
+        args, made = self.arguments, {}
+        for name, given, value in zip(args.names, args.given, args.values):
+            if isinstance(value, torch.Tensor):
+                real = value.is_floating_point()
+                value = how(value.double()) if real else value.clone()
+                made[name] = value.numpy() if isinstance(given, np.ndarray) else value
+            else:
+                made[name] = abs(value) if how is torch.abs and _real(value) else value
+        wanted = _parameters(reference)
+        if wanted and set(wanted) <= set(made):
+            result = reference(**{name: made[name] for name in wanted})
+        else:
+            arrays = [
+                made[n]
+                for n in args.names
+                if n not in args.outputs and isinstance(args.at(n), torch.Tensor)
+            ]
+            result = reference(*arrays)
+        return self._named(result)
+
+    def _named(self, result: Any) -> dict[str, torch.Tensor]:
+        written = self.arguments.written
+        several = result if isinstance(result, tuple) else (result,)
+        if len(several) != len(written):
+            raise ArgumentError(
+                f"check returns {len(several)} arrays, the kernel writes "
+                f"{len(written)}: {', '.join(written)}"
+            )
+        found = {}
+        for name, value in zip(written, several):
+            out = self.arguments.at(name)
+            try:
+                want = torch.as_tensor(value, device=out.device)
+                same = want.numel() == out.numel()
+            except (TypeError, ValueError, RuntimeError):
+                raise ArgumentError(
+                    f"check returns {value!r:.40} for {name}: want an array"
+                ) from None
+            if not same:
+                raise ArgumentError(
+                    f"check gives {name} the shape {tuple(want.shape)}, it has "
+                    f"{tuple(out.shape)}"
+                )
+            real = out.is_floating_point()
+            found[name] = want.reshape(out.shape).to(
+                torch.float64 if real else out.dtype
+            )
+        return found
+
+    def _terms(self, name: str) -> float:
+        """How many products an element sums up, at most, about.
+
+        The sides of the inputs that the output has not, multiplied, each once: k for
+        c (m,n) = a (m,k) @ b (k,n). Flat arrays have no such sides: the largest of the
+        whole numbers among the arguments then.
+        """
+        args = self.arguments
+        left = Counter(
+            side
+            for n, value in zip(args.names, args.values)
+            if isinstance(value, torch.Tensor) and n not in args.outputs
+            for side in value.shape
+        )
+        left -= Counter(args.at(name).shape)
+        count = math.prod(left)
+        whole = [v for v in args.values if isinstance(v, int) and v > 0]
+        return min(count, max(whole)) if whole else count
+
+
+class Fenced:
+    """A copy of an array between guard zones; an output's copy is poisoned."""
+
+    def __init__(self, arguments: Arguments, name: str) -> None:
+        array = arguments.at(name)
+        self.name, count = name, array.numel()
+        kind = torch.empty(0, dtype=array.dtype)
+        plain = torch.float32 if array.dtype == torch.bfloat16 else array.dtype
+        numpy = torch.empty(0, dtype=plain).numpy().dtype
+        self._guard = kind.new_tensor(guard_value(numpy).item()).to(array.device)
+        self._whole = self._guard.repeat(count + 2 * GUARD)
+        self.array = self._whole[GUARD : GUARD + count].view(array.shape)
+        if name in arguments.inout:
+            self.array.copy_(array)
+        else:
+            self.array.fill_(poison(numpy).item())
+
+    def require_guards(self) -> None:
+        """Mismatch if an element before or past the array was written."""
+        count = self.array.numel()
+        for zone, first in (
+            (self._whole[:GUARD], -GUARD),
+            (self._whole[GUARD + count :], count),
+        ):
+            bad = (zone != self._guard).nonzero()
+            if len(bad):
+                index = first + int(bad[-1 if first < 0 else 0])
+                side = "before its start" if first < 0 else "past its end"
+                raise Mismatch(
+                    f"{self.name}[{index}] was written: that is {side}",
+                    array=self.name,
+                    index=(index,),
+                )
+
+
+def _tensor(value: Any) -> Any:
+    """An array as a torch tensor on the same memory; anything else as it is."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value)
+    if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
+        return torch.as_tensor(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _numpy(array: torch.Tensor) -> np.ndarray:
+    array = array.cpu()
+    return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
+
+
+def _parameters(function: Call) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _real(value: Any) -> bool:
+    return isinstance(value, float)

@@ -1,0 +1,156 @@
+"""The space: every combination of the constants' values, and what becomes of each."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..jit import config
+from ..native import ArgumentError
+
+MOST = 200_000  # combinations before `where`: more are a slip of the pen
+Constants = dict[str, Any]
+
+
+@dataclass
+class Candidate:
+    """One combination of values.
+
+    shape: grid, block and bytes of dynamic shared memory; None: called as a function.
+    state: "ready", then "pruned", "wrong", "dropped" (slow, and so timed only roughly)
+    or "timed". reason: why it is out, in a word; why: in a sentence. registers, shared
+    (bytes) and occupancy (0 to 1) are None where nobody knows.
+    """
+
+    constants: Constants
+    shape: config.Config | None = None
+    state: str = "ready"
+    reason: str = ""
+    why: str = ""
+    kernel: Any = None
+    run: Callable[..., Any] | None = None
+    registers: int | None = None
+    shared: int | None = None
+    occupancy: float | None = None
+    timed: Any = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def out(self, state: str, reason: str, why: str) -> None:
+        """Take it out of the race."""
+        self.state, self.reason, self.why = state, reason, why
+
+    @property
+    def threads(self) -> int | None:
+        """Of a block."""
+        return None if self.shape is None else math.prod(self.shape.block)
+
+    def __str__(self) -> str:
+        return spelled(self.constants)
+
+
+def spelled(constants: Mapping[str, Any]) -> str:
+    """BM=64 BN=128"""
+    return " ".join(f"{name}={value}" for name, value in constants.items())
+
+
+def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
+    """The space with a tuple of values for each name; ArgumentError if it is none."""
+    if not isinstance(space, Mapping) or not space:
+        raise ArgumentError(
+            f'space={space!r:.60}: want names with values, e.g. {{"TILE": (16, 32)}}'
+        )
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, values in space.items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ArgumentError(f"space: {name!r} is no name of a constant")
+        one = isinstance(values, str) or not isinstance(values, Iterable)
+        found[name] = tuple(dict.fromkeys([values] if one else values))
+        if not found[name]:
+            raise ArgumentError(f"space: {name} has no values")
+        for value in found[name]:
+            if not isinstance(value, (int, float, str)):
+                raise ArgumentError(
+                    f"space: {name} = {value!r}: want numbers, or words of C"
+                )
+    count = math.prod(len(values) for values in found.values())
+    if count > MOST:
+        raise ArgumentError(f"space: {count} combinations, at most {MOST} are tried")
+    return found
+
+
+def combinations(
+    space: Mapping[str, Sequence[Any]], where: Callable[..., Any] | None
+) -> tuple[list[Candidate], int]:
+    """The candidates that `where` allows, and how many it does not."""
+    every = [dict(zip(space, values)) for values in itertools.product(*space.values())]
+    if where is None:
+        return [Candidate(one) for one in every], 0
+    kept = [Candidate(one) for one in every if by_name("where", where, one)]
+    return kept, len(every) - len(kept)
+
+
+def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> None:
+    """Ask `launch` for a candidate's grid and block; what CUDA refuses is pruned."""
+    if launch is None:
+        return
+    key = by_name("launch", launch, one.constants)
+    if not isinstance(key, tuple) or not 2 <= len(key) <= 3:
+        raise ArgumentError(
+            f"launch gives {key!r} for {one}: want (grid, block), or (grid, block, "
+            f"bytes of shared memory)"
+        )
+    try:
+        one.shape = config.parse(name, key)
+    except ArgumentError as error:
+        one.out("pruned", "not launchable", str(error).removeprefix(f"{name}: "))
+
+
+def by_name(what: str, function: Callable[..., Any], constants: Constants) -> Any:
+    """function(...) with those of the constants that it has parameters for."""
+    if not callable(function):
+        raise ArgumentError(
+            f"{what}={function!r:.40}: want a function of the constants"
+        )
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        given = constants
+    else:
+        given = {p.name: constants[p.name] for p in parameters if p.name in constants}
+    missing = [
+        p.name
+        for p in parameters
+        if p.name not in constants
+        and p.default is p.empty
+        and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if missing:
+        raise ArgumentError(
+            f"{what} asks for {', '.join(missing)}; the constants of the space are "
+            f"{', '.join(constants)}"
+        )
+    return function(**given)
+
+
+def require_some(candidates: Sequence[Candidate], excluded: int) -> None:
+    """ArgumentError with a count for each reason if nothing is left to try."""
+    if any(one.state == "ready" for one in candidates):
+        return
+    counts = counts_of(candidates, excluded)
+    told = ", ".join(f"{reason} {count}" for reason, count in counts.items())
+    first = next((one for one in candidates if one.why), None)
+    example = f"; e.g. {first}: {first.why}" if first else ""
+    total = len(candidates) + excluded
+    raise ArgumentError(f"none of {total} candidates is left ({told}){example}")
+
+
+def counts_of(candidates: Sequence[Candidate], excluded: int) -> dict[str, int]:
+    """How many are out, by reason."""
+    counts = {"where": excluded} if excluded else {}
+    for one in candidates:
+        if one.state in ("pruned", "wrong"):
+            counts[one.reason] = counts.get(one.reason, 0) + 1
+    return counts

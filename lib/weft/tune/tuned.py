@@ -1,0 +1,190 @@
+"""What autotune() gives back: the winner, ready to launch, and what became of all."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import bench
+from ..native import ArgumentError
+from ..words import plural, rounded
+from .space import Candidate, spelled
+
+Row = dict[str, Any]
+
+SHOWN = 12  # rows of the table
+NOT_TIMED = (
+    "not timed: on a processor a CUDA kernel's time says nothing. Shown is the first "
+    "of those that are right:"
+)
+STATES = ("timed", "dropped", "right", "wrong", "pruned", "ready")
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Made by autotune(). best(*args) launches the winner in its grid and block.
+
+    name: the kernel's. constants: the winner's; kernel: launch it in another grid.
+    rows: a row for each candidate that `where` allows, as the lab's JSON has them, best
+    first; counts: how many are out, by reason. cached: found before. stopped: ended by
+    Ctrl-C.
+    """
+
+    name: str
+    constants: dict[str, Any]
+    kernel: Any
+    run: Any
+    rows: list[Row]
+    counts: dict[str, int]
+    target: str
+    cached: bool = False
+    stopped: bool = False
+
+    def __call__(self, *args: Any) -> Any:
+        __tracebackhide__ = True
+        return self.run(*args)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.constants:
+            raise ArgumentError(
+                f"{self.name} has no constant {name!r}; it has "
+                f"{', '.join(self.constants)}"
+            )
+        return self.constants[name]
+
+    @property
+    def row(self) -> Row:
+        """The winner's row."""
+        return self.rows[0]
+
+    @property
+    def us(self) -> float | None:
+        """Microseconds of the winner; None where nothing is timed."""
+        return self.row["us"]
+
+    def plot(self) -> Any:
+        """Time over each constant: a figure of strips, a dot for each candidate."""
+        from .picture import strips
+
+        return strips(self)
+
+    def heat(self, x: str, y: str) -> Any:
+        """The best time for each pair of values of two constants, as a figure."""
+        from .picture import heat
+
+        return heat(self, x, y)
+
+    def save(self, path: str | Path) -> None:
+        """Write all rows as the lab's JSON."""
+        bench.write_json(path, self.rows, self.target)
+
+    def sentence(self) -> str:
+        """What came out, in one line."""
+        named = spelled(self.constants)
+        right = sum(row["state"] in ("timed", "dropped", "right") for row in self.rows)
+        if self.us is None:
+            return f"{self.name}: {named}, {NOT_TIMED} {right}"
+        ended = "; stopped before the end" * self.stopped
+        known = "; found before, retune=True measures again" * self.cached
+        slow = max(_ratio(row, self.us) or 0.0 for row in self.rows)
+        return (
+            f"{self.name}: {named} takes {rounded(self.us)} µs, the best of "
+            f"{plural(right, 'candidate')}, {slow:.2g} times as fast as the slowest"
+            f"{ended}{known}"
+        )
+
+    def notes(self) -> list[str]:
+        """What was not timed, and why; what is wrong, by name."""
+        lines = []
+        out = {k: v for k, v in self.counts.items() if k != "wrong"}
+        if out:
+            told = ", ".join(f"{reason} {count}" for reason, count in out.items())
+            lines.append(f"left out: {told}")
+        lines += [
+            f"WRONG, and so not timed: {row['rung']}: {row['why']}"
+            for row in self.rows
+            if row["state"] == "wrong"
+        ]
+        first = self.row
+        if first["us"] is not None:
+            lines.append(
+                f"{first['device']}; timer {first['timer']}, warm; {bench.STATISTIC}; "
+                f"dropped: timed roughly, then let go"
+            )
+        return lines
+
+    def table(self) -> str:
+        """The best rows as text."""
+        names = [*self.constants]
+        shown = [
+            {**row["constants"], **row, "vs_best": _ratio(row, self.us)}
+            for row in self.rows
+            if row["state"] != "pruned"
+        ]
+        columns = [*names, "us", "us_low", "us_high", "vs_best", "threads"]
+        columns += ["registers", "shared", "occupancy", "state"]
+        if self.us is None:
+            columns = [c for c in columns if not c.startswith(("us", "vs"))]
+        known = [c for c in columns if any(r.get(c) is not None for r in shown)]
+        text = bench.table(shown[:SHOWN], known)
+        more = len(shown) - SHOWN
+        return text + (f"\n... and {more} more in .rows" if more > 0 else "")
+
+    def __repr__(self) -> str:
+        return "\n".join([self.sentence(), self.table(), *self.notes()])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from ..style import svg
+
+        text = "\n".join([self.table(), *self.notes()])
+        picture = "" if self.us is None else svg(self.plot())
+        picture = picture[picture.find("<svg") :] if picture else ""
+        return {
+            "text/plain": repr(self),
+            "text/html": f"<p><b>{html.escape(self.sentence())}</b></p>{picture}"
+            f"<pre>{html.escape(text)}</pre>",
+        }
+
+
+def rows_of(
+    name: str,
+    candidates: Sequence[Candidate],
+    target: str,
+    precision: str | None,
+) -> list[Row]:
+    """A row for each candidate, the best first."""
+    device = bench.device_name(target)
+    none = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
+    rows = []
+    for one in candidates:
+        rows.append(
+            {
+                **{"op": name, "impl": "mine", "rung": str(one)},
+                **{"precision": precision, "target": target, "device": device},
+                **(one.timed.row() if one.timed else none),
+                **{"constants": one.constants, **_shape(one)},
+                **{"registers": one.registers, "shared": one.shared},
+                **{"occupancy": one.occupancy, **one.more},
+                **{"state": one.state, "why": one.why or None},
+            }
+        )
+    return sorted(rows, key=_place)
+
+
+def _shape(one: Candidate) -> Row:
+    if one.shape is None:
+        return {}
+    return {"grid": one.shape.grid, "block": one.shape.block, "threads": one.threads}
+
+
+def _place(row: Mapping[str, Any]) -> tuple:
+    us = row["us"] if row["us"] is not None else row.get("us_at_sight", 0.0)
+    return STATES.index(row["state"]), us
+
+
+def _ratio(row: Row, best: float | None) -> float | None:
+    us = row["us"] or row.get("us_at_sight")
+    return us / best if us and best else None
