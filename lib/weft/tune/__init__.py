@@ -9,7 +9,7 @@
 
 space       every combination; what `where` and a launch forbid
 constants   a value put into CUDA C
-sources     what can be tuned, and what is known of it
+sources     what can be tuned, and what is known of it; plain_c: without a GPU
 fit         compiled, and left out where too few warps fit
 right       against the reference, before anything is timed
 race        timed in turn, the slow ones let go early
@@ -77,12 +77,12 @@ def autotune(
 
     kernel: of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file: its
         enumerators, macros and const numbers of these names get the values, and names
-        that it only uses become -DNAME=value. Or a Python kernel, numba_jit(k) or
-        cuda_c(k), whose module has the names. Or a function of the constants that
-        returns a kernel, or (without launch=) any function to call.
+        that it only uses become -DNAME=value. Or plain C, as a string or a .c file. Or
+        a Python kernel, numba_jit(k) or cuda_c(k), whose module has the names. Or a
+        function of the constants that returns a kernel, or any function to call.
     space: the values of each constant. where: a function of constants, by their names:
         False leaves a combination out. launch: one that returns (grid, block), or
-        (grid, block, bytes of dynamic shared memory).
+        (grid, block, bytes of dynamic shared memory); None for what is called.
     args: of a launch; their sizes are what is tuned for. What the kernel writes is
         written to copies.
     check: the reference, for a check before timing: a function of inputs (floats as

@@ -1,4 +1,4 @@
-"""What is tuned: CUDA C, a Python kernel, or a function that makes either.
+"""What is tuned: CUDA C, plain C, a Python kernel, or a function that makes one.
 
 A Source makes the kernel for a combination of values, and says what autotune() has to
 know of it. Whatever is made is launched as kernel[grid, block](*args), or, where there
@@ -23,6 +23,7 @@ from ..native import ArgumentError
 from ..numba_jit import NumbaKernel, numba_jit
 from ..python_kernel import PythonKernel, plain_function
 from .constants import with_values
+from .plain_c import Function, is_c, load_c
 from .space import Candidate, Constants
 
 Names = Sequence[str]
@@ -35,7 +36,7 @@ def source_for(
     if isinstance(kernel, Path) or (isinstance(kernel, str) and _is_path(kernel)):
         return _file(Path(kernel), options)
     if isinstance(kernel, str):
-        return Text(kernel, "cell", options)
+        return (C if is_c(kernel) else Text)(kernel, "cell", options)
     if isinstance(kernel, (Kernel, Module)):
         return _loaded(kernel, options)
     if isinstance(kernel, (Runner, NumbaKernel)):
@@ -137,6 +138,21 @@ class Text(Source):
         return "\n".join([*of_session.values(), *found])
 
 
+class C(Text):
+    """Plain C in a string: its function is called, and its time is a processor's."""
+
+    def make(self, constants: Constants) -> Function:
+        if self.options.target != "cpu":
+            raise ArgumentError(f"{self.cell} is plain C: its arrays lie on a GPU")
+        text, more = self._given(constants)
+        made = load_c(text, self.options.name, [*self.flags, *more], self.cell)
+        self.name = made.__name__
+        return made
+
+    def usage(self, kernel: Any, arch: str) -> None:
+        return None
+
+
 class Python(Source):
     """A kernel in Python whose constants are names of its module, or enclosing ones.
 
@@ -234,6 +250,8 @@ def parameters_of(kernel: Any) -> list[str]:
         return list(kernel.kernel.parameters)
     if isinstance(kernel, NumbaKernel):
         return list(kernel.parameters)
+    if isinstance(kernel, Function):
+        return [param.name for param in kernel.signature.params]
     try:
         found = inspect.signature(kernel).parameters.values()
     except (TypeError, ValueError):
@@ -246,8 +264,9 @@ def written_of(kernel: Any) -> list[str] | None:
     """The pointers without const; None where nobody knows."""
     if isinstance(kernel, Runner) and kernel._last is not None:
         kernel = kernel._last.compiled
-    if isinstance(kernel, Kernel):
-        return [p.name for p in kernel.params if p.pointer and not p.const]
+    if isinstance(kernel, (Kernel, Function)):
+        known = kernel.params if isinstance(kernel, Kernel) else kernel.signature.params
+        return [p.name for p in known if p.pointer and not p.const]
     return None
 
 
@@ -307,7 +326,7 @@ def _rebound(
 
 
 def _is_path(text: str) -> bool:
-    return "\n" not in text and text.endswith((".cu", ".cuh"))
+    return "\n" not in text and text.endswith((".cu", ".cuh", ".c"))
 
 
 def _file(path: Path, options: Options) -> Text:
@@ -316,7 +335,8 @@ def _file(path: Path, options: Options) -> Text:
         raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
     file = found[0].resolve()
     text = file.read_text(errors="replace")
-    return Text(text, str(path), options, folder=file.parent)
+    kind = C if file.suffix == ".c" else Text
+    return kind(text, str(path), options, folder=file.parent)
 
 
 def _loaded(kernel: Kernel | Module, options: Options) -> Text:

@@ -1,0 +1,134 @@
+"""A plain C function as a Python callable: what is tuned where there is no GPU.
+
+Compiled as the lab's own C is (-O3 for this processor, OpenMP), from the cache if it is
+there. Arrays are checked like a kernel's; what the function does with them is not: C
+that leaves its arrays may end the process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cffi import FFI
+
+from .. import build, cache
+from ..jit import CompileError, signature
+from ..jit.arguments import Binder
+from ..jit.diagnostics import CELL, Diagnostic, parse_gcc
+from ..jit.signature import Signature
+from ..native import ArgumentError
+
+# A definition at the start of a line; static ones are not for others.
+_DEFINED = re.compile(
+    r"^(?!static\b|typedef\b|return\b|else\b)[a-z][\w \t\n]*[\s*](\w+)\s*\([^(){};]*\)"
+    r"\s*\{",
+    re.M,
+)
+_FLAGS = ["-std=gnu11", "-O3", "-fopenmp", "-Wno-psabi", "-shared", "-fPIC"]
+_SHOWN = ["-fdiagnostics-color=never", "-fno-diagnostics-show-caret"]
+
+
+class Function:
+    """Made by load_c(); call it with the arrays and numbers that it takes."""
+
+    def __init__(self, kind: Signature, path: Path) -> None:
+        self.signature, self.__name__ = kind, kind.name
+        self._binder = Binder(kind.name, kind.params)
+        ffi = FFI()
+        declared = ", ".join(_plain(str(p)) for p in kind.params) or "void"
+        try:
+            ffi.cdef(f"{kind.returns} {kind.name}({declared});")
+        except Exception as error:  # cffi's parser has several
+            first = str(error).splitlines()[0]
+            raise ArgumentError(f"{kind.name}: cffi cannot read it: {first}") from None
+        self._library = ffi.dlopen(str(path))  # open for as long as the function is
+        self._call = getattr(self._library, kind.name)
+        self._types = [*ffi.typeof(self._call).args]
+        self._ffi = ffi
+
+    def __call__(self, *args: Any) -> Any:
+        __tracebackhide__ = True
+        values = []
+        for kind, bound in zip(self._types, self._binder.bind(args)):
+            if kind.kind == "pointer":
+                values.append(self._ffi.cast(kind, bound.address if bound else 0))
+            else:
+                values.append(bound[0])
+        return self._call(*values)
+
+
+def is_c(text: str) -> bool:
+    """Whether a text is C with a function to call, and not CUDA C."""
+    code = signature.blank(text)
+    return "__global__" not in code and bool(_DEFINED.search(code))
+
+
+def load_c(
+    source: str, name: str | None, flags: Sequence[str] = (), called: str = "C"
+) -> Function:
+    """The function `name`, by default the only one that is not static.
+
+    called: what messages call the source. Raises CompileError or ArgumentError.
+    """
+    found = _functions(source)
+    if name is None and len(found) == 1:
+        name = next(iter(found))
+    if name not in found:
+        known = ", ".join(found) or "none"
+        raise ArgumentError(f"{called} has these functions: {known}; say which, name=")
+    return Function(found[name], _library(source, flags, called))
+
+
+def _functions(source: str) -> dict[str, Signature]:
+    code = re.sub(r"\brestrict\b", "__restrict__", signature.blank(source))
+    found = {}
+    for match in _DEFINED.finditer(code):
+        head = match.group().rstrip("{")
+        for one in signature.parse(f"__global__ {head} {{}}"):
+            found[one.name] = one
+    return found
+
+
+def _library(source: str, flags: Sequence[str], called: str) -> Path:
+    tool, march = build._tool("g++"), build.Flavour.here("cpu").march
+    command = [tool, "-x", "c", *_FLAGS, f"-march={march}", *_SHOWN, *flags]
+    version = build._compiler_version(tool), build._cpu_flags()
+    digest = build._hash(source, *version, *command)
+    path = cache.folder("tuned") / f"{digest}.so"
+    if path.exists():
+        os.utime(path)
+        return path
+    handle, beside = tempfile.mkstemp(".so", "part_", path.parent)
+    os.close(handle)
+    try:
+        text = f'#line 1 "{CELL}"\n{source}'
+        done = subprocess.run(
+            [*command, "-", "-lm", "-o", beside],
+            **{"input": text, "text": True, "capture_output": True},
+        )
+        if done.returncode:
+            found = parse_gcc(done.stderr)
+            raise CompileError(
+                [_of_the_source(one) for one in found], source, called, done.stderr
+            )
+        os.chmod(beside, 0o755)
+        os.replace(beside, path)
+    finally:
+        Path(beside).unlink(missing_ok=True)
+    cache.prune_at_exit()
+    return path
+
+
+def _of_the_source(one: Diagnostic) -> Diagnostic:
+    return replace(one, file="") if one.file == CELL else one
+
+
+def _plain(param: str) -> str:
+    return re.sub(r"\b(__)?restrict(__)?\b", "", param)
