@@ -8,10 +8,11 @@ import re
 import pytest
 import torch
 
-from weft import build
+from weft import build, native
 from weft.build import BuildError
+from weft.check_ops import check_rung
 from weft.guarded import Mismatch
-from weft.ladder import Results, one_rung, rung_path, show_diff
+from weft.ladder import Results, copy_rung, one_rung, rung_path, show_diff
 from weft.ladder.code import difference, kernel_code
 from weft.native import ArgumentError
 
@@ -106,6 +107,37 @@ def test_a_readers_rung_that_does_not_compile_says_where(tmp_path):
     mine = one_rung(own(tmp_path, "float acc = 0.0f", "float acc = nought"))
     with pytest.raises(BuildError, match=r"mine\.cu.*nought"):
         mine.library()
+
+
+def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path):
+    mine = copy_rung("vectorised", tmp_path / "new" / "mine.cu")
+    assert mine.name == "mine" and "matmul_vectorised" not in mine.path.read_text()
+    assert difference("vectorised", mine.path) == []
+    mine.path.write_text(mine.path.read_text().replace("BK = 8,", "BK = 16,"))
+    changed = [line for line in difference("vectorised", mine.path) if line[0] in "+-"]
+    assert len(changed) == 2
+    before = one_rung("vectorised").inspect(128, 128, 32).kernels[0].counters
+    assert mine.inspect(128, 128, 32).kernels[0].counters.barriers < before.barriers
+
+
+def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
+    """As the lesson says: the file into kernels/matmul, its name into the list."""
+    folder = tmp_path / "matmul"
+    mine = copy_rung("tiled", folder / "90_mine.cu")
+    table = build.KERNELS / "matmul" / "matmul.cu"
+    last = "    RUNG(wgmma_3xtf32)\n"
+    text = table.read_text()
+    assert last in text
+    text = text.replace(last, last[:-1] + "\\\n    RUNG(mine)\n")
+    (folder / "matmul.cu").write_text(text)
+    for name in ("matmul/matmul.h", "matmul/pack.h", "internal.cuh", "checks.cuh"):
+        (tmp_path / name).symlink_to(build.KERNELS / name)
+    files = [path for path in build.sources("matmul", "cpu") if path != table]
+    files += [folder / "matmul.cu", mine.path]
+    path = build.library_of("kept-rung", files, build.Flavour.here("cpu"))
+    lib = native.Library("matmul", "cpu", path)
+    assert lib.rung("mine").index == len(native.rungs("matmul"))
+    assert check_rung(lib, lib.rung("mine")).runs >= 9
 
 
 def row(rung, us, impl="weft", **more):

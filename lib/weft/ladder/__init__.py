@@ -2,7 +2,8 @@
 
     show_diff("03_tiled", "04_registers_1d")       what a rung changes, in colour
     one_rung("tiled").inspect(64, 64, 64)          what it asks of memory, by line
-    mine = one_rung("mine.cu")                     the same for a file of one's own
+    copy_rung("tiled", "mine.cu")                  a file of one's own, to be changed
+    mine = one_rung("mine.cu")
     mine.check(); rows = mine.race(1024)           right? and beside cuBLAS
     results = Results(rows)                        measured here, else what came along
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
@@ -13,7 +14,7 @@ results     speeds, and the ladder so far
 """
 
 from .code import rung_path, show_diff
-from .one_rung import OneRung, one_rung
+from .one_rung import OneRung, copy_rung, one_rung
 from .results import Results
 
-__all__ = ["OneRung", "Results", "one_rung", "rung_path", "show_diff"]
+__all__ = ["OneRung", "Results", "copy_rung", "one_rung", "rung_path", "show_diff"]

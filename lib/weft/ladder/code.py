@@ -15,6 +15,7 @@ from ..style import FAULT, SHARED
 from ..words import plural
 
 FOLDER = KERNELS / "matmul"
+OUTSIDE = '"matmul/matmul.h"'
 INKS = {"-": FAULT, "+": SHARED}
 MARKS = {"-": "\N{MINUS SIGN}", "+": "+"}
 
@@ -102,7 +103,10 @@ def _codes(before: Path, after: Path) -> tuple[str, str]:
     """Both kernels' code, the old kernel called as the new one is."""
     old, new = rung_name(before), rung_name(after)
     renamed = re.sub(rf"\bmatmul_{old}\b", f"matmul_{new}", kernel_code(before))
-    return renamed, kernel_code(after)
+    code = kernel_code(after)
+    if OUTSIDE in code:  # a file that lies elsewhere says where it is
+        renamed = renamed.replace('"matmul.h"', OUTSIDE)
+    return renamed, code
 
 
 def _pieces(code: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,23 @@ def one_rung(name: str | Path) -> OneRung:
     """
     path = rung_path(name)
     return OneRung(path, rung_name(path))
+
+
+def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
+    """Copy a rung's file to `path`, as one's own rung called `own`, to be edited.
+
+    The essay at its top stays behind. A file that is there already is overwritten.
+    """
+    source = rung_path(name)
+    text = re.sub(r"\A/\*.*?\*/\s*", "", source.read_text(), flags=re.S)
+    text = re.sub(
+        rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
+    )
+    text = text.replace('#include "matmul.h"', '#include "matmul/matmul.h"')
+    head = f"/* {Path(path).name}: a copy of {source.name}, to be changed. */\n"
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(head + text)
+    return one_rung(path)
 
 
 class OneRung:
