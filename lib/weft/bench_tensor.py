@@ -62,15 +62,13 @@ HEATED_BY = (  # precision, numbers, modes
     ("fp32", "random", ("cool", "hot")),
 )
 SIDE = 4096  # of ncu's products
-METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or us
+_SUSTAINED = "avg.pct_of_peak_sustained"
+METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or cycles
     "us": "gpu__time_duration.sum",
-    "tensor_pipe": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-    "hmma_pipe": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
-    "issue": "sm__inst_issued.avg.pct_of_peak_sustained_active",
-    "fma_pipe": "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
-    "shared": "l1tex__data_bank_reads.avg.pct_of_peak_sustained_elapsed",
-    "wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg"
-    ".pct_of_peak_sustained_elapsed",
+    "tensor_pipe": f"sm__pipe_tensor_cycles_active.{_SUSTAINED}_active",
+    "issue": f"sm__inst_issued.{_SUSTAINED}_active",
+    "fma_pipe": f"sm__pipe_fma_cycles_active.{_SUSTAINED}_active",
+    "shared": f"l1tex__data_pipe_lsu_wavefronts_mem_shared.{_SUSTAINED}_elapsed",
     "l2_bytes": "lts__t_bytes.sum",
     "dram_bytes": "dram__bytes.sum",
     "active": "sm__cycles_active.avg",
@@ -104,6 +102,19 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
         where = torch.device("cuda", torch.cuda.current_device())
     wanted = [name for name in OPS if name in (ops or OPS)]
     return [row for name in wanted for row in OPS[name](where)]
+
+
+def merged(path: str | Path, rows: list[Row]) -> list[Row]:
+    """`rows`, and those of the file at `path` of the same device and other ops."""
+    if not Path(path).exists():
+        return rows
+    new, devices = {row["op"] for row in rows}, {row["device"] for row in rows}
+    kept = [
+        row
+        for row in bench.read_json(path)["rows"]
+        if row["op"] not in new and row["device"] in devices
+    ]
+    return sorted([*kept, *rows], key=lambda row: [*OPS].index(row["op"]))
 
 
 def note(rows: list[Row]) -> str:

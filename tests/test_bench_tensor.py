@@ -1,0 +1,132 @@
+"""`weft bench tensor`, its charts, and the drawings of lesson 08c."""
+
+import math
+
+import numpy as np
+import pytest
+from drawings import drawn
+from matplotlib.figure import Figure
+
+from weft import bench, bench_tensor, plot_tensor, style, tensor_view
+from weft.plot_bodies import elsewhere
+
+
+def committed():
+    return elsewhere("tensor")
+
+
+def test_simulated_tensor_cores_round_and_promotion_changes_little():
+    rows = bench_tensor.rows("cpu", ["staircase", "promotion"])
+    steps = [(row["x"], row["added"]) for row in rows if row["op"] == "staircase"]
+    assert steps == [(x, float(np.round(x))) for x in np.arange(9) / 4]
+    errors = [row["error_rms"] for row in rows if row["op"] == "promotion"]
+    assert len(errors) > 10 and all(0 < error < 1e-6 for error in errors)
+    assert bench.table(rows, bench_tensor.SHOWN) and bench_tensor.note(rows)
+
+
+def test_errors_are_those_of_the_bits_that_each_precision_keeps():
+    rows = bench_tensor.rows("cpu", ["error"])
+    wrong = {(row["precision"], row["k"]): row["error_rms"] for row in rows}
+    depths = {k for _, k in wrong}
+    assert {kind for kind, _ in wrong} == set(bench_tensor.PRECISIONS)
+    for k in depths:
+        assert wrong["bf16", k] == pytest.approx(8 * wrong["fp16", k], rel=0.2)
+        assert wrong["tf32", k] == pytest.approx(wrong["fp16", k], rel=0.05)
+        assert wrong["3xtf32", k] < wrong["tf32", k] / 200
+
+
+def test_a_gpu_cuts_off_and_promotion_cures_it_in_the_results_that_came_along():
+    for found in committed():
+        for row in (r for r in found["rows"] if r["op"] == "staircase"):
+            assert row["added"] == math.floor(row["x"])
+        lost = {
+            (row["every"], row["k"]): row["error_rms"]
+            for row in found["rows"]
+            if row["op"] == "promotion" and row["signs"] == "positive"
+        }
+        deepest = max(k for _, k in lost)
+        assert lost[0, deepest] > 100 * lost[32, deepest]
+
+
+def test_an_unknown_op_is_named():
+    with pytest.raises(ValueError, match="heet"):
+        bench_tensor.rows("cpu", ["heet"])
+
+
+def test_results_are_kept_part_by_part(tmp_path):
+    path = tmp_path / "tensor.json"
+    old = [{"op": op, "device": "it", "x": 1} for op in ("staircase", "heat", "ncu")]
+    bench.write_json(path, old)
+    new = [{"op": "heat", "device": "it", "x": 2}]
+    made = bench_tensor.merged(path, new)
+    assert [(row["op"], row["x"]) for row in made] == [
+        ("staircase", 1),
+        ("heat", 2),
+        ("ncu", 1),
+    ]
+    assert bench_tensor.merged(path, [{"op": "ncu", "device": "other"}]) == [
+        {"op": "ncu", "device": "other"}
+    ]
+
+
+def test_counters_of_ncu_are_told_apart_by_kernel():
+    text = '"ID","Kernel Name","Metric Name","Metric Value"\n'
+    text += '"0","bitwise_not_kernel","gpu__time_duration.sum","1,000"\n'
+    text += '"1","matmul_x","gpu__time_duration.sum","2,000"\n'
+    assert list(bench_tensor._launches(text)) == [
+        ("bitwise_not_kernel", {"gpu__time_duration.sum": 1000.0}),
+        ("matmul_x", {"gpu__time_duration.sum": 2000.0}),
+    ]
+
+
+def test_charts_of_what_was_measured_and_of_nothing():
+    others = committed()
+    charts = {
+        plot_tensor.staircases: "rounded to the nearest float",
+        plot_tensor.promotions: "every 32",
+        plot_tensor.errors: "3xtf32",
+        plot_tensor.pipes: "wgmma_bf16",
+    }
+    for chart, word in charts.items():
+        assert "bench tensor" in drawn(chart, [], []), chart
+        assert word in drawn(chart, [], others), chart
+    assert math.isnan(plot_tensor.value("tflops", "heat", [], [], mode="hot"))
+
+
+def test_heat_is_drawn_over_time():
+    with style.style():
+        made = Figure()
+        plot_tensor.heats(made.subplots(1, 2), [], committed())
+        text = style.svg(made)
+    assert all(f">{word}<" in text for word in ("hot", "cool", "zeros"))
+
+
+def test_every_element_has_one_owner_and_every_lane_as_many_as_the_others():
+    for which, each in {"a": 8, "b": 4, "c": 4}.items():
+        lane, number = tensor_view.owners(which)
+        pairs = set(zip(lane.ravel().tolist(), number.ravel().tolist()))
+        assert pairs == {(at, i) for at in range(32) for i in range(each)}
+
+
+def test_a_ring_hides_a_latency_that_its_places_cover():
+    def share(places, stages=1000):
+        begun = tensor_view.stages_of(stages, places, latency=3, apart=0.5)[2]
+        return stages / (begun[-1] + 1)
+
+    assert share(1) == pytest.approx(1 / 4, rel=0.01)
+    assert share(2) == pytest.approx(1 / 2, rel=0.01)
+    assert share(4) == pytest.approx(1, rel=0.01)
+    assert share(8) == pytest.approx(1, rel=0.01)
+
+
+def test_drawings_show_what_they_say(monkeypatch):
+    made = []
+    monkeypatch.setattr("weft.view.show_figure", made.append)
+    tensor_view.bits({"fp32": (8, 23), "tf32": (8, 10), "bf16": (8, 7)})
+    tensor_view.fragments({"c": tensor_view.owners("c")[0]}, lane=5)
+    assert tensor_view.ring(stages=4, places=2, latency=1) > 0.5
+    bits, lanes, ring = ([t.get_text() for t in one.axes[0].texts] for one in made)
+    assert [bits.count(kind) for kind in "sem"] == [3, 24, 40]
+    assert bits.count("") == 13  # of tf32's word
+    assert lanes.count("5") == 4
+    assert ring.count("3") == 3  # on its way, used, and the tensor cores
