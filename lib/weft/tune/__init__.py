@@ -12,7 +12,7 @@ constants   a value put into CUDA C
 sources     what can be tuned, and what is known of it; plain_c: without a GPU
 fit         compiled, and left out where too few warps fit
 right       against the reference, before anything is timed
-race        timed in turn, the slow ones let go early
+halving     timed in turn, the slow ones let go early
 memory      what was found before
 tuned       the winner and all rows; picture: drawn
 """
@@ -36,7 +36,7 @@ from ..machine import toolchain
 from ..native import ArgumentError, DeviceLost, KernelError
 from ..words import plural
 from . import fit, memory
-from .race import race
+from .halving import race
 from .right import Answer, Arguments
 from .sources import Options, Source, bound, is_cuda, source_for
 from .space import (

@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullLocator
 
 from ..bench import STATISTIC
 from ..mnist.plot import new_figure, write_caption
 from ..native import ArgumentError
-from ..style import INK, OURS, WRITTEN, draw_unmeasured, faint, style
+from ..style import INK, OURS, faint, style
 from ..words import rounded
 
 if TYPE_CHECKING:
     from .tuned import Tuned
 
 Row = dict[str, Any]
-ACROSS = 4  # panels in a line
+ACROSS = 5  # panels in a line
 
 
 def strips(tuned: Tuned) -> Figure:
     """A panel for each constant that varies: a dot for each candidate, the best of each
-    value on a line. Hollow: let go early; below, dashed: how many did not run."""
+    value on a line. Hollow: let go early; below, dashed: how many were not timed."""
     names = [n for n in tuned.constants if len(_values(tuned.rows, n)) > 1]
     names = names or list(tuned.constants)[:1]
     timed = [row for row in tuned.rows if _us(row)]
@@ -31,7 +33,9 @@ def strips(tuned: Tuned) -> Figure:
     with style():
         figure = new_figure(920, 60 + 250 * lines)
         if not timed:
-            draw_unmeasured(figure.subplots(), "matmul")
+            axes = figure.subplots()
+            axes.text(0.5, 0.5, "nothing is timed on a processor", ha="center")
+            axes.set_axis_off()
             return figure
         grid = figure.subplots(
             lines, min(ACROSS, len(names)), squeeze=False, sharey=True
@@ -43,9 +47,12 @@ def strips(tuned: Tuned) -> Figure:
             axes.set_axis_off()
         for axes in grid[:, 0]:
             axes.set_ylabel("µs, down is better")
-        top = max(map(_us, timed))
-        every[0].set_ylim(-0.14 * top, 1.08 * top)
-        _tell(figure, tuned, "hollow: let go early; dashed: how many did not run")
+        _scale(every[0], [_us(row) for row in timed])
+        _tell(
+            figure,
+            tuned,
+            "diamond: the best; hollow: let go early; dashed: how many were not timed",
+        )
     return figure
 
 
@@ -79,8 +86,21 @@ def heat(tuned: Tuned, x: str, y: str) -> Figure:
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         axes.grid(False)
-        _tell(figure, tuned, "µs; fuller is faster; dashed: nothing was timed")
+        _tell(figure, tuned, "µs; fuller is faster; dashed: none timed")
     return figure
+
+
+def _scale(axes: Axes, times: list[float]) -> None:
+    """From 0, or, where times lie far apart, a log axis; room below for words."""
+    low, high = min(times), max(times)
+    if high < 4 * low:
+        axes.set_ylim(-0.14 * high, 1.08 * high)
+        return
+    axes.set_yscale("log")
+    axes.set_ylim(low / (high / low) ** 0.25, high * 1.2)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: rounded(value))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
@@ -89,21 +109,20 @@ def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
     for place, value in enumerate(values):
         rows = [row for row in tuned.rows if row["constants"][name] == value]
         times = [(_us(row), row["state"] == "timed") for row in rows if _us(row)]
-        side = np.linspace(-0.16, 0.16, len(times)) if len(times) > 1 else [0.0]
-        for offset, (us, known) in zip(side, sorted(times)):
+        for us, known in times:
             fill = faint(OURS) if known else "none"
-            axes.plot(place + offset, us, "o", mec=OURS, mfc=fill, ms=6, mew=1.1)
+            axes.plot(place, us, "o", mec=OURS, mfc=fill, ms=6, mew=1.1)
         fastest.append(min((us for us, _ in times), default=np.nan))
         if missing := len(rows) - len(times):
             axes.text(
-                *(place, 0.02, f"{missing} not run"),
+                *(place, 0.02, f"{missing}"),
                 transform=axes.get_xaxis_transform(),
                 **{"ha": "center", "va": "bottom", "fontsize": 9, "color": INK},
                 bbox={"boxstyle": "round", "fc": "none", "ec": INK, "ls": "--"},
             )
     axes.plot(range(len(values)), fastest, "-", color=OURS, lw=1.2, zorder=1)
     won = values.index(tuned.constants[name])
-    axes.plot(won, fastest[won], "D", color=WRITTEN, ms=9, zorder=3)
+    axes.plot(won, fastest[won], "D", color=OURS, ms=9, zorder=3)
     axes.annotate(
         *(f"{rounded(fastest[won])} µs", (won, fastest[won])),
         **{"xytext": (0, -16), "textcoords": "offset points", "ha": "center"},
@@ -116,14 +135,12 @@ def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
 def _cell(
     axes: Axes, i: int, j: int, us: float | None, best: float | None, won: bool
 ) -> None:
-    from matplotlib.patches import Rectangle
-
     strength = best / us if us and best else 0.0
     look: dict[str, Any] = {"ec": INK, "fc": "none", "ls": "--", "lw": 0.8}
     if us:
         look = {"ec": OURS, "fc": (*faint(OURS)[:3], 0.05 + 0.5 * strength**2), "lw": 1}
     if won:
-        look |= {"ec": WRITTEN, "lw": 2.5}
+        look["lw"] = 3.5
     axes.add_patch(Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, **look))
     text = rounded(us) if us else "–"
     axes.text(i, j, text, ha="center", va="center", fontsize=11)

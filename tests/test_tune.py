@@ -1,0 +1,485 @@
+"""autotune(): what is tried, what is left out and why, who wins, what is remembered."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from weft import autotune, bench, cuda, cuda_c, load_cuda, native
+from weft.clocks import WallTimer
+from weft.guarded import Mismatch
+from weft.jit import CompileError, nvrtc
+from weft.native import ArgumentError
+from weft.timers import Timed
+from weft.tune import fit, halving, memory, right, sources
+from weft.tune.constants import with_values
+from weft.tune.plain_c import load_c
+from weft.tune.space import Candidate
+
+TWICE = """
+enum { T = 64, OFF = 0 };
+static_assert(T != 96, "no whole number of halves");
+__global__ void twice(float *y, const float *x, int n) {
+    __shared__ float s[T];
+    int i = blockIdx.x * T + threadIdx.x;
+    if (i < n) s[threadIdx.x] = 2 * x[i] + OFF;
+    __syncthreads();
+    if (i < n) y[i] = s[threadIdx.x];
+}
+"""
+SUM = """
+enum { STEP = 4 }; // rows at once
+static float once(const float *x, int from, int to) {
+    float sum = 0;
+    for (int i = from; i < to; i++) sum += x[i];
+    return sum;
+}
+void total(float *out, const float *x, int n) {
+    *out = 0;
+    for (int i = 0; i < n; i += STEP)
+        *out += once(x, i, i + STEP < n ? i + STEP : n);
+}
+"""
+N = 100
+
+
+def arrays(n=N):
+    x = torch.linspace(-1, 1, n)
+    return torch.zeros(n), x, n
+
+
+def tuned(kernel, space, check=lambda x: 2 * x, args=None, **more):
+    more.setdefault("launch", lambda T: (-(-N // T), T))
+    return autotune(
+        kernel, space, args=args or arrays(), check=check, progress=False, **more
+    )
+
+
+# ---- constants -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ("enum { A = 1, B = A * 2 };", "enum { A = 7, B = A * 2 };"),
+        ("enum t : int { B = A, A = f(1, 2) }; A", "enum t : int { B = A, A = 7 }; A"),
+        ("#define A 16 // rows\nA", "#define A 7 // rows\nA"),
+        ("  # define  A (1 << 4)\nA", "  # define  A 7\nA"),
+        ("constexpr int A = 4; A", "constexpr int A = 7; A"),
+        ("static const int B = 1, A = g(B, 2); A", "static const int B = 1, A = 7; A"),
+        ("/* A = 1 */ enum { A = 2 }; A", "/* A = 1 */ enum { A = 7 }; A"),
+    ],
+)  # fmt: skip
+def test_a_value_is_put_where_the_source_defines_it(source, made):
+    assert with_values(source, {"A": 7}) == (made, [])
+
+
+def test_what_only_looks_like_a_definition_stays():
+    text = "if (A == 1) { AA = 3; x.A = 4; int b = A; }"
+    assert with_values(text, {"A": True}) == (text, ["-DA=1"])
+    assert with_values("f();", {"A": 7}, "f() { A }") == ("f();", ["-DA=7"])
+
+
+def test_a_constant_that_nothing_depends_on_is_an_error():
+    with pytest.raises(ArgumentError, match="use the constant TILES: did you mean TIL"):
+        with_values("enum { TILE = 1 }; TILE", {"TILES": 2})
+    with pytest.raises(ArgumentError, match="A is defined in the source, and nothing"):
+        with_values("enum { A = 1 }; f();", {"A": 2})
+    with pytest.raises(ArgumentError, match="does not use the constant STEPS"):
+        autotune(SUM, {"STEPS": 1}, args=arrays(), check=torch.sum)
+
+
+def helper(i):
+    return i * FACTOR
+
+
+FACTOR = 2
+
+
+def scaled(y, x, n):
+    i = cuda.grid(1)
+    if i < n:
+        y[i] = helper(x[i])
+
+
+def test_a_python_kernel_gets_values_also_in_what_it_calls():
+    best = tuned(scaled, {"FACTOR": (1, 2)}, launch=lambda: (1, 128))
+    assert best.constants == {"FACTOR": 2} and FACTOR == 2
+    wrong = [row["rung"] for row in best.rows if row["state"] == "wrong"]
+    assert wrong == ["FACTOR=1"]
+    assert tuned(cuda_c(scaled), {"FACTOR": 2}, launch=lambda: (1, 128))["FACTOR"] == 2
+    with pytest.raises(ArgumentError, match="scaled does not use the constant TILE"):
+        tuned(scaled, {"TILE": 2}, launch=lambda: (1, 128))
+
+
+def test_a_closed_over_constant_is_one_too():
+    width = 3
+
+    def wide():
+        return width
+
+    assert sources.with_globals(wide, {"width": 5})() == 5 and wide() == 3
+
+
+# ---- the space -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({}, "want names with values"),
+        ({"T": ()}, "T has no values"),
+        ({"2T": (1,)}, "'2T' is no name"),
+        ({"T": (None,)}, "want numbers, or words of C"),
+        ({c: range(100) for c in "ABCD"}, "100000000 combinations"),
+        ({"T": (2048, 4096)}, r"none of 2 .*\(not launchable 2\).*T=2048: block"),
+    ],
+)
+def test_a_space_that_makes_no_sense_is_told_with_its_numbers(space, message):
+    with pytest.raises(ArgumentError, match=message):
+        tuned(TWICE, space)
+
+
+def test_what_asks_for_an_unknown_constant_is_told_so():
+    with pytest.raises(ArgumentError, match="where asks for S; .* are T"):
+        tuned(TWICE, {"T": 32}, where=lambda T, S: True)
+    with pytest.raises(ArgumentError, match="launch gives 32 for T=32: want"):
+        tuned(TWICE, {"T": 32}, launch=lambda T: T)
+    with pytest.raises(ArgumentError, match="wants launch="):
+        tuned(TWICE, {"T": 32}, launch=None)
+    with pytest.raises(ArgumentError, match=r"none of 2 candidates .*\(where 2\)"):
+        tuned(TWICE, {"T": (32, 64)}, where=lambda: False)
+
+
+# ---- on a processor --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["text", "file", "kernel", "function"])
+def test_without_a_gpu_candidates_are_pruned_and_checked(form, tmp_path):
+    if form == "text":
+        kernel = TWICE
+    elif form == "file":
+        kernel = tmp_path / "twice.cu"
+        kernel.write_text(TWICE)
+    elif form == "kernel":
+        kernel = load_cuda(TWICE, target="cpu").twice
+    else:
+
+        def kernel(T, OFF):
+            return load_cuda(with_values(TWICE, {"T": T, "OFF": OFF})[0], target="cpu")
+
+    values = (2048, 96, 32, 64)
+    best = tuned(
+        kernel,
+        {"T": values, "OFF": (1, 0)},
+        where=lambda T, OFF: OFF == 0 or T == 32,
+    )
+    assert best.constants == {"T": 32, "OFF": 0} and best.us is None
+    states = {row["rung"]: row["state"] for row in best.rows}
+    assert states == {
+        **{"T=32 OFF=0": "right", "T=64 OFF=0": "right", "T=32 OFF=1": "wrong"},
+        **{"T=2048 OFF=0": "pruned", "T=96 OFF=0": "pruned"},
+    }
+    assert best.counts == {
+        **{"where": 3, "not launchable": 1, "does not compile": 1, "wrong": 1}
+    }
+    said = repr(best)
+    assert "not timed" in said and "WRONG, and so not timed: T=32 OFF=1: y[0]" in said
+    y, x, n = arrays()
+    best(y, x, n)
+    assert torch.equal(y, 2 * x)
+
+
+def test_nothing_that_compiles_shows_the_first_error():
+    with pytest.raises(CompileError, match="no whole number of halves"):
+        tuned(TWICE, {"T": 96})
+
+
+def test_all_wrong_is_one_error_with_an_element():
+    with pytest.raises(Mismatch, match=r"all 2 candidates wrong.*T=32: y\[0\] is -2"):
+        tuned(TWICE, {"T": (32, 64)}, check=lambda x: 3 * x)
+
+
+def test_the_readers_arrays_stay_as_they_are():
+    y, x, _ = args = arrays()
+    tuned(TWICE, {"T": 32}, args=args)
+    assert not y.any() and torch.equal(x, arrays()[1])
+
+
+@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+def test_a_block_for_which_there_is_no_room_is_pruned():
+    best = tuned(
+        TWICE,
+        {"T": (32, 64)},
+        launch=lambda T: (-(-N // T), T, 227 << 10 if T == 32 else 0),
+    )
+    assert best["T"] == 64 and best.counts == {"shared memory": 1}
+    assert best.row["occupancy"] == 1 and best.row["shared"] == 256
+
+
+def test_who_has_far_fewer_warps_than_the_best_is_pruned():
+    many = [Candidate({"T": i}, occupancy=i / 100) for i in (4, 11, 100)]
+    fit.keep_occupied([*many, Candidate({"T": 0})], 0.1)
+    assert [one.state for one in many] == ["pruned", "ready", "ready"]
+    assert many[0].why == "occupancy 4.0%, less than 0.1 of the 100.0% of T=100"
+
+
+# ---- right or wrong --------------------------------------------------------------
+
+
+def product(c, a, b):
+    c.copy_(a @ b)
+
+
+def answer(args=None, reference=lambda a, b: a @ b, inout=(), terms=None):
+    a, b = torch.rand(40, 300), torch.rand(300, 50)
+    args = args or (torch.zeros(40, 50), a, b)
+    known = right.Arguments(args, "cab"[: len(args)], () if inout else "c", inout)
+    return right.Answer(reference, known, terms)
+
+
+def test_rounding_is_right_and_a_missing_product_is_not():
+    assert answer().require(product) < 1
+    with pytest.raises(Mismatch, match=r"c\[0, 0\] is .* of 2000"):
+        answer().require(lambda c, a, b: c.copy_(a[:, 1:] @ b[1:]))
+    with pytest.raises(Mismatch, match=r"c\[0, 0\] is .* of 2000"):
+        answer().require(lambda c, a, b: c.copy_(a.bfloat16() @ b.bfloat16()))
+
+
+def test_what_is_not_written_or_written_outside_is_wrong():
+    with pytest.raises(Mismatch, match=r"c\[39, 49\] is nan, want"):
+        answer().require(lambda c, a, b: c.view(-1)[:-1].copy_((a @ b).view(-1)[:-1]))
+
+    def beyond(by):
+        def run(c, a, b):
+            product(c, a, b)
+            torch.as_strided(c, (1,), (1,), c.storage_offset() + by).fill_(0)
+
+        return run
+
+    for by, side in ((2000, "past its end"), (-1, "before its start")):
+        with pytest.raises(Mismatch, match=rf"c\[{by}\] was written: that is {side}"):
+            answer().require(beyond(by))
+
+
+def test_an_array_that_is_updated_starts_as_it_was():
+    args = torch.ones(5), torch.arange(5.0)
+    found = answer(args, lambda c, a: c + 2 * a, inout="c")
+    assert found.require(lambda c, a: c.add_(2 * a)) < 1
+    with pytest.raises(Mismatch):
+        found.require(lambda c, a: c.copy_(2 * a))
+
+
+@pytest.mark.parametrize("how", ["names", "order", "numpy", "whole"])
+def test_a_reference_is_asked_as_it_wants(how):
+    if how == "names":
+        answer(reference=lambda b, a: a @ b).require(product)
+    elif how == "order":
+        answer(reference=torch.mm).require(product)
+    elif how == "numpy":
+        a, b = np.ones((2, 3), "f"), np.ones((3, 4), "f")
+        args = np.zeros((2, 4), "f"), a, b
+        answer(args, lambda a, b: np.matmul(a, b)).require(product)
+    else:
+        args = torch.zeros(3, dtype=torch.int32), torch.arange(3)
+        found = answer(args, lambda a: 2 * a)
+        found.require(lambda c, a: c.copy_(2 * a))
+        with pytest.raises(Mismatch, match=r"c\[1\] is 3, want 2"):
+            found.require(lambda c, a: c.copy_(2 * a + (a == 1)))
+
+
+def test_a_reference_that_makes_no_sense_is_told():
+    with pytest.raises(ArgumentError, match=r"c the shape \(40, 40\), it has \(40, 50"):
+        answer(reference=lambda a, b: a @ a.T)
+    with pytest.raises(ArgumentError, match="returns 2 arrays, the kernel writes 1: c"):
+        answer(reference=lambda a, b: (a, b))
+    with pytest.raises(ArgumentError, match="want a function of the inputs"):
+        answer(reference=7)
+    with pytest.raises(ArgumentError, match="args: 2 are given, the kernel takes 3"):
+        tuned(TWICE, {"T": 32}, args=arrays()[:2])
+    with pytest.raises(ArgumentError, match="z is no parameter of the kernel"):
+        tuned(TWICE, {"T": 32}, inout=("z",))
+
+
+# ---- the race --------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Candidates take as many microseconds as their constant says; the rounds."""
+    rounds = []
+
+    def us_of(name):
+        return float(name.partition("=")[2])
+
+    def side_by_side(contenders, device, timer, *, samples, **_):
+        rounds.append((sorted(map(us_of, contenders)), samples))
+        timings = {n: bench.summarize([us_of(n)] * samples, timer) for n in contenders}
+        return {
+            n: Timed(t, "cpu", "warm", 0.0, "spread", 1, 0.0, t.median)
+            for n, t in timings.items()
+        }
+
+    def span(self, one, calls, watch):
+        one.turn()
+        return float(taken[-1])
+
+    taken = []
+    monkeypatch.setattr(halving.timers, "side_by_side", side_by_side)
+    monkeypatch.setattr(WallTimer, "span", span)
+    return SimpleNamespace(rounds=rounds, taken=taken)
+
+
+def timed_function(clock):
+    def load(US):
+        def run(y, x):
+            clock.taken.append(US)
+            y.copy_(2 * x)
+
+        return run
+
+    return load
+
+
+def tune_functions(clock, values, **more):
+    return autotune(
+        timed_function(clock),
+        {"US": values},
+        args=arrays()[:2],
+        check=lambda x: 2 * x,
+        progress=False,
+        **more,
+    )
+
+
+def test_the_slower_half_leaves_after_each_round(clock):
+    values = [170, 100, 180, 110, 160, 120, 150, 130, 140, 900]
+    best = tune_functions(clock, values)
+    assert best["US"] == 100 and best.us == 100
+    # 900 left at first sight; then halves, with twice as many samples each time.
+    assert clock.rounds == [
+        (list(range(100, 190, 10)), 3),
+        ([100, 110, 120, 130, 140], 6),
+        ([100, 110, 120], 200),
+    ]
+    states = [(row["constants"]["US"], row["state"]) for row in best.rows]
+    assert states[:3] == [(100, "timed"), (110, "timed"), (120, "timed")]
+    assert {state for _, state in states[3:]} == {"dropped"}
+    assert "at first sight: 9.0 times the fastest" in best.rows[-1]["why"]
+    assert best.rows[-1]["us"] is None and best.rows[-1]["us_at_sight"] == 900
+
+
+def test_nobody_leaves_who_is_as_good_as_the_best_and_the_race_ends(clock):
+    best = tune_functions(clock, [100, 100.1, 100.2, 100.3, 100.4, 100.5])
+    assert best["US"] == 100
+    assert len(clock.rounds[-1][0]) == 6 and len(clock.rounds) < 10
+
+
+def test_ctrl_c_gives_what_is_known(clock, monkeypatch):
+    inner, rounds = halving.timers.side_by_side, []
+
+    def interrupted(*args, **more):
+        rounds.append(1)
+        if len(rounds) == 2:
+            raise KeyboardInterrupt
+        return inner(*args, **more)
+
+    monkeypatch.setattr(halving.timers, "side_by_side", interrupted)
+    best = tune_functions(clock, [130, 120, 110, 140, 150, 160, 170])
+    assert best["US"] == 110 and best.stopped and "stopped before the end" in repr(best)
+
+
+def test_what_is_slow_or_wrong_is_seen_in_the_rows_and_pictures(clock, tmp_path):
+    best = tune_functions(clock, [100, 700, 110, 120, 180])
+    best.save(tmp_path / "tuned.json")
+    rows = bench.read_json(tmp_path / "tuned.json")["rows"]
+    assert rows[0]["constants"] == {"US": 100} and rows[0]["timer"] == "wall"
+    assert {"op", "impl", "rung", "precision", "target", "device", "us_low"} <= set(
+        rows[0]
+    )
+    shown = best._repr_mimebundle_()["text/html"]
+    assert shown.count("<svg") == 1 and "100 µs" in shown and "let go early" in shown
+    with pytest.raises(ArgumentError, match="no constant 'VS'; there are US"):
+        best.heat("US", "VS")
+    assert best.heat("US", "US").axes
+
+
+# ---- what is remembered ----------------------------------------------------------
+
+
+@pytest.fixture
+def remembered(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory.cache, "folder", lambda *parts: tmp_path)
+    return tmp_path
+
+
+def total(source=SUM, n=1000, check=torch.sum, **more):
+    args = torch.zeros(1), torch.ones(n), n
+    more |= {"args": args, "check": check, "progress": False}
+    return autotune(source, {"STEP": (1, 8)}, **more)
+
+
+def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
+    monkeypatch.setattr(halving, "SECONDS", 0.02)
+    first = total()
+    assert first.us > 0 and not first.cached and first["STEP"] in (1, 8)
+    again = total()
+    assert again.cached and again.constants == first.constants
+    assert again.us == pytest.approx(first.us) and "found before" in repr(again)
+    out = torch.zeros(1)
+    again(out, torch.ones(1000), 1000)
+    assert out == 1000
+    assert not total(n=999).cached
+    assert not total(SUM.replace("// rows", "// row")).cached
+    assert not total(retune=True).cached
+    # Another answer is wanted: what was found before is not it.
+    with pytest.raises(Mismatch, match="all 2 candidates wrong"):
+        total(check=lambda x: 2 * torch.sum(x))
+    for path in remembered.glob("*.json"):
+        path.write_text("{")
+    assert not total().cached
+
+
+# ---- plain C ---------------------------------------------------------------------
+
+
+def test_c_is_compiled_called_and_refused_with_the_readers_line():
+    function = load_c(SUM, None)
+    out = np.zeros(1, np.float32)
+    function(out, np.arange(5, dtype=np.float32), 5)
+    assert out == 10 and function.__name__ == "total"
+    with pytest.raises(ArgumentError, match="float64"):
+        function(out, np.arange(5.0), 5)
+    with pytest.raises(CompileError, match=r"line 11: error: .*\n.*i \+ STEP <"):
+        load_c(SUM.replace(" : n)", " : )"), None)
+    with pytest.raises(ArgumentError, match="these functions: total, other; say which"):
+        load_c(SUM + "int other(void) { return 1; }", None)
+    with pytest.raises(ArgumentError, match="cffi cannot read it"):
+        load_c("typedef double real;\nvoid f(real x) { }", None)
+
+
+# ---- on a GPU --------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
+def test_on_a_gpu_the_fastest_is_found_and_remembered(remembered):
+    n = 1 << 20
+    x = torch.randn(n, device="cuda")
+    args = torch.zeros_like(x), x, n
+    for cached in (False, True):
+        best = autotune(
+            TWICE,
+            {"T": (32, 64, 256, 1024, 4096)},
+            launch=lambda T: (-(-n // T), T),
+            args=args,
+            check=lambda x: 2 * x,
+            progress=False,
+        )
+        assert best.cached is cached and best.us > 0
+        assert best["T"] != 32  # half of the occupancy
+        assert best.counts == {"not launchable": 1}
+        assert re.search(r"timer graph", repr(best))
+    best(*args)
+    assert torch.equal(args[0], 2 * x) and not native.lost()
