@@ -54,7 +54,7 @@ def rung_name(path: Path) -> str:
 def kernel_code(path: Path) -> str:
     """A rung's file without the essay at its top and without its launcher."""
     text = re.sub(r"\A/\*.*?\*/\s*", "", path.read_text(), flags=re.S)
-    launcher = r"\n(?:/\*(?:(?!\*/).)*\*/\n)?static int launch\("
+    launcher = r"\n(?:/\*(?:(?!\*/).)*\*/\n)?(?:template <.*>\n)?static int launch\w*\("
     return re.split(launcher, text, maxsplit=1, flags=re.S)[0]
 
 
