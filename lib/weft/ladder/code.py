@@ -54,7 +54,8 @@ def rung_name(path: Path) -> str:
 def kernel_code(path: Path) -> str:
     """A rung's file without the essay at its top and without its launcher."""
     text = re.sub(r"\A/\*.*?\*/\s*", "", path.read_text(), flags=re.S)
-    launcher = r"\n(?:/\*(?:(?!\*/).)*\*/\n)?(?:template <.*>\n)?static int launch\w*\("
+    comment, template = r"(?:/\*(?:(?!\*/).)*\*/\n)?", r"(?:template <[^\n]*>\n)?"
+    launcher = rf"\n{comment}{template}static int (?:\w+_)?launch\w*\("
     return re.split(launcher, text, maxsplit=1, flags=re.S)[0]
 
 
