@@ -10,7 +10,7 @@ import torch
 from weft import autotune, bench, cuda, cuda_c, load_cuda, native
 from weft.clocks import WallTimer
 from weft.guarded import Mismatch
-from weft.jit import CompileError, nvrtc
+from weft.jit import CompileError, config, nvrtc
 from weft.native import ArgumentError
 from weft.timers import Timed
 from weft.tune import fit, halving, memory, right, sources
@@ -217,6 +217,15 @@ def test_a_block_for_which_there_is_no_room_is_pruned():
     )
     assert best["T"] == 64 and best.counts == {"shared memory": 1}
     assert best.row["occupancy"] == 1 and best.row["shared"] == 256
+
+
+def test_too_much_static_shared_memory_is_a_reason_of_its_own():
+    large = TWICE.replace("s[T]", "s[T + 20000 * OFF]").replace("+ OFF", "")
+    best = tuned(large, {"OFF": (1, 0), "T": 32})
+    assert best["OFF"] == 0 and best.counts == {"shared memory": 1}
+    one = Candidate({"T": 1}, shape=config.parse("twice", (1, 32)))
+    fit._fits(one, "twice", nvrtc.Usage(registers=8, shared=50_000), "sm_90")
+    assert one.why.startswith("50000 bytes of static shared memory, at most 49152")
 
 
 def test_who_has_far_fewer_warps_than_the_best_is_pruned():

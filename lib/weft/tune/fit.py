@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from ..build import BuildError
 from ..doctor import cores
 from ..jit import CompileError
 from ..machine.residency import Occupancy
-from ..native import ArgumentError
+from ..native import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from .sources import Source, bound
 from .space import Candidate
 
+STATIC = 48 << 10  # bytes that a kernel can declare
 WORKERS = 16  # compilers at once, at most
 
 Tick = Callable[[], object]
@@ -64,11 +64,16 @@ def _make(source: Source, one: Candidate, arch: str) -> None:
         one.kernel = source.make(one.constants)
         usage = source.usage(one.kernel, arch) if arch else None
     except CompileError as error:
-        reason = "does not compile"
-        if "too much shared" in str(error) + error.log:
-            reason = "shared memory"
+        said = str(error) + error.log
+        shared = "too much shared" in said or "48 KB of static" in said
+        reason = "shared memory" if shared else "does not compile"
         one.out("pruned", reason, _first_line(error))
         raise
+    except (ArgumentError, DeviceLost, OutOfMemory):
+        raise
+    except KernelError as error:  # machine code that the driver does not take
+        one.out("pruned", "not launchable", _first_line(error))
+        return
     one.run = bound(one.kernel, one)
     if usage is not None and one.shape is not None:
         _fits(one, source.name, usage, arch)
@@ -85,7 +90,13 @@ def _fits(one: Candidate, name: str, usage: Any, arch: str) -> None:
         one.occupancy = room.occupancy
     except ArgumentError:  # a GPU whose limits nobody has written down
         return
-    if not room.blocks:
+    if usage.shared > STATIC:
+        one.out(
+            *("pruned", "shared memory"),
+            f"{usage.shared} bytes of static shared memory, at most {STATIC} (48 KB): "
+            f"use extern __shared__",
+        )
+    elif not room.blocks:
         why = room.resident().partition(": ")[2] or room.resident()
         one.out("pruned", " and ".join(room.binding), why)
 
@@ -125,7 +136,7 @@ def _error_of(work: Callable[[Candidate], None], one: Candidate) -> Exception | 
     return None
 
 
-def _first_line(error: BuildError) -> str:
+def _first_line(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     if getattr(error, "diagnostics", None):
         errors = [d for d in error.diagnostics if d.severity == "error"]
