@@ -7,12 +7,14 @@ Lesson 08c explains what is measured here, by the op of a row:
     error      of a product in each precision over k, against float64
     heat       a product again and again, with pauses (`mode` cool) and without (hot),
                of random numbers or of zeros; series: [ms, TFLOP/s, MHz, W]
+    clock      a product by each rung, cool: `ghz`, the clock at which it ran, from the
+               cycles that multiprocessors counted between two moments
     ncu        Nsight Compute's counters of a product by each rung
 
 errors are relative: the root mean square of c's differences over that of c; bias is
 their mean over that of c, which shows where all err to one side. On a CPU tensor cores
 are simulated and round once where a GPU's cut off: staircase, promotion and error run
-there and are checked; heat and ncu are a GPU's alone.
+there and are checked; heat, clock and ncu are a GPU's alone.
 
 --device cuda; --rungs promotion,error: only those ops.
 """
@@ -31,6 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from . import bench, native
@@ -44,7 +47,16 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_suffix(".cu")
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
-SHOWN += ["error_rms", "bias", "us", "tflops", "clock_median", "power", "tensor_pipe"]
+SHOWN += [
+    "error_rms",
+    "bias",
+    "us",
+    "tflops",
+    "clock_median",
+    "ghz",
+    "power",
+    "tensor_pipe",
+]
 EVERY = (16, 32, 64, 128, 512, 0)
 STEPS = 9  # of the staircase, quarters of the last bit of 1
 SIZES = {  # by target: sides of c, and k of promotion and of error
@@ -54,7 +66,7 @@ SIZES = {  # by target: sides of c, and k of promotion and of error
 PRECISIONS = ("fp32", "3xtf32", "tf32", "fp16", "bf16")
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
 HOT, COOL = 2.5, 1.5  # seconds: the card says its power as a mean over one
-BURST, PAUSE = 4e-3, 60e-3
+BURST, PAUSE, BURSTS = 4e-3, 60e-3, 12
 HEATED, REST = 8192, 1.5
 HEATED_BY = (  # precision, numbers, modes
     ("bf16", "random", ("cool", "hot")),
@@ -74,6 +86,16 @@ METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or
     "active": "sm__cycles_active.avg",
     "elapsed": "sm__cycles_elapsed.max",
 }
+STAMP = """
+__global__ void stamp(long long *at) { // at (multiprocessors,2): cycles, nanoseconds
+    unsigned sm;
+    long long ns;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    at[2 * sm] = clock64();
+    at[2 * sm + 1] = ns;
+}
+"""
 MARK = "bitwise_not"  # a kernel that nobody else uses: it tells calls apart
 COUNTED = (  # precision, rung; "": cuBLAS
     *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
@@ -258,6 +280,43 @@ def _burned(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
     return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thin}
 
 
+def _clock(where: AnyDevice) -> Iterator[Row]:
+    """At which clock each of COUNTED runs when it is cool."""
+    if where.type == "cpu":
+        return
+    for (kind, rung), call in _counted(where):
+        head = _head(where, "clock", rung or "cublas", kind)
+        yield head | _clocked(call, where) | {"n": SIDE}
+
+
+def _clocked(call: Callable[[], object], where: AnyDevice) -> Row:
+    """Cycles over time of cool bursts, and what the driver says of the clock."""
+    kernel = load_cuda(STAMP, target="cuda").stamp
+    sms = torch.cuda.get_device_properties(where).multi_processor_count
+    first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    us, ghz, watch, calls = [], [], Watch(where), 1
+    for _ in range(BURSTS):
+        time.sleep(PAUSE)
+        kernel[8 * sms, 32](first)
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        kernel[8 * sms, 32](last)
+        watch.look()
+        end.synchronize()
+        torch.cuda.synchronize()
+        took = 1e3 * begin.elapsed_time(end) / calls
+        cycles, ns = (last - first)[(first[:, 0] > 0) & (last[:, 0] > 0)].unbind(1)
+        us.append(took)
+        ghz.append(float((cycles / ns).median()))
+        calls = max(1, round(BURST / 2 * 1e6 / took))
+    timing = bench.summarize(us[2:], "event")
+    speed = {"tflops": 2.0 * SIDE**3 / timing.median / 1e6}
+    return {**timing.row(), **speed, **watch.row(), "ghz": float(np.median(ghz[2:]))}
+
+
 def _counters(where: AnyDevice) -> Iterator[Row]:
     """ncu runs this module in a process of its own and counts its kernels."""
     if where.type == "cpu":
@@ -313,22 +372,30 @@ def _launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
 
 def launch_all() -> None:
     """What ncu watches: each of COUNTED once, behind a kernel that marks it."""
-    from .cublas import Gemm
-
     where = torch.device("cuda", torch.cuda.current_device())
     mark = torch.zeros(1, dtype=torch.int64, device=where)
+    for _, call in _counted(where):
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+        mark.bitwise_not_()
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def _counted(
+    where: AnyDevice,
+) -> Iterator[tuple[tuple[str, str], Callable[[], object]]]:
+    """Each of COUNTED, and a call that multiplies by it."""
+    from .cublas import Gemm
+
     numbers = _numbers(SIDE, SIDE, where)
     c = torch.empty(SIDE, SIDE, device=where)
     for kind, rung in COUNTED:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in numbers)
         call = functools.partial(_by_rung, rung) if rung else Gemm(kind)
-        call(c, a, b)
-        torch.cuda.synchronize()
-        torch.cuda.cudart().cudaProfilerStart()
-        mark.bitwise_not_()
-        call(c, a, b)
-        torch.cuda.synchronize()
-        torch.cuda.cudart().cudaProfilerStop()
+        yield (kind, rung), functools.partial(call, c, a, b)
 
 
 def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -367,6 +434,7 @@ OPS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
     "promotion": _promotion,
     "error": _error,
     "heat": _heat,
+    "clock": _clock,
     "ncu": _counters,
 }
 

@@ -83,6 +83,7 @@ def staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
         points = [[row["x"] for row in found], [row["added"] for row in found]]
         ax.plot(*points, mark, label=name, **look)
     ax.set(xlabel="x, in units of 1's last bit", ylabel="what 1 + x is above 1")
+    ax.set_yticks([0, 1, 2])
     ax.legend(loc="upper left", fontsize=9)
 
 
@@ -95,12 +96,13 @@ def promotions(
     if not series:
         return draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
+    ends = {}
     for found, here in series:
         for every in dict.fromkeys(row["every"] for row in found):
             line = [row for row in found if row["every"] == every]
             name = f"every {every}" if every else "never"
-            _line(ax, line, INKS[every], MARKS[every], name, here)
-    _over_k(ax, series)
+            ends[name] = _line(ax, line, INKS[every], MARKS[every], here)
+    _over_k(ax, series, ends)
 
 
 def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
@@ -109,6 +111,7 @@ def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     if not series:
         return draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
+    ends = {}
     for found, here in series:
         for kind, (colour, mark) in KINDS.items():
             line = [r for r in found if r["precision"] == kind and r["impl"] == "weft"]
@@ -119,10 +122,8 @@ def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
                 points = [r["k"] for r in peer], [r["error_rms"] for r in peer]
                 ax.plot(*points, color=OPPONENT, lw=1, ls=":", zorder=1)
             if line:
-                # Where both are drawn a name is enough once.
-                named = kind if here or len(series) == 1 or not rows else ""
-                _line(ax, line, colour, mark, named, here)
-    _over_k(ax, series)
+                ends[kind] = _line(ax, line, colour, mark, here)
+    _over_k(ax, series, ends)
 
 
 def heats(axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[Found]) -> None:
@@ -191,19 +192,26 @@ def _name(row: Row) -> str:
 
 
 def _line(
-    ax: Axes, line: Sequence[Row], colour: str, mark: str, name: str, here: bool
-) -> None:
-    """Marks on a line, its name behind the last."""
+    ax: Axes, line: Sequence[Row], colour: str, mark: str, here: bool
+) -> tuple[float, float]:
+    """Marks on a line; where its last one is."""
     k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
     fill = colour if here else "none"
     look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
     ax.plot(k, error, mark, ls="-" if here else "--", **look)
-    ax.annotate(name, (k[-1], error[-1]), (9, 0), **BESIDE)
+    return k[-1], error[-1]
 
 
-def _over_k(ax: Axes, series: Series) -> None:
+def _over_k(ax: Axes, series: Series, ends: dict[str, tuple[float, float]]) -> None:
+    """The axes, and names where lines end, none on another; high: the worst."""
     depths = sorted({row["k"] for found, _ in series for row in found})
     ax.set_xticks(depths, [str(k) for k in depths])
     ax.minorticks_off()
-    ax.set_xlim(depths[0] / 1.3, depths[-1] * 2.2)
+    ax.set_xlim(depths[0] / 1.3, depths[-1] * (depths[-1] / depths[0]) ** 0.22)
     ax.set(xlabel="k", ylabel="error, relative (down is better)")
+    low, high = (math.log(end) for end in ax.get_ylim())
+    place = math.inf
+    for name, (k, error) in sorted(ends.items(), key=lambda end: -end[1][1]):
+        place = min(math.log(error), place - 0.045 * (high - low))
+        text = {"xytext": (10, 0), "textcoords": "offset points", "fontsize": 9}
+        ax.annotate(name, (k, math.exp(place)), va="center", **text)
