@@ -24,7 +24,11 @@ def test_a_size_is_a_cube_or_m_k_n():
     assert Size(2, 30, 4).flop == 480
     assert Size(2, 30, 4).bytes("fp32") == 4 * (60 + 120 + 8)
     assert Size(2, 30, 4).bytes("bf16") == 2 * (60 + 120) + 4 * 8
-    for bad in ("0", "3x4", "-2", "1x2x3x4", "n"):
+    assert Size.of("5of2x30x4") == Size(2, 30, 4, batch=5)
+    assert str(Size(2, 30, 4, 5)) == "5of2x30x4" and str(Size(8, 8, 8, 3)) == "3of8"
+    assert Size(2, 30, 4, 5).flop == 5 * 480
+    assert Size(2, 30, 4, 5).bytes("fp32") == 5 * Size(2, 30, 4).bytes("fp32")
+    for bad in ("0", "3x4", "-2", "1x2x3x4", "n", "0of8", "2of", "of8", "2of0"):
         with pytest.raises(ArgumentError, match="m x k x n"):
             Size.of(bad)
 
@@ -40,6 +44,50 @@ def test_the_plain_c_rungs_race_numpy_and_pytorch():
         assert one["threads"] == torch.get_num_threads()
         assert one["vs_torch"] == found[2]["us"] / one["us"]
         assert one["vs_cublas"] is None
+
+
+def test_a_batch_races_bmm():
+    (ours, _, peer) = bench_matmul.rows(sizes=["3of7x5x9"], seconds=0.02,
+                                        rungs=["reference"])  # fmt: skip
+    assert (ours["batch"], ours["m"], ours["k"], ours["n"]) == (3, 7, 5, 9)
+    assert peer["rung"] == "bmm" and ours["vs_torch"] == peer["us"] / ours["us"]
+    assert 0 < ours["error_rms"] < 1e-6
+
+
+def test_our_fastest_rung_in_tf32_has_b_stored_either_way():
+    """Also where an operand lies otherwise the same product comes out."""
+    there = bench_matmul.rows(sizes=["33x41x17"], seconds=0.01,
+                              rungs=["mma_tf32", "wgmma_tf32"],
+                              precisions=["tf32"])  # fmt: skip
+    ours = [(r["rung"], r["layout"]) for r in there if r["impl"] == "weft"]
+    assert ours == [("mma_tf32", "nn"), ("wgmma_tf32", "nn"), ("wgmma_tf32", "nt")]
+    assert all(1e-5 < r["error_rms"] < 1e-3 for r in there if r["impl"] == "weft")
+    a, b = (x.sets[0] for x in _two_layouts())
+    assert a[2].shape == (41, 17) and b[2].shape == (17, 41) and b[2].is_contiguous()
+    assert torch.equal(a[2].T, b[2]) and a[1] is b[1]
+
+
+def _two_layouts() -> tuple[Operands, Operands]:
+    operands = Operands.random(Size(33, 41, 17), "tf32", CPU, cold=False)
+    return operands, operands.stored("nt")
+
+
+def test_who_is_far_slower_than_the_fastest_is_timed_thrice(monkeypatch):
+    monkeypatch.setattr(bench_matmul, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(bench_matmul.timers, "SPREAD", 0)
+    asked = []
+    side_by_side = bench_matmul.timers.side_by_side
+
+    def seen(contenders, *args, **more):
+        asked.append(({*contenders}, more["samples"]))
+        return side_by_side(contenders, *args, **more)
+
+    monkeypatch.setattr(bench_matmul.timers, "side_by_side", seen)
+    rungs = ["ijk", "reference"]
+    found = bench_matmul.rows(sizes=["128"], rungs=rungs, seconds=0.01, rounds=9)
+    (fast, nine), (slow, thrice) = asked
+    assert "weft ijk fp32 nn" in slow and "weft reference fp32 nn" in fast
+    assert (nine, thrice) == (9, 3) and len(fast | slow) == len(found) == 4
 
 
 def test_cold_operands_take_turns(monkeypatch):
@@ -149,10 +197,22 @@ def test_every_set_is_made_of_sizes():
     for name in SETS:
         for race in races(CPU, name, (), ("reference",), ()):
             assert race.size.flop > 0
-    with pytest.raises(ArgumentError, match="--set nice: want one of goals"):
+    with pytest.raises(ArgumentError, match="--set nice: want one of ladder, goals"):
         races(CPU, "nice", (), (), ())
     with pytest.raises(ArgumentError, match="--precision fp64"):
         races(CPU, "", (), (), ("fp64",))
+
+
+def test_all_of_the_sets_have_each_race_once_with_every_rung_where_one_set_has_it():
+    plan = races(CPU, "all", (), (), ())
+    pairs = [(race.size, race.precision) for race in plan]
+    assert len(pairs) == len({*pairs})
+    for name in SETS:
+        for race in races(CPU, name, (), (), ()):
+            (same,) = [r for r in plan if (r.size, r.precision) ==
+                       (race.size, race.precision)]  # fmt: skip
+            assert {*race.rungs} <= {*same.rungs} and race.rounds <= same.rounds
+            assert same.layouts or not race.layouts
 
 
 def test_the_goals_set_has_every_size_that_a_goal_is_about():
@@ -208,8 +268,43 @@ def test_the_mean_counts_once_all_sizes_are_there():
 def test_the_worst_size_is_named_and_a_cpu_has_no_goals():
     slow = [row("weft", "tuned", "fp32", 1.0, (7, 8, 9), vs_cublas=0.4)]
     (line,) = [g for g in goals(slow) if g["size"].startswith("worst")]
-    assert (line["size"], line["met"]) == ("worst: 7x8x9", "no")
+    assert (line["size"], line["met"]) == ("worst of 1: 7x8x9", "no")
     assert goals([r | {"target": "cpu"} for r in rows()]) == []
+
+
+def test_the_worst_is_looked_for_in_every_precision_and_asked_of_fp32():
+    sizes = {(7, 8, 9): 0.4, (64, 64, 64): 0.9}
+    there = [row("weft", kind, kind, 1.0, size, vs_cublas=ratio)
+             for kind in ("fp32", "tf32", "bf16", "fp16")
+             for size, ratio in sizes.items()]  # fmt: skip
+    batch = row("weft", "tuned", "fp32", 1.0, (64, 64, 64), vs_cublas=None)
+    found = goals([*there, batch | {"batch": 1000, "vs_torch": 0.3}])
+    worst = {g["precision"]: (g["size"], g["must"], g["met"]) for g in found}
+    assert worst == {
+        "fp32": ("worst of 3: 1000of64", 0.5, "no"),
+        "tf32": ("worst of 2: 7x8x9", None, None),
+        "bf16": ("worst of 2: 7x8x9", None, None),
+    }
+
+
+def test_a_batch_is_no_goal_and_no_part_of_the_mean():
+    batches = [r | {"batch": 64} for r in rows()]
+    assert all(g["size"].startswith("worst") for g in goals(batches))
+
+
+def test_each_side_has_the_layout_in_which_it_is_fastest():
+    cube = (4096, 4096, 4096)
+    there = [
+        row("weft", "wgmma_tf32", "tf32", 390.0, cube, vs_cublas=0.95),
+        row("weft", "wgmma_tf32", "tf32", 408.0, cube, vs_cublas=0.99),
+        row("cublas", "gemm_ex", "tf32", 400.0, cube, vs_cublas=0.97),
+        row("cublas", "gemm_ex", "tf32", 412.0, cube, vs_cublas=1.0),
+    ]
+    layouts = ("nn", "nt", "nn", "nt")
+    there = [r | {"layout": layout} for r, layout in zip(there, layouts)]
+    line, _ = goals(there)
+    assert (line["vs cuBLAS"], line["met"]) == (0.99, "must")
+    assert line["layout"] == "nt, cuBLAS nt"
 
 
 def test_3xtf32_races_fp32_in_a_race_of_its_own():

@@ -3,18 +3,20 @@
 For each size and precision all contenders take turns, each checked against float64
 first, and a rung that has not passed its check (checked.py) is not timed. Then the
 table of goals. With tensor cores in the race each burst of 2 ms is followed by a pause
-of 60 ms: back to back the card's power limit is measured, and noise.
+of 60 ms: back to back the card's power limit is measured, and noise. Products too
+small for that go without.
 
---sizes 1024,5120x256x5120 (m x k x n), or --set goals|ladder|odd|awkward|peaks|all;
---rungs NAME,NAME; --precision fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A
-file at --json keeps the rows that were not measured anew, if they are of this device: a
-run can be made in parts. On a CPU the rungs in plain C race NumPy and torch, all with
-the same threads.
+--sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
+goals|ladder|odd|awkward|peaks|all; --rungs NAME,NAME; --precision
+fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps the rows
+that were not measured anew, if they are of this device: a run can be made in parts. On
+a CPU the rungs in plain C race NumPy and torch, all with the same threads.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +27,9 @@ import torch
 
 from . import bench, checked, clocks, native, peaks, timers
 from .bench_matmul_calls import (
+    LAYOUTS,
+    PEER_LAYOUTS,
+    TYPES,
     Entry,
     Operands,
     Product,
@@ -46,15 +51,19 @@ from .native import ArgumentError
 Row = dict[str, Any]
 
 TITLE = "of matmul"
-SHOWN = ["impl", "rung", "precision", "layout", "m", "k", "n", "us", "us_low"]
+SHOWN = ["impl", "rung", "precision", "layout", "batch", "m", "k", "n", "us", "us_low"]
 SHOWN += ["us_high", "tflops", "gbs", "vs_cublas", "vs_torch", "error_rms", "error_max"]
 SHOWN += ["cache", "spread", "clock_median", "throttled"]
 KEY = ("op", "impl", "rung", "precision", "layout", "m", "k", "n", "target", "timer")
-KEY += ("cache", "race")
+KEY += ("cache", "race", "batch")
 TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
 SECONDS = {"cuda": 0.8, "cpu": 0.6}  # that a contender is timed in one race
+# Who takes longer than so many times the fastest, and so long, is timed thrice: the
+# longer a call, the less it varies.
+SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
+COOL_FROM = 2.0 * 1000**3  # flop of a product: smaller ones do not heat the card
 # Of one contender: the others race without it.
 FAILURES = (Mismatch, native.KernelError, torch.OutOfMemoryError)
 WRONG = "wrong"  # of a row: why its kernel was not timed
@@ -214,14 +223,7 @@ def race_rows(
         there, wrong = _ready(race, options, speeds, operands)
         for one in others:
             there.append((one, operands.errors(one.contender.run, one.precision)))
-        timed = timers.side_by_side(
-            {one.name: one.contender for one, _ in there},
-            *(str(where), options.timer or TIMER[where.type]),
-            cold=options.cold,
-            seconds=options.seconds or SECONDS[where.type],
-            samples=options.rounds,
-            cool=race.precision != "fp32" and where.type == "cuda",
-        )
+        timed = _timed(race, options, speeds, [one for one, _ in there])
     made = [_row(one, race.size, where, timed[one.name], err) for one, err in there]
     for row in (*made, *wrong):
         row["race"] = race.precision
@@ -230,6 +232,30 @@ def race_rows(
             us = [r["us"] for r in made if r["impl"] == peer]
             row[f"vs_{peer}"] = min(us) / row["us"] if us else None
     return [*made, *wrong]
+
+
+def _timed(
+    race: Race, options: Options, speeds: Speeds, there: Sequence[Entry]
+) -> dict[str, timers.Timed]:
+    """All of them in turn; those that are far slower than the others apart, thrice."""
+    where = options.device
+    seconds = {one.name: speeds.seconds(one, race.size) or 0.0 for one in there}
+    limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
+    slow = [one for one in there if seconds[one.name] > limit]
+    fast = [one for one in there if one not in slow]
+    cool = race.precision != "fp32" and race.size.flop >= COOL_FROM
+    found = {}
+    for those, rounds in ((fast, min(options.rounds, race.rounds)), (slow, THRICE)):
+        if those:
+            found |= timers.side_by_side(
+                {one.name: one.contender for one in those},
+                *(str(where), options.timer or TIMER[where.type]),
+                cold=options.cold,
+                seconds=options.seconds or SECONDS[where.type],
+                samples=min(options.rounds, rounds),
+                cool=cool and where.type == "cuda",
+            )
+    return found
 
 
 def _ready(
@@ -255,20 +281,26 @@ def _entries(
     """Every contender; a rung that fails its check becomes a row of `wrong`."""
     where = operands.device
     lib = native.library("matmul", where.type)
+    layouts = LAYOUTS.get(race.precision, ("nn",)) if race.layouts else ("nn",)
     for rung in race.rungs:
-        try:
-            checked.require(lib, rung)
-            one = of_rung(lib, rung, operands)
-        except FAILURES as error:
-            none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))
-            wrong.append(_wrong(none, race.size, where, error))
-        else:
-            yield one
-    if options.numba and race.precision == "fp32" and where.type == "cuda":
+        for layout in layouts if rung is race.rungs[-1] else ("nn",):
+            try:
+                checked.require(lib, rung)
+                one = of_rung(lib, rung, operands, layout)
+            except FAILURES as error:
+                none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))
+                wrong.append(_wrong(none, race.size, where, error))
+                break
+            else:
+                yield one
+    single = race.size.batch == 1
+    if options.numba and race.precision == "fp32" and where.type == "cuda" and single:
         yield from of_numba(operands)
     if where.type == "cuda":
-        yield from of_cublas(operands)
-    else:
+        if single:  # batches race torch.bmm, which is cuBLAS's
+            kinds = PEER_LAYOUTS.get(race.precision, ("nn",))
+            yield from of_cublas(operands, kinds if race.layouts else ("nn",))
+    elif race.precision not in TYPES:  # NumPy has no bf16, and adds fp16 in fp16
         yield of_numpy(operands)
     yield of_torch(operands)
 
@@ -285,7 +317,8 @@ def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
             break
         small = Operands.random(probe, race.precision, where, False)
         lib = native.library("matmul", where.type)
-        _see(of_rung(lib, lib.rung(one.rung), small), probe, where, speeds)
+        small_one = of_rung(lib, lib.rung(one.rung), small, one.layout)
+        _see(small_one, probe, where, speeds)
         if speeds.seconds(one, probe) > longest / 8:
             break
         seconds, side = speeds.seconds(one, race.size), 2 * side
@@ -346,7 +379,7 @@ def _head(one: Entry, size: Size, where: torch.device) -> Row:
         **{"op": "matmul", "impl": one.impl, "rung": one.rung},
         **{"precision": one.precision, "layout": one.layout, "target": where.type},
         **{"device": bench.device_name(str(where))},
-        **{"m": size.m, "k": size.k, "n": size.n},
+        **{"batch": size.batch, "m": size.m, "k": size.k, "n": size.n},
     }
 
 
@@ -361,12 +394,14 @@ def _device(name: str) -> torch.device:
 
 
 def _key(row: Row) -> tuple:
-    return tuple(row.get(name) for name in KEY)
+    return tuple(
+        row.get(name) for name in KEY if row["op"] != "peak" or name != "batch"
+    )
 
 
 def _place(row: Row) -> tuple:
     """Where a row stands in the file: peaks, then by size, then by precision."""
-    work = (row.get("m") or 0) * (row.get("k") or 0) * (row.get("n") or 0)
+    work = math.prod(row.get(name) or 0 for name in ("batch", "m", "k", "n"))
     return row["op"] != "peak", work, PRECISIONS.index(row["precision"])
 
 

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,42 +25,58 @@ Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 # What the others compute in a race of that precision: fp32 is what 3xtf32 replaces.
 OPPONENTS = {"3xtf32": "fp32"}  # else the same
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
-# cuBLAS may be faster with operands that lie otherwise: the best counts.
-LAYOUTS = {"tf32": ("nn", "nt", "tn")}
+# In which layouts the products of a race are made, since a tensor core may want b
+# stored (n,k): the best of each side counts. Ours are those of the fastest rung.
+LAYOUTS = {"tf32": ("nn", "nt"), "3xtf32": ("nn", "nt")}
+PEER_LAYOUTS = LAYOUTS | {"tf32": ("nn", "nt", "tn")}
 
 
 @dataclass(frozen=True)
 class Size:
-    """c (m,n) = a (m,k) @ b (k,n)."""
+    """c (m,n) = a (m,k) @ b (k,n), for each matrix of a batch."""
 
     m: int
     k: int
     n: int
+    batch: int = 1
 
     @staticmethod
     def of(text: str) -> Size:
-        """ "1024" is a cube, "5120x256x5120" m x k x n; ArgumentError for others."""
-        found = re.fullmatch(r"(\d{1,9})(?:x(\d{1,9})x(\d{1,9}))?", text.strip())
-        numbers = [int(x) for x in found.groups() if x] if found else [0]
-        if not all(numbers):
+        """ "1024" is a cube, "5120x256x5120" m x k x n, "64of256" a batch of cubes.
+
+        ArgumentError for others.
+        """
+        number = r"([1-9]\d{0,8})"
+        form = rf"(?:{number}of)?{number}(?:x{number}x{number})?"
+        found = re.fullmatch(form, text.strip())
+        if not found:
             raise ArgumentError(
-                f"size '{text}': want 1024, or 5120x256x5120: m x k x n"
+                f"size '{text}': want 1024, or 5120x256x5120: m x k x n, or 64of256: "
+                "64 such products"
             )
-        return Size(*numbers) if len(numbers) == 3 else Size(*numbers * 3)
+        batch, m, k, n = (int(x) if x else None for x in found.groups())
+        return Size(m, k or m, n or m, batch or 1)
 
     def __str__(self) -> str:
+        many = f"{self.batch}of" if self.batch > 1 else ""
         if self.m == self.k == self.n:
-            return str(self.m)
-        return f"{self.m}x{self.k}x{self.n}"
+            return f"{many}{self.m}"
+        return f"{many}{self.m}x{self.k}x{self.n}"
 
     @property
     def flop(self) -> float:
-        return 2.0 * self.m * self.k * self.n
+        return 2.0 * self.batch * self.m * self.k * self.n
 
     def bytes(self, precision: str) -> float:
         """That must move: a and b read once, c written once."""
         element = 2 if precision in TYPES else 4
-        return element * (self.m * self.k + self.k * self.n) + 4.0 * self.m * self.n
+        operands = element * (self.m * self.k + self.k * self.n)
+        return self.batch * (operands + 4.0 * self.m * self.n)
+
+    @property
+    def stack(self) -> tuple[int, ...]:
+        """The dimensions before those of a matrix: none without a batch."""
+        return (self.batch,) if self.batch > 1 else ()
 
 
 @dataclass
@@ -86,15 +102,26 @@ class Operands:
         kind = TYPES.get(precision, torch.float32)
 
         def made(rows: int, cols: int) -> torch.Tensor:
-            x = torch.randn(rows, cols, generator=generator, device=device)
-            return x.to(kind)
+            shape = *size.stack, rows, cols
+            return torch.randn(shape, generator=generator, device=device).to(kind)
 
-        a, b = made(size.m, size.k), made(size.k, size.n)
+        a, b, c = made(size.m, size.k), made(size.k, size.n), (size.m, size.n)
         sets = [
-            (torch.empty(size.m, size.n, device=device), *((a, b) if i == 0 else
+            (torch.empty(*size.stack, *c, device=device), *((a, b) if i == 0 else
              (a.clone(), b.clone()))) for i in range(copies)
         ]  # fmt: skip
         return Operands(size, precision, device, sets)
+
+    def stored(self, layout: str) -> Operands:
+        """The same with a and b as they lie in a layout: "nt" has b as (n,k)."""
+        if layout == "nn":
+            return self
+
+        def lying(x: torch.Tensor, way: str) -> torch.Tensor:
+            return x.mT.contiguous() if way == "t" else x
+
+        sets = [(c, *map(lying, (a, b), layout)) for c, a, b in self.sets]
+        return Operands(self.size, self.precision, self.device, sets)
 
     @functools.cached_property
     def want(self) -> torch.Tensor:
@@ -174,12 +201,19 @@ def entry(
 # ---- ours ------------------------------------------------------------------------
 
 
-def of_rung(lib: native.Library, rung: native.Rung, operands: Operands) -> Entry:
+def of_rung(
+    lib: native.Library, rung: native.Rung, operands: Operands, layout: str = "nn"
+) -> Entry:
     """A rung of the ladder, called as C calls it, with its workspace at hand."""
+    operands = operands.stored(layout)
     size, where = operands.size, operands.device
     sizes = size.m, size.n, size.k
     bytes_ = native.ffi.new("size_t *")
-    options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
+    asked = {"alpha": 1.0, "trans_a": layout[0] == "t", "trans_b": layout[1] == "t"}
+    if size.batch > 1:
+        asked |= {"batch": size.batch, "stride_a": size.m * size.k}
+        asked |= {"stride_b": size.k * size.n, "stride_c": size.m * size.n}
+    options = native.ffi.new("struct weft_matmul_options *", asked)
     most = 0
     for _, a, b in operands.sets:
         given = (native.pointer(a, "void *"), native.pointer(b, "void *"))
@@ -197,7 +231,7 @@ def of_rung(lib: native.Library, rung: native.Rung, operands: Operands) -> Entry
             *(*sizes, options, native.stream_of(where)),
         )
 
-    made = entry("weft", rung.name, rung.precision, operands, call)
+    made = entry("weft", rung.name, rung.precision, operands, call, layout=layout)
     made.more = {"idea": rung.idea, "workspace": most}
     return made
 
@@ -222,39 +256,44 @@ def of_numba(operands: Operands) -> Iterator[Entry]:
 # ---- the others ------------------------------------------------------------------
 
 
-def of_cublas(operands: Operands) -> Iterator[Entry]:
-    """cuBLAS itself, in each layout that counts; nothing where it is not there."""
+def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[Entry]:
+    """cuBLAS itself, in each of the layouts; nothing where it is not there."""
     from . import cublas
 
     with contextlib.suppress(native.KernelError):
         kind = operands.opponents
         gemm = cublas.Gemm(kind, operands.device.index)
-        for layout in LAYOUTS.get(kind, ("nn",)):
-            given = [
-                (c, *(x.t().contiguous() if flip == "t" else x for x, flip in
-                      zip((a, b), layout))) for c, a, b in operands.sets
-            ]  # fmt: skip
-            lying = Operands(operands.size, kind, operands.device, given)
+        for layout in layouts:
             call = functools.partial(gemm, layout=layout)
+            lying = operands.stored(layout)
             yield entry("cublas", "gemm_ex", kind, lying, call, layout=layout)
 
 
 def of_torch(operands: Operands) -> Entry:
-    """torch.mm; of 16-bit numbers into float32 where this PyTorch can."""
+    """torch.mm or torch.bmm; of 16 bits into float32 where this PyTorch can."""
     precision = operands.opponents
+    name = "bmm" if operands.size.batch > 1 else "mm"
+    product = getattr(torch, name)
+
+    def plain(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+        product(a, b, out=c)
+
+    def wide(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+        product(a, b, out_dtype=torch.float32, out=c)
+
     if precision not in TYPES:
-        return entry("torch", "mm", precision, operands, _torch_mm)
+        return entry("torch", name, precision, operands, plain)
     c, a, b = operands.sets[0]
     try:
-        _torch_mm_wide(c, a, b)
-        return entry("torch", "mm", precision, operands, _torch_mm_wide)
+        wide(c, a, b)
+        return entry("torch", name, precision, operands, wide)
     except (TypeError, RuntimeError):
         narrow = torch.empty_like(c, dtype=TYPES[precision])
 
         def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-            torch.mm(a, b, out=narrow)
+            product(a, b, out=narrow)
 
-        made = entry("torch", "mm", precision, operands, call)
+        made = entry("torch", name, precision, operands, call)
         made.more = {"out": precision}  # it writes half of the bytes
         return made
 
@@ -267,11 +306,3 @@ def of_numpy(operands: Operands) -> Entry:
         np.matmul(a.numpy(), b.numpy(), out=c.numpy())
 
     return entry("numpy", "matmul", "fp32", operands, call)
-
-
-def _torch_mm(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    torch.mm(a, b, out=c)
-
-
-def _torch_mm_wide(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    torch.mm(a, b, out_dtype=torch.float32, out=c)

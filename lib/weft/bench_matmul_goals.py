@@ -1,12 +1,13 @@
 """What the matmul ladder has to reach, and whether it did: lines of a table.
 
-The ratios are the opponent's time over that of our fastest rung, in one run.
+The ratios are the opponent's time over that of our fastest rung, in one run, each in
+the layout of a and b in which it is fastest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +43,17 @@ GOALS = [
 # The geometric mean over these cubes, strict fp32.
 MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
 MEAN_MUST, MEAN_GOAL = 0.97, 1.03
-WORST = 0.5  # of cuBLAS at any size
+# Of cuBLAS (batches: of torch.bmm) at any size, by precision; None: not asked for.
+WORST = {"fp32": 0.5, "tf32": None, "bf16": None}
 
 
 def goals(rows: Sequence[Row]) -> list[Row]:
     """A line for each goal that the rows tell something of; none for a CPU's."""
     timed = [r for r in rows if r["op"] == "matmul" and r.get("us")]
     timed = [r for r in timed if r["target"] == "cuda"]
-    return [*_of_sizes(timed), *_mean(timed), *_worst(timed)]
+    single = [r for r in timed if r.get("batch", 1) == 1]
+    worst = [line for kind in WORST for line in _worst(timed, kind)]
+    return [*_of_sizes(single), *_mean(single), *worst]
 
 
 def best(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
@@ -63,12 +67,12 @@ def _of_sizes(rows: Sequence[Row]) -> Iterator[Row]:
         there = [
             row
             for row in rows
-            if _size(row) == goal.size and row["race"] == goal.precision
+            if _size(row) == (1, *goal.size) and row["race"] == goal.precision
         ]
         ours, peer = best(there), best(there, CUBLAS)
         if ours is None or ours.get("vs_cublas") is None:
             continue
-        line = _line(goal.precision, _text(goal.size), ours["vs_cublas"], ours)
+        line = _line(goal.precision, _text(ours), ours["vs_cublas"], ours, peer)
         line |= _met(ours["vs_cublas"], goal.must, goal.goal)
         if goal.precision == "3xtf32" and peer:
             worse = ours["error_rms"] > peer["error_rms"]
@@ -79,7 +83,8 @@ def _of_sizes(rows: Sequence[Row]) -> Iterator[Row]:
 
 def _mean(rows: Sequence[Row]) -> Iterator[Row]:
     """Over the sizes that are there; it counts once all are."""
-    found = list(_ratios(rows, lambda size: size in {(s,) * 3 for s in MEAN}))
+    wanted = {(1, s, s, s) for s in MEAN}
+    found = [r for r in _ours(rows, "fp32") if _size(r) in wanted]
     if len(found) < 2:
         return
     mean = math.exp(sum(math.log(r["vs_cublas"]) for r in found) / len(found))
@@ -88,40 +93,56 @@ def _mean(rows: Sequence[Row]) -> Iterator[Row]:
     yield line if len(found) == len(MEAN) else line | {"met": "not all sizes"}
 
 
-def _worst(rows: Sequence[Row]) -> Iterator[Row]:
-    found = list(_ratios(rows, lambda size: True))
-    if not found:
+def _worst(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+    """The size with the lowest ratio: one line."""
+    found = list(_ours(rows, precision))
+    row = min(found, key=_ratio, default=None)
+    if row is None:
         return
-    row = min(found, key=lambda row: row["vs_cublas"])
-    line = _line("fp32", f"worst: {_text(_size(row))}", row["vs_cublas"], row)
-    yield line | _met(row["vs_cublas"], WORST, WORST)
+    name = f"worst of {len(found)}: {_text(row)}"
+    line = _line(precision, name, _ratio(row), row)
+    yield line | _met(_ratio(row), WORST[precision], WORST[precision])
 
 
-def _ratios(rows: Sequence[Row], wanted: Callable[[tuple], bool]) -> Iterator[Row]:
-    """Our fastest fp32 row of each size that is wanted, where cuBLAS ran too."""
-    strict = [row for row in rows if row["race"] == "fp32"]
-    for size in dict.fromkeys(map(_size, strict)):
-        ours = best(row for row in strict if _size(row) == size)
-        if wanted(size) and ours and ours.get("vs_cublas"):
+def _ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+    """Our fastest row of each size, where an opponent ran too."""
+    there = [row for row in rows if row["race"] == precision]
+    for size in dict.fromkeys(map(_size, there)):
+        ours = best(row for row in there if _size(row) == size)
+        if ours and _ratio(ours):
             yield ours
 
 
-def _line(precision: str, size: str, ratio: float, ours: Row | None) -> Row:
+def _ratio(row: Row) -> float | None:
+    """Beside cuBLAS; a batch beside torch.bmm, which calls it."""
+    return row.get("vs_torch" if row.get("batch", 1) > 1 else "vs_cublas")
+
+
+def _line(
+    precision: str, size: str, ratio: float, ours: Row | None, peer: Row | None = None
+) -> Row:
+    """layout: ours, and the one in which cuBLAS is fastest."""
+    layouts = [row["layout"] for row in (ours, peer) if row]
     return {
         **{"precision": precision, "size": size, "vs cuBLAS": ratio},
         **{"ours": ours["rung"] if ours else None},
+        "layout": ", cuBLAS ".join(layouts) or None,
         **{"TFLOP/s": ours["tflops"] if ours else None, "error": None},
     }
 
 
-def _met(ratio: float, must: float, goal: float) -> Row:
+def _met(ratio: float, must: float | None, goal: float | None) -> Row:
+    if must is None or goal is None:
+        return {"must": must, "goal": goal, "met": None}
     met = "goal" if ratio >= goal else "must" if ratio >= must else "no"
     return {"must": must, "goal": goal, "met": met}
 
 
-def _size(row: Row) -> tuple[int, int, int]:
-    return row["m"], row["k"], row["n"]
+def _size(row: Row) -> tuple[int, int, int, int]:
+    return row.get("batch", 1), row["m"], row["k"], row["n"]
 
 
-def _text(size: tuple[int, int, int]) -> str:
-    return str(size[0]) if len({*size}) == 1 else "x".join(map(str, size))
+def _text(row: Row) -> str:
+    batch, *sizes = _size(row)
+    many = f"{batch}of" if batch > 1 else ""
+    return many + (str(sizes[0]) if len({*sizes}) == 1 else "x".join(map(str, sizes)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,11 +12,36 @@ from .bench_matmul_calls import Size
 from .native import ArgumentError
 
 PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
-STANDARD = ("1024", "2048", "4096", "8192", "5120x256x5120")
 ODD = ("1000", "1023", "2047", "3000", "4095", "4097", "6000", "8191")
-AWKWARD = ("50000x784x10", "10x784x50000", "64x65536x64", "256x16384x256")
-AWKWARD += ("1x4096x4096", "4096x4096x1", "4096x1x4096", "100x100x100", "33x8191x257")
+NARROW = ("50000x784x10", "10x784x50000", "64x65536x64", "50000x784x32")
+AWKWARD = (*NARROW, "256x16384x256", "1x4096x4096", "4096x4096x1", "4096x1x4096")
+AWKWARD += ("100", "512", "768", "1025", "33x8191x257", "333x777x1111", "4097x17x4097")
+BATCHES = ("64of256", "1000of32")
 USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
+
+# Which of our rungs take part: all; the best, in all layouts; the best, few rounds.
+EVERY, BEST, QUICK = "every", "best", "quick"
+FEW = 5
+SERVED = ("fp32", "tf32", "bf16")  # in these the worst size is looked for
+# By name: (size, precisions, which rungs). A race that is there twice runs once, as it
+# stands first.
+SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
+    "ladder": [(size, PRECISIONS, EVERY) for size in USUAL["cuda"]],
+    "goals": [
+        *((size, ("fp32",), BEST) for size in ("1024", "2048", "5120x256x5120", *ODD)),
+        *((size, PRECISIONS[:4], BEST) for size in ("4096", "8192")),
+        *((size, ("fp32",), BEST) for size in NARROW),
+    ],
+    "odd": [(size, SERVED, QUICK) for size in ODD],
+    "awkward": [
+        *((size, SERVED, QUICK) for size in AWKWARD),
+        *((size, ("fp32",), QUICK) for size in BATCHES),
+    ],
+    "peaks": [],
+}
+SETS["all"] = [
+    race for name in ("ladder", "goals", "odd", "awkward") for race in SETS[name]
+]
 
 
 @dataclass(frozen=True)
@@ -26,6 +51,8 @@ class Race:
     size: Size
     precision: str
     rungs: tuple[native.Rung, ...]
+    layouts: bool = True  # whether those with other layouts race, too
+    rounds: int = 1000  # at most
 
 
 def races(
@@ -48,38 +75,21 @@ def races(
     here = _rungs_here(where, rungs)
     if not name or sizes:
         kinds = precisions or (PRECISIONS if where.type == "cuda" else ("fp32",))
-        plan = [(size, kinds, False) for size in sizes or USUAL[where.type]]
+        plan = [(size, kinds, EVERY) for size in sizes or USUAL[where.type]]
     else:
-        plan = list(SETS[name])
-    found = []
-    for text, kinds, best in plan:
+        plan = SETS[name]
+    found: dict[tuple[Size, str], Race] = {}
+    for text, kinds, part in plan:
         size = Size.of(text)
-        kinds = [k for k in kinds if not precisions or k in precisions]
-        for kind in kinds:
-            those = _of(here, kind, best and not rungs)
+        for kind in (k for k in kinds if not precisions or k in precisions):
+            those = here if part is EVERY or rungs else _best(here, kind)
+            those = tuple(rung for rung in those if rung.precision == kind)
             # Rungs were named: where none has this precision there is no race.
             if those or not rungs:
-                found.append(Race(size, kind, tuple(those)))
-    return found
-
-
-def _standard(kinds: Sequence[str], best: bool) -> Iterator[tuple]:
-    return ((size, kinds, best) for size in STANDARD)
-
-
-# By name: (size, precisions, whether only the best rungs take part).
-SETS: dict[str, Sequence[tuple[str, Sequence[str], bool]]] = {
-    "goals": [
-        *((size, ("fp32",), True) for size in ("1024", "2048", "5120x256x5120", *ODD)),
-        *((size, PRECISIONS[:4], True) for size in ("4096", "8192")),
-        *((size, ("fp32",), True) for size in AWKWARD[:3]),
-    ],
-    "ladder": [*_standard(PRECISIONS, False)],
-    "odd": [(size, ("fp32",), True) for size in ODD],
-    "awkward": [(size, ("fp32",), True) for size in AWKWARD],
-    "peaks": [],
-}
-SETS["all"] = [*SETS["ladder"], *SETS["odd"], *SETS["awkward"]]
+                rounds = FEW if part is QUICK and kind != "fp32" else Race.rounds
+                race = Race(size, kind, those, part is not QUICK, rounds)
+                found.setdefault((size, kind), race)  # that of more rungs is first
+    return [*found.values()]
 
 
 def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
@@ -94,9 +104,6 @@ def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
     return [r for r in lib.rungs if "cuda" in r.targets and r.sm <= sm]
 
 
-def _of(rungs: Sequence[native.Rung], kind: str, best: bool) -> list[native.Rung]:
-    """Those of a precision; best: `tuned` where there is one, else the last three."""
-    those = [rung for rung in rungs if rung.precision == kind]
-    if best:
-        those = [rung for rung in those if rung.name == "tuned"] or those[-3:]
-    return those
+def _best(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
+    """The one that who asks for this precision gets: the last."""
+    return [rung for rung in rungs if rung.precision == kind][-1:]
