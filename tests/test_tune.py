@@ -190,6 +190,10 @@ def test_without_a_gpu_candidates_are_pruned_and_checked(form, tmp_path):
     y, x, n = arrays()
     best(y, x, n)
     assert torch.equal(y, 2 * x)
+    with pytest.raises(
+        ArgumentError, match=r"argument 2 has shape \(7,\), and the grid"
+    ):
+        best(y, x[:7], 7)
 
 
 def test_nothing_that_compiles_shows_the_first_error():

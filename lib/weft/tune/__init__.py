@@ -187,7 +187,7 @@ class Session:
             Answer(check, self.arguments, terms).require(run)
         except (BuildError, Mismatch):
             return None
-        known = found["rows"], found["counts"], self.target
+        known = found["rows"], found["counts"], self.target, self._shapes(one)
         return Tuned(self.source.name, one.constants, kernel, run, *known, cached=True)
 
     def compile(self, occupancy: float) -> None:
@@ -259,8 +259,14 @@ class Session:
             memory.write(path, known)
         return Tuned(
             *(self.source.name, best.constants, best.kernel, best.run, rows, counts),
-            *(self.target, False, stopped),
+            *(self.target, self._shapes(best), False, stopped),
         )
+
+    def _shapes(self, one: Candidate) -> tuple[Any, ...]:
+        """Of the arguments; () for what has no grid that fits them alone."""
+        values = self.arguments.values if one.shape is not None else ()
+        arrays = [isinstance(value, torch.Tensor) for value in values]
+        return tuple(tuple(v.shape) if a else None for v, a in zip(values, arrays))
 
     def _arch(self) -> str:
         """For which GPU candidates are pruned; "" where nothing can tell."""

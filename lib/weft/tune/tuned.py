@@ -25,12 +25,13 @@ STATES = ("timed", "dropped", "right", "wrong", "pruned", "ready")
 
 @dataclass(frozen=True)
 class Tuned:
-    """Made by autotune(). best(*args) launches the winner in its grid and block.
+    """Made by autotune(). best(*args) launches the winner in its grid and block, on
+    arrays of the shapes that were tuned for.
 
     name: the kernel's. constants: the winner's; kernel: launch it in another grid.
     rows: a row for each candidate that `where` allows, as the lab's JSON has them, best
-    first; counts: how many are out, by reason. cached: found before. stopped: ended by
-    Ctrl-C.
+    first; counts: how many are out, by reason. shapes: of the arguments, None for what
+    is no array; () where any will do. cached: found before. stopped: by Ctrl-C.
     """
 
     name: str
@@ -40,11 +41,19 @@ class Tuned:
     rows: list[Row]
     counts: dict[str, int]
     target: str
+    shapes: tuple[Any, ...] = ()
     cached: bool = False
     stopped: bool = False
 
     def __call__(self, *args: Any) -> Any:
         __tracebackhide__ = True
+        for number, (wanted, value) in enumerate(zip(self.shapes, args)):
+            if wanted is not None and tuple(getattr(value, "shape", wanted)) != wanted:
+                raise ArgumentError(
+                    f"{self.name}: argument {number + 1} has shape "
+                    f"{tuple(value.shape)}, and the grid was tuned for {wanted}: tune "
+                    f"for this size, or launch .kernel[grid, block](...)"
+                )
         return self.run(*args)
 
     def __getitem__(self, name: str) -> Any:
@@ -66,7 +75,10 @@ class Tuned:
         return self.row["us"]
 
     def plot(self) -> Any:
-        """Time over each constant: a figure of strips, a dot for each candidate."""
+        """Time over each constant: strips, a dot for each candidate.
+
+        A figure: show_figure(best.plot()) shows it.
+        """
         from .picture import strips
 
         return strips(self)
@@ -141,7 +153,9 @@ class Tuned:
 
         text = "\n".join([self.table(), *self.notes()])
         picture = "" if self.us is None else svg(self.plot())
-        picture = picture[picture.find("<svg") :] if picture else ""
+        # As part of the page, so that the ink takes the colour of its text.
+        picture = picture[max(picture.find("<svg"), 0) :]
+        picture = picture.replace(' color="#444444"', "", 1)
         return {
             "text/plain": repr(self),
             "text/html": f"<p><b>{html.escape(self.sentence())}</b></p>{picture}"
