@@ -132,7 +132,8 @@ def source(path: str, name: str | None = None) -> str:
         known = sorted(set(re.findall(r"^[a-z][^;=]*?\b(\w+)\([^;]*$", text, re.M)))
         raise ValueError(f"{path} has no function '{name}'; it has {', '.join(known)}")
     first = last = starts[0]
-    while first > 0 and re.match(r"\s*(/\*| \*|//|#|@|template)", lines[first - 1]):
+    above = r"\s*(/\*| \*|//|#|@|template)|\s*(static|extern)\b[^;{}]*$"
+    while first > 0 and re.match(above, lines[first - 1]):
         first -= 1
     indent = len(lines[last]) - len(lines[last].lstrip())
     closes = "}" if not path.endswith(".py") else None

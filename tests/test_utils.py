@@ -64,6 +64,12 @@ def test_source_gives_one_c_function_with_its_comment():
     assert "matmul_naive_general" not in kernel
 
 
+def test_source_gives_a_head_that_is_broken_before_the_name():
+    text = utils.source("kernels/matmul/10_pipeline.cu", "matmul_pipeline")
+    head = ["/* c (m,n) = a (m,k) @ b (k,n), row-major. */", "template <class S>"]
+    assert text.splitlines()[:2] == head
+
+
 def test_source_gives_a_c_function_of_one_line():
     text = utils.source("notebooks/programs/streams.cu", "report")
     assert text.endswith("static void report(void *data) { ++*(int *)data; }\n")

@@ -1,0 +1,101 @@
+"""What lesson 08b counts and draws: register banks, the order of tiles, stages."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import utils
+from weft import inspect, load_cuda
+from weft.build import BuildError, nvcc
+from weft.jit import disassembler
+from weft.ladder import register_banks
+from weft.ladder.drawn import order_drawn, stages_drawn, tile_order
+from weft.ladder.register_banks import COUNTED, RegisterWaits, counted, register_waits
+from weft.machine.instructions import Code, Instruction, Loop
+
+
+def loop_of(*texts):
+    those = [Instruction(t, t.split()[0], "FMA" if "FFMA" in t else "") for t in texts]
+    body = frozenset(range(len(those)))
+    return Code("k", "sass", those, "", [Loop(0, body)])
+
+
+@pytest.mark.parametrize(
+    ("text", "waits"),
+    [
+        ("FFMA R0, R2, R3, R5;", 1),  # 3 and 5 are of one bank
+        ("FFMA R0, R2, R4, R6;", 2),
+        ("FFMA R0, R2, R2, R3;", 0),  # one register is read once
+        ("FFMA R1, R2, R3, RZ;", 0),  # no register
+    ],
+)
+def test_a_multiply_add_waits_for_each_further_register_of_a_bank(text, waits):
+    assert counted(loop_of(text)) == RegisterWaits(1, waits)
+
+
+def test_what_is_kept_for_the_same_place_is_not_read_again():
+    kept, other = "FFMA R0, R2.reuse, R3, R0;", "FFMA R4, R2, R6, R5;"
+    assert counted(loop_of(kept, other)).waits == 1  # R2 and R0
+    plain = kept.replace(".reuse", "")
+    assert counted(loop_of(plain, other)).waits == 2  # and then R2 and R6
+    moved = "FFMA R4, R6, R2, R5;"
+    assert counted(loop_of(kept, moved)).waits == 2  # kept, but for another place
+    assert counted(loop_of(kept, other)).ceiling == 2 / 3
+
+
+def test_without_nvcc_the_counts_are_those_that_came_with_the_lab(monkeypatch):
+    monkeypatch.setattr(register_banks, "nvcc", lambda: None)
+    fmas, waits = COUNTED["pipeline"]
+    assert register_waits("10_pipeline") == RegisterWaits(fmas, waits, told=True)
+    with pytest.raises(BuildError):
+        register_waits("naive")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not nvcc(), reason="no nvcc")
+@pytest.mark.parametrize("rung", COUNTED)
+def test_the_counts_that_came_with_the_lab_are_right(rung):
+    try:
+        disassembler.tool()
+    except BuildError:
+        pytest.skip("no nvdisasm")
+    found = register_waits(rung)
+    fmas, waits = COUNTED[rung]
+    assert found.fmas == fmas and not found.told
+    assert found.waits == pytest.approx(waits, abs=0.05 * fmas)  # of another nvcc
+
+
+@pytest.mark.parametrize(("down", "across"), [(1, 1), (8, 3), (19, 5)])
+def test_the_order_of_tiles_is_the_kernels(down, across):
+    file = "kernels/matmul/10_pipeline.cu"
+    source = "enum { GROUP = 8 };\nstruct order { int down, across, tiles; };\n"
+    source += utils.source(file, "place_of")
+    source += """__global__ void places(int *out, int down, int across, int count) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, item;
+        struct order o = {down, across, count};
+        if (i < count) place_of(i, o, &item, &out[2 * i], &out[2 * i + 1]);
+    }"""
+    out = np.full((down * across, 2), -1, np.int32)
+    kernel = load_cuda(source, name="places").places
+    report = inspect(kernel, quiet=True)[4, 32](out, down, across, down * across)
+    assert report.ok
+    assert [*map(tuple, out.tolist())] == tile_order(down, across, 8)
+
+
+def test_the_order_is_drawn_with_what_the_first_wave_reads():
+    axes = Figure().subplots()
+    order_drawn(axes, tile_order(6, 4, 2), 4, "pairs")
+    texts = [text.get_text() for text in axes.texts]
+    assert texts[:24] == [str(i) for i in range(24)]
+    assert texts[-1] == "pairs: 2 rows of a, 2 columns of b"
+    assert len(axes.patches) == 24 + 2 + 2
+
+
+def test_stages_are_drawn_with_their_end_and_overlapping_loads_apart():
+    axes = Figure().subplots()
+    loads, works = [(0, 700), (0, 700), (900, 1600)], [(700, 900), (900, 1000)]
+    stages_drawn(axes, {"two": (loads, works)})
+    texts = [text.get_text() for text in axes.texts]
+    assert texts == ["0", "1", "2", "0", "1", "two", " 1,000"]
+    heights = [patch.get_y() for patch in axes.patches]
+    assert heights[0] == heights[2] != heights[1]  # 0 and 1 at once, 2 after 0
