@@ -13,9 +13,10 @@ from weft.guarded import Mismatch
 from weft.jit import CompileError, config, nvrtc
 from weft.native import ArgumentError
 from weft.timers import Timed
-from weft.tune import fit, halving, memory, right, sources
+from weft.tune import fit, halving, memory, right
 from weft.tune.constants import with_values
 from weft.tune.plain_c import load_c
+from weft.tune.rebound import with_globals
 from weft.tune.space import Candidate
 
 TWICE = """
@@ -120,7 +121,7 @@ def test_a_closed_over_constant_is_one_too():
     def wide():
         return width
 
-    assert sources.with_globals(wide, {"width": 5})() == 5 and wide() == 3
+    assert with_globals(wide, {"width": 5})() == 5 and wide() == 3
 
 
 # ---- the space -------------------------------------------------------------------

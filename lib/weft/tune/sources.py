@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ from ..jit import load_cuda, nvrtc, stored
 from ..jit.module import Cell, Kernel, Module, only
 from ..native import ArgumentError
 from ..numba_jit import NumbaKernel, numba_jit
-from ..python_kernel import PythonKernel, plain_function
+from ..python_kernel import PythonKernel
 from .constants import with_values
 from .plain_c import Function, is_c, load_c
+from .rebound import with_globals
 from .space import Candidate, Constants
 
 Names = Sequence[str]
@@ -273,53 +273,6 @@ def written_of(kernel: Any) -> list[str] | None:
 def is_cuda(kernel: Any) -> bool:
     """Whether it is launched, and not called: its time on a CPU says nothing."""
     return isinstance(kernel, (Kernel, Runner, NumbaKernel))
-
-
-def with_globals(
-    function: types.FunctionType, constants: Mapping[str, Any]
-) -> types.FunctionType:
-    """The function with other values of names that it, or what it calls, takes from
-    its module or from around it. Raises ArgumentError for a name that none uses."""
-    function = plain_function(function)
-    used: set[str] = set()
-    made = _rebound(function, dict(constants), used, {})
-    unused = [name for name in constants if name not in used]
-    if unused:
-        raise ArgumentError(
-            f"{function.__name__} does not use the constant {unused[0]}: it has to be "
-            f"a name that the kernel takes from its module"
-        )
-    return made
-
-
-def _rebound(
-    function: types.FunctionType,
-    constants: dict[str, Any],
-    used: set[str],
-    done: dict[int, Any],
-) -> types.FunctionType:
-    if id(function) in done:
-        return done[id(function)]
-    code = function.__code__
-    used |= constants.keys() & {*code.co_names, *code.co_freevars}
-    scope = dict(function.__globals__)
-    cells = tuple(
-        types.CellType(constants[name]) if name in constants else cell
-        for name, cell in zip(code.co_freevars, function.__closure__ or ())
-    )
-    made = types.FunctionType(
-        *(code, scope, function.__name__, function.__defaults__, cells)
-    )
-    made.__doc__, made.__module__ = function.__doc__, function.__module__
-    made.__qualname__ = function.__qualname__
-    done[id(function)] = made
-    for name in code.co_names:
-        value = scope.get(name)
-        own = isinstance(value, types.FunctionType)
-        if own and value.__module__ == function.__module__:
-            scope[name] = _rebound(value, constants, used, done)
-    scope.update({n: v for n, v in constants.items() if n in code.co_names})
-    return made
 
 
 # ---- details --------------------------------------------------------------------
