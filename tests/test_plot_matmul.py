@@ -7,7 +7,7 @@ from invented_products import elsewhere, peak_rows, row, rows
 from test_mnist import texts
 
 from weft import peaks, readme
-from weft.plot_matmul import ladder_plot, size_plot
+from weft.plot_matmul import ladder_plot, size_plot, timed
 from weft.plot_matmul_roofline import _apart, roofline
 from weft.style import svg
 
@@ -106,6 +106,27 @@ def test_the_table_has_every_rung_beside_cublas():
     assert sum(line.startswith("| *cuBLAS*") for line in lines) == 3
     assert "That GPU, driver 580, CUDA 13.0, PyTorch 2.11, 2026-01-02" in table
     assert "has not been measured yet" in readme.matmul_table([])
+
+
+def test_the_table_has_a_line_for_each_way_in_which_b_is_stored():
+    found = elsewhere()
+    (nn,) = (r for r in found["rows"] if (r["rung"], r["m"]) == ("wgmma_tf32", 4096))
+    nt = nn | {"layout": "nt", "tflops": 420.0}
+    table = readme.matmul_table([found | {"rows": [*found["rows"], nt]}])
+    assert "| wgmma_tf32 | wgmma_tf32's idea | tf32 | 410 |" in table
+    assert "| wgmma_tf32, b stored (n,k) | wgmma_tf32's idea | tf32 | 420 |" in table
+
+
+def test_batches_are_in_no_picture():
+    batch = [r | {"batch": 64} for r in rows()]
+    assert timed([*batch, *rows()]) == rows()
+
+
+def test_the_roofline_has_a_rung_once_in_its_fastest_layout():
+    faster = [r | {"layout": "nt", "us": 0.9 * r["us"], "tflops": r["tflops"] / 0.9}
+              for r in rows() if r["rung"] == "wgmma_tf32"]  # fmt: skip
+    shown = texts(roofline([*rows(), *faster], []))
+    assert [word for word in shown if "wgmma_tf32" in word] == ["wgmma_tf32  456"]
 
 
 def test_only_what_is_between_the_marks_is_written():

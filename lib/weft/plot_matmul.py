@@ -136,9 +136,12 @@ def size_plot(
 
 
 def timed(rows: Iterable[Row]) -> list[Row]:
-    """The rows of products that were timed."""
+    """The rows of products that were timed; no batches."""
     return [
-        row for row in rows if row["op"] == "matmul" and row.get("us") and "race" in row
+        row
+        for row in rows
+        if row["op"] == "matmul" and row.get("us") and "race" in row
+        if row.get("batch", 1) == 1
     ]
 
 

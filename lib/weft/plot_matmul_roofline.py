@@ -22,6 +22,7 @@ from .mnist.plot import new_figure
 from .mnist.race_marks import BESIDE
 from .peaks import ceilings
 from .plot_matmul import (
+    KEY,
     MARKS,
     OURSELVES,
     PRECISIONS,
@@ -109,10 +110,13 @@ def _rows_of(others: Sequence[Found], machine: dict) -> list[Row]:
 
 
 def _marked(rows: Sequence[Row], kinds: Sequence[str]) -> list[Row]:
-    """All of ours, and the opponents."""
-    ours = [row for row in rows if row["impl"] in OURSELVES]
+    """All of ours, each in the layout in which it is fastest, and the opponents."""
+    ours: dict[tuple, Row] = {}
+    for row in sorted(rows, key=lambda row: row["us"]):
+        if row["impl"] in OURSELVES:
+            ours.setdefault(tuple(row[name] for name in KEY), row)
     peers = [opponent(rows, kind) for kind in kinds if kind != "3xtf32"]
-    return ours + [row for row in peers if row]
+    return [*ours.values(), *filter(None, peers)]
 
 
 def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:

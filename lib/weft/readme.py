@@ -20,6 +20,8 @@ SIZE = (4096, 4096, 4096)
 RUN = "`python -m weft bench matmul --set ladder --device cuda`"
 
 Row = dict[str, Any]
+# What stands behind a name where a and b are not stored as (m,k) and (k,n).
+LYING = {"nt": ", b stored (n,k)", "tn": ", a stored (k,m)"}
 
 
 def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
@@ -36,10 +38,11 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     lines += ["|---|---|---|---:|---:|---:|"]
     for kind in PRECISIONS:
         ours = [r for r in rows if r["precision"] == kind and r["impl"] in OURSELVES]
-        names = dict.fromkeys(row["rung"] for row in ours)
-        every = [best((r for r in ours if r["rung"] == n), OURSELVES) for n in names]
-        lines += [_line(row["rung"], row) for row in every]
-        if (peer := opponent(rows, kind)) and every and kind != "3xtf32":
+        names = dict.fromkeys((row["rung"], row["layout"]) for row in ours)
+        for name in names:
+            same = (r for r in ours if (r["rung"], r["layout"]) == name)
+            lines.append(_line(name[0], best(same, OURSELVES)))
+        if (peer := opponent(rows, kind)) and names and kind != "3xtf32":
             lines.append(_line("*cuBLAS*", peer))
     machine, dates = found[0]["machine"], sorted({row["date"] for row in rows})
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
@@ -72,6 +75,7 @@ def _line(name: str, row: Row) -> str:
     share = f"{100 * ratio:.3g} %" if ratio else "–"
     error = f"{row['error_rms']:.1e}" if row.get("error_rms") else "–"
     idea = row.get("idea") or ""
+    name += LYING.get(row["layout"], "")
     return f"| {name} | {idea} | {row['precision']} | {speed} | {share} | {error} |"
 
 

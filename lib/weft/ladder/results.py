@@ -37,6 +37,7 @@ class Results:
                 for row in rows
                 if row.get("us")
                 and row["op"] == "matmul"
+                and row.get("batch", 1) == 1
                 and row["precision"] == precision
                 and rung in (row["rung"], row["impl"])
                 and (row["m"], row["k"], row["n"]) == sizes
