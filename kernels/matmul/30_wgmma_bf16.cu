@@ -73,8 +73,8 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
         }
         wgmma_wait<0>();
         release(before, t.cluster);
-        store_tile<S>(c, c_map, stages + S::OUT, acc, tile_at(t, i, S::BN), t,
-                      x);
+        store_tile<S, 0>(c, c_map, stages + S::OUT, acc, tile_at(t, i, S::BN),
+                         t, x);
     }
 }
 
@@ -106,13 +106,13 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
 template <class S>
 static int launch_shape(const struct product *q, enum tensor_type type, int sms,
                         int cluster, cudaStream_t stream) {
-    const struct tiles t = cut(q, S::BN, S::a::BK, cluster);
+    struct tiles t = cut(q, S::BN, S::a::BK, cluster);
     tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, type, q->a, q->m, q->k, q->extras.pitch_a,
                             q->batch, q->extras.step_a, 1));
     WEFT_TRY(S::b::make_map(&b_map, type, q->b, q->n, q->k, q->extras.pitch_b,
                             q->batch, q->extras.step_b, cluster));
-    WEFT_TRY(make_c_map(&c_map, q));
+    WEFT_TRY(make_c_map(&c_map, q, 0, &t));
     return launch_tiles("matmul_wgmma", matmul_wgmma<S>, WGMMA_THREADS, t, sms,
                         S::SHARED, stream, q->c, a_map, b_map, c_map, t,
                         q->extras);

@@ -18,12 +18,14 @@
  */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. */
-template <int BN_> struct shape {
-    typedef operand<float, BM, 1> a;
+/* Tiles of BM x BN. TURNED: of c^T, whose a is b^T: it lies across, (k,n). */
+template <int BN_, int TURNED_> struct shape {
+    typedef operand<float, BM, !TURNED_> a;
     typedef operand<float, BN_, 1> b;
     enum {
         BN = BN_,
+        TURNED = TURNED_,
+        SETS = TURNED_ ? 2 : 1, // of registers for a
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED,
         STAGES = BN_ == 256 ? 4 : 6,
@@ -34,6 +36,25 @@ template <int BN_> struct shape {
     };
 };
 
+/* Ask for the products of a stage; a_r: what they read of a turned one. */
+template <class S>
+static __device__ __forceinline__ void
+ask(float (&acc)[S::BN / 2], uint32_t (&a_r)[4][4], const char *a_s,
+    const char *b_s, int keep) {
+    const uint64_t a = wgmma_tile(a_s, 0), b = wgmma_tile(b_s, 0);
+    if (S::TURNED) turned_fragments(a_r, a_s);
+    wgmma_fence();
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+        if (S::TURNED)
+            wgmma_tf32(acc, a_r[q], wgmma_step(b, q * S::b::K_STEP),
+                       keep || q > 0);
+        else
+            wgmma<float, 1, 1>(acc, wgmma_step(a, q * S::a::K_STEP),
+                               wgmma_step(b, q * S::b::K_STEP), keep || q > 0);
+    wgmma_commit();
+}
+
 /* A warpgroup: OWN_ROWS of every tile. */
 template <class S>
 static __device__ __forceinline__ void
@@ -43,32 +64,28 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
     for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
         float acc[S::BN / 2];
+        // Products read their registers until they are done: two sets.
+        uint32_t a_r[S::SETS][4][4];
         mbarrier *before = NULL;
-        for (int step = 0; step < t.k_steps; step++) {
-            mbarrier_wait(&full[at.stage], at.parity);
-            const char *const a_s = stages + at.stage * S::STAGE;
-            // 64 rows of a take as many bytes, whichever way they lie.
-            const uint64_t a =
-                wgmma_tile(a_s + consumer * OWN_ROWS * WGMMA_ROW, S::a::APART);
-            const uint64_t b = wgmma_tile(a_s + S::a::BYTES, S::b::APART);
-            wgmma_fence();
+        for (int step = 0; step < t.k_steps; step += S::SETS)
 #pragma unroll
-            for (int q = 0; q < 4; q++)
-                wgmma<float, 1, 1>(acc, wgmma_step(a, q * S::a::K_STEP),
-                                   wgmma_step(b, q * S::b::K_STEP),
-                                   step + q > 0);
-            wgmma_commit();
-            // This stage's products run while we wait for the next stage; those
-            // of the one before are done.
-            wgmma_wait<1>();
-            if (before) release(before, t.cluster);
-            before = &empty[at.stage];
-            at.next();
-        }
+            for (int j = 0; j < S::SETS; j++) {
+                mbarrier_wait(&full[at.stage], at.parity);
+                const char *const a_s = stages + at.stage * S::STAGE;
+                // 64 rows of a take as many bytes, whichever way they lie.
+                ask<S>(acc, a_r[j], a_s + consumer * OWN_ROWS * WGMMA_ROW,
+                       a_s + S::a::BYTES, step + j > 0);
+                // This stage's products run while we wait for the next stage;
+                // those of the one before are done.
+                wgmma_wait<1>();
+                if (before) release(before, t.cluster);
+                before = &empty[at.stage];
+                at.next();
+            }
         wgmma_wait<0>();
         release(before, t.cluster);
-        store_tile<S>(c, c_map, stages + S::OUT, acc, tile_at(t, i, S::BN), t,
-                      x);
+        store_tile<S, S::TURNED>(c, c_map, stages + S::OUT, acc,
+                                 tile_at(t, i, S::BN), t, x);
     }
 }
 
@@ -97,34 +114,45 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
 
 /* ---- launching ----------------------------------------------------------- */
 
+/* q: the product, or turned(it); `c`: the product itself. */
 template <class S>
-static int launch_shape(const struct product *q, int sms, int cluster,
-                        cudaStream_t stream) {
-    const struct tiles t = cut(q, S::BN, S::a::BK, cluster);
+static int launch_shape(const struct product *q, const struct product *c,
+                        int sms, int cluster, cudaStream_t stream) {
+    struct tiles t = cut(q, S::BN, S::a::BK, cluster);
+    // A loop that ends in the middle makes ptxas wait after each product.
+    t.k_steps = CEIL_DIV(t.k_steps, S::SETS) * S::SETS;
     tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, TENSOR_TF32, q->a, q->m, q->k,
                             q->extras.pitch_a, q->batch, q->extras.step_a, 1));
     WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
                             cluster));
-    WEFT_TRY(make_c_map(&c_map, q));
+    WEFT_TRY(make_c_map(&c_map, c, S::TURNED, &t));
     return launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>,
                         WGMMA_THREADS, t, sms, S::SHARED, stream, q->c, a_map,
                         b_map, c_map, t, q->extras);
 }
 
-static int launch(const struct product *q, cudaStream_t stream) {
-    enum { BK = shape<256>::a::BK };
+template <int TURNED>
+static int launch_width(const struct product *q, const struct product *c,
+                        cudaStream_t stream) {
+    enum { BK = shape<256, TURNED>::a::BK };
     int sms;
     WEFT_TRY(multiprocessors(&sms));
     switch (best_width(q, BK, sms)) {
     case 256:
-        return launch_shape<shape<256>>(q, sms, best_cluster(q, 256, BK, sms),
-                                        stream);
-    case 128: return launch_shape<shape<128>>(q, sms, 1, stream);
-    default: return launch_shape<shape<64>>(q, sms, 1, stream);
+        return launch_shape<shape<256, TURNED>>(
+            q, c, sms, best_cluster(q, 256, BK, sms), stream);
+    case 128: return launch_shape<shape<128, TURNED>>(q, c, sms, 1, stream);
+    default: return launch_shape<shape<64, TURNED>>(q, c, sms, 1, stream);
     }
 }
 
+static int launch(const struct product *q, cudaStream_t stream) {
+    const struct product other = turned(q);
+    return q->trans_b ? launch_width<0>(q, q, stream)
+                      : launch_width<1>(&other, q, stream);
+}
+
 MATMUL_RUNG(wgmma_tf32, "wgmma and TMA, which rounds floats to tf32 on the way",
-            "tf32", WGMMA_TARGETS, 90, B_BY_N | ALIGNED, launch, NULL)
+            "tf32", WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch, NULL)

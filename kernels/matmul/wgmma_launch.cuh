@@ -12,6 +12,21 @@ static inline int multiprocessors(int *count) {
     return WEFT_OK;
 }
 
+/* The same product as c^T (n,m) = b^T (n,k) @ a^T (k,m): whatever a rung does
+ * with a happens to b, but c lies as it did. */
+static inline struct product turned(const struct product *q) {
+    struct product r = *q;
+    r.a = q->b;
+    r.b = q->a;
+    r.m = q->n;
+    r.n = q->m;
+    r.extras.step_a = q->extras.step_b;
+    r.extras.step_b = q->extras.step_a;
+    r.extras.pitch_a = q->extras.pitch_b;
+    r.extras.pitch_b = q->extras.pitch_a;
+    return r;
+}
+
 /* q cut into tiles of BM x bn, bk of k to a stage. */
 static inline struct tiles cut(const struct product *q, int bn, int bk,
                                int cluster) {
@@ -24,7 +39,7 @@ static inline struct tiles cut(const struct product *q, int bn, int bk,
                       0,
                       16 / cluster,
                       cluster,
-                      can_box(q),
+                      0,
                       q->extras.step_a != 0,
                       q->extras.step_b != 0};
     t.down = CEIL_DIV(q->m, BM * cluster);

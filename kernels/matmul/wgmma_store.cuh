@@ -15,120 +15,198 @@
 #define WEFT_WGMMA_STORE_CUH
 #include "wgmma_tile.cuh"
 
+/* Where a thread's accumulators lie in c: of the first one row and column, of
+ * the others how much further on. `TURNED`: of a rung that computes c^T.
+ *
+ * There wgmma's rows are columns of c, and not in order: rows g < 4 of 8 are
+ * four neighbours, rows 4 to 7 are 16 columns further on, and the next 8 rows
+ * lie 4 columns on, so that the lanes of turned_fragments() read from different
+ * banks. */
+template <int TURNED> struct spot {
+    int row, col, rows, cols; // of the first one, and of c
+
+    __device__ __forceinline__ spot(const struct tile &at,
+                                    const struct tiles &t) {
+        const int thread = (int)threadIdx.x % WARPGROUP, warp = thread / 32;
+        const int g = thread % 32 / 4, pair = thread % 4 * 2;
+        const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
+        if (TURNED) {
+            row = at.col0 + pair;
+            col = at.row0 + first + turned_row(warp, g);
+            rows = t.n;
+            cols = t.m;
+        } else {
+            row = at.row0 + first + warp * 16 + g;
+            col = at.col0 + pair;
+            rows = t.m;
+            cols = t.n;
+        }
+    }
+
+    /* Of accumulator i. */
+    static __device__ __forceinline__ int down(int i) {
+        return TURNED ? i / 4 * 8 + i % 2 : i / 2 % 2 * 8;
+    }
+    static __device__ __forceinline__ int along(int i) {
+        return TURNED ? i / 2 % 2 * 4 : i / 4 * 8 + i % 2;
+    }
+    __device__ __forceinline__ bool inside(int i) const {
+        return row + down(i) < rows && col + along(i) < cols;
+    }
+    __device__ __forceinline__ size_t at(int i) const {
+        return (size_t)(row + down(i)) * cols + col + along(i);
+    }
+};
+
 /* finish() for a consumer's part of a tile, kind by kind: what a call does not
- * want costs one branch for all. `row`, `col`: of the thread's first element.
- */
-template <int COUNT>
+ * want costs one branch for all. */
+template <int TURNED, int COUNT>
 PTX_INLINE void finish_tile(float (&acc)[COUNT], const float *c,
-                            const struct tiles &t, int row, int col,
-                            const struct extras &x) {
+                            const spot<TURNED> &own, const struct extras &x) {
     if (x.alpha != 1.0f)
 #pragma unroll
         for (int i = 0; i < COUNT; i++) acc[i] *= x.alpha;
     if (x.beta != 0.0f)
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            const int at_row = row + i / 2 % 2 * 8,
-                      at_col = col + i / 4 * 8 + i % 2;
-            if (at_row < t.m && at_col < t.n)
-                acc[i] += x.beta * c[(size_t)at_row * t.n + at_col];
-        }
+        for (int i = 0; i < COUNT; i++)
+            if (own.inside(i)) acc[i] += x.beta * c[own.at(i)];
     if (x.bias)
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            const int at_col = col + i / 4 * 8 + i % 2;
-            if (at_col < t.n) acc[i] += x.bias[at_col];
-        }
+        for (int i = 0; i < COUNT; i++)
+            if (own.col + own.along(i) < own.cols)
+                acc[i] += x.bias[own.col + own.along(i)];
     if (x.relu)
 #pragma unroll
         for (int i = 0; i < COUNT; i++) acc[i] = acc[i] < 0.0f ? 0.0f : acc[i];
 }
 
-/* Row and column of the calling thread's first element in the block's tile:
- * wgmma.cuh says where the others are. */
-PTX_INLINE int own_row() {
-    const int consumer = (int)threadIdx.x / WARPGROUP - 1;
-    return consumer * OWN_ROWS + (int)threadIdx.x % WARPGROUP / 32 * 16 +
-           (int)threadIdx.x % 32 / 4;
-}
-PTX_INLINE int own_col() { return (int)threadIdx.x % 4 * 2; }
-
 /* Store a consumer's part of a tile from registers. Four lanes hold 8 columns
  * of a row: a warp writes to 8 lines at once, a sector of each. */
 template <int COUNT>
-PTX_INLINE void store_lanes(float *c, const float (&acc)[COUNT], int row,
-                            int col, const struct tiles &t) {
-    const bool pairs = t.n % 2 == 0 && (size_t)c % 8 == 0;
+PTX_INLINE void store_lanes(float *c, const float (&acc)[COUNT],
+                            const spot<0> &own) {
+    const bool pairs = own.cols % 2 == 0 && (size_t)c % 8 == 0;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        if (row + 8 * half >= t.m) break;
-        float *const out = c + (size_t)(row + 8 * half) * t.n + col;
+        if (own.row + 8 * half >= own.rows) break;
+        float *const out = c + own.at(2 * half);
         if (pairs)
 #pragma unroll
             for (int i = 0; i < COUNT / 4; i++) {
-                if (col + 8 * i < t.n)
+                if (own.col + 8 * i < own.cols)
                     *(float2 *)(out + 8 * i) = make_float2(
                         acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]);
             }
         else
 #pragma unroll
             for (int i = 0; i < COUNT / 4; i++) {
-                if (col + 8 * i < t.n) out[8 * i] = acc[4 * i + 2 * half];
-                if (col + 8 * i + 1 < t.n)
+                if (own.col + 8 * i < own.cols)
+                    out[8 * i] = acc[4 * i + 2 * half];
+                if (own.col + 8 * i + 1 < own.cols)
                     out[8 * i + 1] = acc[4 * i + 2 * half + 1];
             }
     }
 }
+template <int COUNT>
+PTX_INLINE void store_lanes(float *c, const float (&acc)[COUNT],
+                            const spot<1> &own) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (own.inside(i)) c[own.at(i)] = acc[i];
+}
 
 enum { OUT_COLS = 32, OUT_BYTES = OWN_ROWS * WGMMA_ROW }; // of a box of c
 
-/* The same by way of shared memory, 32 columns at a time, from where TMA takes
- * them away whole lines at a time while the threads write the next. BOXES: how
- * many there are room for at own_s. */
-template <int BOXES, int COUNT>
+/* A box at box_s: 32 columns of a consumer's 64 rows. */
+template <int COUNT>
+PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
+                          const spot<0> &) {
+    const int row = (int)threadIdx.x % WARPGROUP / 32 * 16 +
+                    (int)threadIdx.x % 32 / 4,
+              col = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int from = box * 16 + 2 * i, half = i % 2;
+        const int byte = (row + 8 * half) * WGMMA_ROW + i / 2 * 32 +
+                         col * (int)sizeof(float);
+        *(float2 *)(box_s + swizzled((unsigned)byte)) =
+            make_float2(acc[from], acc[from + 1]);
+    }
+}
+
+/* Turned: two boxes of 32 columns and 32 rows, side by side in c. The lanes of
+ * one instruction have rows 2 t + j and chunks c and c ^ 4 of 16 bytes; those
+ * with c ^ 4 take the other j, or rows 4 apart would meet in a bank. */
+template <int COUNT>
+PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
+                          const spot<1> &) {
+    const int thread = (int)threadIdx.x % WARPGROUP, pair = thread % 4 * 2;
+    const int col = turned_row(thread / 32, thread % 32 / 4);
+    const int other = thread % 32 / 16;
+    char *const from = box_s + col / OUT_COLS * (OUT_BYTES / 2) +
+                       col % OUT_COLS * (int)sizeof(float);
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        const int at = box * 16 + i;
+        const int row = i / 4 * 8 + pair + (i % 2 ^ other);
+        const int byte = (int)(from - box_s) + row * WGMMA_ROW +
+                         spot<1>::along(i) * (int)sizeof(float);
+        *(float *)(box_s + swizzled((unsigned)byte)) =
+            other ? acc[at ^ 1] : acc[at];
+    }
+}
+
+PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
+                         int first, const struct tile &at, const spot<0> &) {
+    tma_store(c_map, box_s, at.col0 + box * OUT_COLS, at.row0 + first, at.item);
+}
+PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
+                         int first, const struct tile &at, const spot<1> &) {
+    for (int side = 0; side < 2; side++)
+        tma_store(c_map, box_s + side * (OUT_BYTES / 2),
+                  at.row0 + first + side * OUT_COLS, at.col0 + box * 32,
+                  at.item);
+}
+
+/* The same by way of shared memory, a box at a time, from where TMA takes them
+ * away whole lines at a time while the threads write the next. BOXES: how many
+ * there are room for at own_s. */
+template <int BOXES, int TURNED, int COUNT>
 PTX_INLINE void store_boxes(const tensor_map *c_map, char *own_s,
-                            const float (&acc)[COUNT], const struct tile &at) {
+                            const float (&acc)[COUNT], const struct tile &at,
+                            const spot<TURNED> &own) {
     const int consumer =
         (int)threadIdx.x / WARPGROUP; // 1 or 2, and its barrier
-    const int row = own_row() % OWN_ROWS;
     const bool leader = threadIdx.x % WARPGROUP == 0;
 #pragma unroll
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
         if (leader) tma_store_wait<BOXES - 1>(); // what was here has left
         named_barrier(consumer, WARPGROUP);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const int from = box * 16 + 2 * i, half = i % 2;
-            const int byte = (row + 8 * half) * WGMMA_ROW + i / 2 * 32 +
-                             own_col() * (int)sizeof(float);
-            *(float2 *)(box_s + swizzled((unsigned)byte)) =
-                make_float2(acc[from], acc[from + 1]);
-        }
+        write_box(box_s, acc, box, own);
         fence_proxy_async();
         named_barrier(consumer, WARPGROUP);
         if (leader) {
-            tma_store(c_map, box_s, at.col0 + box * OUT_COLS,
-                      at.row0 + (consumer - 1) * OWN_ROWS, at.item);
+            send_box(c_map, box_s, box, (consumer - 1) * OWN_ROWS, at, own);
             tma_store_commit();
         }
     }
 }
 
 /* Store a consumer's part of a tile, what the call wants besides done to it. */
-template <class S>
+template <class S, int TURNED>
 PTX_INLINE void store_tile(float *c, const tensor_map *c_map, char *out_s,
                            float (&acc)[S::BN / 2], const struct tile &at,
                            const struct tiles &t, const struct extras &x) {
     c += at.item * x.step_c;
-    const int row = at.row0 + own_row(), col = at.col0 + own_col();
-    finish_tile(acc, c, t, row, col, x);
+    const spot<TURNED> own(at, t);
+    finish_tile(acc, c, own, x);
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
     if (t.boxed)
         store_boxes<S::BOXES>(c_map, out_s + consumer * S::BOXES * OUT_BYTES,
-                              acc, at);
+                              acc, at, own);
     else
-        store_lanes(c, acc, row, col, t);
+        store_lanes(c, acc, own);
 }
 
 /* TMA wants rows and matrices in multiples of 16 bytes. */
@@ -137,16 +215,20 @@ static inline int can_box(const struct product *q) {
     return q->n % 4 == 0 && (size_t)q->c % 16 == 0 && step && step % 4 == 0;
 }
 
-static inline int make_c_map(tensor_map *map, const struct product *q) {
+/* How TMA stores c, of which q says where it lies; *t learns whether it can. */
+static inline int make_c_map(tensor_map *map, const struct product *q,
+                             int turned, struct tiles *t) {
     const size_t step = q->batch > 1 ? q->extras.step_c : 0;
     const struct tensor c = {TENSOR_FLOAT, q->c,         (size_t)q->n,
                              (size_t)q->m, (size_t)q->n, (size_t)q->batch,
                              step};
-    if (!can_box(q)) {
+    t->boxed = can_box(q);
+    if (!t->boxed) {
         *map = tensor_map(); // not looked at
         return WEFT_OK;
     }
-    return tensor_map_make(map, &c, tensor_box{OUT_COLS, OWN_ROWS, 1});
+    return tensor_map_make(map, &c,
+                           tensor_box{OUT_COLS, turned ? 32 : OWN_ROWS, 1});
 }
 
 #endif

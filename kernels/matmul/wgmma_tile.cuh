@@ -41,7 +41,7 @@ struct tiles {
     int k_steps;          /* stages for one tile */
     int strip;            /* rows of clusters that are walked together */
     int cluster;          /* 1 or 2 blocks, one below the other */
-    int boxed;            /* whether TMA can store c */
+    int boxed;            /* whether TMA can store c: make_c_map() says */
     int a_moves, b_moves; /* 0 where all matrices of the batch are the same */
 };
 
@@ -127,10 +127,11 @@ PTX_INLINE void release(mbarrier *empty, int cluster) {
 }
 
 /* Rows of a (or columns of b) and k of one stage, as bytes and boxes of T:
- * where k runs along the rows one box, else a box for every 64. */
+ * where k runs along the rows one box, else a box for every 128 bytes. */
 template <typename T, int WIDTH, int BY_K> struct operand {
     enum {
         BK = WGMMA_ROW / sizeof(T),
+        ACROSS = BK, // rows of a in a box that is not by k
         BYTES = WIDTH * WGMMA_ROW,
         // From one wgmma's k to the next: 32 bytes of a row, or rows.
         K_STEP = BY_K ? 32 : 32 / (int)sizeof(T) * WGMMA_ROW,
@@ -148,9 +149,9 @@ template <typename T, int WIDTH, int BY_K> struct operand {
             one_box(to + from * WGMMA_ROW, map, full, k0, start + from, item,
                     parts);
         } else {
-            const int each = WIDTH / 64 / parts;
+            const int each = WIDTH / ACROSS / parts;
             for (int i = part * each; i < (part + 1) * each; i++)
-                one_box(to + i * APART, map, full, start + 64 * i, k0, item,
+                one_box(to + i * APART, map, full, start + ACROSS * i, k0, item,
                         parts);
         }
     }
@@ -179,9 +180,38 @@ template <typename T, int WIDTH, int BY_K> struct operand {
                                      step};
         return tensor_map_make(map, &array,
                                BY_K ? tensor_box{BK, WIDTH / parts, 1}
-                                    : tensor_box{64, BK, 1});
+                                    : tensor_box{ACROSS, BK, 1});
     }
 };
+
+/* ---- a in registers, from a tile that is not by k ------------------------ */
+
+/* Of a consumer's 64 rows the one that is row g of wgmma's for warp `warp`; its
+ * row g + 8 is four further on. */
+PTX_INLINE int turned_row(int warp, int g) {
+    return warp / 2 * 32 + warp % 2 * 8 + g / 4 * 16 + g % 4;
+}
+
+/* The calling thread's part of 64 rows x 32 of k as wgmma_tf32() wants it, from
+ * boxes of 32 rows that lie across: k after k, 128 bytes each. The lanes of one
+ * load have k = t and chunks c and c ^ 4 of 16 bytes; the swizzle makes chunks
+ * c ^ t and c ^ t ^ 4 of them, all 32 banks: no conflicts. With rows in their
+ * order the chunks would be c and c ^ 1, and meet in pairs. */
+static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
+                                                        const char *a_s) {
+    const int thread = (int)threadIdx.x % WARPGROUP, t = thread % 4;
+    const int row = turned_row(thread / 32, thread % 32 / 4);
+    const char *const box = a_s + row / 32 * (32 * WGMMA_ROW);
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int k = 8 * q + t + i / 2 * 4, at = row % 32 + i % 2 * 4;
+            a_r[q][i] = *(
+                const uint32_t *)(box +
+                                  swizzled((unsigned)(k * WGMMA_ROW + at * 4)));
+        }
+}
 
 /* One thread of the producer: keep the ring full, tile after tile. S: how the
  * rung's stages look; of STAGE bytes LOADED are a, then b. */
