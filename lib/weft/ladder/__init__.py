@@ -8,9 +8,11 @@
     results = Results(rows)                        measured here, else what came along
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
 
-code        rung files and their differences
-one_rung    a rung in a library of its own
-results     speeds, and the ladder so far
+code            rung files and their differences
+one_rung        a rung in a library of its own
+results         speeds, and the ladder so far
+drawn           08b: when tiles are loaded, in which order they are made
+register_banks  08b: which multiply-adds wait for a bank
 """
 
 from .code import rung_path, show_diff
