@@ -7,7 +7,15 @@ import pytest
 from drawings import drawn
 from matplotlib.figure import Figure
 
-from weft import bench, bench_tensor, plot_tensor, style, tensor_view
+from weft import (
+    bench,
+    bench_tensor,
+    bench_tensor_limits,
+    bench_tensor_sums,
+    plot_tensor,
+    style,
+    tensor_view,
+)
 from weft.plot_bodies import elsewhere
 
 
@@ -28,7 +36,7 @@ def test_errors_are_those_of_the_bits_that_each_precision_keeps():
     rows = bench_tensor.rows("cpu", ["error"])
     wrong = {(row["precision"], row["k"]): row["error_rms"] for row in rows}
     depths = {k for _, k in wrong}
-    assert {kind for kind, _ in wrong} == set(bench_tensor.PRECISIONS)
+    assert {kind for kind, _ in wrong} == set(bench_tensor_sums.PRECISIONS)
     for k in depths:
         assert wrong["bf16", k] == pytest.approx(8 * wrong["fp16", k], rel=0.2)
         assert wrong["tf32", k] == pytest.approx(wrong["fp16", k], rel=0.05)
@@ -73,7 +81,7 @@ def test_counters_of_ncu_are_told_apart_by_kernel():
     text = '"ID","Kernel Name","Metric Name","Metric Value"\n'
     text += '"0","bitwise_not_kernel","gpu__time_duration.sum","1,000"\n'
     text += '"1","matmul_x","gpu__time_duration.sum","2,000"\n'
-    assert list(bench_tensor._launches(text)) == [
+    assert list(bench_tensor_limits._launches(text)) == [
         ("bitwise_not_kernel", {"gpu__time_duration.sum": 1000.0}),
         ("matmul_x", {"gpu__time_duration.sum": 2000.0}),
     ]
