@@ -219,10 +219,19 @@ BAD = {
     r"out takes no gradients": lambda: weft.matmul(
         random(3, 4).requires_grad_(), random(4, 2), out=random(3, 2)
     ),
+    r"out takes no gradients: call": lambda: weft.matmul(
+        random(3, 4), random(4, 2), out=random(3, 2).requires_grad_()
+    ),
+    r"out \(3, 2\) is read-only": lambda: weft.matmul(
+        random(3, 4), random(4, 2), out=np.broadcast_to(np.float32(0), (3, 2))
+    ),
+    r"alpha='2': want a number": lambda: weft.matmul(
+        random(3, 4), random(4, 2), alpha="2"
+    ),
     r"a is empty: its shape is \(0, 4\)": lambda: weft.matmul(
         torch.empty(0, 4), random(4, 2)
     ),
-    r"no rung 'quick' on cpu; it has reference": lambda: weft.matmul(
+    r"no rung 'quick' on cpu; it has ijk, ikj, blocked": lambda: weft.matmul(
         random(3, 4), random(4, 2), rung="quick"
     ),
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import numpy as np
 import torch
 
 from . import native
@@ -50,8 +52,9 @@ def matmul(
 
     precision: of the arithmetic, "fp32" unless a and b have 16 bits; for float32 also
     "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). The fastest rung in
-    it that runs here is taken, unless `rung` names one. relu: what is below 0 becomes
-    0, last of all. out: where the result goes, c itself perhaps; without gradients.
+    it that runs here is taken, unless `rung` names one. beta counts where c is given.
+    relu: what is below 0 becomes 0, last of all. out: where the result goes, c itself
+    perhaps; without gradients. ArgumentError for what does not fit.
 
     Gradients flow to a, b, c and bias, by the same rung.
     """
@@ -71,9 +74,10 @@ def matmul(
         want_one_device("matmul", {"a": a_t, "c": c_t, "bias": bias_t, "out": out_t})
         want_vector("matmul", shape[-1], bias=bias_t)
         _want_shape(shape, c=c_t, out=out_t)
+        _want_writable(out)
         _want_no_overlap(out_t, {"a": a_t, "b": b_t, "bias": bias_t, "c": c_t}, c_t)
-    given = (chosen, float(alpha), float(beta), bool(relu), out_t)
-    if out_t is not None and _wants_gradients(a_t, b_t, c_t, bias_t):
+    given = (chosen, _number("alpha", alpha), _number("beta", beta), bool(relu), out_t)
+    if out_t is not None and _wants_gradients(a_t, b_t, c_t, bias_t, out_t):
         raise ArgumentError("matmul: out takes no gradients: call it under no_grad()")
     result = differentiable(_Matmul, a_t, b_t, c_t, bias_t, *given)
     return out if out is not None else same_kind(a, result)
@@ -254,6 +258,20 @@ def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
     for name, x in tensors.items():
         if x is not None and tuple(x.shape) != shape:
             raise ArgumentError(f"matmul: {name} is {shape_of(x)}, want {shape}")
+
+
+def _want_writable(out: Array | None) -> None:
+    """Of a read-only array as_tensor() makes a copy, which nobody would see."""
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ArgumentError(f"matmul: out {out.shape} is read-only")
+
+
+def _number(name: str, value: Any) -> float:
+    """alpha or beta: a number, or an array of one."""
+    with contextlib.suppress(TypeError, ValueError, RuntimeError):
+        if not isinstance(value, str):
+            return float(value)
+    raise ArgumentError(f"matmul: {name}={value!r}: want a number")
 
 
 def _want_no_overlap(out, others: dict[str, Any], c: torch.Tensor | None) -> None:
