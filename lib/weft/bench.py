@@ -327,6 +327,7 @@ def main(args: argparse.Namespace) -> int:
     """Run a benchmark, print its rows and write them."""
     from . import bench_ops
 
+    _check_device(args.device)
     if args.what in BENCHMARKS:
         module = importlib.import_module(BENCHMARKS[args.what])
         rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
@@ -353,6 +354,12 @@ def main(args: argparse.Namespace) -> int:
     if args.what in BENCHMARKS and hasattr(module, "status"):
         return module.status(rows)
     return 0
+
+
+def _check_device(text: str) -> None:
+    wanted, there = devices.named(text), devices.count()
+    if wanted.type == "cuda" and wanted.index >= there:
+        raise ValueError(f"--device {text}: CUDA GPUs here: {there}")
 
 
 def _known(text: str) -> str | None:

@@ -75,6 +75,9 @@ def races(
     here = _rungs_here(where, rungs)
     if not name or sizes:
         kinds = precisions or (PRECISIONS if where.type == "cuda" else ("fp32",))
+        if rungs and not precisions:
+            named = {rung.precision for rung in here}
+            kinds = [kind for kind in PRECISIONS if kind in named]
         plan = [(size, kinds, EVERY) for size in sizes or USUAL[where.type]]
     else:
         plan = SETS[name]
