@@ -102,6 +102,14 @@ static int check_arguments(const struct product *q) {
     CHECK_COUNT(a, (double)m * k);
     CHECK_COUNT(b, (double)k * n);
     CHECK_COUNT(c, (double)m * n);
+    if (batch == 1) return WEFT_OK; // then the steps are not used
+    const ptrdiff_t step_a = (ptrdiff_t)q->extras.step_a;
+    const ptrdiff_t step_b = (ptrdiff_t)q->extras.step_b;
+    const ptrdiff_t step_c = (ptrdiff_t)q->extras.step_c;
+    WEFT_REQUIRE(step_a >= 0 && step_b >= 0 && step_c / n >= m,
+                 "weft_matmul: stride_a = %td, stride_b = %td, stride_c = %td: "
+                 "want at least 0, 0 and m * n = %d * %d",
+                 step_a, step_b, step_c, m, n);
     return WEFT_OK;
 }
 
