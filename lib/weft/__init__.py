@@ -23,6 +23,7 @@ Is it right, how fast is it, what does it do
     tune/                            the fastest of a kernel's compile-time constants
     show, pictures/, view, beside    pictures of launches, of arrays, of two texts
     latency, warp_view               ... of warps that take turns, of one's requests
+    tensor_view                      ... of bits, of a fragment's owners
     sketches                         ... of what a word of the glossary means
     machine/                         PTX, SASS, occupancy, ncu
     torch_kernels, kernel_names      what PyTorch runs
