@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             if (threadIdx.x % 32 == 0) mbarrier_arrive(&ring.empty[slot]);
         }
         if (piece.last - piece.first < w.steps &&
-            !add_pieces<TM, TN>(acc, piece, w, &before_s))
+            !add_pieces<TM, TN>(acc, blockIdx.x, piece, w, &before_s))
             continue;
         const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
         store_rows<S, TM>(c + at.z * x.step_c, m, n, at.row0, at.col0, own, acc,

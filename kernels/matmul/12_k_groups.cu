@@ -57,18 +57,30 @@ static __device__ __forceinline__ void add_groups(float sums[OWN_ROWS][TN],
     }
 }
 
-/* One tile a block. */
+/* The block's tile or piece of one: the tiles that are not cut come first. */
+static __device__ __forceinline__ struct piece
+piece_of_block(const struct work &w) {
+    const int cut = (int)blockIdx.x - w.whole;
+    if (cut < 0) return {(int)blockIdx.x, 0, w.steps};
+    const int unit = share(w, cut), tile = unit / w.steps;
+    return {w.whole + tile, unit - tile * w.steps,
+            share(w, cut + 1) - tile * w.steps};
+}
+
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     matmul_k_groups(float *c, const __grid_constant__ tensor_map a_map,
                     const __grid_constant__ tensor_map b_map, int m, int n,
                     const struct extras x, const struct work w) {
     extern __shared__ char raw_s[];
     __shared__ mbarrier full_s[S::STAGES], empty_s[S::STAGES];
+    __shared__ unsigned before_s; // of add_pieces()
+    const struct piece piece = piece_of_block(w);
     struct box box = {}; // thread 0's: the next to load
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
         start_ring(ring);
-        first_box<S>(&box, w, x);
+        box.pieces = 1;
+        open_box<S>(&box, piece, w, x);
     }
     __syncthreads();
     pdl_wait();
@@ -83,14 +95,14 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     clear(acc);
     mbarrier_wait(&ring.full[0], 0);
     open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
-    for (int step = 0; step < w.steps; step++) {
+    for (int left = piece.last - piece.first; left > 0; left--) {
         const int slot = ring.slot;
         if (threadIdx.x == 0)
             fill_stage<S>(&box, ring, slot ? slot - 1 : S::STAGES - 1,
                           slot ? ring.parity ^ 1 : ring.parity, &a_map, &b_map,
                           w, x);
         multiply_stage<S>(acc, a_r, b_r, ring.stage(), own, [&] {
-            if (step + 1 < w.steps) {
+            if (left > 1) {
                 ring.next();
                 mbarrier_wait(&ring.full[ring.slot], ring.parity);
             }
@@ -102,20 +114,55 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     __syncthreads(); // nobody reads the ring any more: it takes the sums
     float sums[OWN_ROWS][TN];
     add_groups(sums, acc, own, ring.stages);
-    const struct place at = place_of<S::BM, S::BN>(blockIdx.x, w);
+    if (piece.last - piece.first < w.steps &&
+        !add_pieces<OWN_ROWS, TN>(sums, blockIdx.x - w.whole, piece, w,
+                                  &before_s))
+        return;
+    const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
     store_rows<S, OWN_ROWS>(c + at.z * x.step_c, m, n,
                             at.row0 + own.group * OWN_ROWS * 8, at.col0, own,
                             sums, x);
 }
 
+enum {
+    MOST_PIECES = 8, // of a tile: one block adds them
+    LEAST_STEPS = 2, // of a piece
+    WORTH = 1000000, // multiply-adds that must be spared, for adding pieces
+};
+
+/* One block a tile, but the tiles of the last round are cut along k into as
+ * many pieces as keep all multiprocessors busy. */
+static struct work small_work(const struct product *q) {
+    struct work w = divide(q, S::BM, S::BN, BK, 1, 0);
+    const int sms = matmul_multiprocessors(), left = w.tiles % sms;
+    if (!left) return w;
+    int pieces = sms / left < MOST_PIECES ? sms / left : MOST_PIECES;
+    if (pieces > w.steps / LEAST_STEPS) pieces = w.steps / LEAST_STEPS;
+    if (pieces < 2) return w;
+    const double saved = w.steps - CEIL_DIV(w.steps, pieces);
+    if (saved * S::BM * S::BN * BK < WORTH) return w;
+    const int sharers = left * pieces;
+    if (((double)left * w.steps + 1) * sharers > INT_MAX) return w;
+    w.whole = w.tiles - left;
+    w.units = left * w.steps;
+    w.sharers = sharers;
+    return w;
+}
+
+static size_t scratch(const struct product *q) {
+    const struct work w = small_work(q);
+    return work_bytes(&w, S::BM, S::BN, w.sharers);
+}
+
 static int launch(const struct product *q, cudaStream_t stream) {
     tensor_map a_map, b_map;
     WEFT_TRY(map_operands<S>(q, &a_map, &b_map));
-    const struct work w = divide(q, S::BM, S::BN, BK, 1, 0);
-    return launch_tma(1, "matmul_k_groups", matmul_k_groups, w.tiles,
-                      S::THREADS, S::SHARED_BYTES, stream, q->c, a_map, b_map,
-                      q->m, q->n, q->extras, w);
+    struct work w = small_work(q);
+    WEFT_TRY(work_place(&w, q->scratch, stream));
+    return launch_tma(w.units == 0, "matmul_k_groups", matmul_k_groups,
+                      w.whole + w.sharers, S::THREADS, S::SHARED_BYTES, stream,
+                      q->c, a_map, b_map, q->m, q->n, q->extras, w);
 }
 
 MATMUL_RUNG(k_groups, "groups of warps share a small tile's k", "fp32",
-            WEFT_CPU | WEFT_CUDA, 90, ALIGNED, launch, NULL)
+            WEFT_CPU | WEFT_CUDA, 90, ALIGNED, launch, scratch)

@@ -76,11 +76,11 @@ struct box {
     int piece, pieces; /* which it is of how many of the block's */
 };
 
-/* Let the box be the first of its piece. */
+/* Let the box be the first of a piece. */
 template <class S>
 static __device__ __forceinline__ void
-open_box(struct box *box, const struct work &w, const struct extras &x) {
-    const struct piece piece = piece_at(w, box->piece);
+open_box(struct box *box, const struct piece &piece, const struct work &w,
+         const struct extras &x) {
     const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
     box->k0 = piece.first * BK;
     box->steps = piece.last - piece.first;
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void
 first_box(struct box *box, const struct work &w, const struct extras &x) {
     box->steps = box->piece = 0;
     box->pieces = pieces_of_block(w);
-    if (box->pieces) open_box<S>(box, w, x);
+    if (box->pieces) open_box<S>(box, piece_at(w, 0), w, x);
 }
 
 /* Fill stage `slot` as soon as it is empty, if there is anything left to load;
@@ -116,7 +116,8 @@ fill_stage(struct box *box, const struct ring<S> &r, int slot, unsigned parity,
              box->z_b);
     box->k0 = k0 + BK;
     box->steps = steps - 1;
-    if (steps == 1 && ++box->piece < box->pieces) open_box<S>(box, w, x);
+    if (steps == 1 && ++box->piece < box->pieces)
+        open_box<S>(box, piece_at(w, box->piece), w, x);
 }
 
 /* ---- the thread's own part --------------------------------------------- */
@@ -170,17 +171,23 @@ static __device__ __forceinline__ float part(const float4 &v, int i) {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-/* The column that comes as the q-th of row i: forth and back, so that a row
- * begins with the column where the one before has ended. */
-PTX_INLINE constexpr int column_of(int i, int q) {
-    return i % 2 ? TN - 1 - q : q;
+/* The column that comes as the q-th of row i in step kk of a quad: forth and
+ * back, so that a row begins with the column where the one before has ended.
+ * That column is even where kk is, so the last two of a row may change places:
+ * see multiply(). */
+PTX_INLINE constexpr int column_of(int i, int q, int kk) {
+    const int j = i % 2 ? TN - 1 - q : q;
+    if (kk % 2 == 0) return j >= TN - 2 ? 2 * TN - 3 - j : j;
+    return j < 2 ? 1 - j : j;
 }
 
 /* One step of k: TM x TN multiply-adds, in this order and no other. The
  * register file has two banks, of even and odd registers, and an instruction
  * that reads two of one bank waits a cycle. A row's number of a is kept at hand
  * through the row, so the bank of b and that of the sum must differ, which the
- * compiler sees to; at the end of a row it is the number of b that is kept. */
+ * compiler sees to: column j of b is in bank j % 2, its sums in the other. At
+ * the end of a row it is the number of b that is kept, and the new one of a, in
+ * bank kk % 2, must not be in the sum's: so j % 2 == kk % 2 there. */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float4 a_r[TM],
                                                 const float4 b_r[TN / 4],
@@ -189,7 +196,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
     for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int q = 0; q < TN; q++) {
-            const int j = column_of(i, q);
+            const int j = column_of(i, q, kk);
             multiply_add(&acc[i][j], part(a_r[i], kk), part(b_r[j / 4], j % 4));
         }
 }
@@ -229,6 +236,9 @@ multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
         for (int kk = 0; kk < AT_ONCE; kk++) {
             const int half = kk / QUAD;
             int row = quad * QUAD + kk + 1; // of the next step
+            // Whoever waits in pdl_wait() may start early; but what counts is
+            // that ptxas moves no multiply-add of one step into another here.
+            pdl_trigger();
             if (kk == AT_ONCE - 1 && quad + 2 == first + QUADS) {
                 stage = next();
                 row = first * QUAD;

@@ -98,15 +98,15 @@ static __device__ __forceinline__ float *partial_of(const struct work &w,
            threadIdx.x;
 }
 
-/* Hand in this thread's part of a piece; true for the last of the tile's
- * pieces, which gets the whole sums. All threads of the block call it, with a
- * word of shared memory. */
+/* Hand in this thread's part of a piece, made by block `own` of the sharers;
+ * true for the last of the tile's pieces, which gets the whole sums. All
+ * threads of the block call it, with a word of shared memory. */
 template <int ROWS, int COLS>
 static __device__ __forceinline__ bool
-add_pieces(float acc[ROWS][COLS], const struct piece &p, const struct work &w,
-           unsigned *before_s) {
+add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
+           const struct work &w, unsigned *before_s) {
     enum { COUNT = ROWS * COLS };
-    float *const mine = partial_of<COUNT>(w, blockIdx.x, p.tile);
+    float *const mine = partial_of<COUNT>(w, own, p.tile);
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         mine[(size_t)i * blockDim.x] = acc[i / COLS][i % COLS];
