@@ -102,6 +102,10 @@ def promotions(
             line = [row for row in found if row["every"] == every]
             name = f"every {every}" if every else "never"
             ends[name] = _line(ax, line, INKS[every], MARKS[every], here)
+    # Panels of other signs have the same scale.
+    found = [row for those, _ in of("promotion", rows, others) for row in those]
+    shown = [row["error_rms"] for row in found if row["target"] == "cuda"]
+    ax.set_ylim(0.6 * min(shown), 1.8 * max(shown))
     _over_k(ax, series, ends)
 
 
@@ -212,6 +216,6 @@ def _over_k(ax: Axes, series: Series, ends: dict[str, tuple[float, float]]) -> N
     low, high = (math.log(end) for end in ax.get_ylim())
     place = math.inf
     for name, (k, error) in sorted(ends.items(), key=lambda end: -end[1][1]):
-        place = min(math.log(error), place - 0.045 * (high - low))
+        place = min(math.log(error), place - 0.052 * (high - low))
         text = {"xytext": (10, 0), "textcoords": "offset points", "fontsize": 9}
         ax.annotate(name, (k, math.exp(place)), va="center", **text)
