@@ -206,9 +206,9 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
     for (int q = 0; q < 4; q++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int k = 8 * q + t + i / 2 * 4, at = row % 32 + i % 2 * 4;
+            const int k = t + i / 2 * 4, at = row % 32 + i % 2 * 4;
             a_r[q][i] = *(
-                const uint32_t *)(box +
+                const uint32_t *)(box + q * WGMMA_GROUP +
                                   swizzled((unsigned)(k * WGMMA_ROW + at * 4)));
         }
 }
