@@ -1,6 +1,10 @@
-/* 00_plain_c.cu -- the plain C rungs, which run on the CPU only. Their code is
- * in kernels/reference/matmul_*.c and matmul.c: a ladder of its own, of the
- * same ideas. */
+/* 00_plain_c.cu -- matmul, the rungs in plain C, for the CPU only.
+ *
+ * Idea:        a ladder of its own, of the same ideas: what is near is reused.
+ *              ijk, ikj, blocked and simd are ../reference/matmul_<name>.c,
+ *              reference is ../reference/matmul.c. Each opens as a rung does.
+ * Lesson:      notebooks/08a_matmul_tiles.ipynb
+ */
 #include "matmul.h"
 
 #include "../reference/reference.h"

@@ -6,7 +6,7 @@
  *
  * A new rung is one file (matmul.h says what it holds) and its name in the list
  * below, which goes from slow to fast within a precision: who asks for no rung
- * gets the last one in fp32 that runs on the device. */
+ * gets the last one of the precision that the GPU can run. */
 #include "matmul.h"
 
 #include "../checks.cuh"
