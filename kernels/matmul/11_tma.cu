@@ -9,16 +9,22 @@
  *          which, and a barrier that counts bytes says when they are there:
  *          ../hopper.cuh has the ring. Beyond the edges it fills in zeros.
  *          2. a stays as it lies, rows along k: TMA swizzles its 16-byte
- * chunks, so that a thread reads four steps of k at once without conflicts.
+ *          chunks, so that a thread reads four steps of k at once without
+ *          conflicts.
  *          3. The multiply-adds go forth and back, in an order that the
  *          compiler must keep: see multiply() in tma_tile.cuh.
  *          4. The last round's tiles are cut along k: see tma_work.cuh.
- * Predict: of 536 instructions for four steps of k, 512 are multiply-adds: 95 %
- *          of the peak at most. Cutting: 4096 has 512 tiles, 3.88 rounds of
- * 132, which took 4: 3 % faster. 5120x256x5120 has 6.06 rounds: 15 %. Measured:
- * filled from the run on an H200. Limit:   256 x 128 is the tile that reads
- * least. A c of 1024 x 1024 has 32 of them: most multiprocessors have a piece
- * of one at best. Lesson:  notebooks/08b_matmul_pipeline.ipynb
+ * Prediction: of 536 instructions for four steps of k, 512 are multiply-adds:
+ *          95 % of the peak at most. Cutting: 4096 has 512 tiles, 3.88 rounds
+ *          of 132, which took 4: 3 % faster. 5120x256x5120 has 6.06 rounds,
+ *          which took 7: 15 %.
+ * Measured: H200, TFLOP/s, not cut -> cut: 4096 52.9 -> 53.9, 8192 52.9 ->
+ *          54.5, 5120x256x5120 44.7 -> 45.3: with so short a k, to add the
+ *          pieces costs what cutting wins. cuBLAS has 51.2, 51.1, 41.0. The
+ *          order of multiply() with its fence added 1 % to 4096 and to 8192.
+ * Limit:   256 x 128 is the tile that reads least. A c of 1024 x 1024 has 32 of
+ *          them: most multiprocessors have a piece of one at best.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
 /* nvcc: -Xptxas=-O1 */
 #include "tma_launch.cuh"

@@ -6,12 +6,15 @@
  *          one, and leave the multipliers waiting; so there are four groups of
  *          two, and each takes a quarter of every stage's k. In the end each
  *          group adds up a quarter of the rows from all four.
- * Predict: c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead of
- *          32: nearly four times as fast as rung tma without cut tiles.
- * Measured: H200, 1024: 40.4 TFLOP/s; tma 12.5 uncut, 29 with cut tiles.
+ *          1025 x 1025 has 153 such tiles, one round and 21 tiles: these are
+ *          cut along k, six blocks a tile, so that the second round is short.
+ * Prediction: c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead of
+ *          32: nearly four times as fast as rung tma without cut tiles. 1025
+ *          without cutting takes two rounds, twice as long as 1024.
+ * Measured: H200, 1024: 43.7 TFLOP/s (cuBLAS 38.6); tma 12.8 not cut, 29.3 cut.
  * Limit:   a stage of 64 x 128 has a quarter of the work of one of 256 x 128,
- * and costs as much waiting: 45 TFLOP/s at 8192, where tma has 53. Lesson:
- * notebooks/08b_matmul_pipeline.ipynb
+ *          and costs as much waiting: 48.6 TFLOP/s at 8192, where tma has 54.5.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
 /* nvcc: -Xptxas=-O1 */
 #include "tma_launch.cuh"
