@@ -99,6 +99,35 @@ template <int BM, int BN, int TM, int TN, int TY> struct tiling {
     };
 };
 
+/* Store a warp's part of c, from (row0,col0) on, where rows start anywhere. A
+ * thread would store its four neighbours one by one, 16 bytes from the next
+ * lane's: four times the traffic. So the lanes swap them in 512 bytes of shared
+ * memory, and store a row of 4 TX side by side. */
+template <int TM, int TN, int TY>
+static __device__ __forceinline__ void
+store_by_rows(float *c, int m, int n, size_t row0, size_t col0,
+              const float sums[TM][TN], float *warp_s, const struct extras &x) {
+    enum { WIDTH = 32 / TY * 4 };
+    static_assert(WIDTH == 32, "a lane for each column");
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j += 4) {
+            *(float4 *)(warp_s + lane * 4) = make_float4(
+                sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
+            __syncwarp(); // the numbers are there ...
+            const size_t first = row0 + i / 4 * 4 * TY + i % 4;
+            const size_t col = col0 + j / 4 * WIDTH + lane;
+#pragma unroll
+            for (int y = 0; y < TY; y++)
+                if (first + 4 * y < (size_t)m && col < (size_t)n)
+                    store(c, n, first + 4 * y, col, warp_s[y * WIDTH + lane],
+                          x);
+            __syncwarp(); // ... and read
+        }
+}
+
 /* c (m,n) = a (m,k) @ b (k,n) of one part of k. */
 template <int BM, int BN, int TM, int TN, int TY>
 static __global__ void
@@ -167,6 +196,13 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
             for (int i = 0; i < TM; i++)
                 for (int j = 0; j < TN; j++) sums[i][j] += a_r[i] * b_r[j];
         }
+    }
+    if (!takes_vectors(c, n)) {
+        __syncthreads(); // nobody reads the tiles any more
+        store_by_rows<TM, TN, TY>(c, m, n, row0 + warp / (BN / T::WN) * T::WM,
+                                  col0 + warp % (BN / T::WN) * T::WN, sums,
+                                  &a_s[0][0][0] + warp * 32 * 4, x);
+        return;
     }
 #pragma unroll
     for (int i = 0; i < TM; i++)
