@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 TIMERS = ("kernel", "graph", "event", "wall")
 BURST = 2e-3  # seconds of work in one sample
 MOST_CALLS = 400  # in a burst
+LEAST_US = 0.3  # no kernel of a graph is as short: an empty one takes a microsecond
 
 
 @dataclass
@@ -152,7 +153,14 @@ class GraphTimer(EventTimer):
             if wanted > 1.25 * one.calls:
                 one.calls = wanted
                 self._graphs[name] = self._captured(one)
-        return self.between_events(self._graphs[name].replay, watch)
+        took = self.between_events(self._graphs[name].replay, watch)
+        if took / one.calls < LEAST_US:
+            raise ArgumentError(
+                f"timer 'graph': {name} takes {took / one.calls:.2g} µs, so nothing "
+                f"was captured: it launches on another stream than torch's current "
+                f"one; take timer 'event'"
+            )
+        return took
 
     def _captured(self, one: Contender) -> Any:
         import torch
