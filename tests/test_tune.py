@@ -17,6 +17,7 @@ from weft.tune import fit, halving, memory, right
 from weft.tune.constants import with_values
 from weft.tune.plain_c import load_c
 from weft.tune.rebound import with_globals
+from weft.tune.sources import bound
 from weft.tune.space import Candidate
 
 TWICE = """
@@ -477,6 +478,17 @@ def test_c_is_compiled_called_and_refused_with_the_readers_line():
 # ---- on a GPU --------------------------------------------------------------------
 
 
+def test_a_python_kernel_is_launched_on_torchs_stream(monkeypatch):
+    keys = []
+    runner = cuda_c(scaled)
+    monkeypatch.setattr(type(runner), "__getitem__", lambda self, key: keys.append(key))
+    for shared in (0, 64):
+        shape = config.parse("scaled", (2, 32, shared))
+        bound(runner, Candidate({}, shape=shape))
+    stream = [key[2] if len(key) > 2 else None for key in keys]
+    assert stream == [None, None] and keys[1][3] == 64
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 def test_on_a_gpu_the_fastest_is_found_and_remembered(remembered):
     n = 1 << 20
@@ -497,3 +509,7 @@ def test_on_a_gpu_the_fastest_is_found_and_remembered(remembered):
         assert re.search(r"timer graph", repr(best))
     best(*args)
     assert torch.equal(args[0], 2 * x) and not native.lost()
+    best = tuned(
+        scaled, {"FACTOR": (1, 2)}, args=args, launch=lambda: (-(-n // 256), 256)
+    )
+    assert best["FACTOR"] == 2 and best.us > 1

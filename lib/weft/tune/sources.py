@@ -237,7 +237,11 @@ def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
             )
         return kernel
     shape = one.shape
-    if isinstance(kernel, (Runner, NumbaKernel)):  # Numba's order
+    if not shape.shared:
+        return kernel[shape.grid, shape.block]
+    if isinstance(kernel, Runner):  # None is torch's stream; 0 would be the default one
+        return kernel[shape.grid, shape.block, None, shape.shared]
+    if isinstance(kernel, NumbaKernel):
         return kernel[shape.grid, shape.block, 0, shape.shared]
     return kernel[shape.grid, shape.block, shape.shared]
 

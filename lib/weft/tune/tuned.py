@@ -102,10 +102,10 @@ class Tuned:
         ended = "; stopped before the end" * self.stopped
         known = "; found before, retune=True measures again" * self.cached
         slow = max(_ratio(row, self.us) or 0.0 for row in self.rows)
+        factor = f", {slow:.2g} times as fast as the slowest" * (slow >= 1.05)
         return (
             f"{self.name}: {named} takes {rounded(self.us)} µs, the best of "
-            f"{plural(right, 'candidate')}, {slow:.2g} times as fast as the slowest"
-            f"{ended}{known}"
+            f"{plural(right, 'candidate')}{factor}{ended}{known}"
         )
 
     def notes(self) -> list[str]:
