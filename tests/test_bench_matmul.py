@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -316,3 +318,32 @@ def test_3xtf32_races_fp32_in_a_race_of_its_own():
                               device="cpu", seconds=0.01)  # fmt: skip
     assert {row["race"] for row in found} == {"3xtf32"}
     assert {row["precision"] for row in found} == {"3xtf32", "fp32"}
+
+
+def test_ctrl_c_leaves_what_was_measured(monkeypatch, capsys):
+    real, done = bench_matmul.race_rows, []
+
+    def one_race(race, *more):
+        if done:
+            raise KeyboardInterrupt
+        done.append(race)
+        return real(race, *more)
+
+    monkeypatch.setattr(bench_matmul, "race_rows", one_race)
+    asked = ["bench", "matmul", "--sizes", "8,16", "--rungs", "simd", "--rounds", "2"]
+    assert command.main(asked) == 0
+    said = capsys.readouterr()
+    assert "stopped: here is what was measured" in said.err
+    assert re.search("weft +simd +fp32 +nn +1 +8 +8 +8 ", said.out)
+
+
+def test_a_size_that_has_no_room_is_one_line(capsys):
+    asked = ["bench", "matmul", "--sizes", "9999999", "--rungs", "simd"]
+    assert command.main(asked) == 1
+    assert "9999999 x 9999999 random floats" in capsys.readouterr().err
+
+
+def test_rungs_that_are_named_race_in_their_own_precision():
+    plan = races(CPU, "", ["8"], ["mma_bf16", "simd"], [])
+    asked = [(race.precision, *(r.name for r in race.rungs)) for race in plan]
+    assert asked == [("fp32", "simd"), ("bf16", "mma_bf16")]

@@ -117,10 +117,15 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
         _say("peaks")
         found += peaks.peaks(args.device, again=True)
     speeds = Speeds()
-    for race in plan:
-        found += race_rows(race, options, speeds)
-        if args.json:
-            bench.write_json(args.json, merged(args.json, found), args.device)
+    try:
+        for race in plan:
+            found += race_rows(race, options, speeds)
+            if args.json:
+                bench.write_json(args.json, merged(args.json, found), args.device)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        _say("stopped: here is what was measured")
     if not found:
         raise ArgumentError("nothing could be measured")
     return found

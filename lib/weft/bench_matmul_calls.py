@@ -103,7 +103,13 @@ class Operands:
 
         def made(rows: int, cols: int) -> torch.Tensor:
             shape = *size.stack, rows, cols
-            return torch.randn(shape, generator=generator, device=device).to(kind)
+            try:
+                return torch.randn(shape, generator=generator, device=device).to(kind)
+            except RuntimeError as error:
+                if "memory" not in str(error):
+                    raise
+                told = f"out of memory: {rows} x {cols} random floats"
+                raise native.OutOfMemory(f"{size}: {told}") from None
 
         a, b, c = made(size.m, size.k), made(size.k, size.n), (size.m, size.n)
         sets = [

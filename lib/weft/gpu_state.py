@@ -86,15 +86,6 @@ def state(index: int) -> State | None:
     return State(clock, heat, None if power is None else power / 1e3, why)
 
 
-@functools.cache
-def highest_clock(index: int) -> int | None:
-    """The highest SM clock of a GPU in MHz, None if not known."""
-    nvml, handle = _library(), _handle(index)
-    if nvml is None or handle is None:
-        return None
-    return _number(nvml.nvmlDeviceGetMaxClockInfo, handle, SM)
-
-
 def _number(function: Any, handle: Any, *more: int, kind: Any = ctypes.c_uint) -> Any:
     """What an NVML function says, None if it fails."""
     found = kind()
