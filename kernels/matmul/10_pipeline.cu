@@ -30,6 +30,7 @@
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 #include "../ptx.cuh"
+#include "awkward.h"
 #include "matmul.h"
 #include <cuda_pipeline.h>
 
@@ -297,25 +298,33 @@ template <class S> static int blocks_of(void) {
     return blocks;
 }
 
-/* How long the busiest multiprocessor takes, in elements of c at the rate that
- * Large reaches. `full` is this shape's part of that rate, `one` that of one
- * block which has a multiprocessor for itself; fitted to runs on an H200. */
+/* A shape's part of the rate that Large reaches, and that of one block which
+ * has a multiprocessor for itself; fitted to runs on an H200. */
+struct speed {
+    double full, one;
+};
+static const struct speed large_speed = {1.0, 1.0}, medium_speed = {0.96, 0.42},
+                          small_speed = {0.86, 0.35}, tall_speed = {0.62, 0.2},
+                          wide_speed = {0.75, 0.2};
+
+/* How long the busiest multiprocessor takes with `blocks` at once, in elements
+ * of c at the rate that Large reaches. */
 template <class S>
-static double cost(const struct product *q, double full, double one) {
-    const int blocks = blocks_of<S>();
+static double cost(const struct product *q, int blocks, struct speed speed) {
     if (blocks == 0) return 1e300;
-    const int tiles = CEIL_DIV(order_of<S>(q).tiles,
-                               attribute(cudaDevAttrMultiProcessorCount));
+    const int tiles = CEIL_DIV(order_of<S>(q).tiles, matmul_multiprocessors());
     const int last = tiles % blocks; // in the last round, the others are full
-    double time = (tiles - last) / full;
-    if (last) time += last / full > 1 / one ? last / full : 1 / one;
+    double time = (tiles - last) / speed.full;
+    if (last)
+        time += last / speed.full > 1 / speed.one ? last / speed.full
+                                                  : 1 / speed.one;
     return time * S::BM * S::BN;
 }
 
 template <class S>
 static int launch_shape(const struct product *q, cudaStream_t stream) {
     const struct order o = order_of<S>(q);
-    int blocks = blocks_of<S>() * attribute(cudaDevAttrMultiProcessorCount);
+    int blocks = blocks_of<S>() * matmul_multiprocessors();
     if (blocks > o.tiles) blocks = o.tiles;
     matmul_pipeline<S><<<blocks, S::THREADS, S::BYTES, stream>>>(
         q->c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k, o,
@@ -327,15 +336,39 @@ static int launch_shape(const struct product *q, cudaStream_t stream) {
 typedef Shape<128, 256, 32, 8, 16, 3, 1> Large;
 typedef Shape<64, 128, 16, 8, 16, 3, 4> Medium;
 typedef Shape<64, 64, 16, 8, 8, 3, 6> Small;
+typedef Shape<128, 32, 16, 8, 4, 3, 4> Tall; // for 32 columns ...
+typedef Shape<32, 128, 16, 8, 8, 3, 6> Wide; // ... or rows
+
+enum { LARGE_RATE = 197000 }; // multiply-adds a microsecond and multiprocessor
+
+double matmul_pipeline_us(const struct product *q) {
+    const double costs[] = {cost<Large>(q, Large::BLOCKS, large_speed),
+                            cost<Medium>(q, Medium::BLOCKS, medium_speed),
+                            cost<Small>(q, Small::BLOCKS, small_speed),
+                            cost<Tall>(q, Tall::BLOCKS, tall_speed),
+                            cost<Wide>(q, Wide::BLOCKS, wide_speed)};
+    double least = costs[0];
+    for (double one : costs)
+        if (one < least) least = one;
+    return 6.0 + least * q->k / LARGE_RATE;
+}
 
 static int launch(const struct product *q, cudaStream_t stream) {
-    const double large = cost<Large>(q, 1.0, 1.0);
-    const double medium = cost<Medium>(q, 0.96, 0.42);
-    const double small = cost<Small>(q, 0.86, 0.35);
-    if (large <= medium && large <= small)
-        return launch_shape<Large>(q, stream);
-    if (medium <= small) return launch_shape<Medium>(q, stream);
-    return launch_shape<Small>(q, stream);
+    const struct {
+        double cost;
+        int (*launch)(const struct product *q, cudaStream_t stream);
+    } shapes[] = {
+        {cost<Large>(q, blocks_of<Large>(), large_speed), launch_shape<Large>},
+        {cost<Medium>(q, blocks_of<Medium>(), medium_speed),
+         launch_shape<Medium>},
+        {cost<Small>(q, blocks_of<Small>(), small_speed), launch_shape<Small>},
+        {cost<Tall>(q, blocks_of<Tall>(), tall_speed), launch_shape<Tall>},
+        {cost<Wide>(q, blocks_of<Wide>(), wide_speed), launch_shape<Wide>},
+    };
+    int best = 0;
+    for (int i = 1; i < COUNT_OF(shapes); i++)
+        if (shapes[i].cost < shapes[best].cost) best = i;
+    return shapes[best].launch(q, stream);
 }
 
 MATMUL_RUNG(pipeline, "a ring of stages, blocks that stay, grouped tiles",

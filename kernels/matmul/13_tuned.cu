@@ -23,11 +23,13 @@ extern const struct matmul_rung matmul_tma_rung, matmul_tma_pairs_rung,
     matmul_short_rung, matmul_split_k_rung;
 
 enum {
-    RATE = 200000,   // multiply-adds a microsecond of a busy multiprocessor
-    START_US = 6,    // launch, first loads, last stores
-    PIECE_US = 6,    // to add one piece of a tile that was cut to the others
-    COPY_US = 3,     // of an operand, besides its bytes
-    COPIED = 3000000 // bytes a microsecond, read and written
+    RATE = 200000, // multiply-adds a microsecond of a busy multiprocessor
+    START_US = 6,  // launch, first loads, last stores
+    PIECE_US = 9,  // to add one piece of a tile that was cut to the others,
+    SMALL_PIECE_US = 4,  // of one of k_groups
+    ODD_STORED = 600000, // bytes of c a microsecond, one by one: n % 4
+    COPY_US = 6,         // of the operands, besides their bytes
+    COPIED = 3000000     // bytes a microsecond, read and written
 };
 
 static double tiles_of(const struct product *q, int bm, int bn) {
@@ -64,11 +66,13 @@ static double tma_pairs_us(const struct product *q) {
 }
 
 static double k_groups_us(const struct product *q) {
-    return tiles_us(q, 64, 128, 1, 0.88, 0.88, 0);
-}
-
-static double pipeline_us(const struct product *q) {
-    return tiles_us(q, 64, 128, 4, 0.9, 0.4, 0);
+    const double tile_us = 64.0 * 128.0 * q->k / RATE / 0.93;
+    const double sms = matmul_multiprocessors(), tiles = tiles_of(q, 64, 128);
+    const double rounds = floor(tiles / sms), left = tiles - rounds * sms;
+    if (left == 0.0) return START_US + rounds * tile_us;
+    const double count = 8 * left < sms ? 8 : floor(sms / left);
+    const double cut = tile_us / count + SMALL_PIECE_US * count;
+    return START_US + rounds * tile_us + (cut < tile_us ? cut : tile_us);
 }
 
 /* What can be picked, and for how many rows and columns at most: a matrix that
@@ -79,10 +83,10 @@ static const struct choice {
     double (*us)(const struct product *q);
     int rows, cols;
 } choices[] = {
-    {&matmul_tma_rung, tma_us, INT_MAX, INT_MAX},
     {&matmul_tma_pairs_rung, tma_pairs_us, INT_MAX, INT_MAX},
+    {&matmul_tma_rung, tma_us, INT_MAX, INT_MAX},
     {&matmul_k_groups_rung, k_groups_us, INT_MAX, INT_MAX},
-    {&matmul_pipeline_rung, pipeline_us, INT_MAX, INT_MAX},
+    {&matmul_pipeline_rung, matmul_pipeline_us, INT_MAX, INT_MAX},
     {&matmul_split_k_rung, matmul_split_k_us, INT_MAX, INT_MAX},
     {&matmul_narrow_rung, matmul_narrow_us, INT_MAX, 16},
     {&matmul_short_rung, matmul_short_us, 16, INT_MAX},
@@ -93,6 +97,15 @@ static double copies_us(const struct product *q,
                         const struct matmul_rung *rung) {
     const size_t bytes = matmul_pack_bytes(q, rung);
     return bytes ? COPY_US + 2.0 * bytes / COPIED : 0.0;
+}
+
+/* The time to store c, where it takes longer than the sums: where rows do not
+ * start at multiples of 16 bytes, the rungs that want ALIGNED operands store
+ * number by number. */
+static double stores_us(const struct product *q,
+                        const struct matmul_rung *rung) {
+    if (!(rung->needs & ALIGNED) || q->n % 4 == 0) return 0.0;
+    return START_US + 4.0 * q->m * q->n * q->batch / ODD_STORED;
 }
 
 /* The current device's compute capability: 90, ... */
@@ -111,7 +124,9 @@ static const struct matmul_rung *pick(const struct product *q) {
     for (const struct choice &choice : choices) {
         if (choice.rung->line.sm > sm) continue;
         if (q->m > choice.rows || q->n > choice.cols) continue;
-        const double us = choice.us(q) + copies_us(q, choice.rung);
+        const double sums = choice.us(q), stores = stores_us(q, choice.rung);
+        const double us =
+            (sums > stores ? sums : stores) + copies_us(q, choice.rung);
         if (us < least) least = us, best = choice.rung;
     }
     return best;

@@ -41,6 +41,9 @@ double matmul_narrow_us(const struct product *q);
 double matmul_short_us(const struct product *q);
 double matmul_split_k_us(const struct product *q);
 
+/* The same of rung pipeline, where a and b lie as it wants them. */
+double matmul_pipeline_us(const struct product *q);
+
 /* ---- on its side: c^T = b^T @ a^T ---------------------------------------- */
 
 /* q with its operands swapped: n rows, m columns. Where a lies transposed, a
