@@ -418,7 +418,7 @@ def test_what_is_slow_or_wrong_is_seen_in_the_rows_and_pictures(clock, tmp_path)
     assert shown.count("<svg") == 1 and "100 µs" in shown and "let go early" in shown
     with pytest.raises(ArgumentError, match="no constant 'VS'; there are US"):
         best.heat("US", "VS")
-    assert best.heat("US", "US").axes
+    assert best.heat("US", "US")._repr_html_().startswith("<svg")
 
 
 # ---- what is remembered ----------------------------------------------------------

@@ -11,9 +11,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ..bench import STATISTIC
-from ..mnist.plot import new_figure, write_caption
+from ..mnist.plot import INCH, write_caption
 from ..native import ArgumentError
-from ..style import INK, OURS, faint, style
+from ..style import INK, OURS, faint, style, svg
 from ..words import rounded
 
 if TYPE_CHECKING:
@@ -23,7 +23,20 @@ Row = dict[str, Any]
 ACROSS = 5  # panels in a line
 
 
-def strips(tuned: Tuned) -> Figure:
+class Picture(Figure):
+    """A figure that shows itself below a cell, as SVG in the page's own ink."""
+
+    @staticmethod
+    def of(width: float, height: float) -> Picture:
+        """One of so many SVG points."""
+        return Picture(figsize=(width / INCH, height / INCH), layout="constrained")
+
+    def _repr_html_(self) -> str:
+        text = svg(self)
+        return text[text.index("<svg") :].replace(' color="#444444"', "", 1)
+
+
+def strips(tuned: Tuned) -> Picture:
     """A panel for each constant that varies: a dot for each candidate, the best of each
     value on a line. Hollow: let go early; below, dashed: how many were not timed."""
     names = [n for n in tuned.constants if len(_values(tuned.rows, n)) > 1]
@@ -31,7 +44,7 @@ def strips(tuned: Tuned) -> Figure:
     timed = [row for row in tuned.rows if _us(row)]
     lines = -(-len(names) // ACROSS)
     with style():
-        figure = new_figure(920, 60 + 250 * lines)
+        figure = Picture.of(920, 60 + 250 * lines)
         if not timed:
             axes = figure.subplots()
             axes.text(0.5, 0.5, "nothing is timed on a processor", ha="center")
@@ -56,7 +69,7 @@ def strips(tuned: Tuned) -> Figure:
     return figure
 
 
-def heat(tuned: Tuned, x: str, y: str) -> Figure:
+def heat(tuned: Tuned, x: str, y: str) -> Picture:
     """The best time for each pair of values: a cell each, the winner's framed."""
     for name in (x, y):
         if name not in tuned.constants:
@@ -64,7 +77,7 @@ def heat(tuned: Tuned, x: str, y: str) -> Figure:
             raise ArgumentError(f"there is no constant {name!r}; there are {known}")
     across, down = _values(tuned.rows, x), _values(tuned.rows, y)
     with style():
-        figure = new_figure(
+        figure = Picture.of(
             min(920, 160 + 90 * len(across)), min(900, 130 + 56 * len(down))
         )
         axes = figure.subplots()

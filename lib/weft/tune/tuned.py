@@ -75,10 +75,7 @@ class Tuned:
         return self.row["us"]
 
     def plot(self) -> Any:
-        """Time over each constant: strips, a dot for each candidate.
-
-        A figure: show_figure(best.plot()) shows it.
-        """
+        """Time over each constant: a figure of strips, a dot for each candidate."""
         from .picture import strips
 
         return strips(self)
@@ -149,13 +146,8 @@ class Tuned:
         return "\n".join([self.sentence(), self.table(), *self.notes()])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        from ..style import svg
-
         text = "\n".join([self.table(), *self.notes()])
-        picture = "" if self.us is None else svg(self.plot())
-        # As part of the page, so that the ink takes the colour of its text.
-        picture = picture[max(picture.find("<svg"), 0) :]
-        picture = picture.replace(' color="#444444"', "", 1)
+        picture = "" if self.us is None else self.plot()._repr_html_()
         return {
             "text/plain": repr(self),
             "text/html": f"<p><b>{html.escape(self.sentence())}</b></p>{picture}"
