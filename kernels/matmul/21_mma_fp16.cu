@@ -15,7 +15,7 @@
  *              mma.sync has on an H200 (0.62 of wgmma, about 620 TFLOP/s).
  *              So the tensor cores should be busy most of the time: 500
  *              TFLOP/s, 0.65 of cuBLAS.
- * Measured:    H200, 4096: 433 TFLOP/s, 0.69 of cuBLAS; 1.8 times wmma.
+ * Measured:    H200, 4096^3: 433 TFLOP/s, 0.69 of cuBLAS; 1.8 times wmma.
  *              Shapes of 128 x 256 and 128 x 128 (two blocks) come out
  *              alike: neither the barriers nor the ends of blocks are what
  *              is missing.
