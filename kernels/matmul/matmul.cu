@@ -93,12 +93,23 @@ static struct product product_of(float *c, const void *a, const void *b, int m,
     return q;
 }
 
+/* Refuse a batch that goes backwards. */
+#define CHECK_STRIDE(x)                                                \
+    WEFT_REQUIRE((ptrdiff_t)q->extras.step_##x >= 0,                   \
+                 "%s: stride_%s = %td, want at least 0", __func__, #x, \
+                 (ptrdiff_t)q->extras.step_##x)
+
 static int check_arguments(const struct product *q) {
     const int m = q->m, n = q->n, k = q->k, batch = q->batch;
     CHECK_SIZE(m);
     CHECK_SIZE(n);
     CHECK_SIZE(k);
     CHECK_SIZE(batch);
+    if (batch > 1) {
+        CHECK_STRIDE(a);
+        CHECK_STRIDE(b);
+        CHECK_STRIDE(c);
+    }
     CHECK_COUNT(a, (double)m * k);
     CHECK_COUNT(b, (double)k * n);
     CHECK_COUNT(c, (double)m * n);
