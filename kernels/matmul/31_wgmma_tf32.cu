@@ -6,12 +6,26 @@
  *          a stage's 128 bytes of a row are 32 of k instead of 64, and take as
  *          long. TMA rounds to the nearest as it loads; the tensor cores would
  *          cut the other bits off, which doubles the error.
- * Predict: half of wgmma_bf16's speed, less b's copy where it lies (k,n).
- * Measured: H200, cool, b stored (n,k), over the better of cuBLAS's layouts,
- *          before wgmma_store.cuh. 4096: 340 us, 0.99; 8192: 2678 us, 0.993;
- *          2048: 0.98; 1024: 1.23; 5120x256x5120: 0.74.
- * Limit:   tf32 tiles must have k along their rows, so b stored (k,n) is
- *          copied first (pack.h): 8 k n bytes, 30 us at 4096.
+ *          tf32 tiles must have k along their rows, in shared memory. b stored
+ *          (n,k) has it; for b stored (k,n) the kernel computes
+ *              c^T = b^T a^T
+ *          a has k along its rows, and b^T comes by way of registers, where it
+ *          may lie as it likes: turned_fragments() of wgmma_tile.cuh.
+ * Predict: half of wgmma_bf16's speed, whichever way b lies. Shared memory: a
+ *          stage of b^T is 16 KB to load, 128 cycles of 1024 without bank
+ *          conflicts (256 with two-way ones), as many as wgmma itself would
+ *          take for it; a's 64 KB take 512, TMA's 48 KB 384: full.
+ * Measured: H200, cool, us, and over the better of cuBLAS's layouts.
+ *                            b stored (k,n)    b stored (n,k)    cuBLAS
+ *              4096           329  0.998        328  1.001        329 nt
+ *              8192          2593  1.004       2591  1.004       2602 nn
+ *              2048          47.6  0.998       47.0  1.011       47.5 nt
+ *              5120x256x5120 63.2  0.853       63.3  0.852       53.9 nt
+ *          With a copy of b first 4096 took 369, 8192 2786. c^T by clusters of
+ *          two blocks is slower here: 332 and 2607. Tiles of 128 columns: 412
+ *          for (k,n), 372 for (n,k) at 4096.
+ * Limit:   shared memory, and what wgmma_store.cuh says: 5120x256x5120 has
+ *          eight stages for each tile's stores.
  * Error:   2^-11 of each factor, so at most 2^-10 of the sum of absolute
  *          products (rms 3e-4 of random ones).
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
@@ -142,7 +156,7 @@ static int launch_width(const struct product *q, const struct product *c,
     switch (best_width(q, BK, sms)) {
     case 256:
         return launch_shape<shape<256, TURNED>>(
-            q, c, sms, best_cluster(q, 256, BK, sms), stream);
+            q, c, sms, TURNED ? 1 : best_cluster(q, 256, BK, sms), stream);
     case 128: return launch_shape<shape<128, TURNED>>(q, c, sms, 1, stream);
     default: return launch_shape<shape<64, TURNED>>(q, c, sms, 1, stream);
     }

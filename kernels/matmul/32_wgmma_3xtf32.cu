@@ -23,24 +23,23 @@
  *          bytes a cycle; wgmma reads b for each product, 96 KB a stage, and
  *          with TMA's 32, a's 16 and b's splitting 32 it is busy for 1408 of
  *          1536 cycles.
- * Measured: H200, cool, b stored (n,k), over cuBLAS fp32. Three warps beside
+ * Measured: H200, cool, over cuBLAS fp32, b stored (n,k). Three warps beside
  *          the producer split each stage together: 2.32 at 4096. A box for
- *          each of the three: 2.46 (1088 us), 2.44 at 8192; error 5.9e-7
- *          where cuBLAS has 1.15e-6. Let them transpose b (k,n) as well:
- *          2.03, so it is copied first. The fourth warpgroup: not yet.
+ *          each of the three: 2.46. The fourth warpgroup: 2.46 (1091 us), 2.49
+ *          at 8192; error 5.9e-7 where cuBLAS has 1.15e-6. b stored (k,n) is
+ *          copied first: 2.39 and 2.45. Splitters that transpose b as well:
+ *          2.03; c^T = b^T a^T as rung wgmma_tf32 does: 2.23 and 2.29.
  * Limit:   who splits b, and shared memory.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
  */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. A stage: a, b, and lo of b. TURNED: of c^T, whose a is b^T
- * and lies across, (k,n). */
-template <int BN_, int TURNED_> struct shape {
-    typedef operand<float, BM, !TURNED_> a;
+/* Tiles of BM x BN. A stage: a, b, and lo of b. */
+template <int BN_> struct shape {
+    typedef operand<float, BM, 1> a;
     typedef operand<float, BN_, 1> b;
     enum {
         BN = BN_,
-        TURNED = TURNED_,
         SPLITS = BN_ / 32, // boxes of b
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED + (int)b::BYTES,
@@ -97,11 +96,11 @@ split_b(char *stages, mbarrier *full, mbarrier *split, const struct tiles &t) {
         }
 }
 
-/* The calling thread's part of 64 rows x 32 of k of a tile by k, for the four
- * products, as wgmma_tf32() wants it. Lanes 4 g + t read chunk 2 q or 2 q + 1
+/* The calling thread's part of 64 rows x 32 of k: hi and lo of a for the four
+ * products, as wgmma_tf32() wants them. Lanes 4 g + t read chunk 2 q or 2 q + 1
  * of rows g: the swizzle puts the eight chunks into different banks. */
-static __device__ __forceinline__ void plain_fragments(uint32_t a_r[4][4],
-                                                       const char *a_s) {
+static __device__ __forceinline__ void
+split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     const int g = lane / 4, t = lane % 4;
     const char *const row = a_s + (16 * warp + g) * WGMMA_ROW + t * 4;
@@ -110,8 +109,10 @@ static __device__ __forceinline__ void plain_fragments(uint32_t a_r[4][4],
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int chunk = (2 * q + i / 2) ^ g;
-            a_r[q][i] =
-                *(const uint32_t *)(row + i % 2 * WGMMA_GROUP + chunk * 16);
+            const float x =
+                *(const float *)(row + i % 2 * WGMMA_GROUP + chunk * 16);
+            hi[q][i] = __float_as_uint(x);
+            lo[q][i] = __float_as_uint(low_part(x));
         }
 }
 
@@ -121,15 +122,7 @@ static __device__ __forceinline__ void
 multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s,
          mbarrier *split, unsigned parity) {
     uint32_t hi[4][4], lo[4][4];
-    if (S::TURNED)
-        turned_fragments(hi, a_s);
-    else
-        plain_fragments(hi, a_s);
-#pragma unroll
-    for (int q = 0; q < 4; q++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            lo[q][i] = __float_as_uint(low_part(__uint_as_float(hi[q][i])));
+    split_a(hi, lo, a_s);
     const uint64_t b_hi = wgmma_tile(b_s, 0);
     const uint64_t b_lo = wgmma_tile(b_s + S::b::BYTES, 0);
     mbarrier_wait(split, parity);
@@ -146,7 +139,7 @@ multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s,
 }
 
 /* Compute again, as fp32 says, what is NaN in the calling thread's part. */
-template <int TURNED, int COUNT>
+template <int COUNT>
 static __device__ __forceinline__ void
 mend(float (&sum)[COUNT], const float *a, const float *b, const struct tile &at,
      const struct tiles &t, const struct extras &x) {
@@ -154,20 +147,17 @@ mend(float (&sum)[COUNT], const float *a, const float *b, const struct tile &at,
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         if (sum[i] != sum[i]) odd |= 1ull << i;
-    const spot<TURNED> own(at, t);
-    // b's rows are n of them, k apart, or k of them
-    const size_t to_col = TURNED ? 1 : x.pitch_b;
-    const size_t to_k = TURNED ? x.pitch_b : 1;
+    const spot<0> own(at, t);
     for (; odd; odd &= odd - 1) {
         const int i = __ffsll((long long)odd) - 1;
         if (!own.inside(i)) continue;
         const float *const left =
             a + at.item * x.step_a + (own.row + own.down(i)) * x.pitch_a;
         const float *const right =
-            b + at.item * x.step_b + (own.col + own.along(i)) * to_col;
+            b + at.item * x.step_b + (own.col + own.along(i)) * x.pitch_b;
         float again = 0.0f;
 #pragma unroll 1
-        for (int k = 0; k < t.k; k++) again += left[k] * right[k * to_k];
+        for (int k = 0; k < t.k; k++) again += left[k] * right[k];
 #pragma unroll
         for (int j = 0; j < COUNT; j++) sum[j] = j == i ? again : sum[j];
     }
@@ -195,12 +185,13 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
             for (int j = 0; j < S::BN / 2; j++) sum[j] += part[j];
             at.next();
         }
-        mend<S::TURNED>(sum, a, b, to, t, x);
-        store_tile<S, S::TURNED>(c, c_map, stages + S::OUT, sum, to, t, x);
+        mend(sum, a, b, to, t, x);
+        store_tile<S, 0>(c, c_map, stages + S::OUT, sum, to, t, x);
     }
 }
 
-/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. */
+/* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored (n,k).
+ */
 template <class S>
 static __global__ void __launch_bounds__(THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,
@@ -231,10 +222,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launching ----------------------------------------------------------- */
 
-/* q: the product, or turned(it); `c`: the product itself. */
 template <class S>
-static int launch_shape(const struct product *q, const struct product *c,
-                        int sms, int cluster, cudaStream_t stream) {
+static int launch_shape(const struct product *q, int sms, int cluster,
+                        cudaStream_t stream) {
     struct tiles t = cut(q, S::BN, S::a::BK, cluster);
     tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, TENSOR_FLOAT, q->a, q->m, q->k,
@@ -242,30 +232,22 @@ static int launch_shape(const struct product *q, const struct product *c,
     WEFT_TRY(S::b::make_map(&b_map, TENSOR_FLOAT, q->b, q->n, q->k,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
                             cluster));
-    WEFT_TRY(make_c_map(&c_map, c, S::TURNED, &t));
+    WEFT_TRY(make_c_map(&c_map, q, 0, &t));
     return launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>, THREADS,
-                        t, sms, S::SHARED, stream, c->c, (const float *)c->a,
-                        (const float *)c->b, a_map, b_map, c_map, t, c->extras);
-}
-
-template <int TURNED>
-static int launch_width(const struct product *q, const struct product *c,
-                        cudaStream_t stream) {
-    enum { BK = shape<128, TURNED>::a::BK };
-    int sms;
-    WEFT_TRY(multiprocessors(&sms));
-    if (tile_cost(q, 64, BK, sms) < tile_cost(q, 128, BK, sms))
-        return launch_shape<shape<64, TURNED>>(q, c, sms, 1, stream);
-    return launch_shape<shape<128, TURNED>>(
-        q, c, sms, best_cluster(q, 128, BK, sms), stream);
+                        t, sms, S::SHARED, stream, q->c, (const float *)q->a,
+                        (const float *)q->b, a_map, b_map, c_map, t, q->extras);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {
-    const struct product other = turned(q);
-    return q->trans_b ? launch_width<0>(q, q, stream)
-                      : launch_width<1>(&other, q, stream);
+    enum { BK = shape<128>::a::BK };
+    int sms;
+    WEFT_TRY(multiprocessors(&sms));
+    if (tile_cost(q, 64, BK, sms) < tile_cost(q, 128, BK, sms))
+        return launch_shape<shape<64>>(q, sms, 1, stream);
+    return launch_shape<shape<128>>(q, sms, best_cluster(q, 128, BK, sms),
+                                    stream);
 }
 
 MATMUL_RUNG(wgmma_3xtf32,
             "three tf32 products for one of fp32's accuracy, split on the way",
-            "3xtf32", WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch, NULL)
+            "3xtf32", WGMMA_TARGETS, 90, B_BY_N | ALIGNED, launch, NULL)

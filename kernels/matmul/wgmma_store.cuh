@@ -4,7 +4,8 @@
  *          bytes of each, and all multiprocessors at the same time, between
  *          two tiles, while the tensor cores had nothing to do.
  * Idea:    two boxes of 32 columns in shared memory. While TMA takes one away,
- *          in whole lines, the threads write the other.
+ *          in whole lines, the threads write the other. Where rows of c do not
+ *          start at multiples of 16 bytes, warps carry the lines instead.
  * Limit:   the tensor cores still wait: 128 KB of a tile do not fit beside the
  *          ring. Without any stores bf16 would take 171 us at 4096 and 1361 at
  *          8192 where cuBLAS takes 181 and 1414.
@@ -80,41 +81,6 @@ PTX_INLINE void finish_tile(float (&acc)[COUNT], const float *c,
         for (int i = 0; i < COUNT; i++) acc[i] = acc[i] < 0.0f ? 0.0f : acc[i];
 }
 
-/* Store a consumer's part of a tile from registers. Four lanes hold 8 columns
- * of a row: a warp writes to 8 lines at once, a sector of each. */
-template <int COUNT>
-PTX_INLINE void store_lanes(float *c, const float (&acc)[COUNT],
-                            const spot<0> &own) {
-    const bool pairs = own.cols % 2 == 0 && (size_t)c % 8 == 0;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        if (own.row + 8 * half >= own.rows) break;
-        float *const out = c + own.at(2 * half);
-        if (pairs)
-#pragma unroll
-            for (int i = 0; i < COUNT / 4; i++) {
-                if (own.col + 8 * i < own.cols)
-                    *(float2 *)(out + 8 * i) = make_float2(
-                        acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]);
-            }
-        else
-#pragma unroll
-            for (int i = 0; i < COUNT / 4; i++) {
-                if (own.col + 8 * i < own.cols)
-                    out[8 * i] = acc[4 * i + 2 * half];
-                if (own.col + 8 * i + 1 < own.cols)
-                    out[8 * i + 1] = acc[4 * i + 2 * half + 1];
-            }
-    }
-}
-template <int COUNT>
-PTX_INLINE void store_lanes(float *c, const float (&acc)[COUNT],
-                            const spot<1> &own) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        if (own.inside(i)) c[own.at(i)] = acc[i];
-}
-
 enum { OUT_COLS = 32, OUT_BYTES = OWN_ROWS * WGMMA_ROW }; // of a box of c
 
 /* A box at box_s: 32 columns of a consumer's 64 rows. */
@@ -156,40 +122,77 @@ PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
     }
 }
 
-PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
-                         int first, const struct tile &at, const spot<0> &) {
-    tma_store(c_map, box_s, at.col0 + box * OUT_COLS, at.row0 + first, at.item);
+/* A place of a consumer's box in c. */
+struct corner {
+    int row, col;
+};
+
+/* Where line `line` of 64 in a consumer's box begins: rows of c side by side;
+ * turned, 32 rows of each of two boxes. */
+PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
+                                 const spot<0> &) {
+    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
+    return {at.row0 + first + line, at.col0 + box * OUT_COLS};
 }
-PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
-                         int first, const struct tile &at, const spot<1> &) {
-    for (int side = 0; side < 2; side++)
-        tma_store(c_map, box_s + side * (OUT_BYTES / 2),
-                  at.row0 + first + side * OUT_COLS, at.col0 + box * 32,
-                  at.item);
+PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
+                                 const spot<1> &) {
+    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
+    return {at.col0 + box * 32 + line % 32,
+            at.row0 + first + line / 32 * OUT_COLS};
 }
 
-/* The same by way of shared memory, a box at a time, from where TMA takes them
- * away whole lines at a time while the threads write the next. BOXES: how many
- * there are room for at own_s. */
+/* One thread: TMA takes a box away. */
+template <int TURNED>
+PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
+                         const struct tile &at, const spot<TURNED> &own) {
+    for (int line = 0; line < OWN_ROWS; line += TURNED ? 32 : OWN_ROWS) {
+        const struct corner to = line_at(line, box, at, own);
+        tma_store(c_map, box_s + line * WGMMA_ROW, to.col, to.row, at.item);
+    }
+    tma_store_commit();
+}
+
+/* All threads of a consumer: the same where c lies so that TMA cannot, each
+ * warp a line at a time. */
+template <int TURNED>
+PTX_INLINE void carry_box(float *c, const char *box_s, int box,
+                          const struct tile &at, const spot<TURNED> &own) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll 4
+    for (int line = (int)threadIdx.x % WARPGROUP / 32; line < OWN_ROWS;
+         line += WARPGROUP / 32) {
+        const struct corner to = line_at(line, box, at, own);
+        const int byte = line * WGMMA_ROW + lane * (int)sizeof(float);
+        if (to.row < own.rows && to.col + lane < own.cols)
+            c[(size_t)to.row * own.cols + to.col + lane] =
+                *(const float *)(box_s + swizzled((unsigned)byte));
+    }
+}
+
+/* Store a consumer's part of a tile by way of shared memory, a box at a time:
+ * while one leaves, the threads write the next. BOXES: how many there are room
+ * for at own_s, at least 2. */
 template <int BOXES, int TURNED, int COUNT>
-PTX_INLINE void store_boxes(const tensor_map *c_map, char *own_s,
-                            const float (&acc)[COUNT], const struct tile &at,
-                            const spot<TURNED> &own) {
+PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
+                            char *own_s, const float (&acc)[COUNT],
+                            const struct tile &at, const spot<TURNED> &own) {
     const int consumer =
         (int)threadIdx.x / WARPGROUP; // 1 or 2, and its barrier
     const bool leader = threadIdx.x % WARPGROUP == 0;
 #pragma unroll
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
-        if (leader) tma_store_wait<BOXES - 1>(); // what was here has left
-        named_barrier(consumer, WARPGROUP);
+        if (boxed) {
+            if (leader) tma_store_wait<BOXES - 1>(); // what was here has left
+            named_barrier(consumer, WARPGROUP);
+        }
         write_box(box_s, acc, box, own);
         fence_proxy_async();
         named_barrier(consumer, WARPGROUP);
-        if (leader) {
-            send_box(c_map, box_s, box, (consumer - 1) * OWN_ROWS, at, own);
-            tma_store_commit();
-        }
+        if (!boxed)
+            carry_box(c, box_s, box, at, own);
+        else if (leader)
+            send_box(c_map, box_s, box, at, own);
     }
 }
 
@@ -202,11 +205,9 @@ PTX_INLINE void store_tile(float *c, const tensor_map *c_map, char *out_s,
     const spot<TURNED> own(at, t);
     finish_tile(acc, c, own, x);
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
-    if (t.boxed)
-        store_boxes<S::BOXES>(c_map, out_s + consumer * S::BOXES * OUT_BYTES,
-                              acc, at, own);
-    else
-        store_lanes(c, acc, own);
+    store_boxes<S::BOXES>(c, c_map, t.boxed,
+                          out_s + consumer * S::BOXES * OUT_BYTES, acc, at,
+                          own);
 }
 
 /* TMA wants rows and matrices in multiples of 16 bytes. */
