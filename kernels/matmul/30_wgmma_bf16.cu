@@ -10,15 +10,16 @@
  * Predict: at 4096 there are 512 tiles of 128 x 256 for 132 multiprocessors: 4
  *          turns of 64 stages of 1024 cycles, 132 us at 1.98 GHz, and 64 MB of
  *          c on top, 16 us at 4.1 TB/s.
- * Measured: H200, cool, over cuBLAS with the same operands. 4096: 183.5 us,
- *          0.985; 8192: 1409 us, 1.003; 2048: 0.975; 5120x256x5120: 0.97;
- *          1024: 0.99 (before wgmma_store.cuh). Without any stores 171 and
- *          1361 us.
+ * Measured: H200, cool, over cuBLAS with the same operands. 4096: 180 us,
+ *          0.989; 8192: 1390 us, 1.008; 2048: 0.975; 5120x256x5120: 0.97;
+ *          1025: 1.28; 1000: 0.66; 512: 0.65. Without any stores 171 and 1361
+ *          us.
  * Limit:   3 us between two tiles (wgmma_store.cuh), and the power limit.
  * Error:   products are exact; the tensor cores cut bits off as they add: a
  *          few 2^-24 of the largest addend for each instruction.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
  */
+/* g++: -O1 */
 #include "wgmma_launch.cuh"
 
 /* Tiles of BM x BN; A_BY_K and B_BY_K: whether a is stored (m,k), b (n,k). */

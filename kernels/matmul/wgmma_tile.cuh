@@ -8,6 +8,9 @@
  * as a place in the ring is free, and gives its registers away. The other two
  * multiply, each 64 of the tile's BM rows with the same b.
  *
+ * A rung may compute c^T = b^T a^T instead ("turned"): then a is b^T here, b is
+ * a^T, m is n, and only wgmma_store.cuh knows how c really lies.
+ *
  * Two blocks side by side (a cluster) work on tiles that share their columns:
  * each loads half of b's stage and sends it to both, so that b crosses from the
  * L2 cache once for two.
