@@ -278,6 +278,14 @@ def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
     assert done.stdout.count("rung='reference'") == 8
 
 
+def test_a_source_may_ask_a_compiler_for_flags(tmp_path):
+    source = tmp_path / "slow.cu"
+    source.write_text("/* Head. */\n/* g++: -O1 -DA=2 */\n/* nvcc: -Xptxas=-O1 */\n")
+    command = build._command(source, build.Flavour.here("cpu"))
+    assert command.index("-O1") > command.index("-O3") and "-DA=2" in command
+    assert build.own_flags(source) == ["-Xptxas=-O1"]
+
+
 def test_headers_without_a_suffix_are_headers_too():
     found = {
         str(path.relative_to(build.KERNELS)) for path in build.headers(build.KERNELS)

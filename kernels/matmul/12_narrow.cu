@@ -15,6 +15,7 @@
  *          and each reads a again.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
+/* g++: -O1 */
 #include "../ptx.cuh"
 #include "awkward.h"
 

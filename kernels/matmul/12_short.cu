@@ -12,6 +12,7 @@
  * Limit:   memory, while m is small; rows beyond 16 are further strips, and
  * each reads b again. Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
+/* g++: -O1 */
 #include "awkward.h"
 
 #include <cuda_pipeline.h>

@@ -17,6 +17,7 @@
  * Limit:   a part needs depth to be worth a launch and the loading of a tile.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
+/* g++: -O1 */
 #include "awkward.h"
 
 #include <cuda_pipeline.h>

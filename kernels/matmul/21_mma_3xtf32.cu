@@ -21,6 +21,7 @@
  *              one: such elements are computed again (redo.cuh).
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
+/* g++: -O1 */
 #include "mma_tile.cuh"
 #include "redo.cuh"
 

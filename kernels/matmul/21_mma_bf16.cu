@@ -11,6 +11,7 @@
  * Limit:       as there. sm_80.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
+/* g++: -O1 */
 #include "mma_tile.cuh"
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. */

@@ -23,6 +23,7 @@
  *              cores is for wgmma (rung wgmma_fp16).
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
+/* g++: -O1 */
 #include "mma_tile.cuh"
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. */

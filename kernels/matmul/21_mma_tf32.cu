@@ -18,6 +18,7 @@
  * Error:       2^-11 of each factor.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
+/* g++: -O1 */
 #include "mma_tile.cuh"
 
 static __device__ __forceinline__ uint32_t to_tf32(uint32_t bits) {

@@ -30,6 +30,7 @@
  *          products (rms 3e-4 of random ones).
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
  */
+/* g++: -O1 */
 #include "wgmma_launch.cuh"
 
 /* Tiles of BM x BN. TURNED: of c^T, whose a is b^T: it lies across, (k,n). */

@@ -32,6 +32,7 @@
  * Limit:   who splits b, and shared memory.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
  */
+/* g++: -O1 */
 #include "wgmma_launch.cuh"
 
 /* Tiles of BM x BN. A stage: a, b, and lo of b. */

@@ -275,13 +275,18 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
     # The rewritten text comes through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
+    plain += own_flags(source, "g++")
     common += CHECK_FLAGS if flavour.check else []
     return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
 
 
-def own_flags(source: Path) -> list[str]:
-    """What a .cu asks of nvcc besides: its line "/* nvcc: -Xptxas=-O1 */"."""
-    asked = re.search(r"^/\* nvcc: (.*) \*/$", source.read_text(), re.MULTILINE)
+def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
+    """What a .cu asks of a compiler besides: its line "/* nvcc: -Xptxas=-O1 */".
+
+    Or "/* g++: -O1 */": of kernels whose twins on a CPU take long to compile.
+    """
+    line = rf"^/\* {re.escape(compiler)}: (.*) \*/$"
+    asked = re.search(line, source.read_text(), re.MULTILINE)
     return asked[1].split() if asked else []
 
 
