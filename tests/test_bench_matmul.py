@@ -201,7 +201,7 @@ def test_every_set_is_made_of_sizes():
             assert race.size.flop > 0
     with pytest.raises(ArgumentError, match="--set nice: want one of ladder, goals"):
         races(CPU, "nice", (), (), ())
-    with pytest.raises(ArgumentError, match="--precision fp64"):
+    with pytest.raises(ArgumentError, match="--precisions fp64"):
         races(CPU, "", (), (), ("fp64",))
 
 

@@ -316,7 +316,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
     parser.add_argument("--device", default="cpu", help="of an op: cpu, cuda, cuda:N")
-    parser.add_argument("--sizes", metavar="N,N", default="", help="of an op: 256,512")
+    sizes = "of an op: 256,512; of matmul 5120x256x5120 (m x k x n), 64of256 too"
+    parser.add_argument("--sizes", metavar="N,N", default="", help=sizes)
     parser.add_argument("--rungs", metavar="NAME,NAME", default="", help="of an op")
     parser.add_argument("--json", metavar="PATH", help="write the rows there")
     for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):

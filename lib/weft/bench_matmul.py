@@ -7,7 +7,7 @@ of 60 ms: back to back the card's power limit is measured, and noise. Products t
 small for that go without.
 
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
-goals|ladder|odd|awkward|peaks|all; --rungs NAME,NAME; --precision
+goals|ladder|odd|awkward|peaks|all; --rungs NAME,NAME; --precisions
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps the rows
 that were not measured anew, if they are of this device: a run can be made in parts. On
 a CPU the rungs in plain C race NumPy and torch, all with the same threads.
@@ -50,7 +50,7 @@ from .native import ArgumentError
 
 Row = dict[str, Any]
 
-TITLE = "of matmul"
+TITLE = "of matmul, besides --precisions (3xtf32 too) and --rounds"
 SHOWN = ["impl", "rung", "precision", "layout", "batch", "m", "k", "n", "us", "us_low"]
 SHOWN += ["us_high", "tflops", "gbs", "vs_cublas", "vs_torch", "error_rms", "error_max"]
 SHOWN += ["cache", "spread", "clock_median", "throttled"]

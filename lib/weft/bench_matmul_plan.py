@@ -71,7 +71,7 @@ def races(
     for kind in precisions:
         if kind not in PRECISIONS:
             known = ", ".join(PRECISIONS)
-            raise ArgumentError(f"--precision {kind}: want some of {known}")
+            raise ArgumentError(f"--precisions {kind}: want some of {known}")
     here = _rungs_here(where, rungs)
     if not name or sizes:
         kinds = precisions or (PRECISIONS if where.type == "cuda" else ("fp32",))
