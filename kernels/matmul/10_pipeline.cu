@@ -15,7 +15,7 @@
  *                the next k needs is loaded before this one's multiply-adds.
  *              - These go to and fro along the rows, each with an operand of
  *                the one before, which the register file need not read again.
- *              - Three shapes of tiles; launch() takes the one that keeps the
+ *              - Five shapes of tiles; launch() takes the one that keeps the
  *                busiest multiprocessor for the shortest time.
  * Prediction:  for 4 k a warp loads 8 + 16 times, 96 wavefronts, beside 128
  *              cycles of multiply-adds: shared memory no longer sets the pace.
@@ -299,7 +299,8 @@ template <class S> static int blocks_of(void) {
 }
 
 /* A shape's part of the rate that Large reaches, and that of one block which
- * has a multiprocessor for itself; fitted to runs on an H200. */
+ * has a multiprocessor for itself: of the first three fitted to runs on an
+ * H200, of the last two guessed from their loads a multiply-add. */
 struct speed {
     double full, one;
 };

@@ -18,10 +18,11 @@
  *          95 % of the peak at most. Cutting: 4096 has 512 tiles, 3.88 rounds
  *          of 132, which took 4: 3 % faster. 5120x256x5120 has 6.06 rounds,
  *          which took 7: 15 %.
- * Measured: H200, TFLOP/s, not cut -> cut: 4096 52.9 -> 53.9, 8192 52.9 ->
- *          54.5, 5120x256x5120 44.7 -> 45.3: with so short a k, to add the
- *          pieces costs what cutting wins. cuBLAS has 51.2, 51.1, 41.0. The
- *          order of multiply() with its fence added 1 % to 4096 and to 8192.
+ * Measured: H200, variants of the kernel before e74775c in one run, TFLOP/s:
+ *          not cut -> cut 4096 52.9 -> 53.9, 8192 52.9 -> 54.5, 5120x256x5120
+ *          44.7 -> 45.3, where k is too short for the pieces to pay. cuBLAS:
+ *          51.2, 51.1, 41.0. The order of multiply() with its fence: 4096
+ *          54.3, 8192 55.0.
  * Limit:   256 x 128 is the tile that reads least. A c of 1024 x 1024 has 32 of
  *          them: most multiprocessors have a piece of one at best.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb

@@ -11,9 +11,11 @@
  * Prediction: c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead of
  *          32: nearly four times as fast as rung tma without cut tiles. 1025
  *          without cutting takes two rounds, twice as long as 1024.
- * Measured: H200, 1024: 43.7 TFLOP/s (cuBLAS 38.6); tma 12.8 not cut, 29.3 cut.
+ * Measured: H200, e74775c: 1024: 44.4 TFLOP/s (cuBLAS 38.7); tma 29.3, and 12.8
+ *          where it does not cut (a run of variants before). 1025: 90 us cut
+ *          (cuBLAS 69). 1023, where a and b are copied, takes 61, 1024 48.
  * Limit:   a stage of 64 x 128 has a quarter of the work of one of 256 x 128,
- *          and costs as much waiting: 48.6 TFLOP/s at 8192, where tma has 54.5.
+ *          and costs as much waiting: 49.1 TFLOP/s at 8192, where tma has 54.8.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
 /* nvcc: -Xptxas=-O1 */

@@ -10,7 +10,8 @@
  * rows. At the end the lanes' sums are added. Prediction: 50000x784x10 moves
  * 157 MB of a, 2 MB of c: 37 us at 4.2 TB/s. Its 0.4 G multiply-adds take 13 us
  * meanwhile, b's loads from shared memory (one for 4 ROWS multiply-adds) less.
- * Measured:
+ * Measured: H200, e74775c: 50000x784x10 59.7 us (cuBLAS 70.0), 50000x784x16
+ *          82.6 (70.0); in a run before 4096x4096x1 23.1, 200000x784x4 178.
  * Limit:   memory, while COLS is small; columns beyond 16 are further strips,
  *          and each reads a again.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb

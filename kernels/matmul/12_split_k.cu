@@ -13,7 +13,8 @@
  * 64x100000x64 in 264 parts that is 9 MB (mostly L2) beside 51 MB of a and b:
  * 15 us. 512x512x512 in 4 parts: 256 blocks on 132 multiprocessors, 60 % of
  *          the 4.5 us that its multiply-adds take at the least, and a launch.
- * Measured:
+ * Measured: H200, e74775c: 64x65536x64 29.9 us (cuBLAS 30.1), 512x512x512
+ *          15.1 (12.6), 1000 batches of 32x32x32 5.3 (6.0).
  * Limit:   a part needs depth to be worth a launch and the loading of a tile.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
