@@ -9,6 +9,7 @@ A kernel in Python, and who runs it
     to_cuda/, cuda_c                 as CUDA C that one can read; run as that
 A kernel in CUDA C
     build, native, ops               kernels/ as libraries; by cffi; for torch
+    ops_matmul, op_calls             the product of matrices; what all ops share
     jit/, magic                      from a string, load_cuda(); from a cell, %%cuda
     rewrite*, cuda_text              CUDA C -> C++ for the CPU
     run, program, preprocess         whole programs there
