@@ -21,7 +21,7 @@
  *              8192          2593  1.004       2591  1.004       2602 nn
  *              2048          47.6  0.998       47.0  1.011       47.5 nt
  *              5120x256x5120 63.2  0.853       63.3  0.852       53.9 nt
- *          With a copy of b first 4096 took 369, 8192 2786. c^T by clusters of
+ *          With a copy of b first 4096 took 372, 8192 2786. c^T by clusters of
  *          two blocks is slower here: 332 and 2607. Tiles of 128 columns: 412
  *          for (k,n), 372 for (n,k) at 4096.
  * Limit:   shared memory, and what wgmma_store.cuh says: 5120x256x5120 has
