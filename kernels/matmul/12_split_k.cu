@@ -262,7 +262,7 @@ double matmul_split_k_us(const struct product *q) {
     const double rate = 130e3; // multiply-adds per us, an SM
     const double sums = rounds * s->rows * s->cols * cut.depth / rate;
     const double stores = 4.0 * q->m * q->n * q->batch * cut.parts;
-    return 4.0 + (cut.parts > 1 ? 2.0 : 0.0) + sums + stores / (8e3 * sms);
+    return 4.0 + (cut.parts > 1 ? 2.0 : 0.0) + sums + stores / (12e3 * sms);
 }
 
 /* Whether 16 bytes may be copied at once, wherever a tile starts. */

@@ -26,7 +26,7 @@ enum {
     RATE = 200000, // multiply-adds a microsecond of a busy multiprocessor
     START_US = 6,  // launch, first loads, last stores
     PIECE_US = 9,  // to add one piece of a tile that was cut to the others,
-    SMALL_PIECE_US = 4,  // of one of k_groups
+    SMALL_PIECE_US = 3,  // of one of k_groups
     ODD_STORED = 600000, // bytes of c a microsecond, one by one: n % 4
     COPY_US = 6,         // of the operands, besides their bytes
     COPIED = 3000000     // bytes a microsecond, read and written
@@ -66,13 +66,15 @@ static double tma_pairs_us(const struct product *q) {
 }
 
 static double k_groups_us(const struct product *q) {
-    const double tile_us = 64.0 * 128.0 * q->k / RATE / 0.93;
+    // A block starts anew for every tile.
+    const double each = 3.0, start = 2.0;
+    const double tile_us = each + 64.0 * 128.0 * q->k / RATE / 0.96;
     const double sms = matmul_multiprocessors(), tiles = tiles_of(q, 64, 128);
     const double rounds = floor(tiles / sms), left = tiles - rounds * sms;
-    if (left == 0.0) return START_US + rounds * tile_us;
+    if (left == 0.0) return start + rounds * tile_us;
     const double count = 8 * left < sms ? 8 : floor(sms / left);
-    const double cut = tile_us / count + SMALL_PIECE_US * count;
-    return START_US + rounds * tile_us + (cut < tile_us ? cut : tile_us);
+    const double cut = each + (tile_us - each) / count + SMALL_PIECE_US * count;
+    return start + rounds * tile_us + (cut < tile_us ? cut : tile_us);
 }
 
 /* What can be picked, and for how many rows and columns at most: a matrix that
