@@ -12,6 +12,7 @@ import torch
 
 from weft import native
 from weft.cases import OPS, Case, cases
+from weft.cases_matmul import Product, matmul_case
 from weft.check_ops import compare
 from weft.inspect.watched import Watched, checked_library, report
 from weft.jit.cpu_launch import runtime
@@ -63,8 +64,13 @@ RUNGS = [
 ]
 
 
-def check_clean(rung: native.Rung, chosen: Callable[[int, Case], bool]) -> None:
-    """The check build finds nothing in the cases for which chosen(turn, case)."""
+def check_clean(
+    rung: native.Rung, chosen: Callable[[int, Case], bool], least: int = 9
+) -> None:
+    """The check build finds nothing in the cases for which chosen(turn, case).
+
+    least: so many runs at least.
+    """
     lib, runs = checked_library(rung.op), 0
     for turn, case in enumerate(cases(rung.op, 0, rung.precision)):
         size = sum(t.numel() for t in case.inputs.values() if t is not None)
@@ -80,16 +86,36 @@ def check_clean(rung: native.Rung, chosen: Callable[[int, Case], bool]) -> None:
             said = f"{rung.name}, {case.title}, order {order}: {findings()}"
             assert not findings(), said
             runs += 1
-    assert runs >= 9
+    assert runs >= least
 
 
 @pytest.mark.parametrize("op, rung", RUNGS, ids=lambda x: getattr(x, "name", x))
 def test_an_ops_kernels_are_clean(op, rung):
-    """All of matmul's cases are for the slow tests: here each rung has a part."""
-    few = op == "matmul"
-    check_clean(rung, lambda turn, case: (
-        not few or turn < 3 or (turn + rung.index) % 8 == 0
-    ))  # fmt: skip
+    """All of matmul's cases are for the slow tests: here each rung has a part.
+
+    Tiles of tensor cores and TMA are large, however small a product is: these have
+    the smallest, in which a stage that was not loaded is soon read, and one in 16.
+    """
+    part = {"matmul": 8}.get(op, 1)
+    if op == "matmul" and (rung.sm >= 80 or rung.precision != "fp32"):
+        first, part, least = 1, 16, 4
+    else:
+        first, least = 3, 9
+    check_clean(
+        rung, lambda turn, _: turn < first or (turn + rung.index) % part == 0, least
+    )
+
+
+# Sizes between which rung pipeline changes its tile: few of them, large and wide, few
+# rows, few columns, and more than its blocks make in one round.
+@pytest.mark.parametrize("sizes", [(130, 1030, 9), (300, 30, 33), (30, 300, 33),
+                                   (64, 130, 35), (66, 1030, 5)])  # fmt: skip
+def test_the_pipelines_tiles_are_right_and_clean(sizes):
+    (rung,) = (r for r in native.rungs("matmul") if r.name == "pipeline")
+    case = matmul_case(torch.Generator().manual_seed(0), Product(*sizes), "fp32")
+    runtime().simt_check_begin()
+    run(checked_library("matmul"), rung, case)
+    assert not findings(), findings()
 
 
 @pytest.mark.slow
