@@ -25,7 +25,8 @@ enum {
     WM = 32, // a warp of 4 x 8 lanes WM x WN
     WN = 64,
     THREADS = BM * BN / (TM * TN),
-    PITCH_A = BM + 4,     // from row to row of a_s: 4 rows are 16 banks
+    BLOCKS = 2,       // on an SM at once: one multiplies while the other waits
+    PITCH_A = BM + 4, // from row to row of a_s: 4 rows are 16 banks
     GROUPS = WN / TN * 4, // a thread's columns: 4, and 4 so many further on
 };
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
@@ -79,7 +80,7 @@ static __device__ __forceinline__ void multiply(float acc[TM][TN],
 }
 
 /* c (m,n) = a (m,k) @ b (k,n), row-major. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     matmul_warp_tiles(float *c, const float *a, const float *b, int m, int n,
                       int k, struct extras x) {
     __shared__ __align__(16) float a_s[BK][PITCH_A], b_s[BK][BN];

@@ -160,7 +160,8 @@ def _each(
 
 def _chosen(op: str, rung: str | None, target: str) -> list[native.Rung]:
     """The rungs of that name, or all, that run on `target`."""
-    return [r for r in native.library(op, target).here() if rung in (None, r.name)]
+    here = native.library(op, target).here()
+    return [r for r in here if target in r.targets and rung in (None, r.name)]
 
 
 def _line(result: Verdict | Mismatch) -> str:
