@@ -12,7 +12,7 @@ from invented_products import row, rows
 from weft import __main__ as command
 from weft import bench, bench_matmul, bench_matmul_calls, checked, native
 from weft.bench_matmul_calls import Operands, Size
-from weft.bench_matmul_goals import MEAN, goals
+from weft.bench_matmul_goals import MEAN, beside_fastest, goals
 from weft.bench_matmul_plan import SETS, races
 from weft.guarded import Mismatch
 from weft.native import ArgumentError
@@ -347,3 +347,17 @@ def test_rungs_that_are_named_race_in_their_own_precision():
     plan = races(CPU, "", ["8"], ["mma_bf16", "simd"], [])
     asked = [(race.precision, *(r.name for r in race.rungs)) for race in plan]
     assert asked == [("fp32", "simd"), ("bf16", "mma_bf16")]
+
+
+def test_a_ratio_is_to_the_peers_fastest_race_of_that_size():
+    """Heat slows cuBLAS in a long race: what counts is what it can at its best."""
+    cube = (4096, 4096, 4096)
+    hot = [
+        row("weft", "tuned", "fp32", 54.0, cube) | {"us": 100.0},
+        row("cublas", "gemm_ex", "fp32", 49.5, cube) | {"us": 109.0},
+    ]
+    split = row("weft", "wgmma_3xtf32", "3xtf32", 130.0, cube) | {"us": 40.0}
+    cool = row("cublas", "gemm_ex", "fp32", 51.0, cube) | {"us": 106.0}
+    those = [*hot, split, cool | {"race": "3xtf32"}]
+    beside_fastest(those)
+    assert [r["vs_cublas"] for r in those] == pytest.approx([1.06, 106 / 109, 2.65, 1])

@@ -13,9 +13,8 @@
  *              b 128 + 4 before, a 64 + 4, b 64 + 4 now: 204 -> 136 (counted by
  *              the check build), beside 128 cycles of multiply-adds. If they
  *              alone set the pace, 1.5 times as fast.
- * Measured:    H200, 4096^3: 36.9 TFLOP/s, where rung 6 had 34.1 (without its
- *              BLOCKS: two fit as they are, at 106 registers): 1.08 times as
- *              fast, so they do not.
+ * Measured:    H200, 4096^3: 37.7 TFLOP/s, where rung 6 has 34.6: 1.09 times
+ *              as fast, so they do not.
  * Limit:       a warp is 2 x 16 lanes, 16 x 128 elements, for which it wants
  *              144 floats for each k. Rung 8 asks whether that matters.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb

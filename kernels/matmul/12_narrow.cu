@@ -1,20 +1,22 @@
 /* 12_narrow.cu -- matmul for few columns: tall and narrow (50000x784x10), down
  * to a matrix times a vector.
  *
- * Before:  a block's tile of c is 64 or 128 columns wide. With n = 10 most of
- * it lies beyond the edge, and its multiply-adds are wasted. Idea:    with so
- * few columns every number of a is used n times, all of them by one thread, so
- * a needs no shared memory: it streams past once, in order. LANES neighbours
- * walk along ROWS rows of it in quads of four floats and keep ROWS x COLS sums
- * each; the piece of b that they need lies in shared memory with k along its
- * rows. At the end the lanes' sums are added. Prediction: 50000x784x10 moves
- * 157 MB of a, 2 MB of c: 37 us at 4.2 TB/s. Its 0.4 G multiply-adds take 13 us
- * meanwhile, b's loads from shared memory (one for 4 ROWS multiply-adds) less.
- * Measured: H200, e74775c: 50000x784x10 59.7 us (cuBLAS 70.0), 50000x784x16
- *          82.6 (70.0); in a run before 4096x4096x1 23.1, 200000x784x4 178.
- * Limit:   memory, while COLS is small; columns beyond 16 are further strips,
- *          and each reads a again.
- * Lesson:  notebooks/08b_matmul_pipeline.ipynb
+ * Before:      a block's tile of c is 64 or 128 columns wide. With n = 10 most
+ *              of it lies beyond the edge, its multiply-adds are wasted.
+ * Idea:        with so few columns every number of a is used n times, all of
+ *              them by one thread, so a needs no shared memory: it streams past
+ *              once, in order. LANES neighbours walk along ROWS rows of it in
+ *              quads of four floats and keep ROWS x COLS sums each; the piece
+ *              of b that they need lies in shared memory with k along its rows.
+ *              At the end the lanes' sums are added.
+ * Prediction:  50000x784x10 moves 157 MB of a, 2 MB of c: 37 us at 4.2 TB/s.
+ *              Its 0.4 G multiply-adds take 13 us meanwhile, b's loads from
+ *              shared memory (one for 4 ROWS multiply-adds) less.
+ * Measured:    H200: 50000x784x10 59.7 us (cuBLAS 70.0), 50000x784x16 82.6
+ *              (70.0); in a run before 4096x4096x1 23.1, 200000x784x4 178.
+ * Limit:       memory, while COLS is small; columns beyond 16 are further
+ *              strips, and each reads a again.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */
 #include "../ptx.cuh"

@@ -1,18 +1,20 @@
 /* 12_short.cu -- matmul for few rows: short and wide (10x784x50000), down to a
  * vector times a matrix.
  *
- * Before:  12_narrow.cu's case lying on its side: a tile of 64 rows for m = 10.
- * Idea:    now b is the one that streams past once. Its rows run along n, so a
- *          thread takes four columns and walks down k: no sum has to be added
- *          across lanes, and all lanes want the same numbers of a, which shared
- *          memory gives to a whole warp at once. Since n / 4 threads are too
- *          few, the warps of a block share k and add their sums at the end.
- * Prediction: 10x784x50000 moves the same 159 MB as 50000x784x10: 38 us.
- * Measured: H200, e74775c: 10x784x50000 72.0 us (cuBLAS 85.6); in a run
- *          before 1x4096x4096 22.8.
- * Limit:   memory, while m is small; rows beyond 16 are further strips, and
- *          each reads b again.
- * Lesson:  notebooks/08b_matmul_pipeline.ipynb
+ * Before:      12_narrow.cu's case lying on its side: a tile of 64 rows for
+ *              m = 10.
+ * Idea:        now b is the one that streams past once. Its rows run along n,
+ *              so a thread takes four columns and walks down k: no sum has to
+ *              be added across lanes, and all lanes want the same numbers of a,
+ *              which shared memory gives to a whole warp at once. Since n / 4
+ *              threads are too few, the warps of a block share k and add their
+ *              sums at the end.
+ * Prediction:  10x784x50000 moves the same 159 MB as 50000x784x10: 38 us.
+ * Measured:    H200: 10x784x50000 72.0 us (cuBLAS 85.6); in a run before
+ *              1x4096x4096 22.8.
+ * Limit:       memory, while m is small; rows beyond 16 are further strips, and
+ *              each reads b again.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */
 #include "awkward.h"

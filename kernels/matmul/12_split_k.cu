@@ -1,22 +1,24 @@
 /* 12_split_k.cu -- matmul for small m and n: k is shared among the blocks.
  *
- * Before:  64x100000x64 is one tile of c: one multiprocessor of 132 works. At
- *          512x512x512 tiles of 128 x 128 are 16.
- * Idea:    small tiles, and more blocks than tiles: each takes a part of k and
- *          stores its sums as a matrix of its own; a second kernel adds these
- *          in a fixed order (partials.cu), so the result has the same bits each
- *          time, which atomic additions would not give.
- * Also:    operands may lie transposed and at any address: what runs along k is
- *          copied float by float to where it belongs in a transposed tile, by
- *          cp.async and so without registers.
- * Prediction: the partial sums cost 8 bytes an element and part. For
- * 64x100000x64 in 264 parts that is 9 MB (mostly L2) beside 51 MB of a and b:
- * 15 us. 512x512x512 in 4 parts: 256 blocks on 132 multiprocessors, 60 % of
- *          the 4.5 us that its multiply-adds take at the least, and a launch.
- * Measured: H200, e74775c: 64x65536x64 29.9 us (cuBLAS 30.1), 512x512x512
- *          15.1 (12.6), 1000 batches of 32x32x32 5.3 (6.0).
- * Limit:   a part needs depth to be worth a launch and the loading of a tile.
- * Lesson:  notebooks/08b_matmul_pipeline.ipynb
+ * Before:      64x100000x64 is one tile of c: one multiprocessor of 132 works.
+ *              At 512x512x512 tiles of 128 x 128 are 16.
+ * Idea:        small tiles, and more blocks than tiles: each takes a part of k
+ *              and stores its sums as a matrix of its own; a second kernel adds
+ *              these in a fixed order (partials.cu), so the result has the same
+ *              bits each time, which atomic additions would not give. Operands
+ *              may lie transposed and at any address: what runs along k is
+ *              copied float by float to where it belongs in a transposed tile,
+ *              by cp.async and so without registers.
+ * Prediction:  the partial sums cost 8 bytes an element and part. 64x65536x64
+ *              in 256 parts: 8 MB (mostly L2) beside 34 MB of a and b: 10 us.
+ *              512x512x512 in 4 parts: 256 blocks on 132 multiprocessors, 60 %
+ *              of the 4.5 us that its multiply-adds take at the least, and a
+ *              launch.
+ * Measured:    H200: 64x65536x64 29.2 us (cuBLAS 27.8), 512x512x512 15.0
+ *              (12.9), 1000 batches of 32x32x32 5.1 (5.8).
+ * Limit:       a part needs depth to be worth a launch and the loading of a
+ *              tile.
+ * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */
 #include "awkward.h"

@@ -41,7 +41,7 @@ from .bench_matmul_calls import (
     of_rung,
     of_torch,
 )
-from .bench_matmul_goals import goals
+from .bench_matmul_goals import beside_fastest, goals
 from .bench_matmul_plan import PRECISIONS, SETS, Race, races
 from .guarded import Mismatch
 from .mnist.row import stamp
@@ -120,6 +120,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     try:
         for race in plan:
             found += race_rows(race, options, speeds)
+            beside_fastest(found)
             if args.json:
                 bench.write_json(args.json, merged(args.json, found), args.device)
     except KeyboardInterrupt:
@@ -232,10 +233,7 @@ def race_rows(
     made = [_row(one, race.size, where, timed[one.name], err) for one, err in there]
     for row in (*made, *wrong):
         row["race"] = race.precision
-    for row in made:
-        for peer in ("cublas", "torch"):
-            us = [r["us"] for r in made if r["impl"] == peer]
-            row[f"vs_{peer}"] = min(us) / row["us"] if us else None
+    beside_fastest(made)
     return [*made, *wrong]
 
 

@@ -1,7 +1,7 @@
 """What the matmul ladder has to reach, and whether it did: lines of a table.
 
 The ratios are the opponent's time over that of our fastest rung, in one run, each in
-the layout of a and b in which it is fastest.
+the layout of a and b, and the opponent in the race, in which it is fastest.
 """
 
 from __future__ import annotations
@@ -54,6 +54,24 @@ def goals(rows: Sequence[Row]) -> list[Row]:
     single = [r for r in timed if r.get("batch", 1) == 1]
     worst = [line for kind in WORST for line in _worst(timed, kind)]
     return [*_of_sizes(single), *_mean(single), *worst]
+
+
+def beside_fastest(rows: Sequence[Row]) -> None:
+    """Set vs_cublas and vs_torch: the peer's time over the row's.
+
+    The peer's is its fastest in any race of these rows at that size, since heat slows
+    cuBLAS's fp32 by up to 4 % where many kernels take turns. 3xtf32 stands beside fp32.
+    """
+    timed = [row for row in rows if row["op"] == "matmul" and row.get("us")]
+    fastest: dict[tuple, float] = {}
+    for row in timed:
+        key = (row["impl"], _size(row), row["precision"], row["cache"])
+        fastest[key] = min(row["us"], fastest.get(key, row["us"]))
+    for row in timed:
+        against = "fp32" if row["race"] == "3xtf32" else row["race"]
+        for peer in ("cublas", "torch"):
+            us = fastest.get((peer, _size(row), against, row["cache"]))
+            row[f"vs_{peer}"] = us / row["us"] if us else None
 
 
 def best(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:

@@ -21,8 +21,8 @@ from .code import rung_name, rung_path
 COUNTED = {
     "registers_2d": (512, 375),
     "vectorised": (512, 152),
-    "conflict_free": (512, 98),
-    "warp_tiles": (512, 98),
+    "conflict_free": (512, 144),
+    "warp_tiles": (512, 144),
     "double_buffer": (512, 369),
     "pipeline": (1024, 82),
 }
