@@ -181,8 +181,9 @@ def peer_name(rows: Sequence[Row]) -> str:
 
 
 def opponent(rows: Iterable[Row], precision: str) -> Row | None:
-    """The row at which a precision's rungs have 100 %."""
-    those = [row for row in rows if row["race"] == precision]
+    """The row at which a precision's rungs have 100 %: see beside_fastest()."""
+    against = "fp32" if precision == "3xtf32" else precision
+    those = [row for row in rows if row["precision"] == against]
     return best(those, ("cublas",)) or best(those, ("torch",))
 
 

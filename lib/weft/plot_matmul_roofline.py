@@ -182,6 +182,7 @@ def _names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
         text = f"{name_of(row)}  {speed:.3g}"
         look = BESIDE | {"color": colour_of(row), "textcoords": "data"}
         arrow = {"arrowstyle": "-", "color": colour_of(row), "lw": 0.5, "shrinkB": 5}
+        arrow |= {"relpos": (0, 0.5)}  # to the name's left end, not under it
         point = intensity(row), row["tflops"]
         axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
 

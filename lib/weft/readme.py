@@ -1,7 +1,7 @@
 """The part of README.md that is made from results: the table of the matmul ladder.
 
-`python -m weft.readme` writes it between its two marks; a test holds README.md to the
-results in notebooks/results/.
+`python -m weft.readme` writes it between its two marks, and draws the two pictures that
+stand beside the results in notebooks/results/; a test holds README.md to these.
 """
 
 from __future__ import annotations
@@ -9,9 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .bench_matmul_goals import best
+from .bench_matmul_goals import CUBLAS, best, goals
 from .build import ROOT
-from .plot_matmul import OURSELVES, PRECISIONS, at, committed_results, opponent, timed
+from .plot_matmul import (
+    OURSELVES,
+    PRECISIONS,
+    RESULTS,
+    at,
+    committed_results,
+    ladder_plot,
+    timed,
+)
+from .plot_matmul_roofline import roofline
+from .style import save
 
 README = ROOT / "README.md"
 BEGIN = "<!-- matmul: made by python -m weft.readme -->"
@@ -42,7 +52,8 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         for name in names:
             same = (r for r in ours if (r["rung"], r["layout"]) == name)
             lines.append(_line(name[0], best(same, OURSELVES)))
-        if (peer := opponent(rows, kind)) and names and kind != "3xtf32":
+        peers = [row for row in rows if row["precision"] == kind]
+        if (peer := best(peers, CUBLAS)) and names:
             lines.append(_line("*cuBLAS*", peer))
     machine, dates = found[0]["machine"], sorted({row["date"] for row in rows})
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
@@ -52,7 +63,20 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         f"turn in one run of {RUN}; 3xtf32 beside cuBLAS in fp32. Error: root mean "
         "square, relative, against float64."
     )
-    return "\n".join([*lines, "", said])
+    return "\n".join([*lines, "", said, *_goals(found[0]["rows"])])
+
+
+def _goals(rows: list[Row]) -> list[str]:
+    """What the ladder was to reach, and what it did: a table, or nothing."""
+    asked = [line for line in goals(rows) if line["must"]]
+    if not asked:
+        return []
+    lines = ["", "| precision | m x k x n | times cuBLAS | asked | hoped for |"]
+    lines += ["|---|---|---:|---:|---:|"]
+    for line in asked:
+        named = [line["precision"], line["size"], f"{line['vs cuBLAS']:.3g}"]
+        lines.append(f"| {' | '.join(named)} | {line['must']} | {line['goal']} |")
+    return lines
 
 
 def written(text: str, table: str) -> str:
@@ -65,8 +89,11 @@ def written(text: str, table: str) -> str:
 
 
 def write(path: Path = README) -> None:
-    """Bring the file up to date."""
+    """Bring the file and the ladder's two pictures up to date."""
     path.write_text(written(path.read_text(), matmul_table()))
+    side = str(SIZE[0])
+    save(ladder_plot([], size=side), RESULTS / "matmul_ladder_nvidia_h200.svg")
+    save(roofline([], size=side), RESULTS / "matmul_roofline_nvidia_h200.svg")
 
 
 def _line(name: str, row: Row) -> str:
@@ -75,6 +102,7 @@ def _line(name: str, row: Row) -> str:
     share = f"{100 * ratio:.3g} %" if ratio else "–"
     error = f"{row['error_rms']:.1e}" if row.get("error_rms") else "–"
     idea = row.get("idea") or ""
+    name += " (Numba)" if row["impl"] == "numba" else ""
     name += LYING.get(row["layout"], "")
     return f"| {name} | {idea} | {row['precision']} | {speed} | {share} | {error} |"
 
