@@ -28,7 +28,7 @@ test: all
 	@$(RUN) -m pytest -n auto -m "not slow" $(ARGS)
 
 test-slow: all
-	@$(RUN) -m pytest -m slow $(ARGS)
+	@$(RUN) -m pytest -n auto -m slow $(ARGS)
 
 notebooks:
 	@$(RUN) -m weft.lessons
