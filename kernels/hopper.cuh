@@ -154,15 +154,6 @@ PTX_INLINE void fence_proxy_async() {
 
 /* ---- copies of boxes, each by one thread --------------------------------- */
 
-/* Fetch the map before it is used first. */
-PTX_INLINE void tma_prefetch_map(const tensor_map *map) {
-#if HOPPER
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-#else
-    (void)map;
-#endif
-}
-
 /* Load the box whose first element is (row,col) of matrix z; its bytes, those
  * beyond the edges included, are counted at `bar`. */
 PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,
@@ -253,22 +244,6 @@ PTX_INLINE void named_barrier(int number, int threads) {
     hopper_twin::named_barrier(number, threads);
 #else
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-#endif
-}
-
-/* True in one lane of a warp that is all here. */
-PTX_INLINE bool elected_lane() {
-#if HOPPER
-    unsigned chosen;
-    asm volatile("{\n"
-                 ".reg .pred mine;\n"
-                 "elect.sync _|mine, 0xffffffff;\n"
-                 "selp.u32 %0, 1, 0, mine;\n"
-                 "}"
-                 : "=r"(chosen));
-    return chosen != 0;
-#else
-    return threadIdx.x % 32 == 0;
 #endif
 }
 

@@ -77,6 +77,12 @@ def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
         assert line.count("<span") == line.count("</span>")
 
 
+def test_a_copied_rung_finds_the_headers_and_the_rungs_that_it_calls(tmp_path):
+    mine = copy_rung("short", tmp_path / "mine.cu")
+    assert mine.inspect(3, 70, 40).ok
+    assert one_rung("narrow").inspect(70, 3, 40).ok
+
+
 def test_one_rung_counts_what_it_asks_of_memory():
     seen = one_rung("tiled").inspect(64, 64, 96).counters
     assert one_rung("naive").inspect(32, 32, 8).ok

@@ -31,8 +31,10 @@ _TABLE = """\
 #define MATMUL_LADDER(RUNG) RUNG({name})
 #include "matmul/matmul.cu"
 """
-# What rungs call besides: copies of operands, sums of parts.
+# What rungs call besides: copies of operands, sums of parts; and each other.
 _SHARED = ("pack.cu", "partials.cu")
+_CALLED = re.compile(r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b")
+_DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 
 
@@ -55,11 +57,27 @@ def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
     text = re.sub(
         rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
     )
-    text = text.replace('#include "matmul.h"', '#include "matmul/matmul.h"')
+    text = re.sub(r'#include "(\.\./|)([\w.]+)"', _from_kernels, text)
     head = f"/* {Path(path).name}: a copy of {source.name}, to be changed. */\n"
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(head + text)
     return one_rung(path)
+
+
+def _from_kernels(found: re.Match) -> str:
+    """The #include of a file in kernels/matmul, as seen from anywhere."""
+    return f'#include "{"" if found[1] else "matmul/"}{found[2]}"'
+
+
+def _with_called(path: Path) -> list[Path]:
+    """A rung's file and those of the rungs whose functions it calls, and so on."""
+    files, defined = [path], set(_DEFINED.findall(path.read_text()))
+    for file in files:  # grows as it goes
+        for name in dict.fromkeys(_CALLED.findall(file.read_text())):
+            for other in (KERNELS / "matmul").glob(f"[0-9][0-9]_{name}.cu"):
+                if other not in files and name not in defined:
+                    files.append(other)
+    return files
 
 
 class OneRung:
@@ -80,7 +98,9 @@ class OneRung:
             flavour = watched.flavour()
         files = [KERNELS / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
         made = build.library_of(
-            f"{self.name}-rung", [*files, self.path, _table(self.name)], flavour
+            f"{self.name}-rung",
+            [*files, *_with_called(self.path), _table(self.name)],
+            flavour,
         )
         return _opened(made, target)
 
