@@ -108,7 +108,7 @@ MATMUL_RUNG(tma, "the tensor memory accelerator fills the ring", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<large>,
             tma_scratch<large>)
 
-/* Not in the ladder: for 13_tuned.cu. */
+/* Not in the ladder: for 40_tuned.cu. */
 MATMUL_RUNG(tma_pairs, "two smaller tiles a multiprocessor", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<pairs>,
             tma_scratch<pairs>)

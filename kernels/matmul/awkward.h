@@ -36,7 +36,7 @@ int matmul_multiprocessors(void);
 
 /* About how many microseconds the product takes by each of the three rungs,
  * from rates measured on an H200 and this device's multiprocessors: for who
- * picks one (13_tuned.cu). */
+ * picks one (40_tuned.cu). */
 double matmul_narrow_us(const struct product *q);
 double matmul_short_us(const struct product *q);
 double matmul_split_k_us(const struct product *q);

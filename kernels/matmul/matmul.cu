@@ -48,7 +48,11 @@
     RUNG(wgmma_bf16)        \
     RUNG(wgmma_tf32)        \
     RUNG(mma_3xtf32)        \
-    RUNG(wgmma_3xtf32)
+    RUNG(wgmma_3xtf32)      \
+    RUNG(tuned_fp16)        \
+    RUNG(tuned_bf16)        \
+    RUNG(tuned_tf32)        \
+    RUNG(tuned_3xtf32)
 #endif
 
 #define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;

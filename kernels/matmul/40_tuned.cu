@@ -1,0 +1,251 @@
+/* 40_tuned.cu -- matmul: the rungs that pick a rung, one for each precision.
+ *
+ * Before:  every kernel is the fastest somewhere: large tiles read least, small
+ *          ones leave no multiprocessor idle, and a c of ten columns wants
+ *          neither.
+ * Idea:    say of each how many microseconds it would take, from the tiles that
+ *          the busiest multiprocessor gets, and take the one with the fewest.
+ *          The rates are measured (H200), the counting is exact; a guess 5 %
+ *          off costs 5 % where two are equal, and nothing elsewhere. Who asks
+ *          for tf32 may get floats that were not rounded: where memory is what
+ *          takes the time, the rungs of fp32 are as fast, and exact.
+ * Limit:   a rule knows only what was put into it: python -m weft bench matmul
+ *          --rungs tuned shows where it is wrong.
+ * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size"
+ */
+#include "awkward.h"
+#include "matmul.h"
+#include "pack.h"
+
+#include <limits.h>
+#include <math.h>
+
+#define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
+DECLARE(tma)
+DECLARE(tma_pairs)
+DECLARE(k_groups) DECLARE(pipeline) DECLARE(narrow) DECLARE(short) DECLARE(
+    split_k) DECLARE(wmma_fp16) DECLARE(mma_fp16) DECLARE(wgmma_fp16)
+    DECLARE(wmma_bf16) DECLARE(mma_bf16) DECLARE(wgmma_bf16) DECLARE(wmma_tf32)
+        DECLARE(mma_tf32) DECLARE(wgmma_tf32) DECLARE(mma_3xtf32) DECLARE(
+            wgmma_3xtf32)
+
+            enum {
+                RATE = 200000, // multiply-adds a microsecond of a busy
+                               // multiprocessor
+                START_US = 6,  // launch, first loads, last stores
+                PIECE_US =
+                    9, // to add one piece of a tile that was cut to the others,
+                SMALL_PIECE_US = 3, // of one of k_groups
+                ODD_STORED =
+                    600000,      // bytes of c a microsecond, one by one: n % 4
+                COPY_US = 6,     // of the operands, besides their bytes
+                COPIED = 3000000 // bytes a microsecond, read and written
+            };
+
+static double tiles_of(const struct product *q, int bm, int bn) {
+    return (double)CEIL_DIV(q->m, bm) * CEIL_DIV(q->n, bn) * q->batch;
+}
+
+/* Tiles of which `blocks` run on a multiprocessor at once, together at `full`
+ * of RATE and one alone at `one`; the tiles of the last round are cut along k
+ * if `cut`. */
+static double tiles_us(const struct product *q, int bm, int bn, int blocks,
+                       double full, double one, int cut) {
+    const double tile_us = (double)bm * bn * q->k / RATE;
+    const double per = tiles_of(q, bm, bn) / matmul_multiprocessors();
+    const double whole = floor(per / blocks) * blocks * tile_us / full;
+    const double left = per - floor(per / blocks) * blocks;
+    if (left == 0.0) return START_US + whole;
+    const double crowded = ceil(left) * tile_us / full;
+    const double alone = tile_us / one;
+    const double uncut = crowded > alone ? crowded : alone;
+    // A tile is cut into four pieces at most.
+    const double fair = left * tile_us / full;
+    const double quarter = tile_us / full / 4;
+    const double count = blocks > 4 * left ? 4 : ceil(blocks / left);
+    const double pieces = PIECE_US * count + (fair > quarter ? fair : quarter);
+    return START_US + whole + (cut && pieces < uncut ? pieces : uncut);
+}
+
+static double tma_us(const struct product *q) {
+    return tiles_us(q, 256, 128, 1, 1.0, 1.0, 1);
+}
+
+static double tma_pairs_us(const struct product *q) {
+    return tiles_us(q, 128, 128, 2, 1.0, 0.65, 1);
+}
+
+static double k_groups_us(const struct product *q) {
+    // A block starts anew for every tile.
+    const double each = 3.0, start = 2.0;
+    const double tile_us = each + 64.0 * 128.0 * q->k / RATE / 0.96;
+    const double sms = matmul_multiprocessors(), tiles = tiles_of(q, 64, 128);
+    const double rounds = floor(tiles / sms), left = tiles - rounds * sms;
+    if (left == 0.0) return start + rounds * tile_us;
+    const double count = 8 * left < sms ? 8 : floor(sms / left);
+    const double cut = each + (tile_us - each) / count + SMALL_PIECE_US * count;
+    return start + rounds * tile_us + (cut < tile_us ? cut : tile_us);
+}
+
+/* ---- tensor cores -------------------------------------------------------- */
+
+/* By mma.sync or wmma, whose large tiles do `full` times RATE. */
+static double mma_us(const struct product *q, double full) {
+    const double large = tiles_us(q, 128, 256, 1, full, full, 0);
+    const double medium = tiles_us(q, 128, 128, 2, 0.95 * full, 0.6 * full, 0);
+    const double small = tiles_us(q, 64, 64, 4, 0.68 * full, 0.3 * full, 0);
+    return fmin(large, fmin(medium, small));
+}
+static double mma_16_us(const struct product *q) { return mma_us(q, 8.5); }
+static double mma_tf32_us(const struct product *q) { return mma_us(q, 3.8); }
+static double mma_3xtf32_us(const struct product *q) { return mma_us(q, 1.05); }
+
+/* Tiles of 128 x bn, `deep` of k to a stage of so many cycles. */
+static double wgmma_us(const struct product *q, int deep, double cycles) {
+    double least = INFINITY;
+    for (int bn = 64; bn <= 256; bn *= 2) {
+        const double step = cycles * (bn == 256 ? 1024 : bn == 128 ? 576 : 384);
+        const double each = CEIL_DIV(q->k, deep) * step + 2000 + 16.0 * bn;
+        const double rounds =
+            ceil(tiles_of(q, 128, bn) / matmul_multiprocessors());
+        least = fmin(least, 3.0 + rounds * each / 1700);
+    }
+    return least;
+}
+static double matmul_wgmma_bf16_us(const struct product *q) {
+    return wgmma_us(q, 64, 1.0);
+}
+static double matmul_wgmma_tf32_us(const struct product *q) {
+    return wgmma_us(q, 32, 1.0);
+}
+static double matmul_wgmma_3xtf32_us(const struct product *q) {
+    return wgmma_us(q, 32, 3.2);
+}
+
+static double wmma_fp16_us(const struct product *q) {
+    return tiles_us(q, 128, 128, 2, 4.9, 3.0, 0);
+}
+static double wmma_bf16_us(const struct product *q) {
+    return tiles_us(q, 128, 128, 2, 3.2, 2.0, 0);
+}
+static double wmma_tf32_us(const struct product *q) {
+    return tiles_us(q, 128, 128, 2, 1.0, 0.6, 0);
+}
+
+/* ---- which ----------------------------------------------------------------
+ */
+
+/* For whom: who asks for that precision. */
+enum { FP32 = 1, TF32 = 2, THREE = 4, FP16 = 8, BF16 = 16 };
+enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
+
+/* What can be picked, by whom, and for how many rows and columns at most: a
+ * matrix that is short or narrow is read once, which the rungs for such a one
+ * count as all there is. */
+static const struct choice {
+    const struct matmul_rung *rung;
+    double (*us)(const struct product *q);
+    int serves, rows, cols;
+} choices[] = {
+    {&matmul_tma_pairs_rung, tma_pairs_us, FP32, ANY, ANY},
+    {&matmul_tma_rung, tma_us, FP32, ANY, ANY},
+    {&matmul_k_groups_rung, k_groups_us, FP32, ANY, ANY},
+    {&matmul_pipeline_rung, matmul_pipeline_us, FP32, ANY, ANY},
+    {&matmul_split_k_rung, matmul_split_k_us, FLOATS, ANY, ANY},
+    {&matmul_narrow_rung, matmul_narrow_us, FLOATS, ANY, 16},
+    {&matmul_short_rung, matmul_short_us, FLOATS, 16, ANY},
+    {&matmul_wgmma_3xtf32_rung, matmul_wgmma_3xtf32_us, THREE, ANY, ANY},
+    {&matmul_mma_3xtf32_rung, mma_3xtf32_us, THREE, ANY, ANY},
+    {&matmul_wgmma_tf32_rung, matmul_wgmma_tf32_us, TF32, ANY, ANY},
+    {&matmul_mma_tf32_rung, mma_tf32_us, TF32, ANY, ANY},
+    {&matmul_wmma_tf32_rung, wmma_tf32_us, TF32, ANY, ANY},
+    {&matmul_wgmma_bf16_rung, matmul_wgmma_bf16_us, BF16, ANY, ANY},
+    {&matmul_mma_bf16_rung, mma_16_us, BF16, ANY, ANY},
+    {&matmul_wmma_bf16_rung, wmma_bf16_us, BF16, ANY, ANY},
+    {&matmul_wgmma_fp16_rung, matmul_wgmma_bf16_us, FP16, ANY, ANY},
+    {&matmul_mma_fp16_rung, mma_16_us, FP16, ANY, ANY},
+    {&matmul_wmma_fp16_rung, wmma_fp16_us, FP16, ANY, ANY},
+};
+
+/* The time to copy the operands that do not lie as the rung wants them. */
+static double copies_us(const struct product *q,
+                        const struct matmul_rung *rung) {
+    const size_t bytes = matmul_pack_bytes(q, rung);
+    return bytes ? COPY_US + 2.0 * bytes / COPIED : 0.0;
+}
+
+/* The time to store c, where it takes longer than the sums: where rows do not
+ * start at multiples of 16 bytes, the rungs that want ALIGNED operands store
+ * number by number. */
+static double stores_us(const struct product *q,
+                        const struct matmul_rung *rung) {
+    if (!(rung->needs & ALIGNED) || q->n % 4 == 0) return 0.0;
+    return START_US + 4.0 * q->m * q->n * q->batch / ODD_STORED;
+}
+
+/* What runs here: a rung's target, and the device's compute capability. The CPU
+ * target runs all. */
+#ifdef __CUDACC__
+enum { HERE = WEFT_CUDA };
+static int capability(void) {
+    int device = 0, major = 0, minor = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return 10 * major + minor;
+}
+#else
+enum { HERE = WEFT_CPU };
+static int capability(void) { return ANY; }
+#endif
+
+/* About how long a choice would take, copies included. */
+static double choice_us(const struct product *q, const struct choice *choice) {
+    struct product packed = *q;
+    matmul_pack_plan(&packed, choice->rung, (void *)256);
+    const double sums = choice->us(&packed),
+                 stores = stores_us(q, choice->rung);
+    return (sums > stores ? sums : stores) + copies_us(q, choice->rung);
+}
+
+static const struct matmul_rung *pick(const struct product *q, int precision) {
+    const int sm = capability();
+    const struct matmul_rung *best = NULL;
+    double least = INFINITY;
+    for (const struct choice &choice : choices) {
+        const struct weft_rung *const line = &choice.rung->line;
+        if (!(choice.serves & precision)) continue;
+        if (line->sm > sm || !(line->targets & HERE)) continue;
+        if (q->m > choice.rows || q->n > choice.cols) continue;
+        const double us = choice_us(q, &choice);
+        if (!best || us < least) least = us, best = choice.rung;
+    }
+    return best;
+}
+
+template <int PRECISION> static size_t scratch(const struct product *q) {
+    const struct matmul_rung *const rung = pick(q, PRECISION);
+    struct product packed = *q;
+    matmul_pack_plan(&packed, rung, (void *)256);
+    return matmul_pack_bytes(q, rung) +
+           (rung->scratch ? rung->scratch(&packed) : 0);
+}
+
+template <int PRECISION>
+static int launch(const struct product *q, cudaStream_t stream) {
+    const struct matmul_rung *const rung = pick(q, PRECISION);
+    struct product packed = *q;
+    WEFT_TRY(matmul_pack(&packed, rung, q->scratch, stream));
+    packed.scratch = (char *)q->scratch + matmul_pack_bytes(q, rung);
+    return rung->launch(&packed, stream);
+}
+
+#define TUNED(name, precision, sm, kind)                             \
+    MATMUL_RUNG(name, "the rung that suits the size and the device", \
+                precision, WEFT_CPU | WEFT_CUDA, sm, ANY_A | ANY_B,  \
+                launch<kind>, scratch<kind>)
+TUNED(tuned, "fp32", 0, FP32)
+TUNED(tuned_fp16, "fp16", 70, FP16)
+TUNED(tuned_bf16, "bf16", 80, BF16)
+TUNED(tuned_tf32, "tf32", 80, TF32)
+TUNED(tuned_3xtf32, "3xtf32", 80, THREE)
