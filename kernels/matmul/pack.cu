@@ -1,4 +1,5 @@
 /* pack.cu -- one pass over an operand: transposed, or padded, or both. */
+#include "../ptx.cuh"
 #include "pack.h"
 
 #include <string.h>
@@ -21,56 +22,67 @@ struct copy {
     size_t to_pitch, to_step;
     int rows, cols, batch; /* of `from` */
     int transposed;        /* `to` has cols rows of `rows` elements */
-    size_t bytes;          /* of all of `to` */
+    size_t bytes;          /* of all of `to`; 0: there is nothing to copy */
 };
 
-/* to (rows,to_pitch) = from (rows,cols), zeros behind it. Rows that need this
- * start anywhere, so floats are copied one by one, but several at a time. */
+/* The blocks for each matrix of a copy; `down` of them take turns where there
+ * would be more. */
+struct blocks {
+    unsigned across, down;
+};
+
+static struct blocks blocks_of(const struct copy *p) {
+    if (!p->bytes) return {1, 0};
+    const size_t across = p->transposed ? CEIL_DIV((size_t)p->cols, SIDE)
+                                        : CEIL_DIV(p->to_pitch, LANES);
+    const size_t down = p->transposed
+                            ? CEIL_DIV(p->to_pitch, SIDE)
+                            : CEIL_DIV((size_t)p->rows, WARPS * AT_ONCE);
+    return {(unsigned)across,
+            (unsigned)(down < MAX_GRID ? down : (size_t)MAX_GRID)};
+}
+
+/* to (rows,to_pitch) = from (rows,cols), zeros behind it: columns from col0 on,
+ * rows from row0 on and every so many further. Rows that need this start
+ * anywhere, so numbers are copied one by one, but several at a time. */
 template <typename T>
-static __global__ void copy_rows(T *to, size_t to_pitch, size_t to_step,
-                                 const T *from, size_t pitch, size_t step,
-                                 int rows, int cols) {
-    to += blockIdx.z * to_step;
-    from += blockIdx.z * step;
-    const size_t col = (size_t)blockIdx.x * LANES + threadIdx.x;
-    if (col >= to_pitch) return;
-    const size_t height = WARPS * AT_ONCE;
-    for (size_t row0 = blockIdx.y * height + threadIdx.y; row0 < (size_t)rows;
-         row0 += gridDim.y * height) {
+static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
+                                                 const T *from, size_t col0,
+                                                 size_t row0, size_t further) {
+    const size_t rows = (size_t)p.rows, cols = (size_t)p.cols;
+    const size_t col = col0 + threadIdx.x;
+    if (col >= p.to_pitch) return;
+    for (row0 += threadIdx.y; row0 < rows; row0 += further) {
         T own[AT_ONCE];
         for (int i = 0; i < AT_ONCE; i++) {
             const size_t row = row0 + i * WARPS;
-            const bool there = row < (size_t)rows && col < (size_t)cols;
-            own[i] = there ? from[row * pitch + col] : T(0);
+            own[i] =
+                row < rows && col < cols ? from[row * p.pitch + col] : T(0);
         }
         for (int i = 0; i < AT_ONCE; i++) {
             const size_t row = row0 + i * WARPS;
-            if (row < (size_t)rows) to[row * to_pitch + col] = own[i];
+            if (row < rows) to[row * p.to_pitch + col] = own[i];
         }
     }
 }
 
-/* to (cols,to_pitch) = from (rows,cols) transposed, zeros behind it. A tile is
- * read along its rows and written along its columns, 256 bytes of floats each;
- * the pitch of SIDE + 1 keeps a column in 32 banks. */
+/* to (cols,to_pitch) = from (rows,cols) transposed, zeros behind it: columns
+ * from col0 on, rows as above. A tile is read along its rows and written along
+ * its columns, 256 bytes of floats each; the pitch of SIDE + 1 keeps a column
+ * in 32 banks. */
 template <typename T>
-static __global__ void copy_transposed(T *to, size_t to_pitch, size_t to_step,
-                                       const T *from, size_t pitch, size_t step,
-                                       int rows, int cols) {
-    __shared__ T tile_s[SIDE][SIDE + 1];
-    to += blockIdx.z * to_step;
-    from += blockIdx.z * step;
-    const size_t tiles = CEIL_DIV(to_pitch, SIDE);
-    const size_t col0 = (size_t)blockIdx.x * SIDE;
-    for (size_t tile = blockIdx.y; tile < tiles; tile += gridDim.y) {
-        const size_t row0 = tile * SIDE;
+static __device__ __forceinline__ void
+copy_transposed(const struct copy &p, T (*tile_s)[SIDE + 1], T *to,
+                const T *from, size_t col0, size_t row0, size_t further) {
+    const size_t rows = (size_t)p.rows, cols = (size_t)p.cols;
+    for (; row0 < p.to_pitch; row0 += further) {
 #pragma unroll
         for (int round = 0; round < ROUNDS; round++) {
             const int i = round / 2 * WARPS + threadIdx.y;
             const int j = round % 2 * LANES + threadIdx.x;
             const size_t row = row0 + i, col = col0 + j;
-            const bool there = row < (size_t)rows && col < (size_t)cols;
-            tile_s[i][j] = there ? from[row * pitch + col] : T(0);
+            const bool there = row < rows && col < cols;
+            tile_s[i][j] = there ? from[row * p.pitch + col] : T(0);
         }
         __syncthreads(); // the tile is complete ...
 #pragma unroll
@@ -78,34 +90,56 @@ static __global__ void copy_transposed(T *to, size_t to_pitch, size_t to_step,
             const int i = round / 2 * WARPS + threadIdx.y;
             const int j = round % 2 * LANES + threadIdx.x;
             const size_t row = col0 + i, col = row0 + j;
-            if (row < (size_t)cols && col < to_pitch)
-                to[row * to_pitch + col] = tile_s[j][i];
+            if (row < cols && col < p.to_pitch)
+                to[row * p.to_pitch + col] = tile_s[j][i];
         }
         __syncthreads(); // ... and read
     }
 }
 
+/* Both operands' copies, a's blocks first. One launch for two spares 2 us. */
+struct both {
+    struct copy copies[2];
+    struct blocks blocks[2];
+};
+
 template <typename T>
-static int launch_copy(const struct copy *p, cudaStream_t stream) {
-    const dim3 block(LANES, WARPS);
-    const size_t across = p->transposed ? CEIL_DIV((size_t)p->cols, SIDE)
-                                        : CEIL_DIV(p->to_pitch, LANES);
-    const size_t down = p->transposed
-                            ? CEIL_DIV(p->to_pitch, SIDE)
-                            : CEIL_DIV((size_t)p->rows, WARPS * AT_ONCE);
-    const dim3 grid((unsigned)across,
-                    (unsigned)(down < MAX_GRID ? down : (size_t)MAX_GRID),
-                    (unsigned)p->batch);
-    const auto kernel = p->transposed ? copy_transposed<T> : copy_rows<T>;
-    kernel<<<grid, block, 0, stream>>>((T *)p->to, p->to_pitch, p->to_step,
-                                       (const T *)p->from, p->pitch, p->step,
-                                       p->rows, p->cols);
-    WEFT_LAUNCHED(matmul_pack);
-    return WEFT_OK;
+static __global__ void __launch_bounds__(LANES *WARPS, 4)
+    pack_both(const __grid_constant__ struct both both) {
+    __shared__ T tile_s[SIDE][SIDE + 1];
+    const unsigned of_a = both.blocks[0].across * both.blocks[0].down;
+    const int which = blockIdx.x < of_a ? 0 : 1;
+    const unsigned block = blockIdx.x - (which ? of_a : 0);
+    const struct copy &p = both.copies[which];
+    const struct blocks &blocks = both.blocks[which];
+    if (blockIdx.z >= (unsigned)p.batch) return;
+    T *const to = (T *)p.to + blockIdx.z * p.to_step;
+    const T *const from = (const T *)p.from + blockIdx.z * p.step;
+    const size_t x = block % blocks.across, y = block / blocks.across;
+    pdl_wait(); // what came before has written the operands, and read `to`
+    if (p.transposed)
+        copy_transposed(p, tile_s, to, from, x * SIDE, y * SIDE,
+                        (size_t)blocks.down * SIDE);
+    else
+        copy_rows(p, to, from, x * LANES, y * WARPS * AT_ONCE,
+                  (size_t)blocks.down * WARPS * AT_ONCE);
 }
 
-/* ---- which operands, and where to -----------------------------------------
- */
+template <typename T>
+static int launch_copies(const struct copy *a, const struct copy *b,
+                         cudaStream_t stream) {
+    const struct both both = {{*a, *b}, {blocks_of(a), blocks_of(b)}};
+    unsigned blocks = 0, batch = 1;
+    for (int i = 0; i < 2; i++) {
+        const unsigned deep = (unsigned)both.copies[i].batch;
+        blocks += both.blocks[i].across * both.blocks[i].down;
+        if (both.blocks[i].down && deep > batch) batch = deep;
+    }
+    return launch_early("pack_both", pack_both<T>, dim3(blocks, 1, batch),
+                        dim3(LANES, WARPS), stream, both);
+}
+
+/* ---- which operands, and where to --------------------------------------- */
 
 size_t matmul_element(const struct matmul_rung *rung) {
     // "fp16" and "bf16" end in the bits that an element has.
@@ -199,11 +233,7 @@ int matmul_pack(struct product *q, const struct matmul_rung *rung, void *room,
                 cudaStream_t stream) {
     struct copy a = plan_a(q, rung), b = plan_b(q, rung);
     take_both(q, &a, &b, room);
-    const struct copy *const both[] = {&a, &b};
-    for (const struct copy *p : both) {
-        if (!p->bytes) continue;
-        WEFT_TRY(matmul_element(rung) == 2 ? launch_copy<uint16_t>(p, stream)
-                                           : launch_copy<uint32_t>(p, stream));
-    }
-    return WEFT_OK;
+    if (!a.bytes && !b.bytes) return WEFT_OK;
+    return matmul_element(rung) == 2 ? launch_copies<uint16_t>(&a, &b, stream)
+                                     : launch_copies<uint32_t>(&a, &b, stream);
 }
