@@ -31,7 +31,7 @@ test-slow: all
 	@$(RUN) -m pytest -n auto -m slow $(ARGS)
 
 notebooks:
-	@$(RUN) -m weft.lessons
+	@$(RUN) -m weft.notebook.lessons
 
 format:
 	@$(RUN) -m ruff format lib tests utils.py

@@ -52,8 +52,8 @@ from weft import (
     torch_kernels,
 )
 from weft.build import ROOT
-from weft.exercises import exercise
-from weft.highlight import highlighted
+from weft.figures.highlight import highlighted
+from weft.notebook.exercises import exercise
 
 __all__ = [
     "ROOT",

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from weft import bodies, load_cuda
-from weft.cuda_c import cuda_c
 from weft.mnist import weights
 from weft.mnist.python_step import PythonStep
+from weft.to_cuda.cuda_c import cuda_c
 
 TINY = {"height": 4, "width": 4, "channels1": 1, "channels2": 1, "hidden": 1}
 TINY |= {"classes": 2, "max_batch": 1}

@@ -1,4 +1,4 @@
-"""The ops' launchers as the cases of weft.cases call them, with bodies for kernels.
+"""The ops' launchers as the cases of weft.ops.cases call them, with bodies for kernels.
 
     case.launch(Launchers(run), 0, tensors, None)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from weft import style
+from weft.figures import style
 
 
 def drawn(draw: Callable, *args: object, **options: object) -> str:

@@ -1,7 +1,7 @@
 """Run every CPU rung of an op with each array against a page nobody may touch.
 
 `python fenced.py OP`. A read or write beyond an array ends the process; the
-guard zones of weft.check_ops notice writes alone. In the cases of CONV_SIZES the
+guard zones of weft.ops.check notice writes alone. In the cases of CONV_SIZES the
 padding is larger than the image, so most of what a filter sees is outside.
 """
 
@@ -11,7 +11,8 @@ import sys
 
 import torch
 
-from weft import build, cases, native
+from weft import build, native
+from weft.ops import cases
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 
 import weft
-from weft import cases
 from weft.mnist import Cnn, initial_weights, load
+from weft.ops import cases
 
 BATCHES = (9, 140)  # a large GPU has kernels for fewer images than blocks, and more
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from weft import __main__ as command
-from weft import bench, bench_ops, ops
+from weft import bench, ops
+from weft.bench import ops as bench_ops
 
 
 def test_summary_is_median_and_band():

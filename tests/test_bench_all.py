@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from drawings import drawn
 
-from weft import bench_graphs, bench_transpose, plot_graphs, plot_transpose
+from weft.bench import plot_transpose
+from weft.bench import transpose as bench_transpose
+from weft.bench.graphs import command as bench_graphs
+from weft.bench.graphs import plot as plot_graphs
 
 
 @pytest.mark.parametrize(

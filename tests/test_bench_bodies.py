@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from weft import bench, bench_bodies
+from weft import bench
+from weft.bench import bodies as bench_bodies
 
 
 def test_everybody_does_the_same_work(target):

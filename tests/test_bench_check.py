@@ -2,7 +2,8 @@
 
 import pytest
 
-from weft import bench, bench_check
+from weft import bench
+from weft.bench import check as bench_check
 
 
 def test_rows_of_each_kernel_in_each_mode():

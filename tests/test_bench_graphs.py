@@ -3,8 +3,11 @@
 import pytest
 from drawings import drawn
 
-from weft import bench, bench_graphs, bench_timelines, plot_graphs
-from weft.timeline import KERNEL, Span, Timeline
+from weft import bench
+from weft.bench.graphs import command as bench_graphs
+from weft.bench.graphs import plot as plot_graphs
+from weft.bench.graphs import timelines as bench_timelines
+from weft.traces.timeline import KERNEL, Span, Timeline
 
 CHAIN = {
     "C, a launch each",
@@ -54,9 +57,9 @@ def test_fused_and_rematerialised_move_fewer_bytes(target):
 
 
 def test_a_program_that_computes_something_else_is_refused(monkeypatch, tmp_path):
-    for path in bench_graphs.HERE.glob("bench_*.cu*"):
+    for path in bench_graphs.HERE.glob("*.cu*"):
         text = path.read_text()
-        if path.name == "bench_chain.cuh":
+        if path.name == "chain.cuh":
             assert text.count("x[i] += weights_s") == 1
             text = text.replace("x[i] += weights_s", "x[i] += 2 * weights_s")
         (tmp_path / path.name).write_text(text)

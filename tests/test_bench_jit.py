@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from weft import bench, bench_edit, bench_launch
+from weft import bench
+from weft.bench import edit as bench_edit
+from weft.bench import launch as bench_launch
 
 KEYS = {
     *("op", "impl", "rung", "precision", "target", "device", "timer"),

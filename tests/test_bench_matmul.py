@@ -10,10 +10,13 @@ import torch
 from invented_products import row, rows
 
 from weft import __main__ as command
-from weft import bench, bench_matmul, bench_matmul_calls, checked, native
-from weft.bench_matmul_calls import Operands, Size
-from weft.bench_matmul_goals import MEAN, beside_fastest, goals
-from weft.bench_matmul_plan import SETS, races
+from weft import bench, native
+from weft.bench import checked
+from weft.bench.matmul import calls as bench_matmul_calls
+from weft.bench.matmul import command as bench_matmul
+from weft.bench.matmul.calls import Operands, Size
+from weft.bench.matmul.goals import MEAN, beside_fastest, goals
+from weft.bench.matmul.plan import SETS, races
 from weft.guarded import Mismatch
 from weft.native import ArgumentError
 

@@ -7,16 +7,14 @@ import pytest
 from drawings import drawn
 from matplotlib.figure import Figure
 
-from weft import (
-    bench,
-    bench_tensor,
-    bench_tensor_limits,
-    bench_tensor_sums,
-    plot_tensor,
-    style,
-    tensor_view,
-)
-from weft.plot_bodies import elsewhere
+from weft import bench
+from weft.bench.plot_bodies import elsewhere
+from weft.bench.tensor import command as bench_tensor
+from weft.bench.tensor import limits as bench_tensor_limits
+from weft.bench.tensor import plot as plot_tensor
+from weft.bench.tensor import sums as bench_tensor_sums
+from weft.figures import style
+from weft.figures import tensors as tensor_view
 
 
 def committed():
@@ -129,7 +127,7 @@ def test_a_ring_hides_a_latency_that_its_places_cover():
 
 def test_drawings_show_what_they_say(monkeypatch):
     made = []
-    monkeypatch.setattr("weft.view.show_figure", made.append)
+    monkeypatch.setattr("weft.figures.view.show_figure", made.append)
     tensor_view.bits({"fp32": (8, 23), "tf32": (8, 10), "bf16": (8, 7)})
     tensor_view.fragments({"c": tensor_view.owners("c")[0]}, lane=5)
     assert tensor_view.ring(stages=4, places=2, latency=1) > 0.5

@@ -3,7 +3,9 @@
 import pytest
 from drawings import drawn
 
-from weft import bench, bench_transpose, plot_transpose
+from weft import bench
+from weft.bench import plot_transpose
+from weft.bench import transpose as bench_transpose
 
 
 def test_rows_of_each_transpose_and_of_a_copy(target):

@@ -1,6 +1,6 @@
 """Every Python body on every runner, against float64 and within derived bounds.
 
-The cases, bounds and guard zones are those of the ops: weft.cases, weft.guarded.
+The cases, bounds and guard zones are those of the ops: weft.ops.cases, weft.guarded.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from bodies_in_c import in_c
 from body_launchers import TREES, Launchers
 
 from utils import source
-from weft import bodies, cases, mnist_numpy, numba_jit
-from weft.beside import beside
+from weft import bodies, numba_jit
 from weft.bodies import THREADS, TILE
 from weft.build import ROOT
-from weft.cases import Case
-from weft.check_ops import _start
-from weft.cuda_c import cuda_c
+from weft.figures.beside import beside
 from weft.guarded import ORDERS, Guarded, compare
 from weft.jit import nvrtc
 from weft.mnist import data
+from weft.mnist import numpy_cnn as mnist_numpy
 from weft.native import NULL
+from weft.ops import cases
+from weft.ops.cases import Case
+from weft.ops.check import _start
 from weft.sim import sim
+from weft.to_cuda.cuda_c import cuda_c
 
 OPS = cases.OPS
 

@@ -147,7 +147,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     again = run_python(script, checkout / "lib")
     (checkout / "kernels/internal.cuh").open("a").write("/* newer */\n")
     newer = run_python(script, checkout / "lib")
-    (checkout / "lib/weft/rewrite.py").open("a").write("# newer\n")
+    (checkout / "lib/weft/cuda_on_cpu/rewrite.py").open("a").write("# newer\n")
     rewritten = run_python(script, checkout / "lib")
     assert first.stdout == again.stdout == newer.stdout == "[0.0, 2.0]\n"
     assert "building relu for cpu" in rewritten.stderr
@@ -271,7 +271,7 @@ def test_the_cache_stays_under_its_limit_oldest_first(tmp_path, monkeypatch):
 def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
     script = """
         import weft
-        from weft import cases
+        from weft.ops import cases
         for op in cases.OPS:
             for verdict in weft.check_op(op, target="cpu"):
                 print(verdict)

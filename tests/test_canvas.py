@@ -12,12 +12,20 @@ import numpy as np
 import pytest
 import torch
 
-from weft import canvas
-from weft.canvas import COMPANIONS, LAYERS, SHEET, WIDGET_MIME, Canvas, Reader, centre
 from weft.mnist import Twin, initial_weights
 from weft.mnist.cnn import Cnn
 from weft.mnist.data import Split, load
 from weft.native import ArgumentError
+from weft.widgets import canvas
+from weft.widgets.canvas import (
+    COMPANIONS,
+    LAYERS,
+    SHEET,
+    WIDGET_MIME,
+    Canvas,
+    Reader,
+    centre,
+)
 
 
 def some_model(device: str = "cpu") -> Cnn:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from weft import program
+from weft.cuda_on_cpu import program
 
 HEAD = """
 #include <stdio.h>

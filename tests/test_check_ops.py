@@ -12,9 +12,10 @@ import torch
 from conftest import TARGETS, ZOO, zoo_library
 
 from weft import __main__ as command
-from weft import bench, build, cases, native
-from weft.check_ops import Mismatch, check_op, check_rung, compare, run_case
+from weft import bench, build, native
 from weft.guarded import ORDERS
+from weft.ops import cases
+from weft.ops.check import Mismatch, check_op, check_rung, compare, run_case
 
 RUNGS = [
     (op, rung.name, target)

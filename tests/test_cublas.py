@@ -7,7 +7,7 @@ import ctypes
 import pytest
 import torch
 
-from weft import cublas
+from weft.bench import cublas
 from weft.native import ArgumentError, KernelError
 
 

@@ -20,7 +20,7 @@ from weft import (
     numba_jit,
     to_cuda,
 )
-from weft.cases import sum_bound
+from weft.ops.cases import sum_bound
 
 SCALE = 2
 
@@ -145,7 +145,7 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
 
             self.scaled = defaultdict(lambda: launch)  # in any grid and block
 
-    monkeypatch.setattr(sys.modules["weft.cuda_c"], "load_cuda", Late)
+    monkeypatch.setattr(sys.modules["weft.to_cuda.cuda_c"], "load_cuda", Late)
     run = cuda_c(scaled, flags="-Werror=sign-conversion")
     line = scaled.__code__.co_firstlineno + 1
     with pytest.raises(CompileError, match=rf"scaled, line {line}: error"):

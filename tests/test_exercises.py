@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from weft import exercises
-from weft.exercises import exercise, from_c
+from weft.notebook import exercises
+from weft.notebook.exercises import exercise, from_c
 
 
 def one(tmp_path, body, check=lambda f: None):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from weft import symbols
+from weft.cuda_on_cpu import symbols
 from weft.inspect import carets, raw
 from weft.report.colours import coloured
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from marked_cases import FOLDER, Case, cases, mark_of
 
-from weft import program
+from weft.cuda_on_cpu import program
 from weft.inspect.raw import Files, program_report
 from weft.report import KINDS, Finding
 

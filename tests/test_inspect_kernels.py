@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from weft import native
-from weft.cases import OPS, Case, cases
-from weft.cases_matmul import Product, matmul_case
-from weft.check_ops import compare
 from weft.inspect.watched import Watched, checked_library, report
 from weft.jit.cpu_launch import runtime
 from weft.mnist import Cnn, Split, initial_weights
+from weft.ops.cases import OPS, Case, cases
+from weft.ops.cases_matmul import Product, matmul_case
+from weft.ops.check import compare
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
 LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes

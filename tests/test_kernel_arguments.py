@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from weft import TranslationError, cuda, cuda_c, numba_jit, sim
-from weft.kernel_arguments import unfit, written
+from weft.language.arguments import unfit, written
+from weft.language.kernel import LOOP_HINT, PythonKernel
 from weft.native import ArgumentError
-from weft.python_kernel import LOOP_HINT, PythonKernel
 
 RUNNERS = [sim, numba_jit, cuda_c]
 

@@ -10,11 +10,11 @@ import torch
 
 from weft import build, native
 from weft.build import BuildError
-from weft.check_ops import check_rung
 from weft.guarded import Mismatch
 from weft.ladder import Results, copy_rung, one_rung, rung_path, show_diff
 from weft.ladder.code import difference, kernel_code
 from weft.native import ArgumentError
+from weft.ops.check import check_rung
 
 
 def own(folder, old="", new="", name="mine"):

@@ -3,7 +3,8 @@
 import nbformat
 import pytest
 
-from weft import cuda, lessons, puzzles
+from weft import cuda, puzzles
+from weft.notebook import lessons
 from weft.puzzles import GROUPS
 from weft.puzzles.cells import cells
 

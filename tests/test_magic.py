@@ -9,8 +9,9 @@ import pytest
 IPython = pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 
-from weft import magic, native  # noqa: E402
+from weft import native  # noqa: E402
 from weft.build import ROOT  # noqa: E402
+from weft.notebook import magic  # noqa: E402
 
 ADD = """__global__ void add(float *out, const float *a, int n) {
     int i = threadIdx.x;

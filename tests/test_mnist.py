@@ -20,7 +20,8 @@ from test_cnn import memory_limit
 
 import weft
 from weft import __main__ as command
-from weft import bench, style
+from weft import bench
+from weft.figures import style
 from weft.mnist import (
     Cnn,
     Config,

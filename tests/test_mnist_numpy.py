@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from weft import mnist_numpy
 from weft.mnist import Twin, initial_weights
+from weft.mnist import numpy_cnn as mnist_numpy
 from weft.mnist.data import load
 
 CHOICES = [np.arange(i, i + 3) for i in range(0, 60, 3)]

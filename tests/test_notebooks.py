@@ -1,7 +1,7 @@
 """Every lesson runs from top to bottom, is in shape, and its exercises can be solved.
 
 What is asked of a notebook stands in the tests' names; how one is written, in
-lib/weft/lessons.py.
+lib/weft/notebook/lessons.py.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 import utils
-from weft import bodies, lessons, puzzles
+from weft import bodies, puzzles
 from weft.build import ROOT
 from weft.jit import nvrtc, signature
-from weft.lessons import NOTEBOOKS, SOLUTIONS
+from weft.notebook import lessons
+from weft.notebook.lessons import NOTEBOOKS, SOLUTIONS
 from weft.puzzles import GROUPS, LESSONS
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))

@@ -20,8 +20,8 @@ from numpy import float32
 
 from weft import KernelFault, bodies, cuda, native, numba_jit
 from weft import cuda as anything
-from weft.cases import sum_bound
 from weft.cuda import shared, syncthreads, threadIdx
+from weft.language.kernel import PythonKernel
 from weft.native import ArgumentError
 from weft.numba_jit import (
     arguments,
@@ -33,7 +33,7 @@ from weft.numba_jit import (
     reading,
     simulator,
 )
-from weft.python_kernel import PythonKernel
+from weft.ops.cases import sum_bound
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from weft import ArgumentError, build, nvtx, nvtx_range, sim
+from weft import ArgumentError, build, nvtx_range, sim
 from weft.mnist import PythonCnn, Split
+from weft.traces import nvtx
 
 HERE = Path(__file__).parent
 INCLUDES = [f"-I{build.KERNELS}"]

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 
 import weft
 from weft import native
-from weft.cases import sum_bound
-from weft.check_ops import check_rung
+from weft.ops.cases import sum_bound
+from weft.ops.check import check_rung
 
 
 def random(*shape, seed=0, **kwargs):

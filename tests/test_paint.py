@@ -16,10 +16,10 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from PIL import Image
 
-from weft import paint as paint_module
 from weft.jit import load_cuda
 from weft.native import ArgumentError, KernelError
-from weft.paint import Painting, paint
+from weft.widgets import paint as paint_module
+from weft.widgets.paint import Painting, paint
 
 
 class Kernel:

@@ -3,7 +3,8 @@
 import pytest
 from matplotlib.figure import Figure
 
-from weft import plot_bodies, style
+from weft.bench import plot_bodies
+from weft.figures import style
 
 
 def row(op, impl, rung, us, target="cpu", **more):

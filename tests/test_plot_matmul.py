@@ -6,10 +6,11 @@ import pytest
 from invented_products import elsewhere, peak_rows, row, rows
 from test_mnist import texts
 
-from weft import peaks, readme
-from weft.plot_matmul import ladder_plot, size_plot, timed
-from weft.plot_matmul_roofline import _apart, roofline
-from weft.style import svg
+from weft.bench import peaks
+from weft.bench.matmul import readme
+from weft.bench.matmul.plot import ladder_plot, size_plot, timed
+from weft.bench.matmul.roofline import _apart, roofline
+from weft.figures.style import svg
 
 DRAW = [ladder_plot, size_plot, roofline]
 
@@ -94,7 +95,9 @@ def test_without_any_result_the_picture_says_how_to_get_one(draw):
 
 def test_readme_and_results_agree():
     text = readme.README.read_text()
-    assert readme.written(text, readme.matmul_table()) == text, "python -m weft.readme"
+    assert readme.written(text, readme.matmul_table()) == text, (
+        "python -m weft.bench.matmul.readme"
+    )
 
 
 def test_the_table_has_every_rung_beside_cublas():

@@ -7,12 +7,12 @@ import pytest
 from test_mnist import texts
 from test_plot_race import THERE, row, rows
 
-from weft.canvas import mosaic
+from weft.figures.style import svg
 from weft.mnist import Cnn, initial_weights, load
 from weft.mnist.inside import WINNERS, draw_inside, maps_of
 from weft.mnist.limits import limits, whole
 from weft.mnist.plot_sections import plot_limits, plot_sections
-from weft.style import svg
+from weft.widgets.canvas import mosaic
 
 ROOF = {"tflops": 50.0, "gbs": 4000.0}
 CONV2 = 2 * 9 * 32 * 64 * 196  # flops of a product of an image

@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from weft import ArgumentError, cache, predict
-from weft.predict import Score
+from weft.widgets.predict import Score
 
-predict_module = importlib.import_module("weft.predict")
+predict_module = importlib.import_module("weft.widgets.predict")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from weft import bench_counters, cuda, cuda_c, load_cuda, numba_jit, profile
+from weft import cuda, cuda_c, load_cuda, numba_jit, profile
+from weft.bench import counters as bench_counters
 from weft.machine import metrics, ncu, replay
 from weft.machine.comparison import Comparison
 from weft.native import ArgumentError

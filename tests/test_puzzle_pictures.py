@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from weft import cuda, load_cuda, numba_jit, puzzles
+from weft.figures.style import FAULT, WIDTH
 from weft.puzzles.goal import goal
 from weft.puzzles.instance import COULD, NOW, depends, instance
 from weft.puzzles.launches import launch_words
-from weft.style import FAULT, WIDTH
 
 NAMES = [puzzle.name for puzzle in puzzles]
 

@@ -486,7 +486,7 @@ def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
         def set_next_input(self, text, replace):
             cells.append((text, replace))
 
-    monkeypatch.setattr("weft.ipython.shell", Shell)
+    monkeypatch.setattr("weft.notebook.ipython.shell", Shell)
     puzzles.guards.reset()
     puzzles.guards.reset("cuda")
     in_c = f"%%cuda\n{puzzles.guards.cuda_c_stub}"

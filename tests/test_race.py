@@ -13,7 +13,8 @@ import torch
 from test_mnist import texts
 
 from weft import __main__ as command
-from weft import bench, bench_mnist
+from weft import bench
+from weft.bench import mnist as bench_mnist
 from weft.mnist import (
     Cnn,
     Config,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from weft import program, run
 from weft.build import BuildError
-from weft.rewrite import RewriteError
+from weft.cuda_on_cpu import program, run
+from weft.cuda_on_cpu.rewrite import RewriteError
 
 PROGRAMS = Path(__file__).parent / "programs"
 OPTIONS = ["-O1", "-Ifiles/include", "-DOFFSET=9"]

@@ -14,7 +14,7 @@ from weft.pictures import steps
 from weft.pictures.grid import fit, fit_line
 from weft.pictures.touches import axis_names
 
-draw = importlib.import_module("weft.show").draw
+draw = importlib.import_module("weft.pictures.show").draw
 float32 = np.float32
 TILE = 4
 VIEWS = ["access", "heat", "lanes", "timeline"]

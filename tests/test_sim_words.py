@@ -7,7 +7,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from numpy import float32
 
-from weft import ArgumentError, cuda, cuda_c, numba_jit, sim, spelling
+from weft import ArgumentError, cuda, cuda_c, numba_jit, sim
+from weft.language import spelling
 from weft.sim.log import Log
 from weft.sim.record import WRITE, Site
 from weft.to_cuda import TranslationError

@@ -15,7 +15,8 @@ import pytest
 import simt_device
 from simt_device import FOLDER, ORDERS, pointer, poison
 
-from weft import bench_simt, build
+from weft import build
+from weft.bench import simt as bench_simt
 
 ordered = simt_device.ordered
 INVALID_VALUE, INVALID_CONFIGURATION = 1, 9

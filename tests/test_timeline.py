@@ -8,7 +8,7 @@ import torch
 
 from weft import timeline as timeline_of
 from weft.native import ArgumentError
-from weft.timeline import (
+from weft.traces.timeline import (
     HOST,
     KERNEL,
     OTHER,

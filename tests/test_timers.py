@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import weft
-from weft import clocks, gpu_state, timers
+from weft.bench import clocks, gpu_state, timers
 from weft.device import named
 from weft.native import ArgumentError
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from weft import autotune, bench, cuda, cuda_c, load_cuda, native
-from weft.clocks import WallTimer
+from weft.bench.clocks import WallTimer
+from weft.bench.timers import Timed
 from weft.guarded import Mismatch
 from weft.jit import CompileError, config, nvrtc
 from weft.native import ArgumentError
-from weft.timers import Timed
 from weft.tune import fit, halving, memory, right
 from weft.tune.constants import with_values
 from weft.tune.plain_c import load_c

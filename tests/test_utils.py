@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import utils
-from weft.highlight import highlighted
+from weft.figures.highlight import highlighted
 
 
 def test_cdiv_rounds_up():
@@ -40,7 +40,8 @@ def test_importing_weft_does_not_wait_for_what_draws_or_translates():
 
 
 def test_a_name_of_weft_is_the_function_also_once_its_module_was_imported():
-    program = "import weft.show, weft.sim.record, weft.check.cases, weft.inspect.raw\n"
+    program = "import weft.pictures.show, weft.sim.record, weft.check.cases\n"
+    program += "import weft.inspect.raw\n"
     program += "import inspect, weft\n"
     program += "found = {name: getattr(weft, name) for name in weft.__all__}\n"
     program += (

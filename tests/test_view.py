@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft import view
+from weft.figures import view
 
 LISTING = """\
 out 0x7ffe0f08 8 0x7ffe1000

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from IPython import display
 
-from weft import cuda, sim, warp_view
-from weft.warp_view import sectors_of, turns_of
+from weft import cuda, sim
+from weft.figures import warps as warp_view
+from weft.figures.warps import sectors_of, turns_of
 
 T = np.arange(32)
 RANDOM = np.random.default_rng(0).integers(0, 400, 32)

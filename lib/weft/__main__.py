@@ -12,9 +12,12 @@ from pathlib import Path
 COMMANDS = {
     "mnist": ("weft.mnist.cli", "train the CNN, alone or against PyTorch"),
     "bench": ("weft.bench", "an op's rungs side by side with PyTorch's; the simulator"),
-    "check": ("weft.check_ops", "every rung against float64, with poisoned outputs"),
+    "check": ("weft.ops.check", "every rung against float64, with poisoned outputs"),
     "doctor": ("weft.doctor", "what this machine has and runs, and what is missing"),
-    "run": ("weft.run", "a whole CUDA program on the CPU, as if nvcc had built it"),
+    "run": (
+        "weft.cuda_on_cpu.run",
+        "a whole CUDA program on the CPU, as if nvcc had built it",
+    ),
     "inspect": (
         "weft.inspect.command",
         "the same, watched: what is wrong, what it costs",

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import cache, device
-from . import rewrite as rewriter
+from .cuda_on_cpu import rewrite as rewriter
 from .tracebacks import Short
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,6 +1,6 @@
 """What every check stands on: arrays between guard zones, poison, one comparison.
 
-Used by check/ (the reader's kernels) and check_ops.py (the rungs of the ops).
+Used by check/ (the reader's kernels) and ops/check.py (the rungs of the ops).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def callable_as(module: str, home: str) -> None:
     """Let a module be called: module(...) is the function of its name in `home`.
 
     weft.bench is the module of all benchmarks, and weft.bench(f, x) times f(x). home:
-    the module of that function, beside it, imported with the first call.
+    the module of that function in its package, imported with the first call.
     """
     package, _, name = module.rpartition(".")
 

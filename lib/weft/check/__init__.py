@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..figures.style import SHARED
 from ..guarded import Guarded, Mismatch, compare
 from ..jit import KernelFault, OrderDependence
 from ..native import ArgumentError
-from ..style import SHARED
 from . import plan
 from .cases import Shape, Sizes, spoken_of
 from .limit import TooLong, time_limit

@@ -19,8 +19,8 @@ from .. import jit
 from ..guarded import ORDERS
 from ..jit import signature
 from ..jit.module import only
+from ..language.kernel import PythonKernel, plain_function, source_of, value_of
 from ..native import ArgumentError
-from ..python_kernel import PythonKernel, plain_function, source_of, value_of
 from .cases import Shape, dimensions
 from .limit import time_limit
 
@@ -254,7 +254,7 @@ def _runners(
         gpu = torch.cuda.is_available()
         place = torch.device("cuda", torch.cuda.current_device()) if gpu else None
         return [Numba(subject, place)]
-    if module.startswith("weft.cuda_c"):
+    if module.startswith("weft.to_cuda"):
         return [Translated(subject, place) for place in _places(device, None)]
     if module.startswith("weft.sim"):
         return [Simulated(subject.kernel)]
@@ -303,7 +303,7 @@ def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
             where = value.__name__
         elif not isinstance(where, str) or isinstance(value, type):
             where = ""
-        if where.startswith(("weft.cuda", "numba.cuda")) and "cuda_c" not in where:
+        if where == "weft.cuda" or where.startswith("numba.cuda"):
             return True
         inner = getattr(value, "py_func", value)
         helper = isinstance(inner, types.FunctionType) and inner is not function

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import run
+from ..cuda_on_cpu import run
 from ..report.colours import coloured
 from ..report.program import LISTINGS, ProgramReport
 from .raw import Files, program_report

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from ..cuda_c import Runner
 from ..guarded import ORDERS
 from ..jit.arguments import Array, Binder
 from ..jit.checked import TIMEOUT
@@ -17,6 +16,7 @@ from ..jit.shown import tell
 from ..native import ArgumentError
 from ..report import Report
 from ..sim import sim
+from ..to_cuda.cuda_c import Runner
 
 SEED = 2  # the runtime's first order that is random
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from .. import symbols
+from ..cuda_on_cpu import symbols
 from ..report import Counters, Finding, Index, Listing, Place, Report, line_of
 from ..report.cures import in_c
 from ..report.program import ProgramReport

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .. import build, cache, symbols
-from .. import rewrite as rewriter
+from .. import build, cache
+from ..cuda_on_cpu import rewrite as rewriter
+from ..cuda_on_cpu import symbols
 from ..inspect.cells import CellSource
 from . import diagnostics, flags, prelude, signature
 from .checked import CheckedLauncher

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ..build import BuildError
-from ..columns import original_column
+from ..cuda_on_cpu.columns import original_column
 from . import hints
 
 CELL = "weft-cell"  # the cell's name as g++ gets it

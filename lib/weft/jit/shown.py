@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from ..ipython import shell
+from ..notebook.ipython import shell
 from ..report.shown import show
 
 if TYPE_CHECKING:

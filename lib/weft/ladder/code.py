@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 from ..build import KERNELS
-from ..highlight import coloured, highlighted
-from ..ipython import shell
+from ..figures.highlight import coloured, highlighted
+from ..figures.style import FAULT, SHARED
+from ..figures.words import plural
 from ..native import ArgumentError
-from ..style import FAULT, SHARED
-from ..words import plural
+from ..notebook.ipython import shell
 
 FOLDER = KERNELS / "matmul"
 OUTSIDE = '"matmul/matmul.h"'

@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from .. import build, cache, checked, native
+from .. import build, cache, native
+from ..bench import checked
 from ..build import KERNELS
-from ..check_ops import Verdict
 from ..guarded import Mismatch
 from ..native import ArgumentError
+from ..ops.check import Verdict
 from ..report.program import ProgramReport
 from .code import rung_name, rung_path
 
@@ -118,9 +119,9 @@ class OneRung:
         Raises Mismatch if it is wrong; it is not timed then. On a CPU a kernel's
         threads are simulated: ArgumentError.
         """
-        from ..bench_matmul import Options, Speeds, race_rows
-        from ..bench_matmul_calls import Operands, Size, of_rung
-        from ..bench_matmul_plan import Race
+        from ..bench.matmul.calls import Operands, Size, of_rung
+        from ..bench.matmul.command import Options, Speeds, race_rows
+        from ..bench.matmul.plan import Race
 
         if _target(device) == "cpu":
             raise ArgumentError(
@@ -219,7 +220,7 @@ def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
 def _compare(
     c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, rung: native.Rung
 ) -> None:
-    from ..bench_matmul_calls import error_limit
+    from ..bench.matmul.calls import error_limit
 
     want = a.double() @ b.double()
     off = c.double() - want

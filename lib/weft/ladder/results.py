@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..plot_matmul import at, committed_results, ladder_plot, size_of
-from ..view import show_figure
+from ..bench.matmul.plot import at, committed_results, ladder_plot, size_of
+from ..figures.view import show_figure
 
 Row = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import bench
 from ..build import ROOT
+from ..figures.style import FAULT, WRITTEN
 from ..report.html import BOLD, FAINT, cell, page, table
-from ..style import FAULT, WRITTEN
 from .profile import number
 
 

@@ -21,12 +21,12 @@ def record(
     kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they
     are now. Raises ArgumentError for what is none of these.
     """
-    from ..cuda_c import Runner
     from ..jit import config
     from ..jit.module import Kernel
+    from ..language.kernel import PythonKernel
     from ..native import ArgumentError
     from ..numba_jit import NumbaKernel
-    from ..python_kernel import PythonKernel
+    from ..to_cuda.cuda_c import Runner
     from .sources import complete
 
     if isinstance(kernel, NumbaKernel):

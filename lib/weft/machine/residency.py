@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..figures.words import plural
 from ..native import ArgumentError
-from ..words import plural
 from . import toolchain
 from .limits import (
     PARTITIONS,

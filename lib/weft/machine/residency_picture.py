@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..figures.style import READ, SHARED, THREAD, WIDTH
+from ..figures.words import plural
 from ..pictures.svg import FILL, SMALL, box, document, label
-from ..style import READ, SHARED, THREAD, WIDTH
-from ..words import plural
 from .residency import Occupancy
 
 LEFT = 130  # of the bars

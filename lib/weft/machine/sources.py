@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ..build import ROOT
-from ..cuda_c import Runner
 from ..jit import stored
 from ..jit.module import Cell, Kernel, Module
+from ..language.kernel import PythonKernel, source_of
 from ..native import ArgumentError
 from ..numba_jit import NumbaKernel
-from ..python_kernel import PythonKernel, source_of
+from ..to_cuda.cuda_c import Runner
 from . import toolchain
 from .toolchain import Compiled
 

@@ -6,6 +6,7 @@ cnn.py      Cnn: the trainer of kernels/mnist/ as a Python object
 python_cnn.py, python_step.py  PythonCnn: the same with the Python bodies
 rungs.py    which of them a rung's name stands for
 weights.py  the parameters by name, their first values, their file
+numpy_cnn.py  the CNN in NumPy, a function for each layer, and its gradient
 twin.py     the same model in PyTorch
 precisions.py  the precisions in which PyTorch trains it
 exact.py    a step in float64, and how far another one is from it

@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
         bench.write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")
     if args.plot:
-        from .. import style
+        from ..figures import style
         from .plot import plot_run
 
         ghosts = committed(result.rows) if args.compare else []

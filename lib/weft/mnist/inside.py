@@ -11,8 +11,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ..canvas import draw_image, mosaic
-from ..style import INK, OURS, READ, SHARED, THREAD, WRITTEN, outlined, style
+from ..figures.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, outlined, style
+from ..widgets.canvas import draw_image, mosaic
 from .cnn import Cnn
 from .plot import new_figure
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from ..bench import STATISTIC, machine
-from ..style import INK, OPPONENT, OURS, hollow, outlined, style
+from ..figures.style import INK, OPPONENT, OURS, hollow, outlined, style
 from .row import label
 from .train import PARTS
 

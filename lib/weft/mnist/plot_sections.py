@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ..style import INK, OURS, READ, SHARED, THREAD, WRITTEN, faint, style
+from ..figures.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, faint, style
 from .limits import Part
 from .plot import layer_groups, new_figure
 from .race_marks import (

@@ -17,7 +17,7 @@ import torch
 
 from .. import native
 from ..native import ArgumentError, OutOfMemory
-from ..nvtx import nvtx_range
+from ..traces.nvtx import nvtx_range
 from .data import MEAN, STD
 from .marks import Marks
 from .python_step import KEPT, Launch, PythonStep, Runner

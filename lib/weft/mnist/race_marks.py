@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from ..bench import STATISTIC
-from ..style import draw_unmeasured
+from ..figures.style import draw_unmeasured
 from .plot import write_caption
 from .row import Row
 

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from ..jit.config import Config
+from ..language.kernel import PythonKernel, plain_function
 from ..native import ArgumentError
-from ..python_kernel import PythonKernel, plain_function
 from . import arguments, meaning, simulator
 
 _KEPT = "__weft_numba__"

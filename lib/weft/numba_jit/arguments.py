@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..kernel_arguments import unfit
+from ..language.arguments import unfit
 from ..native import ArgumentError
 
 

@@ -20,8 +20,8 @@ from .. import native
 from ..jit import driver, output
 from ..jit import launch as launches
 from ..jit.config import Config
+from ..language.kernel import PythonKernel
 from ..native import ArgumentError, DeviceLost, KernelError
-from ..python_kernel import PythonKernel
 from . import arguments, direct, errors, host, meaning, views
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more

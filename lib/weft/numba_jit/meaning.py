@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from .. import cuda as language
+from ..language.kernel import plain_function
 from ..native import ArgumentError
-from ..python_kernel import plain_function
 from . import misspelt, renaming
 
 CUDA, MODULE, HELPER, VALUE = "cuda", "module", "helper", "value"

@@ -9,9 +9,10 @@ import types
 from collections.abc import Container
 from typing import Any
 
-from .. import cuda, spelling
+from .. import cuda
+from ..language import spelling
+from ..language.kernel import source_of
 from ..native import ArgumentError
-from ..python_kernel import source_of
 
 
 def refuse(function: types.FunctionType, modules: Container[str]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..language.kernel import PythonKernel
 from ..native import KernelError
-from ..python_kernel import PythonKernel
 from . import arguments, errors, meaning
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import types
 
+from ..language.kernel import source_of
 from ..native import ArgumentError
-from ..python_kernel import source_of
 
 MODULE = "__cuda__"  # what the module is called in the new code
 

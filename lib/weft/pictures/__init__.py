@@ -1,5 +1,6 @@
 """Pictures of a launch as SVG: who touches what, how often, when, and which lanes.
 
+show, turns               show() and latency(): a launch, and its picture
 scene, touches, steps     what is drawn: the accesses as a table, a warp's order
 svg, grid, threads        marks, and where cells and threads stand
 access, layout            view="access": the whole, where it stands

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..style import READ, SHARED, WRITTEN
+from ..figures.style import READ, SHARED, WRITTEN
 from . import svg
 from .grid import Grid
 from .panels import LINE, Panel, has_indices

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..figures.style import READ, SHARED, THREAD, WIDTH, WRITTEN
+from ..figures.words import plural
 from ..sim.warp import WARP
-from ..style import READ, SHARED, THREAD, WIDTH, WRITTEN
-from ..words import plural
 from . import svg
 from .counts import counts
 from .faults import findings_of, sentences

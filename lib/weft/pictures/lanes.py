@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..figures.style import THREAD, WIDTH
+from ..figures.words import plural
 from ..sim.warp import WARP
-from ..style import THREAD, WIDTH
-from ..words import plural
 from . import svg
 from .faults import findings_of, sentences
 from .grid import Grid

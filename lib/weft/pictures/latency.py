@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..style import READ, SHARED, THREAD, WIDTH
-from ..words import plural, thousands
+from ..figures.style import READ, SHARED, THREAD, WIDTH
+from ..figures.words import plural, thousands
 from . import svg
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run
 from .panels import EDGE

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..style import READ, THREAD, WIDTH, WRITTEN
-from ..words import plural
+from ..figures.style import READ, THREAD, WIDTH, WRITTEN
+from ..figures.words import plural
 from . import svg
 from .panels import EDGE
 from .svg import box, label, num
 
 if TYPE_CHECKING:
-    from ..timeline import Span, Timeline
+    from ..traces.timeline import Span, Timeline
 
 LEFT, RIGHT = 100.0, 12.0  # pixels left and right of time
 ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows

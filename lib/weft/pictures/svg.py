@@ -1,7 +1,7 @@
 """The few marks that every picture of a launch is made of, as SVG text.
 
 A cell is a square, a thread a circle, a block a rounded frame. Text and grey lines
-have the page's own colour; a colour means one thing everywhere (weft.style).
+have the page's own colour; a colour means one thing everywhere (weft.figures.style).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 
 import numpy as np
 
-from ..style import FAULT, READ, SHARED, THREAD, WIDTH, WRITTEN
+from ..figures.style import FAULT, READ, SHARED, THREAD, WIDTH, WRITTEN
 
 SANS = "ui-sans-serif, system-ui, sans-serif"
 MONO = "ui-monospace, Menlo, Consolas, monospace"

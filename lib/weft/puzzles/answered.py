@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ..figures.style import READ, WIDTH
 from ..pictures.counts import times
 from ..pictures.faults import sentences
 from ..pictures.panels import EDGE
 from ..pictures.player import Drawing
+from ..pictures.show import Picture
 from ..pictures.svg import label
 from ..pictures.values import Values, arranged_as
-from ..show import Picture
-from ..style import READ, WIDTH
 from .answers import Answer, is_stub, understood
 from .compared import IMAGE, beside, outcome, verdict
 from .goal import goal

@@ -10,8 +10,8 @@ import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..language.kernel import PythonKernel, plain_function, source_of
 from ..native import ArgumentError
-from ..python_kernel import PythonKernel, plain_function, source_of
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle
@@ -112,7 +112,7 @@ def _of_python(puzzle: Puzzle, given: Any) -> Answer:
     wrapped = given
     if module.startswith("weft.numba_jit"):
         language, wrapped = "Numba", given.py_func
-    elif module.startswith("weft.cuda_c"):
+    elif module.startswith("weft.to_cuda"):
         wrapped = given.kernel
     elif module.startswith("weft.sim"):
         given = wrapped = given.kernel

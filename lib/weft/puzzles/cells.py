@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import nbformat
 from nbformat import NotebookNode
 
-from ..stubs import LessonError
+from ..notebook.stubs import LessonError
 from . import GROUPS, load
 from .puzzle import Puzzle
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..figures.style import FAULT, SHARED, WIDTH, WRITTEN
+from ..figures.words import plural
 from ..guarded import unwritten
 from ..pictures.panels import EDGE
 from ..pictures.player import Drawing
@@ -22,8 +24,6 @@ from ..pictures.values import (
     said,
     stacked,
 )
-from ..style import FAULT, SHARED, WIDTH, WRITTEN
-from ..words import plural
 from .goal import indexed, narrowed
 from .instance import Instance
 

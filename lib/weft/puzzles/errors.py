@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..figures.words import plural
 from ..guarded import Mismatch
 from ..native import KernelError
-from ..words import plural
 
 if TYPE_CHECKING:
     from .answers import Answer

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..check.cases import by_name, three
+from ..figures.style import THREAD, WIDTH
+from ..figures.words import plural
 from ..pictures import svg
 from ..pictures.panels import EDGE, LEFT
 from ..pictures.svg import label
-from ..style import THREAD, WIDTH
-from ..words import plural
 from .instance import Instance
 
 

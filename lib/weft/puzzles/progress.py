@@ -20,10 +20,10 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..figures.style import OURS, SHARED
+from ..figures.words import plural
 from ..kept import Kept
 from ..native import ArgumentError
-from ..style import OURS, SHARED
-from ..words import plural
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle

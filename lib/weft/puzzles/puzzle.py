@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..highlight import highlighted
+from ..figures.highlight import highlighted
 from ..native import ArgumentError, KernelError
-from ..stubs import solved, stub
+from ..notebook.stubs import solved, stub
 from .answers import Answer, as_declared, is_stub, tree, understood
 from .counts import names_known
 from .errors import few_prints, is_inside, short_errors, stopped
@@ -121,7 +121,7 @@ class Puzzle:
 
         language: "python" or "cuda".
         """
-        from .. import ipython
+        from ..notebook import ipython
 
         if language not in ("python", "cuda"):
             raise ArgumentError(f'reset({language!r}): "python" or "cuda"')

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..figures.style import OURS, SHARED, WRITTEN
 from ..report import Counters, Report
 from ..report.lines import short
-from ..style import OURS, SHARED, WRITTEN
 from .counts import COUNTS, above, names_known, refusals, value
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _best(case: Case, runner: Runner) -> Counters:
     answer, in_c = case.puzzle.answer, not isinstance(runner, Simulated)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
-        from ..cuda_c import cuda_c
+        from ..to_cuda.cuda_c import cuda_c
 
         report = case.launched(_runner(cuda_c(answer) if in_c else answer))
         assert report.counters is not None

@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..highlight import highlighted
+from ..figures.highlight import highlighted
 
 if TYPE_CHECKING:
     from ..check import Verdict

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..ipython import shell
+from ..notebook.ipython import shell
 from .counters import Counters, Line, Place, Sums
 
 __all__ = ["Counters", "Finding", "Line", "Listing", "Place", "Report", "Sums"]

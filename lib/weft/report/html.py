@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..style import FAULT, SHARED, WRITTEN
-from ..words import thousands
+from ..figures.style import FAULT, SHARED, WRITTEN
+from ..figures.words import thousands
 from . import Finding, Report
 from .cures import in_python as cure_of
 from .lines import COLUMNS, HOT, Cell, Row, annotated, columns, remarks

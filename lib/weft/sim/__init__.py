@@ -21,8 +21,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..guarded import ORDERS
+from ..language.kernel import PythonKernel
 from ..native import ArgumentError
-from ..python_kernel import PythonKernel
 from ..report import Report
 from ..report.shown import show
 from . import memory

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..python_kernel import Source, with_constants
+from ..language.kernel import Source, with_constants
 from . import names
 from .syntax import refusal
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import spelling
+from ..language import spelling
 from ..report import Finding, Index, named, position
 from .memory import HALF, has
 from .places import Place, Variant

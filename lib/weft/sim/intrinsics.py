@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import spelling
+from ..language import spelling
 from .nodes import add, const, load, mul
 from .record import ATOMIC, FENCE
 from .warp import FULL, WARP

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..jit.config import Config
 from ..jit.faults import KernelFault
+from ..language.kernel import PythonKernel
 from ..native import ArgumentError
-from ..python_kernel import PythonKernel
 from ..report import Finding, Report, named, position
 from . import faults, memory, uneven
 from .accesses import CASTS, Accesses

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from ..kernel_arguments import unfit
+from ..language.arguments import unfit
 from ..native import ArgumentError
 from .stop import Stop
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import cuda
-from ..python_kernel import value_of
+from ..language.kernel import value_of
 
 UNKNOWN = object()
 # Functions of these are called as they are; those of anybody else are rewritten.

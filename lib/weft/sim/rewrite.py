@@ -14,8 +14,8 @@ from __future__ import annotations
 import ast
 import copy
 
-from .. import spelling
-from ..python_kernel import LOOP_HINT, as_range
+from ..language import spelling
+from ..language.kernel import LOOP_HINT, as_range
 from . import intrinsics, names
 from .nodes import assign, at, call, const, load
 from .numbers import TYPES, converted

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..jit.config import Config
-from ..python_kernel import PythonKernel
+from ..language.kernel import PythonKernel
 from .kinds import ANY, POSITIVE, WHOLE
 from .places import Entity
 

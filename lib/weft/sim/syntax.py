@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from ..language.kernel import Source
 from ..native import ArgumentError
-from ..python_kernel import Source
 
 # The refused piece of syntax: what it is called, and the way to write it.
 _WAYS: dict[type[ast.AST], tuple[str, str]] = {

@@ -55,8 +55,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..jit import signature
+from ..language.kernel import PythonKernel
 from ..native import ArgumentError
-from ..python_kernel import PythonKernel
 from .errors import TranslationError
 from .types import Argument, of_argument, parse
 

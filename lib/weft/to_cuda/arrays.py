@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..python_kernel import with_constants
+from ..language.kernel import with_constants
 from . import meaning
 from .types import CONST, F64, LOCAL, SHARED, Array, Scalar, of_dtype
 from .unit import Unit

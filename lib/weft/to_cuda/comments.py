@@ -10,7 +10,7 @@ import textwrap
 import tokenize
 from dataclasses import dataclass
 
-from ..python_kernel import Source
+from ..language.kernel import Source
 
 _TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
 

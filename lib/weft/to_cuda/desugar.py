@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import copy
 
-from ..python_kernel import as_range
+from ..language.kernel import as_range
 from .errors import TranslationError
 
 

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from ..jit.diagnostics import CompileError, Diagnostic
-from ..python_kernel import Source
+from ..language.kernel import Source
 
 
 class TranslationError(CompileError):

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .. import spelling
+from ..language import spelling
 from . import calls, meaning
 from .spans import SPANS, negated
 from .types import BOOL, F64, FLOAT, INT, Array, Scalar, join, promote

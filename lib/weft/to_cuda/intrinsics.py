@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .. import spelling
+from ..language import spelling
 from . import meaning
 from .types import BOOL, F64, FLOAT, INT, U32, Array, Scalar, promote
 from .unit import ANY, Span, Unit, merge

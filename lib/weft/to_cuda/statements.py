@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .. import spelling
-from ..python_kernel import LOOP_HINT
+from ..language import spelling
+from ..language.kernel import LOOP_HINT
 from . import arrays, calls, meaning
 from .types import INT, Array, Scalar, join
 from .unit import ANY, Span, merge

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..jit.arguments import describe
-from ..kernel_arguments import unfit
+from ..language.arguments import unfit
 from ..native import ArgumentError
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"

@@ -7,8 +7,8 @@ import types as python_types
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from .. import spelling
-from ..python_kernel import PythonKernel, Source, source_of, value_of
+from ..language import spelling
+from ..language.kernel import PythonKernel, Source, source_of, value_of
 from . import meaning
 from .comments import comments
 from .desugar import Desugar

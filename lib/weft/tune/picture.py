@@ -11,10 +11,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ..bench import STATISTIC
+from ..figures.style import INK, OURS, faint, style, svg
+from ..figures.words import rounded
 from ..mnist.plot import INCH, write_caption
 from ..native import ArgumentError
-from ..style import INK, OURS, faint, style, svg
-from ..words import rounded
 
 if TYPE_CHECKING:
     from .tuned import Tuned

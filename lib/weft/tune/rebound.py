@@ -6,8 +6,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from ..language.kernel import plain_function
 from ..native import ArgumentError
-from ..python_kernel import plain_function
 
 
 def with_globals(

@@ -13,11 +13,11 @@ from tqdm import tqdm
 
 from .. import bench
 from ..build import BuildError
+from ..figures.words import plural
 from ..guarded import Mismatch
 from ..jit import KernelFault, gpu, nvrtc
 from ..machine import toolchain
 from ..native import DeviceLost, KernelError
-from ..words import plural
 from . import fit, memory
 from .halving import race
 from .right import Answer, Arguments

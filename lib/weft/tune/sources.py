@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ..build import ROOT
-from ..cuda_c import Runner, cuda_c
 from ..jit import flags as words
 from ..jit import load_cuda, nvrtc, stored
 from ..jit.module import Cell, Kernel, Module, only
+from ..language.kernel import PythonKernel
 from ..native import ArgumentError
 from ..numba_jit import NumbaKernel, numba_jit
-from ..python_kernel import PythonKernel
+from ..to_cuda.cuda_c import Runner, cuda_c
 from .constants import with_values
 from .plain_c import Function, is_c, load_c
 from .rebound import with_globals

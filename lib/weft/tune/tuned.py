@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import bench
+from ..figures.words import plural, rounded
 from ..native import ArgumentError
-from ..words import plural, rounded
 from .space import Candidate, spelled
 
 Row = dict[str, Any]

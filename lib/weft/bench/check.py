@@ -1,0 +1,211 @@
+"""What the check build costs: `python -m weft bench check`.
+
+The kernels of check.cu, compiled as they are and for the check build, in one
+run: contenders take turns and each answer is checked. `cost` is a contender's fastest
+run over the plain build's fastest. The last row is an edit of a checked cell, as in
+edit.py. Not a measure of kernels: it says for how many threads one can ask.
+What must hold: BOUNDS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import bench, build
+from ..jit.checked import raw_report
+from ..jit.cpu_launch import runtime
+from ..ops.cases import sum_bound
+from . import edit as bench_edit
+
+SOURCE = Path(__file__).with_suffix(".cu")
+BOUNDS = {"cost": 25.0, "edit": 150.0}  # times the plain build; ms
+MODES = {  # what is switched on: counters, races
+    "check": (1, 1),
+    "no counters": (0, 1),
+    "no races": (1, 0),
+    "memory only": (0, 0),
+}
+SAMPLES, EDITS = 3, 12
+SHOWN = ["impl", "rung", "mode", "us", "us_low", "us_high", "fastest", "cost"]
+SHOWN += ["accesses", "ns_per_access"]
+BINS = 256  # of the histogram, as in the source
+
+
+@dataclass
+class Case:
+    """A kernel's inputs, the size it gets, and what it has to compute."""
+
+    a: np.ndarray
+    b: np.ndarray
+    n: int
+    want: np.ndarray
+    bound: np.ndarray | float = 0.0
+
+
+def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dict]:
+    """Time all kernels in all modes, then edits of a checked cell.
+
+    scale: 1, or 2, 4, 8 for sides that many times smaller. Raises RuntimeError if a
+    kernel computes something else, or if the check build finds fault with it.
+    """
+    libraries = {check: library(check) for check in (False, True)}
+    found: list[dict[str, Any]] = []
+    for name, case in cases(scale).items():
+        found += _measure(name, case, libraries, samples)
+    return found + ([_edits(edits)] if edits else [])
+
+
+def note(rows: list[dict[str, Any]]) -> str:
+    """What stands under the table: the bounds, and whether they are met."""
+    every = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
+    worst = max(every, key=lambda r: r["cost"])
+    said = [_bound(f"the dearest, {worst['rung']}", worst["cost"], "cost", "x")]
+    said += [
+        _bound("from an edit to its checked result", row["us"] / 1e3, "edit", " ms")
+        for row in rows
+        if row["op"] == "edit"
+    ]
+    return "; ".join(said)
+
+
+def cases(scale: int = 1) -> dict[str, Case]:
+    """The kernels by name."""
+    rng = np.random.default_rng(0)
+    sides = {"matmul_tiled": 512 // scale, "matmul_naive": 256 // scale}
+    made: dict[str, Case] = {}
+    for name, n in sides.items():
+        a, b = rng.standard_normal((2, n, n), np.float32)
+        wide = np.float64(a), np.float64(b)
+        bound = sum_bound(n, abs(wide[0]) @ abs(wide[1]))
+        made[name] = Case(a, b, n, wide[0] @ wide[1], bound)
+    x, y = rng.standard_normal((2, (1 << 22) // scale**2), np.float32)
+    made["add"] = Case(x, y, x.size, x + y)
+    parts = np.float64(x[: x.size // 4]).reshape(-1, 256)
+    bound = sum_bound(8, abs(parts).sum(1))  # 8 sums on the way of each number
+    made["reduction"] = Case(x, y, parts.size, parts.sum(1), bound)
+    square = x[: (1024 // scale) ** 2].reshape(-1, 1024 // scale)
+    made["transpose"] = Case(square, y, len(square), square.T.copy())
+    u = rng.random((1 << 20) // scale**2, np.float32)
+    counts = np.bincount((u * np.float32(BINS)).astype(int), minlength=BINS)
+    made["histogram"] = Case(u, y, u.size, counts.astype(float))
+    return made
+
+
+def library(check: bool) -> ctypes.CDLL:
+    """check.cu, plain or for the check build."""
+    flavour = build.Flavour("cpu", check=check)
+    made = ctypes.CDLL(str(build.library_of("bench_check", [SOURCE], flavour)))
+    made.bench_upload.restype = ctypes.c_void_p
+    return made
+
+
+# ---- one kernel ----------------------------------------------------------------
+
+
+class Arrays:
+    """A case's arrays, where kernels may touch them, and its kernel to launch."""
+
+    def __init__(self, name: str, case: Case, library: ctypes.CDLL) -> None:
+        self.name, self.case, self.library = name, case, library
+        self.out = np.full(case.want.shape, np.nan, np.float32)
+        hosts = (self.out, case.a, case.b)
+        self.at = [ctypes.c_void_p(self._upload(host)) for host in hosts]
+        self.function = getattr(library, f"bench_{name}")
+
+    def _upload(self, host: np.ndarray) -> int:
+        size = ctypes.c_size_t(host.nbytes)
+        at = self.library.bench_upload(ctypes.c_void_p(host.ctypes.data), size)
+        if not at:
+            raise MemoryError(f"{self.name}: no memory for {host.nbytes} bytes")
+        return at
+
+    def launch(self) -> None:
+        if status := self.function(*self.at, self.case.n):
+            raise RuntimeError(f"{self.name}: CUDA error {status}")
+
+    def check(self) -> None:
+        """RuntimeError unless the kernel has computed what it has to."""
+        out, size = self.out, ctypes.c_size_t(self.out.nbytes)
+        self.library.bench_download(ctypes.c_void_p(out.ctypes.data), self.at[0], size)
+        bad = ~(abs(np.float64(out) - self.case.want) <= self.case.bound)
+        if bad.any():
+            raise RuntimeError(f"{self.name}: {bad.sum()} of {bad.size} are wrong")
+
+    def release(self) -> None:
+        for at in self.at:
+            self.library.bench_release(at)
+
+
+def _measure(
+    name: str, case: Case, libraries: dict[bool, ctypes.CDLL], samples: int
+) -> list[dict[str, Any]]:
+    contenders = {check: Arrays(name, case, libraries[check]) for check in libraries}
+    timer = bench.CpuTimer()
+    times: dict[str, list[float]] = {mode: [] for mode in ("plain", *MODES)}
+    accesses: dict[str, int] = {}
+    for turn in range(samples + 1):
+        for mode, spent in times.items():
+            arrays = contenders[mode != "plain"]
+            _switch(*MODES.get(mode, (1, 1)))
+            us = timer.measure(arrays.launch)
+            arrays.check()
+            if turn:  # the first one also fills caches
+                spent.append(us)
+            elif mode == "check":
+                accesses[mode] = _accesses(name)
+    _switch(1, 1)
+    for arrays in contenders.values():
+        arrays.release()
+    plain = min(times["plain"])
+    return [
+        _row(name, mode, spent, plain, accesses.get(mode), timer.name)
+        for mode, spent in times.items()
+    ]
+
+
+def _row(
+    name: str, mode: str, spent: list[float], plain: float, accesses: Any, timer: str
+) -> dict[str, Any]:
+    ns = (min(spent) - plain) * 1e3 / accesses if accesses else None
+    return {
+        **{"op": "check", "impl": "weft", "rung": name, "precision": "fp32"},
+        **{"target": "cpu", "device": bench.device_name(), "mode": mode},
+        **bench.summarize(spent, timer).row(),
+        **{"fastest": min(spent), "cost": min(spent) / plain},
+        **{"accesses": accesses, "ns_per_access": ns},
+    }
+
+
+def _switch(counters: int, races: int) -> None:
+    simt = runtime()
+    simt.simt_check_begin()
+    simt.simt_check_counters(counters)
+    simt.simt_check_races(races)
+
+
+def _accesses(name: str) -> int:
+    """What the launches since simt_check_begin() accessed, from the report."""
+    report = json.loads(raw_report())
+    for finding in report["findings"]:
+        raise RuntimeError(f"{name}: {finding['text']}")
+    sites = [site for kernel in report["kernels"] for site in kernel["sites"]]
+    return sum(site["accesses"] for site in sites)
+
+
+# ---- an edit -------------------------------------------------------------------
+
+
+def _edits(edits: int) -> dict[str, Any]:
+    row = bench_edit._ours("cpu", edits, watched=True)
+    return {**row, "mode": "check", "fastest": row["us_low"]}
+
+
+def _bound(what: str, value: float, name: str, unit: str) -> str:
+    missed = "" if value <= BOUNDS[name] else " (missed)"
+    return f"{what}: {value:.3g}{unit}, bound {BOUNDS[name]:g}{unit}{missed}"

@@ -1,0 +1,55 @@
+"""Whether a rung has passed its check: asked before anything is timed.
+
+The check runs once for each build. That it was passed is remembered in the cache under
+the library's name, which holds the hash of all sources, and the hash of what checks.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+
+from .. import bench, cache, native
+from ..guarded import Mismatch
+from ..ops.check import Verdict, check_rung
+
+
+class NotChecked(Mismatch):
+    """A kernel is not timed, since it is wrong."""
+
+
+def require(lib: native.Library, rung: native.Rung) -> Verdict:
+    """Check the rung, unless this build of it has passed on this device before.
+
+    Raises NotChecked with what is wrong.
+    """
+    path = _path(lib, rung)
+    if path.exists():
+        return Verdict(**json.loads(path.read_text()))
+    try:
+        verdict = check_rung(lib, rung)
+    except Mismatch as error:
+        raise NotChecked(f"not timed, since it is wrong: {error}") from None
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(vars(verdict)))
+    beside.replace(path)
+    return verdict
+
+
+def _path(lib: native.Library, rung: native.Rung) -> Path:
+    device = bench.device_name(lib.target)
+    said = f"{lib.path.name} {rung.name} {device} {_checker()}"
+    digest = hashlib.sha256(said.encode()).hexdigest()[:24]
+    return cache.folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
+
+
+@functools.cache
+def _checker() -> str:
+    """The hash of the files that decide what a check is."""
+    here = Path(__file__).parents[1]
+    files = sorted(
+        [*here.glob("ops/cases*.py"), here / "ops/check.py", here / "guarded.py"]
+    )
+    return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()

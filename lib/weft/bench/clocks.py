@@ -1,0 +1,249 @@
+"""The timers themselves; timers.py says what each is for, and when it stops.
+
+round() takes one sample of every contender in turn: microseconds a call. Between
+samples there is a pause, and one call that is not timed.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..native import ArgumentError
+from .gpu_state import Watch
+
+if TYPE_CHECKING:
+    from ..native import AnyDevice
+
+TIMERS = ("kernel", "graph", "event", "wall")
+BURST = 2e-3  # seconds of work in one sample
+MOST_CALLS = 400  # in a burst
+LEAST_US = 0.3  # no kernel of a graph is as short: an empty one takes a microsecond
+
+
+@dataclass
+class Contender:
+    """What is timed. run(i) does the work once, on the i-th copy of its inputs.
+
+    copies: how many there are; flush: empties the cache, where there is but one.
+    """
+
+    run: Callable[[int], object]
+    copies: int = 1
+    flush: Callable[[], object] | None = None
+    calls: int = 0  # in a burst; 0: not known yet
+    done: int = 0  # calls so far: the copies take turns from burst to burst
+
+    def turn(self) -> None:
+        """One call, on the copy whose turn it is."""
+        self.run(self.done)
+        self.done += 1
+
+
+def timer_named(name: str, device: AnyDevice) -> Any:
+    """The timer of that name for a device; "" is the one that fits."""
+    name = name or ("kernel" if device.type == "cuda" else "wall")
+    if name not in TIMERS:
+        raise ArgumentError(f"timer '{name}': want one of {', '.join(TIMERS)}")
+    if device.type == "cpu" and name != "wall":
+        raise ArgumentError(f"timer '{name}' is a GPU's: on a CPU there is 'wall'")
+    kinds = {"kernel": KernelTimer, "graph": GraphTimer, "event": EventTimer}
+    return kinds.get(name, WallTimer)(device)
+
+
+class WallTimer:
+    """The host's clock, from before the calls until what they queued is done."""
+
+    name = "wall"
+
+    def __init__(self, device: AnyDevice):
+        self.device = device
+
+    def round(
+        self, contenders: Mapping[str, Contender], watches: Any, pause: float
+    ) -> dict[str, list[float]]:
+        """A sample of each contender: microseconds a call."""
+        found = {}
+        for name, one in contenders.items():
+            self.wait()
+            time.sleep(pause)
+            one.turn()
+            found[name] = [self.sample(name, one, watches[name]) / one.calls]
+        return found
+
+    def wait(self) -> None:
+        """Until the device has nothing left to do."""
+        if self.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.device)
+
+    def sample(self, name: str, one: Contender, watch: Watch) -> float:
+        """Microseconds of a burst."""
+        if one.flush:
+            return sum(self.span(one, 1, watch) for _ in range(one.calls))
+        return self.span(one, one.calls, watch)
+
+    def span(self, one: Contender, calls: int, watch: Watch) -> float:
+        """Microseconds of so many calls; before them the cache is flushed."""
+        if one.flush:
+            one.flush()
+        self.wait()
+        begin = time.perf_counter_ns()
+        for _ in range(calls):
+            one.turn()
+        self.wait()
+        taken = time.perf_counter_ns() - begin
+        watch.look()
+        return taken / 1e3
+
+
+class EventTimer(WallTimer):
+    """CUDA events on torch's current stream, before and behind the calls."""
+
+    name = "event"
+
+    def span(self, one: Contender, calls: int, watch: Watch) -> float:
+        if one.flush:
+            one.flush()
+
+        def burst() -> None:
+            for _ in range(calls):
+                one.turn()
+
+        return self.between_events(burst, watch)
+
+    def between_events(self, work: Callable[[], object], watch: Watch) -> float:
+        """Microseconds of what `work` queues."""
+        import torch
+
+        with torch.cuda.device(self.device):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            work()
+            end.record()
+            watch.look()  # while it is under way
+            end.synchronize()
+        return 1e3 * begin.elapsed_time(end)
+
+
+class GraphTimer(EventTimer):
+    """A CUDA graph of a burst of calls between two events: no launch from the host."""
+
+    name = "graph"
+
+    def __init__(self, device: AnyDevice):
+        super().__init__(device)
+        self._graphs: dict[str, Any] = {}
+
+    def sample(self, name: str, one: Contender, watch: Watch) -> float:
+        if one.flush:
+            raise ArgumentError(
+                "timer 'graph' cannot flush the cache: hand over the arrays as "
+                "arguments, or take timer 'kernel' or 'event'"
+            )
+        if name not in self._graphs:
+            self._graphs[name] = self._captured(one)
+            # The burst was made for the host's launches, which a graph does without.
+            took = self.between_events(self._graphs[name].replay, watch)
+            wanted = burst_of(took / one.calls)
+            if wanted > 1.25 * one.calls:
+                one.calls = wanted
+                self._graphs[name] = self._captured(one)
+        took = self.between_events(self._graphs[name].replay, watch)
+        if took / one.calls < LEAST_US:
+            raise ArgumentError(
+                f"timer 'graph': {name} takes {took / one.calls:.2g} µs, so nothing "
+                f"was captured: it launches on another stream than torch's current "
+                f"one; take timer 'event'"
+            )
+        return took
+
+    def _captured(self, one: Contender) -> Any:
+        import torch
+
+        one.calls = max(one.calls, one.copies)  # all take part in each replay
+        with torch.cuda.device(self.device):
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(one.calls):
+                    one.turn()
+            graph.replay()
+        return graph
+
+
+class KernelTimer(WallTimer):
+    """How long the kernels of each call ran, added, as CUPTI has it.
+
+    Before each call stands a kernel that nobody else uses: it tells the calls apart,
+    and where it negates enough numbers it empties the cache.
+    """
+
+    name = "kernel"
+    MARK = "bitwise_not"
+
+    def __init__(self, device: AnyDevice):
+        import torch
+
+        super().__init__(device)
+        self._mark = torch.zeros(1, dtype=torch.int64, device=device).bitwise_not_
+
+    def round(
+        self, contenders: Mapping[str, Contender], watches: Any, pause: float
+    ) -> dict[str, list[float]]:
+        from ..traces.torch_kernels import _profiler
+
+        with warnings.catch_warnings(), _profiler(True) as profile:
+            warnings.simplefilter("ignore", UserWarning)  # what a cycle keeps
+            for name, one in contenders.items():
+                self.wait()
+                time.sleep(pause)
+                one.turn()
+                for _ in range(one.calls):
+                    (one.flush or self._mark)()
+                    one.turn()
+                (one.flush or self._mark)()
+                watches[name].look()
+            self.wait()
+        return self._parts(profile.events(), contenders)
+
+    def _parts(
+        self, events: Sequence[Any], contenders: Mapping[str, Contender]
+    ) -> dict[str, list[float]]:
+        """Microseconds of the kernels between marks."""
+        from ..traces.torch_kernels import _is_range
+
+        kernels = [e for e in events if "CUDA" in str(e.device_type)]
+        kernels = [e for e in kernels if not _is_range(e)]
+        kernels.sort(key=lambda event: event.time_range.start)
+        parts = [0.0]  # before the first mark, and behind each
+        for event in kernels:
+            if self.MARK in event.name:
+                parts.append(0.0)
+            else:
+                parts[-1] += event.time_range.elapsed_us()
+        calls = {name: one.calls for name, one in contenders.items()}
+        wanted = sum(calls.values()) + len(calls)
+        if len(parts) - 1 != wanted:
+            raise ArgumentError(
+                f"timer 'kernel': CUPTI saw {len(parts) - 1} of {wanted} marks; take "
+                f"timer 'graph' or 'event'"
+            )
+        found, place = {}, 1
+        for name, count in calls.items():
+            found[name] = parts[place : place + count]
+            place += count + 1
+            if not any(found[name]):
+                raise ArgumentError(
+                    f"timer 'kernel': {name} ran no kernel; device='cpu' has the host's"
+                )
+        return found
+
+
+def burst_of(us: float) -> int:
+    """How many calls of `us` microseconds make a burst."""
+    return max(1, min(MOST_CALLS, round(1e6 * BURST / max(us, 1e-3))))

@@ -1,0 +1,333 @@
+"""How long from an edit to its result: `python -m weft bench edit`.
+
+A session is open and its arrays exist. A number in a kernel changes, load_cuda()
+gets the new text, and the clock stops when the first launch has finished: twenty
+different edits, checked against NumPy. Beside it, on the same sources, what one
+would use otherwise: nvcc (to machine code, no launch), torch's load_inline (once,
+it takes long) and CuPy's RawKernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from .. import bench, build, jit
+
+EDITS = 20
+GOALS = {"cpu": 150.0, "cuda": 100.0}  # ms, the median of ours at most
+WATCHED = "load_cuda watched"  # what %%cuda does on the CPU
+PEERS = ("nvcc", "torch", "cupy")
+SHOWN = ["impl", "rung", "target", "edits", "us", "us_low", "us_high"]
+SHOWN += [f"vs_{peer}" for peer in PEERS]
+N, BLOCK = 1 << 14, 256
+
+# Each with the number that is edited, and what NumPy makes of it.
+SOURCES: list[tuple[str, Callable[[np.ndarray, float], np.ndarray]]] = [
+    (
+        """
+__global__ void scale(float *out, const float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] * NUMBERf;
+}
+""",
+        lambda x, number: x * np.float32(number),
+    ),
+    (
+        """
+__device__ float smooth(float left, float here, float right) {
+    return NUMBERf * (left + right) + here;
+}
+__global__ void stencil(float *out, const float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float left = i > 0 ? x[i - 1] : 0.0f, right = i < n - 1 ? x[i + 1] : 0.0f;
+    out[i] = smooth(left, x[i], right);
+}
+""",
+        lambda x, number: (
+            np.float32(number) * (np.pad(x, (1, 0))[:-1] + np.pad(x, (0, 1))[1:]) + x
+        ),
+    ),
+    (
+        """
+__global__ void block_sum(float *out, const float *x, int n) {
+    __shared__ float part[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    part[threadIdx.x] = i < n ? x[i] * NUMBERf : 0.0f;
+    __syncthreads();
+    for (int half = 128; half > 0; half /= 2) {
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (i < n) out[i] = part[0];
+}
+""",
+        lambda x, number: np.repeat(
+            (x.astype(float) * number).reshape(-1, BLOCK).sum(1), BLOCK
+        ),
+    ),
+    (
+        """
+__global__ void turn(float *out, const float *x, int n) {
+    __shared__ float tile[16][17];
+    int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+    int i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) tile[ty][tx] = x[i];
+    __syncthreads();
+    if (i < n) out[i] = tile[tx][ty] + NUMBERf;
+}
+""",
+        lambda x, number: (
+            x.reshape(-1, 16, 16).transpose(0, 2, 1).reshape(-1) + np.float32(number)
+        ),
+    ),
+]
+
+
+def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
+    """Time edits on the CPU and on the GPU if there is one; ours and the peers'.
+
+    Raises RuntimeError if a kernel's result is wrong.
+    """
+    found = [_ours("cpu", edits), _ours("cpu", edits, watched=True)]
+    gpu = torch.cuda.is_available()
+    if gpu:
+        found.append(_ours("cuda", edits))
+    if peers:
+        found += _nvcc(edits)
+        found += _cupy(edits) if gpu else []
+        found += [_load_inline("cuda" if gpu else "cpu")]
+    theirs = {(row["impl"], row["target"]): row["us"] for row in found}
+    for row in found:
+        if row["impl"] == "weft":
+            for peer in PEERS:
+                us = theirs.get((peer, row["target"]))
+                row[f"vs_{peer}"] = us / row["us"] if us else None
+    return found
+
+
+def note(rows: list[dict[str, Any]]) -> str:
+    """What stands under the table."""
+    lines = [row["why"] for row in rows if row.get("why")]
+    for row in rows:
+        if row["impl"] == "weft":
+            goal = GOALS[row["target"]]
+            how = ", watched" * (row["rung"] == WATCHED)
+            took = f"{row['us'] / 1e3:.0f} ms from the edit to the end of its first"
+            lines.append(
+                f"{row['target']}{how}: {took} launch; at most {goal:.0f} ms wanted"
+            )
+    return "\n".join(lines)
+
+
+def sources(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+    """`edits` texts that no cache has seen, and what they compute."""
+    nonce = time.time_ns() % 10**6  # a new number in each run
+    for edit in range(edits):
+        text, compute = SOURCES[edit % len(SOURCES)]
+        number = 1 + nonce / 1e7 + edit / 10
+        shown = f"{number:.7f}"
+        yield (
+            text.replace("NUMBER", shown),
+            lambda x, c=compute, s=shown: c(x, float(s)),
+        )
+
+
+# ---- the contenders -----------------------------------------------------------
+
+
+def _ours(target: str, edits: int, watched: bool = False) -> dict[str, Any]:
+    def launch(source: str, out: Any, x: Any) -> None:
+        kernel = jit.load_cuda(source, target=target, watched=watched, name="edit")
+        kernel[N // BLOCK, BLOCK](out, x, N)
+
+    rung = WATCHED if watched else "load_cuda"
+    return _time("weft", rung, target, edits, launch)
+
+
+def _cupy(edits: int) -> list[dict[str, Any]]:
+    try:
+        import cupy
+    except Exception:
+        return [_absent("cupy", "RawKernel", "cuda", "CuPy is not installed")]
+
+    def launch(source: str, out: Any, x: Any) -> None:
+        name = source.split("__global__ void ")[1].split("(")[0]
+        code = source.replace("__global__", 'extern "C" __global__')
+        kernel = cupy.RawKernel(code, name)
+        arrays = cupy.asarray(out), cupy.asarray(x)
+        kernel((N // BLOCK,), (BLOCK,), (*arrays, cupy.int32(N)))
+
+    return [_time("cupy", "RawKernel", "cuda", edits, launch)]
+
+
+def _nvcc(edits: int) -> list[dict[str, Any]]:
+    found = build.nvcc()
+    if not found:
+        return [_absent("nvcc", "nvcc -cubin", "cuda", "nvcc is not installed")]
+    arch = "sm_90a"
+    if torch.cuda.is_available():
+        arch = f"sm_{build._live_sm()}"
+
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "edit.cu"
+        command = [found, "-cubin", f"-arch={arch}", "-o", f"{file}bin", str(file)]
+        for source, _ in _progress("nvcc", min(edits, 5)):
+            file.write_text(source)
+            start = time.perf_counter_ns()
+            done = subprocess.run(command, text=True, capture_output=True)
+            times.append((time.perf_counter_ns() - start) / 1e3)
+            if done.returncode:
+                why = f"nvcc: {done.stderr.strip().splitlines()[-1]}"
+                return [_absent("nvcc", "nvcc -cubin", "cuda", why)]
+    return [_row("nvcc", "nvcc -cubin", "cuda", times)]
+
+
+def _load_inline(target: str) -> dict[str, Any]:
+    """torch.utils.cpp_extension.load_inline, once: also the first launch."""
+    if not shutil.which("ninja") and not importlib.util.find_spec("ninja"):
+        why = "torch's load_inline needs ninja: pip install ninja"
+        return _absent("torch", "load_inline", target, why)
+    from torch.utils import cpp_extension
+
+    (source, compute), *_ = sources(1)
+    out, x, host = _arrays(target)
+    more: dict[str, Any] = {}
+    if target == "cuda":
+        call = f"scale<<<{N // BLOCK}, {BLOCK}>>>"
+        wrapper = _WRAPPER.replace("CALL", call)
+        more = {"cuda_sources": "#include <torch/types.h>\n" + source + wrapper}
+        cpp = "void run(torch::Tensor out, torch::Tensor x);"
+    else:
+        number = source.split("x[i] * ")[1].split(";")[0]
+        loop = f"for (int i = 0; i < {N}; i++) o[i] = in[i] * {number};"
+        cpp = _WRAPPER.replace(
+            "CALL(out.data_ptr<float>(), x.data_ptr<float>(), N);", ""
+        )
+        cpp = cpp.replace("//", f"{_POINTERS} {loop} //")
+    cpp = cpp.replace("int N", "[[maybe_unused]] int N")
+    name = f"weft_edit_{time.time_ns()}"
+    print("weft: torch's load_inline, about a minute", file=sys.stderr, flush=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder, _quiet():
+            start = time.perf_counter_ns()
+            more |= {"build_directory": folder, "functions": ["run"]}
+            cpp_extension.load_inline(name, cpp, **more).run(out, x)
+            _finish(target)
+            taken = (time.perf_counter_ns() - start) / 1e3
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        return _absent("torch", "load_inline", target, f"load_inline: {first}")
+    _must_be_close(out, compute(host))
+    return _row("torch", "load_inline", target, [taken])
+
+
+_POINTERS = "float *o = out.data_ptr<float>(); const float *in = x.data_ptr<float>();"
+_WRAPPER = f"""
+void run(torch::Tensor out, torch::Tensor x) {{
+    int N = {N}; //
+    CALL(out.data_ptr<float>(), x.data_ptr<float>(), N);
+}}
+"""
+
+
+# ---- timing -------------------------------------------------------------------
+
+
+def _time(
+    impl: str,
+    rung: str,
+    target: str,
+    edits: int,
+    launch: Callable[[str, Any, Any], None],
+) -> dict[str, Any]:
+    out, x, host = _arrays(target)
+    (first, _), *_ = sources(1)
+    launch(first, out, x)  # the session is open: compilers loaded, contexts made
+    _finish(target)
+    times = []
+    for source, compute in _progress(f"{impl} on {target}", edits):
+        out.fill_(torch.nan)
+        _finish(target)
+        start = time.perf_counter_ns()
+        launch(source, out, x)
+        _finish(target)
+        times.append((time.perf_counter_ns() - start) / 1e3)
+        _must_be_close(out, compute(host))
+    return _row(impl, rung, target, times)
+
+
+def _progress(what: str, edits: int) -> Iterator[tuple[str, Any]]:
+    silent = not sys.stderr.isatty()
+    yield from tqdm(
+        *(sources(edits), what, edits), leave=False, unit="edit", disable=silent
+    )
+
+
+def _arrays(target: str) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+    host = np.random.default_rng(0).standard_normal(N, np.float32)
+    x = torch.from_numpy(host).to(target)
+    return torch.full_like(x, torch.nan), x, host
+
+
+def _finish(target: str) -> None:
+    if target == "cuda":
+        torch.cuda.synchronize()
+
+
+def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
+    bad = ~(np.abs(out.cpu().numpy() - want) <= 1e-3)
+    if bad.any():
+        raise RuntimeError(f"an edit computes {bad.sum()} of {bad.size} wrong elements")
+
+
+def _row(impl: str, rung: str, target: str, times: list[float]) -> dict[str, Any]:
+    timing = bench.summarize(times, bench.CpuTimer.name)
+    where = bench.device_name(target) if _here(target) else None
+    return {
+        **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
+        **{"target": target, "device": where, **timing.row(), "edits": len(times)},
+    }
+
+
+def _absent(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("us", "us_low", "us_high", "us_mean", "edits"))
+    where = bench.device_name(target) if _here(target) else None
+    return {
+        **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
+        **{"target": target, "device": where, "timer": bench.CpuTimer.name},
+        **{**nothing, "why": why},
+    }
+
+
+def _here(target: str) -> bool:
+    return target == "cpu" or torch.cuda.is_available()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What ninja and compilers print is not for a table."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

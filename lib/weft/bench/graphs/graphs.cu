@@ -1,0 +1,301 @@
+/* graphs.cu -- what lies between kernels: the same chain of kernels by
+ * several roads, forks and joins. overlap.cu adds copies beside kernels.
+ *
+ *     bench_graphs SAMPLES FLOATS TURNS PART [WHAT]
+ *
+ * prints a line for each measurement (of WHAT, if it is said): what, how, a
+ * count, and a time in microseconds for each sample, between tabs. SAMPLES of
+ * each; FLOATS in the chain's array; TURNS of the loop in a kernel that is to
+ * take long; PART floats in each of the parts that are copied. Results are
+ * checked: one that is wrong ends the program with status 1.
+ *
+ * Lesson:  notebooks/14_fusion_and_graphs.ipynb. */
+#include "chain.cuh"
+#include <cstring>
+
+enum { THREADS = 256 };
+
+/* ---- chains -------------------------------------------------------------- */
+
+enum kind { PLAIN, EARLY, LATE, FETCH, WORK };
+
+/* So many launches, one after another, on x (n). */
+struct chain {
+    enum kind kind;
+    int count, pdl;        /* pdl: by programmatic dependent launch */
+    float *x, *weights;    /* weights: of FETCH */
+    int n, threads, turns; /* of the array, of a block, of WORK's loop */
+    int first;             /* of FETCH, see add_weights() */
+    size_t shared;         /* bytes a block of WORK claims and does not use */
+    int uneven;            /* every other launch takes half of x only */
+    int host;              /* time the host, too */
+};
+
+/* Queue one of its launches. */
+static void launch(const struct chain *c, cudaStream_t stream) {
+    cudaLaunchAttribute pdl;
+    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    pdl.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((c->n + c->threads - 1) / c->threads);
+    config.blockDim = dim3(c->threads);
+    config.dynamicSmemBytes = c->shared;
+    config.stream = stream;
+    config.attrs = &pdl;
+    config.numAttrs = c->pdl ? 1 : 0;
+    const float *x = c->x, *weights = c->weights;
+    switch (c->kind) {
+    case PLAIN: CHECK(cudaLaunchKernelEx(&config, step, c->x, c->n)); break;
+    case EARLY:
+        CHECK(cudaLaunchKernelEx(&config, step_early, c->x, c->n));
+        break;
+    case LATE: CHECK(cudaLaunchKernelEx(&config, step_late, c->x, c->n)); break;
+    case FETCH:
+        CHECK(cudaLaunchKernelEx(&config, add_weights, c->x, weights, c->n,
+                                 c->first));
+        break;
+    case WORK:
+        CHECK(cudaLaunchKernelEx(&config, work, c->x, x, c->n, c->turns));
+        break;
+    }
+}
+
+/* Queue all of them. */
+static void queue(const struct chain *c, cudaStream_t stream) {
+    struct chain half = *c;
+    half.n /= 2;
+    for (int i = 0; i < c->count; i++)
+        launch(c->uneven && i % 2 ? &half : c, stream);
+}
+
+/* The chain as a graph that can be launched: one call for all of it. */
+static cudaGraphExec_t captured(const struct chain *c, cudaStream_t stream) {
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    queue(c, stream); // nothing runs: each launch becomes a node
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&made, graph, 0));
+    CHECK(cudaGraphDestroy(graph));
+    return made;
+}
+
+/* ---- how long ------------------------------------------------------------ */
+
+int samples;
+
+/* Microseconds on the device, between two events around one launch of the
+ * graph, or where there is none around a queued chain. A line of samples,
+ * divided by `count`. */
+static void time_device(const char *what, const char *how,
+                        const struct chain *c, cudaGraphExec_t graph) {
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CHECK(cudaEventCreate(&begin));
+    CHECK(cudaEventCreate(&end));
+    printf("%s\t%s\t%d", what, how, c->count);
+    for (int sample = -3; sample < samples; sample++) {
+        CHECK(cudaStreamSynchronize(stream));
+        CHECK(cudaEventRecord(begin, stream));
+        if (graph)
+            CHECK(cudaGraphLaunch(graph, stream));
+        else
+            queue(c, stream);
+        CHECK(cudaEventRecord(end, stream));
+        CHECK(cudaEventSynchronize(end));
+        float ms = 0;
+        CHECK(cudaEventElapsedTime(&ms, begin, end));
+        if (sample >= 0) printf("\t%.4f", 1e3 * ms / c->count);
+    }
+    printf("\n");
+    CHECK(cudaEventDestroy(begin));
+    CHECK(cudaEventDestroy(end));
+    CHECK(cudaStreamDestroy(stream));
+}
+
+/* Microseconds until the host can go on, by the host's clock. */
+static void time_host(const char *how, const struct chain *c,
+                      cudaGraphExec_t graph) {
+    cudaStream_t stream;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    printf("host\t%s\t%d", how, c->count);
+    for (int sample = -3; sample < samples; sample++) {
+        CHECK(cudaStreamSynchronize(stream));
+        const double begin = now_us();
+        if (graph)
+            CHECK(cudaGraphLaunch(graph, stream));
+        else
+            queue(c, stream);
+        const double us = now_us() - begin;
+        if (sample >= 0) printf("\t%.4f", us / c->count);
+    }
+    printf("\n");
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaStreamDestroy(stream));
+}
+
+/* End the program if the chain's first number is not `want`. */
+static void expect(const struct chain *c, const char *how, float want) {
+    float first;
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaMemcpy(&first, c->x, sizeof first, cudaMemcpyDeviceToHost));
+    if (first == want) return;
+    fprintf(stderr, "%s: x[0] is %g and should be %g\n", how, first, want);
+    exit(1);
+}
+
+/* Both of it, of a chain in a graph; and whether it computes what it should:
+ * each launch adds 1 to x[0], but for WORK, which takes it to 2. */
+static void time_graph(const char *what, const char *how, struct chain c) {
+    cudaStream_t stream;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    cudaGraphExec_t graph = captured(&c, stream);
+    CHECK(cudaMemset(c.x, 0, c.n * sizeof(float)));
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaGraphLaunch(graph, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    expect(&c, how, c.kind == WORK ? halved(0, c.turns * c.count) : c.count);
+    time_device(what, how, &c, graph);
+    if (c.host) time_host("a graph", &c, graph);
+    CHECK(cudaGraphExecDestroy(graph));
+    CHECK(cudaStreamDestroy(stream));
+}
+
+/* ---- a fork and a join --------------------------------------------------- */
+
+/* One launch, two that do not need each other, one that needs both; those two
+ * one after another, or side by side. Half the array is the one's, half the
+ * other's. Captured into a graph. */
+static void time_fork(const char *how, const struct chain *all, int side) {
+    cudaStream_t main, other;
+    cudaEvent_t forked, joined;
+    cudaGraph_t graph;
+    cudaGraphExec_t made;
+    CHECK(cudaStreamCreateWithFlags(&main, cudaStreamNonBlocking));
+    CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    CHECK(cudaEventCreate(&forked));
+    CHECK(cudaEventCreate(&joined));
+    struct chain left = *all, right = *all;
+    left.n = all->n / 2;
+    right.n = all->n - left.n;
+    right.x += left.n;
+    CHECK(cudaStreamBeginCapture(main, cudaStreamCaptureModeThreadLocal));
+    launch(all, main);
+    CHECK(cudaEventRecord(forked, main));
+    CHECK(cudaStreamWaitEvent(other, forked, 0)); // now it is captured as well
+    launch(&left, main);
+    launch(&right, side ? other : main);
+    CHECK(cudaEventRecord(joined, other));
+    CHECK(cudaStreamWaitEvent(main, joined, 0));
+    launch(all, main);
+    CHECK(cudaStreamEndCapture(main, &graph));
+    CHECK(cudaGraphInstantiate(&made, graph, 0));
+    struct chain whole = *all;
+    whole.count = 1;
+    time_device("fork", how, &whole, made);
+    CHECK(cudaGraphExecDestroy(made));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaEventDestroy(forked));
+    CHECK(cudaEventDestroy(joined));
+    CHECK(cudaStreamDestroy(main));
+    CHECK(cudaStreamDestroy(other));
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+static void time_chains(struct chain c) {
+    struct chain early = c, late = c;
+    early.kind = EARLY, late.kind = LATE;
+    early.pdl = late.pdl = 1;
+    const int counts[] = {5, 20, 100};
+    c.host = 1;
+    for (int count : counts) {
+        c.count = early.count = late.count = count;
+        time_device("chain", "C, a launch each", &c, NULL);
+        time_graph("chain", "a graph", c);
+        time_graph("chain", "a graph, dependent launch, late", late);
+        time_graph("chain", "a graph, dependent launch, early", early);
+    }
+    time_device("chain", "C, dependent launch, early", &early, NULL);
+    time_host("a launch", &c, NULL);
+}
+
+static void time_fetches(struct chain c) {
+    c.kind = FETCH;
+    time_graph("fetch", "plain", c);
+    c.pdl = 1;
+    time_graph("fetch", "wait, then fetch", c);
+    c.first = 1;
+    time_graph("fetch", "fetch, then wait", c);
+}
+
+/* A block of WORK for each multiprocessor, then for every other one; and room
+ * there for two blocks, or for one. */
+static void time_crowds(struct chain c, int processors) {
+    const int claim = 120 << 10; // of 227 KB
+    c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;
+    CHECK(cudaFuncSetAttribute(
+        work, cudaFuncAttributeMaxDynamicSharedMemorySize, claim));
+    time_graph("crowd", "plain", c);
+    c.pdl = 1;
+    time_graph("crowd", "early, room for two blocks", c);
+    c.shared = claim;
+    time_graph("crowd", "early, room for one block", c);
+}
+
+/* Short kernels of more blocks than the GPU holds at a time: each block waits.
+ */
+static void time_many(struct chain c, size_t most) {
+    c.n = most;
+    time_graph("many", "plain", c);
+    c.pdl = 1, c.kind = LATE;
+    time_graph("many", "late", c);
+    c.kind = EARLY;
+    time_graph("many", "early", c);
+}
+
+static void time_forks(struct chain c) {
+    time_fork("short, in sequence", &c, 0);
+    time_fork("short, forked", &c, 1);
+    c.kind = WORK;
+    time_fork("long, in sequence", &c, 0);
+    time_fork("long, forked", &c, 1);
+}
+
+static int wanted(const char *only, const char *what) {
+    return !only || strcmp(only, what) == 0;
+}
+
+int main(int count, char **words) {
+    if (count < 5) {
+        fprintf(stderr,
+                "usage: bench_graphs SAMPLES FLOATS TURNS PART [WHAT]\n");
+        return 2;
+    }
+    const char *only = count > 5 ? words[5] : NULL;
+    samples = atoi(words[1]);
+    struct chain c = {};
+    c.n = atoi(words[2]), c.turns = atoi(words[3]), c.threads = THREADS;
+    c.count = 20;
+    struct cudaDeviceProp device;
+    CHECK(cudaGetDeviceProperties(&device, 0));
+    const int processors = device.multiProcessorCount;
+    const size_t many = 8 * c.n, few = processors * 1024;
+    const size_t most = many > few ? many : few;
+    CHECK(cudaMalloc(&c.x, most * sizeof(float)));
+    CHECK(cudaMalloc(&c.weights, WEIGHTS * sizeof(float)));
+    float ones[WEIGHTS];
+    for (int i = 0; i < WEIGHTS; i++) ones[i] = 1;
+    CHECK(cudaMemcpy(c.weights, ones, sizeof ones, cudaMemcpyHostToDevice));
+    CHECK(cudaMemset(c.x, 0, most * sizeof(float)));
+    if (wanted(only, "chain")) time_chains(c);
+    if (wanted(only, "fetch")) time_fetches(c);
+    if (wanted(only, "crowd")) time_crowds(c, processors);
+    if (wanted(only, "many")) time_many(c, many);
+    if (wanted(only, "fork")) time_forks(c);
+    if (wanted(only, "overlap")) time_overlaps(atoi(words[4]), c.turns);
+    CHECK(cudaFree(c.x));
+    CHECK(cudaFree(c.weights));
+    return 0;
+}

@@ -1,0 +1,146 @@
+"""Charts of `weft bench graphs`: this machine's GPU, and others.
+
+    with figure(9, 4) as ax:
+        chains(ax, rows, elsewhere("graphs"))
+
+Full is what was measured here, hollow and dashed what was measured elsewhere and came
+with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no
+signal. A chart for which nothing was measured anywhere says how that is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from ...figures.style import (
+    OPPONENT,
+    READ,
+    draw_unmeasured,
+    hollow,
+    outlined,
+    unmeasured,
+)
+
+Row = dict[str, Any]
+Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
+ROADS = (  # of a chain: from slow to fast
+    "Python, x.add_(1)",
+    "Python, a launch each",
+    "C, a launch each",
+    "C, dependent launch, early",
+    "a graph",
+    "a graph, dependent launch, late",
+    "a graph, dependent launch, early",
+)
+
+
+def value(op: str, rung: str, rows: list[Row], others: list[Found], **more) -> float:
+    """us of a row: of this machine if it is there, else of the first of `others`.
+
+    more: other keys that it must have. NaN if nobody has it.
+    """
+    wanted = {"op": op, "rung": rung} | more
+    for row in [*rows, *(row for found in others for row in found["rows"])]:
+        if all(row.get(key) == wanted[key] for key in wanted):
+            return row["us"]
+    return float("nan")
+
+
+def chains(
+    ax: Axes, rows: list[Row], others: list[Found], floor: float, count: int = 100
+) -> None:
+    """us for each kernel of a chain by road, on a log axis; floor: its bytes alone."""
+    series = _series(rows, others, "chain", count)
+    if not series:
+        return draw_unmeasured(ax, "graphs")
+    there = {row["rung"] for found, _ in series for row in found}
+    roads = [road for road in ROADS if road in there]
+    ax.set_xscale("log")
+    for number, (found, full) in enumerate(series):
+        for row in found:
+            y = roads.index(row["rung"]) + 0.3 * number
+            ax.plot(
+                [row["us_low"], row["us_high"]], [y, y], color=READ, lw=4, alpha=0.3
+            )
+            ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=READ if full else "none")
+            _beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10)
+    ax.axvline(floor, color=OPPONENT, ls="--", lw=1)
+    where = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
+    ax.text(floor, len(roads) - 0.6, "its bytes", **where)
+    most = max(row["us"] for found, _ in series for row in found)
+    ax.set(
+        **{"yticks": range(len(roads)), "yticklabels": roads},
+        **{"ylim": (len(roads) - 0.4, -0.5), "xlim": (floor / 1.6, 2.5 * most)},
+        xlabel="µs for each kernel, median (left is better)",
+    )
+
+
+def bars(
+    ax: Axes,
+    op: str,
+    rows: list[Row],
+    others: list[Found],
+    count: int | None = None,
+    only: Sequence[str] = (),
+) -> None:
+    """A bar for each way of an op, from 0 on, in µs; GB/s beside it where there are.
+
+    only: those ways, in this order.
+    """
+    series = _series(rows, others, op, count)
+    rungs = [row["rung"] for found, _ in series for row in found]
+    rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
+    if not rungs:
+        return draw_unmeasured(ax, "graphs")
+    kept = [row for found, _ in series for row in found if row["rung"] in rungs]
+    most, height = max(row["us"] for row in kept), 0.8 / len(series)
+    for number, (found, full) in enumerate(series):
+        for row in found:
+            if row["rung"] not in rungs:
+                continue
+            y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
+            look = outlined(READ) if full else hollow(READ)
+            ax.barh(y, row["us"], 0.85 * height, **look)
+            _beside(ax, _told(row), (row["us"], y), 6)
+    ax.set(
+        **{"yticks": range(len(rungs)), "yticklabels": rungs},
+        **{"ylim": (len(rungs) - 0.5, -0.5), "xlim": (0, 1.45 * most)},
+        xlabel="µs, median (left is better)",
+    )
+
+
+def caption(others: Iterable[Found]) -> str:
+    """Which cards were measured elsewhere, and when."""
+    told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
+    return f"hollow: {'; '.join(told)}" if told else unmeasured("graphs")
+
+
+def _series(
+    rows: list[Row], others: list[Found], op: str, count: int | None
+) -> list[tuple[list[Row], bool]]:
+    """(rows of the op, whether they are this machine's), this machine's first."""
+    every = [(rows, True), *((found["rows"], False) for found in others)]
+    kept = [
+        ([r for r in found if r["op"] == op and count in (None, r.get("count"))], full)
+        for found, full in every
+    ]
+    return [(found, full) for found, full in kept if found]
+
+
+def _told(row: Row) -> str:
+    us = row["us"]
+    said = f"{us / 1e3:.3g} ms" if us >= 1e4 else f"{us:,.0f} µs"
+    said = f"{us:.2f} µs" if us < 100 else said
+    if row.get("gbs"):
+        said += f", {row['gbs']:,.0f} GB/s"
+    if row.get("vs_copy"):
+        said += f", {1 / row['vs_copy']:.2g} x a copy"
+    return said
+
+
+def _beside(ax: Axes, text: str, at: tuple[float, float], right: int) -> None:
+    look = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+    ax.annotate(text, at, (right, 0), **look)

@@ -1,0 +1,184 @@
+"""Timelines for `weft bench graphs`: what a GPU ran, and when.
+
+Of copies beside kernels on 1, 2 and 4 streams, of a chain of short kernels one by one
+and in a graph, and of STEPS training steps of the MNIST model, PyTorch's and ours.
+us is measured apart, without the profiler, which makes the host slower.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ... import bench, native
+from ...jit import load_cuda
+from ...mnist.data import Split
+from ...traces.timeline import Timeline, committed, timeline
+
+STEPS, BATCH, LR = 2, 64, 0.1
+PARTS, PART = 8, 2 << 20  # of the array that is copied; floats in each
+TURNS = 2000
+KERNELS = """
+__global__ void step(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += 1;
+}
+__global__ void halve(float *y, const float *x, int n, int turns) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float v = x[i];
+    for (int turn = 0; turn < turns; turn++) v = 0.5f * v + 1;
+    y[i] = v;
+}
+"""
+OURS = ("naive", "tiled", "fused", "graph", "pdl", "tf32", "bf16")  # if there
+THEIRS = ("eager", "graph", "compile+graph")
+
+
+def rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
+    """A row for each timeline; none where there is no GPU.
+
+    What fails is told, and left out.
+    """
+    if where.type != "cuda":
+        return []
+    found = []
+    for impl, name, make in _contenders(where):
+        try:
+            call, *closes = make()
+            timing = bench.time_call(call, where, samples)
+            found.append(row(impl, name, timing, timeline(call)))
+            for close in closes:
+                close()
+        except (RuntimeError, ValueError) as error:
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            print(f"weft: without {name}: {why}", file=sys.stderr)
+    return found
+
+
+def here(name: str, where: str | torch.device) -> Timeline | None:
+    """The timeline of that name: run now on a GPU, else as it came with the lab."""
+    where = torch.device(where)
+    if where.type != "cuda":
+        return committed(name)
+    makes = {found: make for _, found, make in _contenders(where)}
+    if name not in makes:
+        return None
+    call, *closes = makes[name]()
+    seen = timeline(call)
+    for close in closes:
+        close()
+    return seen
+
+
+def row(impl: str, name: str, timing: bench.Timing, seen: Timeline) -> dict[str, Any]:
+    """A timeline as a row of results."""
+    return {
+        **{"op": "timeline", "impl": impl, "rung": name},
+        "precision": next((p for p in ("tf32", "bf16") if p in name), "fp32"),
+        **{"target": seen.target, "device": seen.device, **timing.row()},
+        **{"span_us": seen.us, "busy_us": seen.busy, "steps": STEPS, "batch": BATCH},
+        "spans": seen.json(),
+    }
+
+
+def _contenders(where: torch.device) -> Iterator[tuple[str, str, Callable[[], tuple]]]:
+    for count in 1, 2, 4:
+        name = f"overlap, {count} stream{'s' * (count > 1)}"
+        yield "weft", name, lambda count=count: (parts(count, where),)
+    yield "weft", "chain, Python", lambda: (chain(where),)
+    yield "weft", "chain, graph", lambda: (graph_of(chain(where)),)
+    for rung in THEIRS:
+        yield "torch", f"mnist, torch {rung}", lambda rung=rung: _twin(rung, where)
+    there = {rung.name for rung in native.rungs("mnist", "cuda")}
+    for rung in OURS:
+        if rung in there:
+            yield "weft", f"mnist, {rung}", lambda rung=rung: _ours(rung, where)
+
+
+def chain(where: torch.device, count: int = 20) -> Callable[[], None]:
+    """So many short kernels, one after the other."""
+    x = torch.zeros(65536, device=where)
+    launch = load_cuda(KERNELS, target=where.type).step[256, 256]
+
+    def run() -> None:
+        for _ in range(count):
+            launch(x, len(x))
+
+    return run
+
+
+def graph_of(run: Callable[[], object]) -> Callable[[], None]:
+    """What `run` queues, captured once and launched as one."""
+    run()  # compiled before it is recorded
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def parts(count: int, where: torch.device, part: int = PART) -> Callable[[], None]:
+    """x to the GPU, worked on there, and back, in PARTS parts on `count` streams."""
+    x = torch.rand(PARTS, part).pin_memory()
+    y = torch.empty_like(x).pin_memory()
+    d_x, d_y = torch.empty(2, PARTS, part, device=where)
+    streams = [torch.cuda.Stream() for _ in range(count)]
+    launch = load_cuda(KERNELS, target="cuda").halve[-(-part // 256), 256]
+
+    def run() -> None:
+        now = torch.cuda.current_stream()
+        for stream in streams:
+            stream.wait_stream(now)
+        for i in range(PARTS):
+            with torch.cuda.stream(streams[i % count]):
+                d_x[i].copy_(x[i], non_blocking=True)
+                launch(d_y[i], d_x[i], part, TURNS)
+                y[i].copy_(d_y[i], non_blocking=True)
+        for stream in streams:
+            now.wait_stream(stream)
+
+    return run
+
+
+# ---- training steps -----------------------------------------------------------
+
+
+def data(count: int = STEPS * BATCH) -> Split:
+    """Images and labels at random: what they show does not change the time."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (count, 28, 28), np.uint8)
+    return Split(images, rng.integers(0, 10, count).astype(np.uint8))
+
+
+def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
+    from ...mnist.twin import TwinTrainer, precision
+    from ...mnist.weights import initial_weights
+
+    with precision("fp32"):
+        made = TwinTrainer(
+            initial_weights(0), data(), rung=rung, device=where, batch=BATCH
+        )
+    order = made.order(np.arange(STEPS * BATCH))
+
+    def run() -> None:
+        with precision("fp32"):
+            for index in order.split(BATCH):
+                made.step(index)
+
+    return (run,)
+
+
+def _ours(rung: str, where: torch.device) -> tuple[Callable[[], object], ...]:
+    from ...mnist.rungs import trainer
+    from ...mnist.weights import initial_weights
+
+    made = trainer(rung, where, max_batch=BATCH)
+    made.set_weights(initial_weights(0))
+    made.data(train=data())
+    order = np.arange(STEPS * BATCH)
+    return lambda: made.train(order, BATCH, LR), made.close

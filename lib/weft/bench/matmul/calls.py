@@ -1,0 +1,315 @@
+"""Who takes part in `weft bench matmul`: rungs, cuBLAS, PyTorch, NumPy, Numba.
+
+Every one of them computes c (m,n) float32 = a (m,k) @ b (k,n) of the same random
+numbers, and its c is compared with a product in float64 before it is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ... import native
+from ...guarded import Mismatch
+from ...native import ArgumentError
+from .. import clocks, timers
+
+Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
+
+# What the others compute in a race of that precision: fp32 is what 3xtf32 replaces.
+OPPONENTS = {"3xtf32": "fp32"}  # else the same
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
+# In which layouts the products of a race are made, since a tensor core may want b
+# stored (n,k): the best of each side counts. Ours are those of the fastest rung.
+LAYOUTS = {"tf32": ("nn", "nt"), "3xtf32": ("nn", "nt")}
+PEER_LAYOUTS = LAYOUTS | {"tf32": ("nn", "nt", "tn")}
+
+
+@dataclass(frozen=True)
+class Size:
+    """c (m,n) = a (m,k) @ b (k,n), for each matrix of a batch."""
+
+    m: int
+    k: int
+    n: int
+    batch: int = 1
+
+    @staticmethod
+    def of(text: str) -> Size:
+        """ "1024" is a cube, "5120x256x5120" m x k x n, "64of256" a batch of cubes.
+
+        ArgumentError for others.
+        """
+        number = r"([1-9]\d{0,8})"
+        form = rf"(?:{number}of)?{number}(?:x{number}x{number})?"
+        found = re.fullmatch(form, text.strip())
+        if not found:
+            raise ArgumentError(
+                f"size '{text}': want 1024, or 5120x256x5120: m x k x n, or 64of256: "
+                "64 such products"
+            )
+        batch, m, k, n = (int(x) if x else None for x in found.groups())
+        return Size(m, k or m, n or m, batch or 1)
+
+    def __str__(self) -> str:
+        many = f"{self.batch}of" if self.batch > 1 else ""
+        if self.m == self.k == self.n:
+            return f"{many}{self.m}"
+        return f"{many}{self.m}x{self.k}x{self.n}"
+
+    @property
+    def flop(self) -> float:
+        return 2.0 * self.batch * self.m * self.k * self.n
+
+    def bytes(self, precision: str) -> float:
+        """That must move: a and b read once, c written once."""
+        element = 2 if precision in TYPES else 4
+        operands = element * (self.m * self.k + self.k * self.n)
+        return self.batch * (operands + 4.0 * self.m * self.n)
+
+    @property
+    def stack(self) -> tuple[int, ...]:
+        """The dimensions before those of a matrix: none without a batch."""
+        return (self.batch,) if self.batch > 1 else ()
+
+
+@dataclass
+class Operands:
+    """a, b and c in one or several copies, and what c has to be.
+
+    precision: of the race.
+    """
+
+    size: Size
+    precision: str
+    device: torch.device
+    sets: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+
+    @staticmethod
+    def random(
+        size: Size, precision: str, device: torch.device, cold: bool
+    ) -> Operands:
+        """Signed random numbers; cold: as many copies as do not fit the cache."""
+        needed = int(size.bytes(precision))
+        copies = timers.copies_for(needed, device) if cold else 1
+        generator = torch.Generator(device).manual_seed(0)
+        kind = TYPES.get(precision, torch.float32)
+
+        def made(rows: int, cols: int) -> torch.Tensor:
+            shape = *size.stack, rows, cols
+            try:
+                return torch.randn(shape, generator=generator, device=device).to(kind)
+            except RuntimeError as error:
+                if "memory" not in str(error):
+                    raise
+                told = f"out of memory: {rows} x {cols} random floats"
+                raise native.OutOfMemory(f"{size}: {told}") from None
+
+        a, b, c = made(size.m, size.k), made(size.k, size.n), (size.m, size.n)
+        sets = [
+            (torch.empty(*size.stack, *c, device=device), *((a, b) if i == 0 else
+             (a.clone(), b.clone()))) for i in range(copies)
+        ]  # fmt: skip
+        return Operands(size, precision, device, sets)
+
+    def stored(self, layout: str) -> Operands:
+        """The same with a and b as they lie in a layout: "nt" has b as (n,k)."""
+        if layout == "nn":
+            return self
+
+        def lying(x: torch.Tensor, way: str) -> torch.Tensor:
+            return x.mT.contiguous() if way == "t" else x
+
+        sets = [(c, *map(lying, (a, b), layout)) for c, a, b in self.sets]
+        return Operands(self.size, self.precision, self.device, sets)
+
+    @functools.cached_property
+    def want(self) -> torch.Tensor:
+        """The product in float64."""
+        _, a, b = self.sets[0]
+        return a.double() @ b.double()
+
+    @property
+    def opponents(self) -> str:
+        """The precision in which the others compute."""
+        return OPPONENTS.get(self.precision, self.precision)
+
+    def errors(self, call: Callable[[int], object], precision: str) -> dict[str, float]:
+        """What call(0) leaves in c, compared: relative root mean square and maximum.
+
+        Mismatch if it is not a product in that precision.
+        """
+        c = self.sets[0][0]
+        c.fill_(torch.nan)
+        call(0)
+        off = c.double() - self.want
+        rms = float(off.square().mean().sqrt() / self.want.square().mean().sqrt())
+        worst = float(off.abs().max() / self.want.abs().max())
+        limit = error_limit(precision, self.size.k)
+        if not rms <= limit:  # NaN is not
+            raise Mismatch(
+                f"not timed, since it is wrong: at {self.size} its error is {rms:.2g} "
+                f"of c (root mean square), at most {limit:.2g} is {precision}"
+            )
+        return {"error_rms": rms, "error_max": worst}
+
+
+@dataclass
+class Entry:
+    """One contender of one race. speed: its TFLOP/s, once that is known."""
+
+    impl: str
+    rung: str
+    precision: str
+    contender: clocks.Contender
+    layout: str = "nn"
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.impl} {self.rung} {self.precision} {self.layout}"
+
+
+def error_limit(precision: str, k: int) -> float:
+    """What a relative root mean square error may be at most.
+
+    Sums of k random products that are rounded one after another are off by about
+    2^-24 sqrt(k) / 2; a tensor core cuts instead, with a drift. Products of numbers
+    cut to tf32 are off by 2.9e-4 to 7.8e-4, however long the sum is.
+    """
+    if precision == "tf32":
+        return 1e-3
+    drift = 1e-4 if precision in TYPES else 0.0
+    return 1e-6 + 1e-7 * math.sqrt(k) + drift
+
+
+def entry(
+    impl: str, rung: str, precision: str, operands: Operands, call: Product, **more: Any
+) -> Entry:
+    """A contender that calls call(c, a, b)."""
+    sets = operands.sets
+    count = len(sets)
+
+    def run(i: int) -> None:
+        call(*sets[i % count])
+
+    layout = more.pop("layout", "nn")
+    contender = clocks.Contender(run, count)
+    return Entry(impl, rung, precision, contender, layout, more)
+
+
+# ---- ours ------------------------------------------------------------------------
+
+
+def of_rung(
+    lib: native.Library, rung: native.Rung, operands: Operands, layout: str = "nn"
+) -> Entry:
+    """A rung of the ladder, called as C calls it, with its workspace at hand."""
+    operands = operands.stored(layout)
+    size, where = operands.size, operands.device
+    sizes = size.m, size.n, size.k
+    bytes_ = native.ffi.new("size_t *")
+    asked = {"alpha": 1.0, "trans_a": layout[0] == "t", "trans_b": layout[1] == "t"}
+    if size.batch > 1:
+        asked |= {"batch": size.batch, "stride_a": size.m * size.k}
+        asked |= {"stride_b": size.k * size.n, "stride_c": size.m * size.n}
+    options = native.ffi.new("struct weft_matmul_options *", asked)
+    most = 0
+    for _, a, b in operands.sets:
+        given = (native.pointer(a, "void *"), native.pointer(b, "void *"))
+        lib.call("weft_matmul_workspace", rung.index, bytes_, *given, *sizes, options)
+        most = max(most, bytes_[0])
+    room = torch.empty(most, dtype=torch.uint8, device=where)
+    if most:
+        options.workspace = native.pointer(room, "void *")
+        options.workspace_bytes = most
+
+    def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, held: Any = room):
+        lib.call(
+            *("weft_matmul", rung.index, native.pointer(c)),
+            *(native.pointer(a, "void *"), native.pointer(b, "void *")),
+            *(*sizes, options, native.stream_of(where)),
+        )
+
+    made = entry("weft", rung.name, rung.precision, operands, call, layout=layout)
+    made.more = {"idea": rung.idea, "workspace": most}
+    return made
+
+
+def of_numba(operands: Operands) -> Iterator[Entry]:
+    """The Python bodies of lessons 01 and 02, compiled by Numba."""
+    from ...bodies import lessons
+    from ...numba_jit import numba_jit
+
+    size, tile = operands.size, lessons.TILE
+    grid = -(-size.n // tile), -(-size.m // tile)
+    for name in ("matmul", "matmul_tiled"):
+        launch = numba_jit(getattr(lessons, name))[grid, (tile, tile)]
+
+        def call(c, a, b, launch=launch):
+            flat = (x.view(-1) for x in (c, a, b))
+            launch(*flat, size.m, size.n, size.k)
+
+        yield entry("numba", name, "fp32", operands, call)
+
+
+# ---- the others ------------------------------------------------------------------
+
+
+def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[Entry]:
+    """cuBLAS itself, in each of the layouts; nothing where it is not there."""
+    from .. import cublas
+
+    with contextlib.suppress(native.KernelError):
+        kind = operands.opponents
+        gemm = cublas.Gemm(kind, operands.device.index)
+        for layout in layouts:
+            call = functools.partial(gemm, layout=layout)
+            lying = operands.stored(layout)
+            yield entry("cublas", "gemm_ex", kind, lying, call, layout=layout)
+
+
+def of_torch(operands: Operands) -> Entry:
+    """torch.mm or torch.bmm; of 16 bits into float32 where this PyTorch can."""
+    precision = operands.opponents
+    name = "bmm" if operands.size.batch > 1 else "mm"
+    product = getattr(torch, name)
+
+    def plain(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+        product(a, b, out=c)
+
+    def wide(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+        product(a, b, out_dtype=torch.float32, out=c)
+
+    if precision not in TYPES:
+        return entry("torch", name, precision, operands, plain)
+    c, a, b = operands.sets[0]
+    try:
+        wide(c, a, b)
+        return entry("torch", name, precision, operands, wide)
+    except (TypeError, RuntimeError):
+        narrow = torch.empty_like(c, dtype=TYPES[precision])
+
+        def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+            product(a, b, out=narrow)
+
+        made = entry("torch", name, precision, operands, call)
+        made.more = {"out": precision}  # it writes half of the bytes
+        return made
+
+
+def of_numpy(operands: Operands) -> Entry:
+    """NumPy's product, on the host."""
+    import numpy as np
+
+    def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+        np.matmul(a.numpy(), b.numpy(), out=c.numpy())
+
+    return entry("numpy", "matmul", "fp32", operands, call)

@@ -1,0 +1,346 @@
+"""Pictures of the matmul ladder, from the rows of `weft bench matmul`.
+
+    ladder_plot(rows)       every rung in per cent of cuBLAS (on a CPU: of torch.mm)
+    size_plot(rows)         TFLOP/s over the sizes: our best and the opponents
+
+roofline.py has the roofline. `committed` takes results as bench.read_json()
+has them, by default those of notebooks/results/: hollow marks, with card and date. A
+row of the reader's own, of bench_matmul.mine(), is a diamond among them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from ...build import ROOT
+from ...figures.style import OPPONENT, OURS, draw_unmeasured, style
+from ...mnist.plot import new_figure, write_caption
+from ...mnist.race_marks import BESIDE, plain_log
+from .. import STATISTIC, read_json
+from .goals import best
+
+Row = dict[str, Any]
+Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
+Size = tuple[int, int, int]
+Places = dict[tuple[str, str, str, str], float]  # of rungs: see _key()
+
+PRECISIONS = ("fp32", "3xtf32", "fp16", "bf16", "tf32")
+OURSELVES = ("weft", "numba", "mine")
+MARKS = {"weft": "o", "numba": "s", "mine": "D"}
+KEY = ("precision", "impl", "rung", "target")
+PEERS = {"cublas": "cuBLAS", "torch": "torch.mm"}
+RESULTS = ROOT / "notebooks" / "results"
+
+
+def committed_results() -> list[Found]:
+    """What came with the lab: notebooks/results/matmul_*.json of this form."""
+    found = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
+    return [results for results in found if timed(results["rows"])]
+
+
+def ladder_plot(
+    rows: Sequence[Row],
+    committed: Iterable[Found] | None = None,
+    size: str | None = None,
+) -> Figure:
+    """Dots on a log axis: each rung's speed in per cent of the opponent's, by group.
+
+    size: "4096" or "5120x256x5120"; None: the one with most rungs. The opponent is
+    cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32; on a CPU torch.mm.
+    """
+    series = series_of(rows, committed)
+    chosen = size_of(size) if size else fullest(series)
+    series = [(m, at(found, chosen)) for m, found in series if at(found, chosen)]
+    ours = [r for _, found in series for r in found if r["impl"] in OURSELVES]
+    order = sorted(
+        dict.fromkeys(map(_key, ours)),
+        key=lambda key: (key[3], PRECISIONS.index(key[0]), OURSELVES.index(key[1])),
+    )
+    with style():
+        places = _places(order)
+        high = 20 if len(series) < 2 else 28  # of a line, in SVG points
+        figure = new_figure(920, 130 + high * (max(places.values(), default=2) + 1))
+        axes = figure.subplots()
+        if not order:
+            draw_unmeasured(axes, "matmul")
+            return figure
+        axes.set_xscale("log")
+        values = [_per_cent(row) for row in ours if _ratio(row)]
+        low = min(50.0, *(0.7 * value for value in values))
+        high = 1.15 * max(120.0, *values)
+        axes.set_xlim(low, high * (high / low) ** 0.34)  # room for words
+        for number, (machine, found) in enumerate(series):
+            _dots(axes, found, places, machine is not None)
+            _words(axes, found, places, 1.06 * high, number, len(series))
+            _opponent(axes, found, places, number)
+        plain_log(axes, high)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_yticks(
+            [*places.values()], [name_of(dict(zip(KEY, key))) for key in places]
+        )
+        axes.set_ylim(max(places.values()) + 0.7, -1.5)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        axes.spines["left"].set_visible(False)
+        peers = " or ".join(dict.fromkeys(peer_name(found) for _, found in series))
+        what = f"% of {peers}'s speed, {size_text(chosen)} (right is better)"
+        axes.set_xlabel(what, loc="left")
+        tell(figure, series)
+        return figure
+
+
+def size_plot(
+    rows: Sequence[Row],
+    committed: Iterable[Found] | None = None,
+    precisions: Sequence[str] = (),
+) -> Figure:
+    """A panel for each precision: TFLOP/s over the side of cubes, with bands.
+
+    precisions: () takes all that there are. 3xtf32 stands beside fp32's opponent.
+    """
+    series = series_of(rows, committed)
+    series = [(m, [r for r in found if _is_cube(r)]) for m, found in series]
+    series = [(machine, found) for machine, found in series if found]
+    there = {r["race"] for _, found in series for r in found}
+    panels = [p for p in precisions or PRECISIONS if p in there]
+    with style():
+        figure = new_figure(920, 380)
+        if not panels:
+            draw_unmeasured(figure.subplots(), "matmul")
+            return figure
+        every = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, kind in zip(every, panels):
+            for machine, found in series:
+                _lines(axes, found, kind, machine is not None)
+            axes.set_xscale("log", base=2)
+            axes.set_ylim(0)
+            sides = {r["m"] for _, found in series for r in found}
+            ticks = [2**p for p in range(6, 16) if min(sides) <= 2**p <= max(sides)]
+            small = {"fontsize": 11, "rotation": 0 if len(panels) < 4 else 45}
+            axes.set_xticks(ticks or sorted(sides), ticks or sorted(sides), **small)
+            axes.minorticks_off()
+            axes.set_xlabel(f"m = k = n, {kind}")
+        every[0].set_ylabel("TFLOP/s (up is better)")
+        every[0].legend(loc="best")
+        tell(figure, series)
+        return figure
+
+
+# ---- rows ------------------------------------------------------------------------
+
+
+def timed(rows: Iterable[Row]) -> list[Row]:
+    """The rows of products that were timed; no batches."""
+    return [
+        row
+        for row in rows
+        if row["op"] == "matmul" and row.get("us") and "race" in row
+        if row.get("batch", 1) == 1
+    ]
+
+
+def series_of(
+    rows: Sequence[Row], committed: Iterable[Found] | None
+) -> list[tuple[dict | None, list[Row]]]:
+    """(machine, its rows), this machine's first: it is None."""
+    others = committed_results() if committed is None else committed
+    every = [(None, timed(rows))]
+    every += [(found["machine"], timed(found["rows"])) for found in others]
+    return [(machine, found) for machine, found in every if found]
+
+
+def at(rows: Iterable[Row], size: Size | None) -> list[Row]:
+    """The rows of one size."""
+    return [row for row in rows if (row["m"], row["k"], row["n"]) == size]
+
+
+def size_of(text: str) -> Size:
+    """m, k, n of "4096" or "5120x256x5120"."""
+    from .calls import Size as Parsed
+
+    size = Parsed.of(text)
+    return size.m, size.k, size.n
+
+
+def size_text(size: Size) -> str:
+    """How a size is written: m = k = n = 4096, or m x k x n."""
+    if len({*size}) == 1:
+        return f"m = k = n = {size[0]}"
+    return " × ".join(map(str, size))
+
+
+def peer_name(rows: Sequence[Row]) -> str:
+    """Whom these rows are compared with."""
+    return PEERS["cublas" if any(r["impl"] == "cublas" for r in rows) else "torch"]
+
+
+def opponent(rows: Iterable[Row], precision: str) -> Row | None:
+    """The row at which a precision's rungs have 100 %: see beside_fastest()."""
+    against = "fp32" if precision == "3xtf32" else precision
+    those = [row for row in rows if row["precision"] == against]
+    return best(those, ("cublas",)) or best(those, ("torch",))
+
+
+def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
+    """Each machine with its date, and how it was timed."""
+    told = []
+    for machine, rows in series:
+        dates = sorted({row["date"] for row in rows})
+        when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+        there = "" if machine is None else "hollow: "
+        words = [f"{there}{rows[0]['device']}", when]
+        words += [f"{t} threads" for t in {r.get("threads") for r in rows} if t]
+        words += [f"timer: {', '.join(sorted({r['timer'] for r in rows}))}"]
+        words += ["/".join(sorted({r["cache"] for r in rows})) + " caches"]
+        told.append(", ".join(words))
+    write_caption(figure, " · ".join([*told, STATISTIC, *notes]))
+
+
+def colour_of(row: Row) -> str:
+    """Ours, or the opponent's."""
+    return OURS if row["impl"] in OURSELVES else OPPONENT
+
+
+def _is_cube(row: Row) -> bool:
+    return row["m"] == row["k"] == row["n"]
+
+
+def fullest(series: Sequence[tuple]) -> Size | None:
+    """The size with most of our rungs; of several the largest."""
+    first = series[0][1] if series else []
+    counts: dict[Size, int] = {}
+    for row in first:
+        size = row["m"], row["k"], row["n"]
+        counts[size] = counts.get(size, 0) + (row["impl"] in OURSELVES)
+    return max(counts, key=lambda s: (counts[s], math.prod(s)), default=None)
+
+
+def _ratio(row: Row) -> float | None:
+    return row.get("vs_cublas") or row.get("vs_torch")
+
+
+def _per_cent(row: Row) -> float:
+    return 100 * (_ratio(row) or math.nan)
+
+
+# ---- marks -----------------------------------------------------------------------
+
+
+def _dots(axes: Axes, rows: Sequence[Row], places: Places, elsewhere: bool) -> None:
+    for key, place in places.items():
+        row = _find(rows, key)
+        if row is None or not _ratio(row):
+            continue
+        x = _per_cent(row)
+        band = [x * row["us"] / row[end] for end in ("us_high", "us_low")]
+        axes.plot(band, [place] * 2, color=OURS, lw=5, alpha=0.4, solid_capstyle="butt")
+        fill = "none" if elsewhere else OURS
+        axes.plot(x, place, MARKS[key[1]], ms=7, mfc=fill, mec=OURS, mew=1.4, zorder=3)
+
+
+def _words(
+    axes: Axes,
+    rows: Sequence[Row],
+    places: Places,
+    x: float,
+    number: int,
+    count: int,
+) -> None:
+    """Speeds in a column; those of several machines below each other."""
+    for key, place in places.items():
+        if row := _find(rows, key):
+            words = [speed_text(row["tflops"])]
+            words += [f"{_per_cent(row):.3g} %"] if _ratio(row) else []
+            up = 0 if count == 1 else 6 - 12 * number
+            axes.annotate(" · ".join(words), (x, place), (0, up), **BESIDE)
+
+
+def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> None:
+    """A line at 100 % beside each precision's rungs, with its name and speed."""
+    groups: dict[tuple, list[float]] = {}
+    for key, place in places.items():
+        if _find(rows, key):
+            groups.setdefault(_group(key), []).append(place)
+    for (kind, _), those in groups.items():
+        peer = opponent(rows, kind)
+        if peer is None:
+            continue
+        ends = [those[0] - 0.9, those[-1] + 0.45]
+        axes.plot([100, 100], ends, color=OPPONENT, lw=1.6, zorder=1)
+        name = (
+            name_of(peer)
+            + f", {speed_text(peer['tflops'])}"
+            + " (hollow)" * (number > 0)
+        )
+        aside = {"ha": "left"} if number else {"ha": "right"}  # not on each other
+        look = BESIDE | {"color": OPPONENT} | aside
+        axes.annotate(name, (100, those[0] - 0.65), (5 if number else -5, 0), **look)
+
+
+def _places(order: Sequence[tuple]) -> Places:
+    """How far down each rung stands: a gap before each precision, for its title."""
+    found: Places = {}
+    place = -1.0
+    for number, key in enumerate(order):
+        new = number == 0 or _group(order[number - 1]) != _group(key)
+        place += 1.0 + (new and number > 0)
+        found[key] = place
+    return found
+
+
+def _group(key: tuple) -> tuple[str, bool]:
+    """What stands together: a precision; the plain C rungs of a CPU apart."""
+    return key[0], key[3] == "cpu"
+
+
+def _lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
+    there = [row for row in rows if row["race"] == kind]
+    dash = "--" if elsewhere else "-"
+    for impl, mark, style_ in (
+        *[("weft", "o", dash), ("mine", "D", dash)],
+        *[("cublas", "^", dash), ("torch", "v", ":")],
+    ):
+        sides = sorted({row["m"] for row in there if row["impl"] == impl})
+        found = [best((r for r in there if r["m"] == s), (impl,)) for s in sides]
+        if not found:
+            continue
+        colour = colour_of(found[0])
+        speeds = [row["tflops"] for row in found]
+        low, high = (
+            [row["tflops"] * row["us"] / row[end] for row in found]
+            for end in ("us_high", "us_low")
+        )
+        axes.fill_between(sides, low, high, color=colour, alpha=0.25, lw=0)
+        fill = "none" if elsewhere else colour
+        name = {"weft": "our best", "mine": "mine", **PEERS}[impl]
+        name += " (hollow)" if elsewhere else ""
+        look = {"mfc": fill, "mec": colour, "color": colour, "ms": 5, "lw": 1.3}
+        axes.plot(sides, speeds, mark, ls=style_, label=name, **look)
+
+
+def speed_text(tflops: float) -> str:
+    """54.1 TFLOP/s, or 185 GFLOP/s."""
+    value, unit = (tflops, "T") if tflops >= 1 else (1e3 * tflops, "G")
+    return f"{value:.0f} {unit}FLOP/s" if value >= 100 else f"{value:.3g} {unit}FLOP/s"
+
+
+def _key(row: Row) -> tuple[str, str, str, str]:
+    return tuple(row[name] for name in KEY)
+
+
+def _find(rows: Iterable[Row], key: tuple) -> Row | None:
+    """The row of a rung, of several (cold, warm, other timers) the fastest."""
+    return best((row for row in rows if _key(row) == key), (key[1],))
+
+
+def name_of(row: Row) -> str:
+    """What stands beside a mark."""
+    if row["impl"] in PEERS:
+        return f"{PEERS[row['impl']]} {row['precision']}"
+    return f"Numba {row['rung']}" if row["impl"] == "numba" else row["rung"]

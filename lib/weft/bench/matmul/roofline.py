@@ -1,0 +1,201 @@
+"""The roofline of the matmul ladder: TFLOP/s over flops per byte, every rung on it.
+
+    roofline(rows)
+
+Bytes are those that must move, a and b read once and c written once: all rungs of a
+size stand above each other, and whatever is moved more often shows as distance from
+the roof. The roofs are what peaks.py measured there: rows of "peak" among them, or in
+the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, NullLocator
+
+from ...figures.style import INK, draw_unmeasured, style
+from ...mnist.plot import new_figure
+from ...mnist.race_marks import BESIDE
+from ..peaks import ceilings
+from .goals import best
+from .plot import (
+    KEY,
+    MARKS,
+    OURSELVES,
+    PRECISIONS,
+    Found,
+    Row,
+    at,
+    colour_of,
+    committed_results,
+    fullest,
+    name_of,
+    opponent,
+    series_of,
+    size_of,
+    size_text,
+    tell,
+)
+
+LEFT, RIGHT, NAMES = 4.0, 3e5, 1.4e4  # flops per byte: of the picture, of its names
+UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else its precision
+
+
+def roofline(
+    rows: Sequence[Row],
+    committed: Iterable[Found] | None = None,
+    size: str | None = None,
+    precisions: Sequence[str] = (),
+) -> Figure:
+    """Dots with their bands on log axes, below the roofs of the machine.
+
+    Of this machine, or where it has no rows of the first committed results. size: None
+    is that with most rungs; of other sizes our best is there, small. precisions: ()
+    takes all.
+    """
+    others = committed_results() if committed is None else list(committed)
+    series = series_of(rows, others)[:1]
+    with style():
+        if not series:
+            figure = new_figure(920, 430)
+            draw_unmeasured(figure.subplots(), "matmul")
+            return figure
+        ((machine, found),) = series
+        roofs = ceilings(rows if machine is None else _rows_of(others, machine))
+        chosen = size_of(size) if size else fullest(series)
+        kinds = [p for p in PRECISIONS if p in (precisions or PRECISIONS)]
+        found = [row for row in found if row["race"] in kinds]
+        marked = _marked(at(found, chosen), kinds)
+        kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
+        figure = new_figure(920, 180 + 16 * max(18, len(marked)))
+        axes = figure.subplots()
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(LEFT, RIGHT)
+        speeds = [row["tflops"] for row in marked]
+        speeds += [roofs[kind] for kind in kinds if kind in roofs]
+        axes.set_ylim(0.6 * min(speeds, default=0.1), 2 * max(speeds, default=1.0))
+        _roofs(axes, roofs, kinds)
+        _small(axes, found, chosen)
+        for row in marked:
+            _mark(axes, row, machine is not None)
+        _names(axes, marked, kinds)
+        # A processor's speeds are told in GFLOP/s.
+        unit, scale = ("T", 1) if axes.get_ylim()[1] > 1 else ("G", 1000)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:g}")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter(NullFormatter())
+            axis.set_minor_locator(NullLocator())
+        axes.set_xticks([10, 100, 1000, 10000])
+        axes.set_xlabel(f"flops per byte that must move; named: {size_text(chosen)}")
+        axes.set_ylabel(f"{unit}FLOP/s (up is better)")
+        notes = ["bytes: a, b and c once", "small: our best of other sizes"]
+        notes += [] if "gbs" in roofs else ["no roofs: weft bench matmul --set peaks"]
+        tell(figure, series, *notes)
+        return figure
+
+
+def intensity(row: Row) -> float:
+    """Flops per byte that must move."""
+    return 2.0 * row["m"] * row["k"] * row["n"] / row["bytes"]
+
+
+def _rows_of(others: Sequence[Found], machine: dict) -> list[Row]:
+    return next(found["rows"] for found in others if found["machine"] is machine)
+
+
+def _marked(rows: Sequence[Row], kinds: Sequence[str]) -> list[Row]:
+    """All of ours, each in the layout in which it is fastest, and the opponents."""
+    ours: dict[tuple, Row] = {}
+    for row in sorted(rows, key=lambda row: row["us"]):
+        if row["impl"] in OURSELVES:
+            ours.setdefault(tuple(row[name] for name in KEY), row)
+    peers = [opponent(rows, kind) for kind in kinds if kind != "3xtf32"]
+    return [*ours.values(), *filter(None, peers)]
+
+
+def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
+    """The slope of memory, and a ceiling for each precision's units."""
+    if "gbs" not in roofs:
+        return
+    slope = roofs["gbs"] / 1e3  # TFLOP/s at one flop per byte
+    levels = {kind: roofs[kind] for kind in kinds if kind in roofs}
+    levels.pop("fp16" if "bf16" in levels else "", None)  # the same
+    for kind, peak in levels.items():
+        axes.plot([peak / slope, NAMES / 1.3], [peak] * 2, color=INK, lw=1.4, zorder=1)
+        name = f"{UNITS.get(kind, kind)}: {_number(peak)}FLOP/s"
+        look = {"va": "bottom", "color": INK}
+        start = max(peak / slope, LEFT)
+        axes.annotate(name, (start, peak), (4, 2), **BESIDE | look)
+    top = max(levels.values(), default=1.0)
+    axes.plot([0.1, top / slope], [0.1 * slope, top], color=INK, lw=1.6, zorder=1)
+    low = axes.get_ylim()[0]
+    at_left = max(1.6 * LEFT, 2.5 * low / slope)
+    if at_left > top / slope:
+        return  # the slope is left of the picture
+    text = f"copy: {_number(slope)}B/s"
+    axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
+
+
+def _number(tera: float) -> str:
+    """ "4.2 T" or "185 G"."""
+    return f"{tera:.3g} T" if tera >= 1 else f"{1e3 * tera:.3g} G"
+
+
+def _small(axes: Axes, rows: Sequence[Row], chosen: tuple) -> None:
+    """Our best of each other size and precision."""
+    keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
+    for *size, kind in keys:
+        row = best(r for r in at(rows, tuple(size)) if r["precision"] == kind)
+        if row and tuple(size) != chosen:
+            look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
+            axes.plot(intensity(row), row["tflops"], ".", **look)
+
+
+def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
+    x, y, colour = intensity(row), row["tflops"], colour_of(row)
+    if row["impl"] not in OURSELVES:
+        ends = [x / 1.25, x * 1.25]
+        axes.plot(ends, [y, y], color=colour, lw=1.8, zorder=2)
+        return
+    ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
+    thick = 2 if elsewhere else 5  # else it fills a hollow mark
+    axes.plot([x, x], ends, color=colour, lw=thick, alpha=0.4, solid_capstyle="butt")
+    fill = "none" if elsewhere else colour
+    axes.plot(x, y, MARKS[row["impl"]], ms=7, mfc=fill, mec=colour, mew=1.4, zorder=3)
+
+
+def _names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
+    """Names in a column on the right, as high as the marks, none on another."""
+    low, high = (math.log(end) for end in axes.get_ylim())
+    ordered = sorted(marked, key=lambda row: -row["tflops"])
+    least = (high - low) / max(1.25 * len(ordered), 24)
+    wanted = [math.log(row["tflops"]) for row in ordered]
+    places = _apart(wanted, least, low + 0.6 * least)
+    for row, place in zip(ordered, places):
+        speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
+        text = f"{name_of(row)}  {speed:.3g}"
+        look = BESIDE | {"color": colour_of(row), "textcoords": "data"}
+        arrow = {"arrowstyle": "-", "color": colour_of(row), "lw": 0.5, "shrinkB": 5}
+        arrow |= {"relpos": (0, 0.5)}  # to the name's left end, not under it
+        point = intensity(row), row["tflops"]
+        axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
+
+
+def _apart(wanted: Sequence[float], least: float, floor: float) -> list[float]:
+    """Heights near the wanted ones, from the top, each at least `least` below another.
+
+    Where they would sink below the floor all above move up.
+    """
+    places: list[float] = []
+    for height in wanted:
+        places.append(min(height, places[-1] - least) if places else height)
+    for number in range(len(places) - 1, -1, -1):
+        under = places[number + 1] + least if number + 1 < len(places) else floor
+        places[number] = max(places[number], under)
+    return places

@@ -1,0 +1,205 @@
+"""The race over batches and precisions: `python -m weft bench mnist --device cuda`.
+
+For each precision and batch our rungs and PyTorch's finalists are timed side by side
+(mnist/race.py) and their gradients compared with float64. Then the table of goals:
+PyTorch's best time over ours. --measure takes other milestones, too: an epoch, the
+time to 99 % of the test set, the accuracy over seeds, a cold start
+(mnist/milestones.py), and what the machine's roofs are for the kernels.
+
+A file at --json keeps the rows that were not measured anew, if they are of this device:
+a sweep can be made in parts. It is written after each part. Every row has its date and
+commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import bench
+from ..native import ArgumentError
+
+Row = dict[str, Any]
+
+TITLE = "of mnist"
+BATCHES = {"cuda": (64, 256, 1024, 4096, 16384), "cpu": (64,)}
+PRECISIONS = {"cuda": ("fp32", "tf32", "bf16"), "cpu": ("fp32",)}
+MEASURES = ("step", "roof", "epoch", "target", "seeds", "cold")
+SHOWN = ["measure", "impl", "rung", "layout", "precision", "batch", "us", "us_low"]
+SHOWN += ["us_high", "vs_torch_best", "vs_torch_eager", "host_us", "peak_bytes"]
+SHOWN += ["loss_error", "gradient_error", "test_accuracy"]
+KEY = ("op", "measure", "impl", "rung", "layout", "precision", "batch", "target")
+# PyTorch's best time over ours on an H200: what has to be reached, and what is hoped.
+GOALS = {
+    "fp32": {64: (4, 6.5), 256: (3, 4.5), 1024: (2.5, 3.5), 4096: (2.3, 3.2)},
+    "tf32": {64: (4.5, 8), 256: (3.5, 6), 1024: (3.3, 5), 4096: (3.3, 5)},
+    "bf16": {64: (4.5, 8), 256: (3.5, 6), 1024: (3, 5), 4096: (3, 5)},
+}
+for _precision, _last in (("fp32", (2, 3)), ("tf32", (3, 5)), ("bf16", (3, 5))):
+    GOALS[_precision][16384] = _last
+
+
+def add_arguments(parser: argparse._ArgumentGroup) -> None:
+    """The options that only this benchmark has."""
+    add = parser.add_argument
+    add("--batches", metavar="N,N", default="", help="default on a GPU: 64 to 16384")
+    add("--precisions", metavar="P,P", default="", help="of fp32,tf32,bf16,fp16")
+    add(
+        "--twins",
+        metavar="T,T",
+        default=None,
+        help='PyTorch\'s: "graph nchw,..."; "" for none',
+    )
+    add("--rounds", type=int, default=25, help="samples (default: %(default)s)")
+    add("--warm", action="store_true", help="compile twins first, on every core")
+    add("--measure", metavar="M,M", default="step", help=f"of {','.join(MEASURES)}")
+
+
+def rows_of(args: argparse.Namespace) -> list[Row]:
+    """The rows for the options of the command line; --json is written part by part."""
+    target = args.device.partition(":")[0]
+    batches = [_whole(batch) for batch in _words(args.batches)]
+    measures = _words(args.measure)
+    for name in measures:
+        if name not in MEASURES:
+            raise ArgumentError(f"--measure {name}: want some of {','.join(MEASURES)}")
+    if args.rounds < 1:
+        raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
+    found: list[Row] = []
+    parts = _parts(
+        *[args.device, measures],
+        batches=batches or BATCHES.get(target, BATCHES["cuda"]),
+        precisions=_words(args.precisions) or PRECISIONS.get(target, ("fp32",)),
+        rungs=_words(args.rungs) or None,
+        twins=None if args.twins is None else _words(args.twins),
+        rounds=args.rounds,
+        warm=args.warm,
+    )
+    for rows in parts:
+        found += rows
+        if args.json:
+            bench.write_json(args.json, merged(args.json, found), args.device)
+    if not found:
+        raise ArgumentError("nothing could be measured")
+    return found
+
+
+def merged(path: str | Path, rows: list[Row]) -> list[Row]:
+    """`rows`, and before them those of the file at `path` that they do not replace.
+
+    None of it if it was measured on another device.
+    """
+    if not Path(path).exists():
+        return rows
+    new = {_key(row) for row in rows}
+    there = bench.read_json(path)["rows"]
+    devices = {row["device"] for row in rows}
+    kept = [r for r in there if r["device"] in devices and _key(r) not in new]
+    return sorted([*kept, *rows], key=_place)
+
+
+def goals(rows: Sequence[Row]) -> list[Row]:
+    """Both sides' best: a line for each precision and batch that has them.
+
+    On a GPU with the lab's goals, which were set for an H200.
+    """
+    lines = []
+    steps = [row for row in rows if row["measure"] == "step"]
+    for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):
+        here = [r for r in steps if (r["precision"], r["batch"]) == (precision, batch)]
+        ours = min((r for r in here if r["impl"] == "weft"), key=_us, default=None)
+        best = min((r for r in here if r["impl"] == "torch"), key=_us, default=None)
+        if ours and best:
+            ratio = best["us"] / ours["us"]
+            line = {
+                **{"precision": precision, "batch": batch},
+                **{"PyTorch's best": f"{best['rung']} {best['layout']}"},
+                **{"us": best["us"], "ours": ours["rung"], "our us": ours["us"]},
+                "ratio": ratio,
+            }
+            if ours["target"] == "cuda":
+                must, goal = GOALS.get(precision, {}).get(batch, (None, None))
+                met = goal and _met(ratio, must, goal)
+                line |= {"must": must, "goal": goal, "met": met}
+            lines.append(line)
+    return lines
+
+
+def note(rows: list[Row]) -> str:
+    """What stands under the table."""
+    lines = goals(rows)
+    said = [f"{rows[0]['device']}; timer {rows[0]['timer']}"]
+    if lines:
+        said = [bench.table(lines, [*lines[0]]), *said]
+        goal = "; goals are an H200's" if "goal" in lines[0] else ""
+        said.append(f"ratio: PyTorch's best time over ours{goal}")
+    if any(row["target"] == "cpu" and row["impl"] == "weft" for row in rows):
+        said.append("On a CPU CUDA kernels are simulated: their time says nothing.")
+    return "\n".join(["", *said])
+
+
+def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
+    from ..mnist import milestones, roofs
+    from ..mnist.race import race
+    from ..mnist.warm import warm
+
+    both = {key: options[key] for key in ("rungs", "twins")}
+    precisions = options["precisions"]
+    batches = options["batches"] if "step" in measures else ()
+    if options["warm"]:
+        cells = [(name, batch) for name in precisions for batch in batches]
+        cells = cells or [(name, milestones.EPOCH.batch) for name in precisions]
+        warm(cells, device, options["twins"], _say)
+    for precision in precisions:
+        for batch in batches:
+            _say(f"{precision}, batch {batch}")
+            rounds = options["rounds"]
+            yield race(precision, batch, device=device, rounds=rounds, say=_say, **both)
+    for precision in precisions:
+        if "roof" in measures:
+            yield roofs.roof(precision, device)
+        trained = [name for name in measures if name in milestones.SCHEDULES]
+        if trained:
+            yield milestones.trained(trained, precision, device, say=_say, **both)
+        if "cold" in measures:
+            yield milestones.cold(precision, device, rungs=both["rungs"], say=_say)
+
+
+def _say(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr, flush=True)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ArgumentError(f"--batches {text}: want whole numbers of at least 1")
+    return int(text)
+
+
+def _key(row: Row) -> tuple:
+    return tuple(row.get(name) for name in KEY)
+
+
+def _place(row: Row) -> tuple:
+    """Where a row stands in the file: by what was measured, then precision, batch."""
+    known = ("fp32", "tf32", "bf16", "fp16")
+    precision = row["precision"]
+    return (
+        MEASURES.index(row["measure"]),
+        known.index(precision) if precision in known else len(known),
+        row["batch"] or 0,
+    )
+
+
+def _us(row: Row) -> float:
+    return row["us"]
+
+
+def _met(ratio: float, must: float, goal: float) -> str:
+    return "goal" if ratio >= goal else "must" if ratio >= must else "no"

@@ -1,0 +1,185 @@
+"""What this machine can do at best, measured: the ceilings of a roofline.
+
+    peaks("cuda")            rows: a copy (gbs), and multiply-adds by kind (tflops)
+    ceilings(rows)           {"gbs": ..., "fp32": ..., "tf32": ..., "bf16": ...}
+
+peaks.cu and peaks.c do one thing alone each, with their operands in
+registers or shared memory. A peak is that of the fastest sample: what others do
+there meanwhile is no property of a machine. Measured once for each device, and kept in
+the cache; `python -m weft bench matmul --set peaks` measures again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import functools
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .. import bench, build, cache
+from .. import device as devices
+from ..native import KernelError
+from . import timers
+from .clocks import Contender
+from .timers import Timed
+
+Row = dict[str, Any]
+
+SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
+# rung, precision, least and most compute capability times 10; as the source has them.
+KINDS = (
+    ("ffma", "fp32", 0, 999),
+    ("mma", "tf32", 80, 999),
+    ("mma", "bf16", 80, 999),
+    ("mma", "fp16", 75, 999),
+    ("wgmma", "tf32", 90, 90),
+    ("wgmma", "bf16", 90, 90),
+)
+COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # floats
+BURST = 1e-3  # seconds that a kernel runs
+SECONDS = 0.4  # that each is timed, about
+THREADS = 256  # of a block, as in the source
+
+
+def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
+    """The rows of a device: from the cache, or measured. again: measured in any case.
+
+    Raises BuildError without a compiler, KernelError if a kernel fails.
+    """
+    where = devices.named(device)
+    source = Path(__file__).with_name(SOURCES[where.type])
+    name = bench.device_name(where)
+    made = name + source.read_text() + Path(__file__).read_text()
+    digest = hashlib.sha256(made.encode()).hexdigest()[:16]
+    kept = cache.folder("peaks") / f"{digest}.json"
+    if kept.exists() and not again:
+        return json.loads(kept.read_text())
+    found = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
+    stamp = {"date": datetime.date.today().isoformat(), "commit": bench.commit()}
+    rows = [row | stamp for row in found]
+    beside = kept.with_suffix(".part")
+    beside.write_text(json.dumps(rows))
+    beside.replace(kept)
+    return rows
+
+
+def ceilings(rows: Iterable[Row]) -> dict[str, float]:
+    """The highest of each: "gbs", and TFLOP/s by precision. 3xtf32: a third of tf32."""
+    found: dict[str, float] = {}
+    for row in (row for row in rows if row["op"] == "peak"):
+        name = "gbs" if row["rung"] == "copy" else row["precision"]
+        value = row["gbs"] if name == "gbs" else row["tflops"]
+        found[name] = max(value, found.get(name, 0.0))
+    if "tf32" in found:
+        found["3xtf32"] = found["tf32"] / 3
+    if "bf16" in found:  # the same units, at the same rate
+        found["fp16"] = max(found["bf16"], found.get("fp16", 0.0))
+    return found
+
+
+def _row(rung: str, precision: str, where: Any, timed: Timed, **more: float) -> Row:
+    return {
+        **{"op": "peak", "impl": "weft", "rung": rung, "precision": precision},
+        **{"target": where.type, "device": timed.device, **timed.row(), **more},
+    }
+
+
+# ---- a GPU -----------------------------------------------------------------------
+
+
+@functools.cache
+def library(target: str, name: str = "") -> ctypes.CDLL:
+    """peaks.cu for "cuda", peaks.c for "cpu", or the named one of them."""
+    source = Path(__file__).with_name(name or SOURCES[target])
+    files = [build.KERNELS / "common.cu", source]
+    flavour = build.Flavour.here(target)
+    lib = ctypes.CDLL(
+        str(build.library_of(f"peaks_{source.suffix[1:]}", files, flavour))
+    )
+    lib.peak_flops.restype = ctypes.c_double
+    return lib
+
+
+def _on_gpu(where: Any) -> list[Row]:
+    import torch
+
+    lib = library("cuda")
+    capability = devices.capability(where.index)
+    sm = 10 * capability[0] + capability[1]
+    count = COPIED["cuda"]
+    x, y = (torch.randn(count, device=where) for _ in range(2))
+    copy = Contender(lambda i: queue(lib, "peak_copy", y, x, ctypes.c_size_t(count)))
+    timed = _timed(copy, where)
+    if not torch.equal(x, y):
+        raise KernelError("peak_copy: what was copied is not the same")
+    found = [_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)]
+    for kind, (rung, precision, least, most) in enumerate(KINDS):
+        if least <= sm <= most:
+            found.append(_chain(lib, kind, rung, precision, where))
+    return found
+
+
+def _chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
+    """Multiply-adds of a kind, as many turns as take BURST seconds."""
+    import torch
+
+    with torch.cuda.device(where.index):
+        blocks = lib.peak_blocks(kind)
+    out = torch.empty(blocks * THREADS, device=where)
+    few, flops = 64, lib.peak_flops(kind) * blocks
+
+    def run(turns: int) -> Contender:
+        return Contender(lambda i: queue(lib, "peak_run", kind, out, blocks, turns))
+
+    once = _timed(run(few), where, seconds=0.05).us / few
+    turns = max(few, round(1e6 * BURST / once))
+    timed = _timed(run(turns), where)
+    tflops = flops * turns / timed.fastest / 1e6
+    return _row(rung, precision, where, timed, tflops=tflops)
+
+
+def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
+    """Call a function of peaks.cu on torch's stream; tensors as addresses."""
+    tensors = [a for a in args if hasattr(a, "data_ptr")]
+    index = tensors[0].device.index
+    stream = 0 if index is None else devices.stream(index)
+    given = [
+        ctypes.c_void_p(a.data_ptr()) if hasattr(a, "data_ptr") else a for a in args
+    ]
+    if status := getattr(lib, function)(*given, ctypes.c_void_p(stream)):
+        raise KernelError(f"{function}: CUDA error {status}")
+
+
+def _timed(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
+    """Of this alone; a GPU stays cool, so that its clock is the highest."""
+    timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
+    return timers.side_by_side(
+        {"it": one}, where, timer, seconds=seconds or SECONDS, cool=cool
+    )["it"]
+
+
+# ---- a CPU -----------------------------------------------------------------------
+
+
+def _on_cpu(where: Any) -> list[Row]:
+    """On as many threads as OpenMP takes; the copy does not fit any cache."""
+    import numpy as np
+
+    lib, count = library("cpu"), COPIED["cpu"]
+    x, y = np.ones(count, np.float32), np.zeros(count, np.float32)
+    given = y.ctypes.data, x.ctypes.data, count
+    words = [ctypes.c_void_p(a) for a in given[:2]] + [ctypes.c_size_t(count)]
+    timed = _timed(Contender(lambda i: lib.peak_copy(*words)), where)
+    found = [_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)]
+    threads, turns = lib.peak_threads(), 4000
+    out = np.zeros(threads, np.float32)
+    at = ctypes.c_void_p(out.ctypes.data)
+    by = ctypes.c_float(0.999), ctypes.c_float(0.5)
+    timed = _timed(Contender(lambda i: lib.peak_run(at, turns, *by)), where)
+    tflops = lib.peak_flops() * threads * turns / timed.fastest / 1e6
+    row = _row("fma", "fp32", where, timed, tflops=tflops)
+    return [*found, row | {"threads": threads}]

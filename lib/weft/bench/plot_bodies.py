@@ -1,0 +1,203 @@
+"""Charts of `weft bench bodies` and `weft bench launch`: this machine, and others.
+
+    with figure(9.5, 5, columns=2, sharey=True) as axes:
+        contenders(axes, rows, elsewhere())
+    print(caption(rows, elsewhere()))
+
+A full mark is this machine, a hollow one what was measured elsewhere and came with
+the lab, in notebooks/results/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from .. import bench
+from ..build import ROOT
+from ..figures.style import INK, OPPONENT, READ
+
+Row = dict[str, Any]
+Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
+RESULTS = ROOT / "notebooks/results"
+NAMES = {  # (impl, rung) of a row: what stands beside it
+    ("python", "loops"): "Python, loops",
+    ("weft", "sim"): "sim",
+    ("numba", "its simulator"): "Numba's simulator",
+    ("numba", "loops, njit"): "Numba, loops on the CPU",
+    ("numba", "numba_jit"): "numba_jit",
+    ("numba", "numba_jit tiled"): "numba_jit, tiled",
+    ("weft", "cuda_c"): "cuda_c",
+    ("weft", "cuda_c tiled"): "cuda_c, tiled",
+    ("weft", "reference"): "C by hand",
+    ("weft", "best"): "CUDA C, the lab's best",
+    ("numpy", "@"): "NumPy",
+    ("torch", "@"): "torch",
+}
+
+
+def elsewhere(what: str = "bodies") -> list[Found]:
+    """The results of `weft bench WHAT` that came with the lab."""
+    return [bench.read_json(path) for path in sorted(RESULTS.glob(f"{what}_*.json"))]
+
+
+# ---- everybody at the same work ---------------------------------------------------
+
+
+def contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
+    """A panel for each op of `rows`, a line for each contender, time on a log axis.
+
+    Of `others` what ran on a GPU, and did the same work, is drawn hollow.
+    """
+    works = _works(rows)
+    mine = {op: _named(_same(rows, op, sizes)) for op, sizes in works.items()}
+    ghosts = [
+        {op: _named(_same(found["rows"], op, s), "cuda") for op, s in works.items()}
+        for found in others
+    ]
+    drawn = {
+        name for by_op in [mine, *ghosts] for each in by_op.values() for name, _ in each
+    }
+    names = [name for name in NAMES.values() if name in drawn]
+    for ax, (op, (m, k, n)) in zip(axes, works.items()):
+        ax.set_xscale("log")
+        _dots(ax, mine[op], names, full=True)
+        for found in ghosts:
+            _dots(ax, found[op], names, full=False)
+        (peer,) = [row["us"] for (name, _), row in mine[op].items() if name == "torch"]
+        ax.axvline(peer, color=OPPONENT, ls="--", lw=1)
+        ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")
+        ax.set(
+            yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.3, -1.3)
+        )
+        ax.set_xlabel("µs, fp32 (left is better)")
+        ax.margins(x=0.2)
+        work = f"{m}x{k} by {k}x{n}" if m else f"{n:,} pixels"
+        ax.set_title(f"{op}, {work}", fontsize=11, loc="left")
+
+
+def caption(rows: list[Row], others: list[Found]) -> str:
+    """Which machines, which clock, which statistic."""
+    here = ", ".join(dict.fromkeys(row["device"] for row in rows))
+    timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))
+    told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
+    below = f"; hollow, below: {'; '.join(told)}" if told else ""
+    return (
+        f"full, above: {here}{below}. Blue: on a GPU. ~: only a part was run.\n"
+        f"{timers}; {bench.STATISTIC}"
+    )
+
+
+def _works(rows: list[Row]) -> dict[str, list[int | None]]:
+    return {row["op"]: [row.get(key) for key in "mkn"] for row in rows}
+
+
+def _same(rows: list[Row], op: str, sizes: list[int | None]) -> list[Row]:
+    return [r for r in rows if r["op"] == op and _works([r])[op] == sizes]
+
+
+def _named(rows: list[Row], target: str = "") -> dict[tuple[str, str], Row]:
+    """Rows by name and target; of the lab's own rungs on a GPU only the fastest."""
+    found = {}
+    for row in sorted(rows, key=lambda row: -row["us"]):
+        key = row["impl"], row["rung"]
+        if key not in NAMES and key[0] == "weft" and not key[1].startswith("sim"):
+            key = "weft", "best"
+        if key in NAMES and target in ("", row["target"]):
+            found[NAMES[key], row["target"]] = row
+    return found
+
+
+def _dots(
+    ax: Axes, found: dict[tuple[str, str], Row], names: list[str], full: bool
+) -> None:
+    """A mark, its band and its time for each row, on the line of its name."""
+    for (name, target), row in found.items():
+        colour = READ if target == "cuda" else INK
+        place, us = names.index(name), row["us"]
+        ax.plot([row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=2)
+        inside = colour if full else "none"
+        ax.plot(us, place, "o" if full else "D", color=colour, ms=7, mfc=inside)
+        ax.annotate(
+            "~" * ("part" in row) + _time(us),
+            *((us, place), (0, 11 if full else -11)),
+            **{"textcoords": "offset points", "ha": "center", "va": "center"},
+            fontsize=9,
+        )
+
+
+def _time(us: float) -> str:
+    """Three digits and a unit."""
+    power = min(2, max(0, int(np.log10(max(us, 1)) // 3)))
+    value = us / 1000**power
+    digits = f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
+    return f"{digits} {('µs', 'ms', 's')[power]}"
+
+
+# ---- clocks and launches ------------------------------------------------------------
+
+
+def clocks(ax: Axes, rows: list[Row], full: bool) -> None:
+    """For each Python body on a GPU: what two clocks say of it.
+
+    Events around the kernel, and the host's clock that does not wait for it.
+    """
+    found = list(_clocks(rows))
+    if not found:
+        raise ValueError("no row has a host_us: these were not measured on a GPU")
+    ax.set_xscale("log")
+    inside = READ if full else "none"
+    for place, (_, event, host) in enumerate(found):
+        first = place == 0
+        ax.plot([event, host], [place, place], color=INK, lw=1)
+        ax.plot(
+            *(event, place, "o"),
+            **{"color": READ, "mfc": inside, "ms": 8},
+            label="events: the kernel" if first else None,
+        )
+        ax.plot(
+            *(host, place, "s"),
+            **{"color": OPPONENT, "mfc": "none", "ms": 8},
+            label="a clock that does not wait" if first else None,
+        )
+        text = f"{host / event:.2g} x the truth"
+        ax.text(1.25 * max(event, host), place, text, va="center")
+    times = [time for _, *both in found for time in both]
+    ax.set(
+        **{
+            "xlim": (0.5 * min(times), 30 * max(times)),
+            "ylim": (len(found) - 0.4, -0.6),
+        },
+        **{"yticks": range(len(found)), "yticklabels": [name for name, *_ in found]},
+        xlabel="µs, fp32, median",
+    )
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+
+
+def _clocks(rows: list[Row]) -> Iterator[tuple[str, float, float]]:
+    for row in rows:
+        body = row["rung"].startswith(("numba_jit", "cuda_c"))
+        if body and row.get("host_us"):
+            sizes = (row.get(side) for side in "mkn")
+            work = "grey" if row["op"] == "grey" else "x".join(map(str, sizes))
+            yield f"{row['rung']}, {work}", row["us"], row["host_us"]
+
+
+def launches(ax: Axes, rows: list[Row]) -> None:
+    """What a launch on a GPU costs the host, of `weft bench launch`."""
+    burst = [r for r in rows if r["target"] == "cuda" and r["rung"].startswith("burst")]
+    for place, row in enumerate(burst):
+        band = [row["us_low"], row["us_high"]]
+        ax.plot(band, [place, place], color=READ, lw=5, alpha=0.25)
+        ax.plot(row["us"], place, "o", color=READ, mfc="none", ms=8)
+        ax.text(row["us_high"] + 0.6, place, f"{row['us']:.1f} µs", va="center")
+    names = [f"{row['impl']} {row['rung'].partition(' ')[2]}" for row in burst]
+    ax.set(
+        **{"yticks": range(len(burst)), "yticklabels": names},
+        **{"ylim": (len(burst) - 0.5, -0.5)},
+        xlim=(0, 1.2 * max(row["us_high"] for row in burst)),
+        xlabel="µs a launch costs Python, median and band (left is better)",
+    )

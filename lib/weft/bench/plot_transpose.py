@@ -1,0 +1,99 @@
+"""Charts of `weft bench transpose`: this machine's GPU, and others.
+
+    with figure(9, 4) as ax:
+        transposes(ax, rows, elsewhere("transpose"))
+
+Full is what was measured here, hollow and dashed what was measured elsewhere and came
+with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no
+signal. A chart for which nothing was measured anywhere says how that is done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from ..figures.style import (
+    OPPONENT,
+    READ,
+    draw_unmeasured,
+    hollow,
+    outlined,
+    unmeasured,
+)
+
+Row = dict[str, Any]
+Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
+NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
+    ("copy", "weft", "copy"): "copy",
+    ("transpose", "weft", "naive"): "naive",
+    ("transpose", "weft", "tiled"): "tile",
+    ("transpose", "weft", "padded"): "padded tile",
+    ("transpose", "weft", "swizzled"): "swizzled tile",
+    ("transpose", "weft", "four"): "padded, four each",
+    ("transpose", "torch", "copy_"): "torch",
+}
+
+
+def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
+    """A bar for each transpose and the copy: GB/s of the bytes that are needed."""
+    series = [(rows, outlined(READ))] * bool(rows)
+    series += [(found["rows"], hollow(READ)) for found in others]
+    if not series:
+        return draw_unmeasured(ax, "transpose")
+    named = [{_key(row): row for row in rows} for rows, _ in series]
+    keys = [key for key in NAMES if any(key in found for found in named)]
+    height = 0.8 / len(series)
+    for number, (found, (_, look)) in enumerate(zip(named, series)):
+        for place, key in enumerate(keys):
+            if key not in found:
+                continue
+            row, y = found[key], place + (number + 0.5) * height - 0.4
+            ax.barh(y, row["gbs"], 0.85 * height, **look)
+            text = f"{row['gbs']:,.0f} GB/s, {100 * row['vs_copy']:.0f} %"
+            beside = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+            ax.annotate(text, (row["gbs"], y), (6, 0), **beside)
+        copied = found[("copy", "weft", "copy")]["gbs"]
+        ax.axvline(copied, color=OPPONENT, ls="--", lw=1, zorder=0)
+    most = max(row["gbs"] for found in named for row in found.values())
+    ax.set(
+        **{"yticks": range(len(keys)), "yticklabels": [NAMES[key] for key in keys]},
+        **{"ylim": (len(keys) - 0.5, -0.5), "xlim": (0, 1.25 * most)},
+        xlabel="GB/s read and written, fp32 (right is better); % of the copy's speed",
+    )
+
+
+def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
+    """GB/s of the bytes needed when every 1st, 2nd, 4th ... number is copied."""
+    series = [(rows, "this machine", READ)] * bool(rows)
+    series += [(f["rows"], f["machine"]["device"], "none") for f in others]
+    if not series:
+        return draw_unmeasured(ax, "transpose")
+    ax.set_xscale("log", base=2)
+    for rows, name, inside in series:
+        found = [row for row in rows if row["op"] == "strided"]
+        where = [int(row["rung"].partition(" ")[2]) for row in found]
+        speeds = [row["gbs"] for row in found]
+        dashed = "--" if inside == "none" else "-"
+        ax.plot(where, speeds, f"o{dashed}", color=READ, mfc=inside, ms=7, label=name)
+        for x, y in zip(where, speeds):
+            offset = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
+            above = 9 if inside == "none" else -16
+            ax.annotate(f"{y:,.0f}", (x, y), (0, above), **offset)
+    ax.set(xlabel="stride, in floats", ylabel="GB/s of numbers copied")
+    top = ax.get_ylim()[1]
+    ax.set_ylim(-0.08 * top, 1.15 * top)
+    ax.set_xticks(where, where)
+    ax.minorticks_off()
+    ax.legend(loc="upper right")
+
+
+def caption(others: list[Found]) -> str:
+    """Which cards were measured elsewhere, and when."""
+    told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
+    return f"dashed: {'; '.join(told)}" if told else unmeasured("transpose")
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row["op"], row["impl"], row["rung"]

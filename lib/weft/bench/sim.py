@@ -1,0 +1,181 @@
+"""What the Python simulator costs: `python -m weft bench sim`.
+
+Four kernels, each with all checks on and with none, beside Numba's own simulator in
+one run: contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. Not a
+measure of kernels: it says for how many threads a lesson can ask. Goals: GOALS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from .. import bench, bodies, cuda, sim
+from ..ops.cases import sum_bound
+
+# matmul_tiled: at least so many times as fast as Numba's, with checks off and on; with
+# all checks on at most so many us for an access, and for a thread at a barrier.
+GOALS = {"off": 100.0, "checks": 50.0, "us_per_access": 1.0, "us_per_wait": 0.8}
+SAMPLES, PEER_SAMPLES = 15, 3
+N = 48  # of both products, with blocks of 16 x 16
+THREADS = 256
+ROUNDS = 20  # barriers of each thread in `barriers`
+SHOWN = ["impl", "rung", "checks", "us", "us_low", "us_high", "threads_per_s"]
+SHOWN += ["us_per_access", "us_per_wait", "vs_numba"]
+
+
+def barriers(x, rounds):
+    """Threads that meet, and do nothing else."""
+    for _ in range(rounds):
+        cuda.syncthreads()
+    x[cuda.grid(1)] = rounds
+
+
+def reduction(y, x):
+    """The sum of each block's 256 numbers, in a tree."""
+    s = cuda.shared.array(256, np.float32)
+    t = cuda.threadIdx.x
+    s[t] = x[cuda.grid(1)]
+    cuda.syncthreads()
+    half = 128
+    while half > 0:
+        if t < half:
+            s[t] += s[t + half]
+        cuda.syncthreads()
+        half //= 2
+    if t == 0:
+        y[cuda.blockIdx.x] = s[0]
+
+
+Case = tuple[FunctionType, Any, Any, tuple[Any, ...], np.ndarray, np.ndarray, int]
+
+
+def cases() -> dict[str, Case]:
+    """Each kernel: grid, block, arguments, the first one's answer, bound, barriers."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, N, N), np.float32)
+    x = rng.standard_normal(8 * THREADS, np.float32)
+    product, tiles = np.float64(a) @ b, N // 16
+    bound = sum_bound(N, abs(np.float64(a)) @ abs(b)).reshape(-1)
+    flat = [a.reshape(-1), b.reshape(-1), N, N, N]
+    made: dict[str, Case] = {}
+    for name in ("matmul", "matmul_tiled"):
+        c, square = np.full(N * N, np.nan, np.float32), (tiles, tiles)
+        waits = 2 * tiles if name == "matmul_tiled" else 0
+        kernel = getattr(bodies, name)
+        right = product.reshape(-1), bound
+        made[name] = kernel, square, (16, 16), (c, *flat), *right, waits
+    y = np.full(8, np.nan, np.float32)
+    sums = x.reshape(8, THREADS).sum(1, dtype=np.float64)
+    depth = THREADS.bit_length() - 1  # sums on the way of each number
+    bound = sum_bound(depth, abs(x).reshape(8, THREADS).sum(1, dtype=np.float64))
+    made["reduction"] = reduction, 8, THREADS, (y, x), sums, bound, 9
+    z = np.full(2 * THREADS, np.nan, np.float32)
+    want = np.full(z.shape, ROUNDS)
+    made["barriers"] = barriers, 2, THREADS, (z, ROUNDS), want, 0 * want, ROUNDS
+    return made
+
+
+def rows() -> list[dict[str, Any]]:
+    """Time all contenders; RuntimeError if one of them computes something else."""
+    env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from weft.bench import sim; sim.child()"],
+        **{"env": env, "text": True, "stdout": subprocess.PIPE},
+    )
+    if done.returncode:
+        raise RuntimeError(f"the benchmark's process ended with {done.returncode}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def note(rows: list[dict[str, Any]]) -> str:
+    """What stands under the table: the goals, and whether they are met."""
+    by = {(r["rung"], r["checks"]): r for r in rows if r["impl"] == "weft"}
+    off, on = by["matmul_tiled", "off"], by["matmul_tiled", "on"]
+    access = max(by[name, "on"]["us_per_access"] for name in ("matmul", "matmul_tiled"))
+    wait = by["barriers", "on"]["us_per_wait"]
+    said = [
+        _goal("matmul_tiled, checks off, vs numba", off["vs_numba"], ">=", "off"),
+        _goal("checks on", on["vs_numba"], ">=", "checks"),
+        _goal("us an access", access, "<=", "us_per_access"),
+        _goal("us a thread at a barrier", wait, "<=", "us_per_wait"),
+    ]
+    return "; ".join(said) + ". One core."
+
+
+def _goal(what: str, value: float | None, sign: str, name: str) -> str:
+    if value is None:
+        return f"{what}: not measured"
+    met = value >= GOALS[name] if sign == ">=" else value <= GOALS[name]
+    missed = "" if met else " (missed)"
+    return f"{what}: {value:.3g}, goal {sign} {GOALS[name]:g}{missed}"
+
+
+def child() -> None:
+    """What runs in the process with Numba's simulator: rows as JSON, its last line."""
+    found: list[dict[str, Any]] = []
+    for name, case in cases().items():
+        found += _measure(name, case)
+    print(json.dumps(found))
+
+
+def _measure(name: str, case: Case) -> list[dict[str, Any]]:
+    kernel, grid, block, args, want, bound, waits = case
+    contenders: dict[str, Callable[[], Any]] = {
+        "on": lambda: sim(kernel)[grid, block](*args),
+        "off": lambda: sim(kernel, checks=False)[grid, block](*args),
+    }
+    peer = _numba(kernel)
+    if peer is not None:
+        contenders["numba"] = lambda: peer[grid, block](*args)
+    samples: dict[str, list[float]] = {key: [] for key in contenders}
+    for turn in range(SAMPLES + 1):
+        for key, run in contenders.items():
+            if key == "numba" and turn > PEER_SAMPLES:
+                continue
+            args[0].fill(np.nan)
+            start = time.perf_counter()
+            run()
+            spent = time.perf_counter() - start
+            if not (abs(args[0].astype(np.float64) - want) <= bound).all():
+                raise RuntimeError(f"{name} on {key}: wrong")
+            if turn:  # the first one also compiles
+                samples[key].append(spent * 1e6)
+    counters = sim(kernel)[grid, block](*args).counters
+    accesses = sum(p.accesses for p in counters.places if p.kind != "step")
+    threads = counters.threads
+    timings = {k: bench.summarize(v, "perf_counter") for k, v in samples.items()}
+    numba = timings["numba"].median if "numba" in timings else None
+    return [
+        {
+            **{"op": "sim", "impl": "numba" if key == "numba" else "weft"},
+            **{"rung": name, "precision": "fp32", "target": "cpu"},
+            **{"device": bench.device_name(), **timing.row()},
+            "checks": "none" if key == "numba" else key,
+            "threads": threads,
+            "threads_per_s": threads / timing.median * 1e6,
+            "us_per_access": timing.median / accesses,
+            "us_per_wait": timing.median / (threads * waits) if waits else None,
+            "vs_numba": numba / timing.median if numba else None,
+        }
+        for key, timing in timings.items()
+    ]
+
+
+def _numba(kernel: FunctionType) -> Any:
+    """The same body on Numba's simulator; None where Numba is missing."""
+    try:
+        from numba import cuda as peer
+    except ImportError as error:
+        print(f"weft: without numba: {error}", file=sys.stderr)
+        return None
+    scope = {**kernel.__globals__, "cuda": peer}
+    return peer.jit(FunctionType(kernel.__code__, scope, kernel.__name__))

@@ -1,0 +1,110 @@
+"""What CUDA C costs on the CPU: `python -m weft bench simt`.
+
+Not a measure of kernels: it says whether the CPU target is fast enough to learn
+and test with. What it must hold on 2 cores: BOUNDS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import bench, build
+
+SOURCE = Path(__file__).with_suffix(".cu")
+BOUNDS = {"ns_per_thread": 5.0, "gflops": 2.0}  # at most (add), at least (matmul)
+THREADS = 1 << 22  # of add and warp_sum: 32 MB are read, 16 written
+N = 512  # of matmul_tiled
+
+
+def rows(repeats: int = 10, fibers: str = "asm") -> list[dict[str, Any]]:
+    """Time a kernel without barriers, one with barriers, one with shuffles.
+
+    fibers: "asm" or "ucontext". Each row has the keys of every row of results
+    and `ns_per_thread`; matmul_tiled's also `gflops`. Raises BuildError without
+    a compiler, RuntimeError if a kernel is wrong.
+    """
+    lib = library(fibers)
+    return [
+        _row(name, launch, threads, flop, repeats)
+        for name, launch, threads, flop in (add(lib), matmul_tiled(lib), warp_sum(lib))
+    ]
+
+
+def library(fibers: str) -> ctypes.CDLL:
+    """simt.cu, built with the given fibers."""
+    flavour = build.Flavour("cpu", fibers=fibers)
+    return ctypes.CDLL(str(build.library_of("bench_simt", [SOURCE], flavour)))
+
+
+Case = tuple[str, Callable[[], None], int, int]  # rung, launch, threads, flop
+
+
+def _row(name: str, launch: Callable[[], None], threads: int, flop: int, repeats: int):
+    timing = bench.time_call(launch, samples=repeats, warmup=1)
+    return {
+        **{"op": "simt", "impl": "weft", "rung": name, "precision": "fp32"},
+        **{"target": "cpu", "device": bench.device_name(), **timing.row()},
+        "ns_per_thread": timing.median * 1e3 / threads,
+        "gflops": flop / timing.median / 1e3 if flop else None,
+    }
+
+
+def add(lib: ctypes.CDLL) -> Case:
+    """Threads that never wait."""
+    a, b = _random(THREADS), _random(THREADS)
+    c = np.full(THREADS, np.nan, np.float32)
+    launch = _launcher(lib.simt_add, c, a, b, THREADS)
+    _must_equal("add", c, a + b, 0)
+    return "add", launch, THREADS, 0
+
+
+def matmul_tiled(lib: ctypes.CDLL) -> Case:
+    """Two barriers per tile of 16 x 16."""
+    a, b = _random(N, N), _random(N, N)
+    c = np.full((N, N), np.nan, np.float32)
+    launch = _launcher(lib.simt_matmul_tiled, c, a, b, N)
+    wide = a.astype(np.float64), b.astype(np.float64)
+    # Any order of summation in fp32 stays within this (Higham 2002, 3.1).
+    bound = 1.01 * N * 2.0**-24 * (abs(wide[0]) @ abs(wide[1]))
+    _must_equal("matmul_tiled", c, wide[0] @ wide[1], bound)
+    return "matmul_tiled", launch, N * N, 2 * N**3
+
+
+def warp_sum(lib: ctypes.CDLL) -> Case:
+    """Five shuffles per thread."""
+    x = _random(THREADS // 32, 32)
+    out = np.full(THREADS // 32, np.nan, np.float32)
+    launch = _launcher(lib.simt_warp_sum, out, x, THREADS)
+    bound = 1.01 * 32 * 2.0**-24 * abs(x).sum(1, dtype=np.float64)
+    _must_equal("warp_sum", out, x.sum(1, dtype=np.float64), bound)
+    return "warp_sum", launch, THREADS, 0
+
+
+def _random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def _launcher(function, *args: np.ndarray | int) -> Callable[[], None]:
+    """A call of the C function with these arguments, made once to begin with."""
+    converted = [
+        ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_int(a)
+        for a in args
+    ]
+
+    def launch(keep=args) -> None:  # the arrays must outlive the calls
+        if status := function(*converted):
+            raise RuntimeError(f"{function.__name__}: CUDA error {status}")
+
+    launch()
+    return launch
+
+
+def _must_equal(name: str, got: np.ndarray, want: np.ndarray, bound) -> None:
+    bad = ~(abs(got.astype(np.float64) - want) <= bound)
+    if bad.any():
+        raise RuntimeError(f"{name}: {bad.sum()} of {bad.size} elements are wrong")

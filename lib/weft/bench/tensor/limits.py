@@ -1,0 +1,243 @@
+"""What limits tensor cores, for `weft bench tensor`: power, the clock, and waiting.
+
+As a program, `python -m weft.bench.tensor.limits`, it is what ncu watches.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ... import bench
+from ...build import ROOT
+from ...jit import load_cuda
+from ...machine import ncu
+from ..gpu_state import Watch
+from .sums import TYPES, head_of, numbers_of, products_of
+
+if TYPE_CHECKING:
+    from ...native import AnyDevice
+
+SOURCE = Path(__file__).with_suffix(".cu")
+HOT, COOL = 2.5, 1.5  # seconds: the card says its power as a mean over one
+BURST, PAUSE, BURSTS = 4e-3, 60e-3, 12
+HEATED, REST = 8192, 1.5
+HEATED_BY = (  # precision, numbers, modes
+    ("bf16", "random", ("cool", "hot")),
+    ("bf16", "zeros", ("hot",)),
+    ("fp32", "random", ("cool", "hot")),
+)
+SIDE = 4096  # of ncu's products
+_SUSTAINED = "avg.pct_of_peak_sustained"
+METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or cycles
+    "us": "gpu__time_duration.sum",
+    "tensor_pipe": f"sm__pipe_tensor_cycles_active.{_SUSTAINED}_active",
+    "issue": f"sm__inst_issued.{_SUSTAINED}_active",
+    "fma_pipe": f"sm__pipe_fma_cycles_active.{_SUSTAINED}_active",
+    "shared": f"l1tex__data_pipe_lsu_wavefronts_mem_shared.{_SUSTAINED}_elapsed",
+    "l2_bytes": "lts__t_bytes.sum",
+    "dram_bytes": "dram__bytes.sum",
+    "active": "sm__cycles_active.avg",
+    "elapsed": "sm__cycles_elapsed.max",
+}
+MARK = "bitwise_not"  # a kernel that nobody else uses: it tells calls apart
+COUNTED = (  # precision, rung; "": cuBLAS
+    *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
+    *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),
+    *(("3xtf32", name) for name in ("mma_3xtf32", "wgmma_3xtf32")),
+    *(("fp32", name) for name in ("tuned", "")),
+)
+
+Row = dict[str, Any]
+
+
+def _heat(where: AnyDevice) -> Iterator[Row]:
+    """Bursts of a product, timed one by one, while the card says how it is."""
+    if where.type == "cpu":
+        return
+    for kind, numbers, modes in HEATED_BY:
+        a, b = numbers_of(HEATED, HEATED, where)
+        if numbers == "zeros":
+            a, b = torch.zeros_like(a), torch.zeros_like(b)
+        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in (a, b))
+        for impl, multiply in products_of(kind, where):
+            for mode in modes:
+                time.sleep(REST)  # as cool as before
+                found = _burned(functools.partial(multiply, a, b), mode, where)
+                head = head_of(where, "heat", impl, kind)
+                yield head | {"mode": mode, "numbers": numbers, **found}
+
+
+def _burned(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
+    """The speed of bursts, with pauses or without, and clock and power meanwhile."""
+    flop = 2.0 * HEATED**3
+    for _ in range(2):
+        call()
+    torch.cuda.synchronize()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, series, watch = time.perf_counter(), [], Watch(where)
+    calls = 1
+    while (at := time.perf_counter() - start) < (HOT if mode == "hot" else COOL):
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        watch.look()
+        end.synchronize()
+        us = 1e3 * begin.elapsed_time(end) / calls
+        calls = max(1, round(1e6 * BURST / us))
+        seen = watch.seen[-1] if watch.seen else None
+        clocks = [seen.clock, seen.power] if seen else [None, None]
+        series.append([1e3 * at, flop / us / 1e6, *clocks])
+        if mode == "cool":
+            time.sleep(PAUSE)
+    late = [tflops for at, tflops, *_ in series if at > 500 * series[-1][0] / 1e3]
+    timing = bench.summarize([flop / t / 1e6 for t in late], "event")
+    thin = series[:: max(1, len(series) // 120)]
+    speed = {"tflops": flop / timing.median / 1e6}
+    return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thin}
+
+
+def _clock(where: AnyDevice) -> Iterator[Row]:
+    """At which clock each of COUNTED runs when it is cool."""
+    if where.type == "cpu":
+        return
+    for (kind, rung), call in _counted(where):
+        head = head_of(where, "clock", rung or "cublas", kind)
+        yield head | _clocked(call, where) | {"n": SIDE}
+
+
+def _clocked(call: Callable[[], object], where: AnyDevice) -> Row:
+    """Cycles over time of cool bursts, and what the driver says of the clock."""
+    kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
+    sms = torch.cuda.get_device_properties(where).multi_processor_count
+    first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    us, ghz, watch, calls = [], [], Watch(where), 1
+    for _ in range(BURSTS):
+        time.sleep(PAUSE)
+        kernel[8 * sms, 32](first)
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        kernel[8 * sms, 32](last)
+        watch.look()
+        end.synchronize()
+        torch.cuda.synchronize()
+        took = 1e3 * begin.elapsed_time(end) / calls
+        cycles, ns = (last - first)[(first[:, 0] > 0) & (last[:, 0] > 0)].unbind(1)
+        us.append(took)
+        ghz.append(float((cycles / ns).median()))
+        calls = max(1, round(BURST / 2 * 1e6 / took))
+    timing = bench.summarize(us[2:], "event")
+    speed = {"tflops": 2.0 * SIDE**3 / timing.median / 1e6}
+    return {**timing.row(), **speed, **watch.row(), "ghz": float(np.median(ghz[2:]))}
+
+
+def _counters(where: AnyDevice) -> Iterator[Row]:
+    """ncu runs this module in a process of its own and counts its kernels."""
+    if where.type == "cpu":
+        return
+    text = _watched(list(METRICS.values()))
+    parts: list[list[dict[str, float]]] = [[]]
+    for name, found in _launches(text):
+        if MARK in name:
+            parts.append([])
+        else:
+            parts[-1].append(found)
+    if len(parts) != len(COUNTED) + 1:
+        raise ncu.NoCounters(ncu.explain(text, len(parts) - 1, len(COUNTED)))
+    time_of = METRICS["us"]
+    for (kind, rung), launches in zip(COUNTED, parts[1:]):
+        main = max(launches, key=lambda found: found[time_of])
+        told = {name: main.get(metric) for name, metric in METRICS.items()}
+        told["us"] = main[time_of] / 1e3  # base units are nanoseconds
+        others = sum(found[time_of] for found in launches) / 1e3 - told["us"]
+        flop = 2.0 * SIDE**3
+        head = head_of(where, "ncu", rung or "cublas", kind)
+        yield (
+            head
+            | told
+            | {**{"others_us": others, "tflops": flop / told["us"] / 1e6, "n": SIDE}}
+        )
+
+
+def _watched(metrics: list[str]) -> str:
+    """What ncu prints; a metric that this GPU does not have is left out."""
+    command = [ncu.require(), "--csv", "--print-units", "base"]
+    command += ["--target-processes", "all", "--profile-from-start", "off"]
+    child = [sys.executable, "-W", "ignore", "-m", "weft.bench.tensor.limits"]
+    path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
+    env = {**os.environ, "PYTHONPATH": path}
+    while True:
+        asked = [*command, "--metrics", ",".join(metrics), *child]
+        done = subprocess.run(asked, env=env, text=True, capture_output=True)
+        text = f"{done.stdout}\n{done.stderr}"
+        unknown = set(re.findall(r"[Ff]ailed to find metric ([\w.]+)", text))
+        if not unknown & set(metrics):
+            return text
+        metrics = [name for name in metrics if name not in unknown]
+
+
+def _launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each kernel's name and metrics, in order, from what `ncu --csv` prints."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    names = {int(row["ID"]): row["Kernel Name"] for row in csv.DictReader(lines)}
+    for number, found in zip(sorted(names), ncu.parse(text)):
+        yield names[number], found
+
+
+def launch_all() -> None:
+    """What ncu watches: each of COUNTED once, behind a kernel that marks it."""
+    where = torch.device("cuda", torch.cuda.current_device())
+    mark = torch.zeros(1, dtype=torch.int64, device=where)
+    for _, call in _counted(where):
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+        mark.bitwise_not_()
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def _counted(
+    where: AnyDevice,
+) -> Iterator[tuple[tuple[str, str], Callable[[], object]]]:
+    """Each of COUNTED, and a call that multiplies by it."""
+    from ..cublas import Gemm
+
+    numbers = numbers_of(SIDE, SIDE, where)
+    c = torch.empty(SIDE, SIDE, device=where)
+    for kind, rung in COUNTED:
+        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in numbers)
+        call = functools.partial(_by_rung, rung) if rung else Gemm(kind)
+        yield (kind, rung), functools.partial(call, c, a, b)
+
+
+def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+    from ... import ops
+
+    ops.matmul(a, b, rung=rung, out=c)
+
+
+OPS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
+    "heat": _heat,
+    "clock": _clock,
+    "ncu": _counters,
+}
+
+if __name__ == "__main__":
+    launch_all()

@@ -1,0 +1,221 @@
+"""Charts of `weft bench tensor`: this machine, and others.
+
+    with figure(9, 4) as ax:
+        promotions(ax, rows, elsewhere("tensor"), "positive")
+
+Full marks are what was measured here, hollow ones what was measured elsewhere and came
+with the lab. rows: of a GPU or of a CPU, whose simulated tensor cores round where a
+GPU's cut off. A chart for which nothing was measured says how that is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ...figures.style import (
+    INK,
+    OPPONENT,
+    OURS,
+    READ,
+    SHARED,
+    THREAD,
+    WRITTEN,
+    draw_unmeasured,
+    hollow,
+    outlined,
+)
+
+Row = dict[str, Any]
+Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
+Series = list[tuple[list[Row], bool]]  # rows, and whether of this machine
+INKS = {16: READ, 32: READ, 64: SHARED, 128: WRITTEN, 512: THREAD, 0: OPPONENT}
+MARKS = {16: "v", 32: "o", 64: "s", 128: "^", 512: "D", 0: "X"}
+KINDS = {  # by precision: colour and mark
+    "fp32": (INK, "o"),
+    "3xtf32": (SHARED, "D"),
+    "tf32": (READ, "s"),
+    "fp16": (WRITTEN, "^"),
+    "bf16": (THREAD, "v"),
+}
+BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+
+
+def of(op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any) -> Series:
+    """The rows of an op, this machine's first; more: keys that they must have."""
+    wanted = {"op": op} | more
+    every = [(rows, True), *((found["rows"], False) for found in others)]
+    series = [
+        ([r for r in those if all(r.get(k) == wanted[k] for k in wanted)], here)
+        for those, here in every
+    ]
+    return [(found, here) for found, here in series if found]
+
+
+def value(
+    key: str, op: str, rows: Sequence[Row], others: Sequence[Found], **more: Any
+) -> float:
+    """A number of the first row that has it: of a GPU if there is one. NaN if none."""
+    series = of(op, rows, others, **more)
+    found = [row for those, _ in series for row in those if row.get(key) is not None]
+    found.sort(key=lambda row: row["target"] != "cuda")
+    return found[0][key] if found else math.nan
+
+
+def staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+    """What becomes of 1 + x / 2^23: rounded to the nearest, and by tensor cores."""
+    series = of("staircase", rows, others)
+    if not series:
+        return draw_unmeasured(ax, "tensor")
+    x = np.linspace(0, 2, 401)
+    ax.plot(x, x, color=INK, lw=0.8, ls=":", label="exact")
+    ax.plot(x, np.round(x), color=INK, lw=1, label="rounded to the nearest float")
+    for found, here in series:
+        simulated = found[0]["target"] == "cpu"
+        colour, mark = (SHARED, "s") if simulated else (READ, "o")
+        name = "simulated" if simulated else found[0]["device"]
+        fill = colour if here else "none"
+        look = {"mfc": fill, "mec": colour, "ms": 9, "mew": 1.5, "ls": "none"}
+        points = [[row["x"] for row in found], [row["added"] for row in found]]
+        ax.plot(*points, mark, label=name, **look)
+    ax.set(xlabel="x, in units of 1's last bit", ylabel="what 1 + x is above 1")
+    ax.set_yticks([0, 1, 2])
+    ax.legend(loc="upper left", fontsize=9)
+
+
+def promotions(
+    ax: Axes, rows: Sequence[Row], others: Sequence[Found], signs: str = "both"
+) -> None:
+    """Errors over k, a line for each length of the tensor cores' own sums."""
+    series = of("promotion", rows, others, signs=signs)
+    series = [(found, here) for found, here in series if found[0]["target"] == "cuda"]
+    if not series:
+        return draw_unmeasured(ax, "tensor")
+    ax.set(xscale="log", yscale="log")
+    ends = {}
+    for found, here in series:
+        for every in dict.fromkeys(row["every"] for row in found):
+            line = [row for row in found if row["every"] == every]
+            name = f"every {every}" if every else "never"
+            ends[name] = _line(ax, line, INKS[every], MARKS[every], here)
+    # Panels of other signs have the same scale.
+    found = [row for those, _ in of("promotion", rows, others) for row in those]
+    shown = [row["error_rms"] for row in found if row["target"] == "cuda"]
+    ax.set_ylim(0.6 * min(shown), 1.8 * max(shown))
+    _over_k(ax, series, ends)
+
+
+def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+    """Errors of a product over k: ours by precision, cuBLAS dotted."""
+    series = of("error", rows, others)
+    if not series:
+        return draw_unmeasured(ax, "tensor")
+    ax.set(xscale="log", yscale="log")
+    ends = {}
+    for found, here in series:
+        for kind, (colour, mark) in KINDS.items():
+            line = [r for r in found if r["precision"] == kind and r["impl"] == "weft"]
+            peer = [
+                r for r in found if r["precision"] == kind and r["impl"] == "cublas"
+            ]
+            if peer:
+                points = [r["k"] for r in peer], [r["error_rms"] for r in peer]
+                ax.plot(*points, color=OPPONENT, lw=1, ls=":", zorder=1)
+            if line:
+                ends[kind] = _line(ax, line, colour, mark, here)
+    _over_k(ax, series, ends)
+
+
+def heats(axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[Found]) -> None:
+    """A panel each for TFLOP/s and watts over time: hot and cool, random and zeros."""
+    series = of("heat", rows, others, precision="bf16", impl="weft")
+    if not series:
+        return draw_unmeasured(axes[0], "tensor")
+    for found, here in series:
+        for row in found:
+            hot, zeros = row["mode"] == "hot", row["numbers"] == "zeros"
+            colour = INK if zeros else OPPONENT if hot else READ
+            name = "zeros" if zeros else "hot" if hot else "cool"
+            ms, speed, _, watts = zip(*row["series"])
+            for ax, values in zip(axes, (speed, watts)):
+                if None not in values:
+                    look = {"mfc": colour if here else "none", "mec": colour, "lw": 1}
+                    ax.plot(ms, values, "." if hot else "o", ms=5, ls="none", **look)
+                    last = (ms[-1], float(np.median(values[-5:])))
+                    ax.annotate(name, last, (6, 0), **BESIDE | {"color": colour})
+    for ax, what in zip(axes, ("TFLOP/s of a burst", "watts, as the card says")):
+        ax.set(xlabel="ms since the first burst", title="")
+        ax.set_ylabel(what)
+        ax.set_ylim(0)
+        ax.set_xlim(0, 1.2 * ax.get_xlim()[1])
+
+
+def pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
+    """How busy each rung keeps the tensor cores, by Nsight Compute."""
+    series = [
+        ([row for row in found if row.get("tensor_pipe") is not None], here)
+        for found, here in of("ncu", rows, others)
+    ]
+    series = [(found, here) for found, here in series if found]
+    if not series:
+        return draw_unmeasured(ax, "tensor")
+    found, here = series[0]
+    found = [row for row in found if row["precision"] != "fp32"]
+    for place, row in enumerate(found):
+        colour = OPPONENT if row["impl"] == "cublas" else OURS
+        look = outlined(colour) if here else hollow(colour)
+        ax.barh(place, row["tensor_pipe"], 0.7, **look)
+        said = f"{row['tensor_pipe']:.0f} %, {row['tflops']:.0f} TFLOP/s"
+        ax.annotate(said, (row["tensor_pipe"], place), (6, 0), **BESIDE)
+    names = [_name(row) for row in found]
+    ax.set_yticks(range(len(found)), names)
+    ax.set(ylim=(len(found) - 0.5, -0.5), xlim=(0, 125))
+    ax.set_xlabel("% of cycles in which the tensor cores were busy")
+    ax.grid(axis="y", visible=False)
+
+
+def caption(rows: Sequence[Row], others: Sequence[Found]) -> str:
+    """Whose numbers these are."""
+    here = dict.fromkeys(row["device"] for row in rows)
+    said = [f"full: {device}" for device in here]
+    for found in others:
+        machine = found["machine"]
+        said.append(f"hollow: {machine['device']}, {machine['date']}")
+    return "; ".join(said) or "nothing measured"
+
+
+# ---- details ---------------------------------------------------------------------
+
+
+def _name(row: Row) -> str:
+    return f"cuBLAS {row['precision']}" if row["impl"] == "cublas" else row["rung"]
+
+
+def _line(
+    ax: Axes, line: Sequence[Row], colour: str, mark: str, here: bool
+) -> tuple[float, float]:
+    """Marks on a line; where its last one is."""
+    k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
+    fill = colour if here else "none"
+    look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
+    ax.plot(k, error, mark, ls="-" if here else "--", **look)
+    return k[-1], error[-1]
+
+
+def _over_k(ax: Axes, series: Series, ends: dict[str, tuple[float, float]]) -> None:
+    """The axes, and names where lines end, none on another; high: the worst."""
+    depths = sorted({row["k"] for found, _ in series for row in found})
+    ax.set_xticks(depths, [str(k) for k in depths])
+    ax.minorticks_off()
+    ax.set_xlim(depths[0] / 1.3, depths[-1] * (depths[-1] / depths[0]) ** 0.22)
+    ax.set(xlabel="k", ylabel="error, relative (down is better)")
+    low, high = (math.log(end) for end in ax.get_ylim())
+    place = math.inf
+    for name, (k, error) in sorted(ends.items(), key=lambda end: -end[1][1]):
+        place = min(math.log(error), place - 0.052 * (high - low))
+        text = {"xytext": (10, 0), "textcoords": "offset points", "fontsize": 9}
+        ax.annotate(name, (k, math.exp(place)), va="center", **text)

@@ -1,0 +1,33 @@
+/* sums.cu -- how tensor cores add: products in half, sums in float.
+ *
+ * The numbers are of 16 bits, so every product is exact in float, and what is
+ * wrong in c was lost in adding. command.py says what is done with it. */
+#include <cuda_fp16.h>
+#include <mma.h>
+
+namespace wmma = nvcuda::wmma;
+
+/* c (m,n) = a (m,k) @ b (k,n), multiples of 16; sums begin anew every `every`
+ * of k, and ordinary registers add them up. One warp makes 16 x 16 of c. */
+__global__ void promoted(float *c, const __half *a, const __half *b, int n,
+                         int k, int every) {
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> a_f;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major> b_f;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums, totals;
+    a += (size_t)blockIdx.y * 16 * k;
+    b += blockIdx.x * 16;
+    wmma::fill_fragment(sums, 0.0f);
+    wmma::fill_fragment(totals, 0.0f);
+    for (int k0 = 0; k0 < k; k0 += 16) {
+        wmma::load_matrix_sync(a_f, a + k0, k);
+        wmma::load_matrix_sync(b_f, b + (size_t)k0 * n, n);
+        wmma::mma_sync(sums, a_f, b_f, sums); // a tensor core adds ...
+        if ((k0 + 16) % every == 0 || k0 + 16 == k) {
+            for (int i = 0; i < totals.num_elements; i++)
+                totals.x[i] += sums.x[i]; // ... an ordinary one does
+            wmma::fill_fragment(sums, 0.0f);
+        }
+    }
+    c += (size_t)blockIdx.y * 16 * n + blockIdx.x * 16;
+    wmma::store_matrix_sync(c, totals, n, wmma::mem_row_major);
+}

@@ -1,0 +1,275 @@
+"""Timers with names, side by side: how long a call takes, and how sure that is.
+
+    kernel  the kernels' own durations, as CUPTI has them, through torch.profiler
+    graph   a CUDA graph of many calls, between two events: what a busy GPU needs
+    event   many calls between two events; of short ones the host's launches are timed
+    wall    the host's clock, until the work is done
+
+    bench(torch.mm, a, b)             one call
+    side_by_side({"a": ..., ...})     several in turn, so that all see the same machine
+
+Warm: the same inputs again and again. Cold: inputs that are in no cache, either since
+copies of them take turns that together are larger than the cache, or since it is
+flushed before each call. A burst of calls is one sample (with `kernel` each call is).
+Measuring ends once the median is known well enough, or when the time is up: `stopped`
+says which.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import device as devices
+from ..native import ArgumentError
+from . import Timing, device_name, summarize
+from .clocks import Contender, WallTimer, burst_of, timer_named
+from .gpu_state import Watch
+
+if TYPE_CHECKING:
+    from ..native import AnyDevice
+
+PAUSE = 60e-3  # seconds between samples when tensor cores are to stay cool
+REST = 10e-3  # ... between samples on a CPU, in which the others' threads fall asleep
+LEAST = 8  # samples before a spread is believed
+SPREAD = 0.005  # the median is known to half a percent
+MOST_COPIES = 64  # of the inputs
+
+
+@dataclass
+class Timed:
+    """A Timing, and what else must be said of it.
+
+    cache: cold or warm; spread: the width of the median's 95 % interval over the
+    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts;
+    fastest: of all samples, in microseconds.
+    """
+
+    timing: Timing
+    device: str
+    cache: str
+    spread: float
+    stopped: str
+    calls: int
+    pause: float
+    fastest: float
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def us(self) -> float:
+        """The median in microseconds."""
+        return self.timing.median
+
+    def row(self) -> dict[str, Any]:
+        """The keys of a row of results."""
+        return {
+            **self.timing.row(),
+            **{"cache": self.cache, "samples": self.timing.samples},
+            **{"calls": self.calls, "pause_ms": 1e3 * self.pause},
+            "spread": self.spread if self.spread < math.inf else None,
+            **{"stopped": self.stopped, **self.state},
+        }
+
+    def __repr__(self) -> str:
+        from ..figures.words import rounded
+
+        t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
+        text = f"{rounded(t.median)} µs ({rounded(t.low)} to {rounded(t.high)}; "
+        text += f"{t.timer}, {said}"
+        clocks = self.state.get("clock")
+        text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""
+        if why := self.state.get("throttled"):
+            text += f", throttled: {why}"
+        if self.stopped != "spread":
+            known = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
+            text += f"; stopped by {self.stopped}, the median is known to {known}"
+        return f"{text}) on {self.device}"
+
+
+def bench(
+    call: Callable[..., object],
+    *args: Any,
+    timer: str = "",
+    cold: bool = False,
+    device: AnyDevice | str | None = None,
+    check: Callable[[], object] | None = None,
+    seconds: float = 1.0,
+    spread: float = SPREAD,
+    cool: bool = False,
+) -> Timed:
+    """How long call(*args) takes.
+
+    timer: of TIMERS; by default "kernel" on a GPU and "wall" on a CPU. device: where
+    the work is done, by default where the arrays among args lie. check: called first;
+    if it raises or returns False nothing is timed. cold: arrays among args take turns
+    with copies of themselves; without any, the cache is flushed before each call.
+    seconds: at most, about. cool: bursts of 2 ms with pauses of 60 ms.
+    Raises ArgumentError for what makes no sense.
+    """
+    if not callable(call):
+        raise ArgumentError(f"bench({call!r:.40}): want a function to call")
+    if check is not None and (not callable(check) or check() is False):
+        raise ArgumentError("bench: not timed, since it has not passed its check")
+    where = devices.named(_device_of(args) if device is None else device)
+    one = contender(call, args, where, cold)
+    found = side_by_side(
+        {"it": one}, where, timer, cold=cold, seconds=seconds, spread=spread, cool=cool
+    )
+    return found["it"]
+
+
+def contender(
+    call: Callable[..., object], args: Sequence[Any], device: AnyDevice, cold: bool
+) -> Contender:
+    """call(*args) as a contender; cold, its arrays are copied as often as needed."""
+    arrays = [a for a in args if hasattr(a, "nbytes")]
+    size = sum(a.nbytes for a in arrays)
+    if not cold:
+        return Contender(lambda i: call(*args))
+    if not size:
+        return Contender(lambda i: call(*args), flush=flusher(device))
+    copies = copies_for(size, device)
+    sets = [args, *(tuple(map(_copy, args)) for _ in range(copies - 1))]
+    return Contender(lambda i: call(*sets[i % copies]), copies)
+
+
+def copies_for(size: int, device: AnyDevice) -> int:
+    """How many inputs of `size` bytes in turn are never found in a cache."""
+    wanted = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
+    return min(MOST_COPIES, wanted)
+
+
+def side_by_side(
+    contenders: Mapping[str, Contender],
+    device: AnyDevice | str,
+    timer: str = "",
+    *,
+    cold: bool = False,
+    seconds: float = 1.0,
+    samples: int = 200,
+    spread: float = SPREAD,
+    cool: bool = False,
+) -> dict[str, Timed]:
+    """Time several contenders in turn, each for about `seconds` at most.
+
+    samples: bursts of each at most. Raises ArgumentError for a timer that is not there.
+    """
+    where = devices.named(device)
+    clock = timer_named(timer, where)
+    pause = PAUSE if cool else REST if where.type == "cpu" else 0.0
+    for one in contenders.values():
+        _set_calls(one, where)
+    watches = {name: Watch(where) for name in contenders}
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    start = time.monotonic()
+    for rounds in itertools.count(1):
+        taken = clock.round(contenders, watches, pause)
+        for name, us in taken.items():
+            found[name] += us
+        spreads = {name: spread_of(us) for name, us in found.items()}
+        stopped = _stopped(
+            *(spreads, spread, rounds, samples),
+            time.monotonic() - start >= seconds * len(contenders),
+        )
+        if stopped:
+            break
+    shown = device_name(where)
+    return {
+        name: Timed(
+            summarize(us, clock.name),
+            *(shown, "cold" if cold else "warm", spreads[name]),
+            "spread" if spreads[name] <= spread else stopped,
+            *(contenders[name].calls, pause, min(us), watches[name].row()),
+        )
+        for name, us in found.items()
+    }
+
+
+def spread_of(samples: Sequence[float]) -> float:
+    """Width of the 95 % confidence interval of the median, over the median.
+
+    By order statistics (binomial, its normal approximation): no distribution is
+    assumed. Infinite for fewer than LEAST samples.
+    """
+    n = len(samples)
+    if n < LEAST:
+        return math.inf
+    ordered = np.sort(np.asarray(samples))
+    half = 0.98 * math.sqrt(n)  # 1.96 / 2
+    low = max(0, math.floor(n / 2 - half))
+    high = min(n - 1, math.ceil(n / 2 + half))
+    return float((ordered[high] - ordered[low]) / np.median(ordered))
+
+
+def cache_size(device: AnyDevice) -> int:
+    """Bytes of the largest cache: a GPU's L2, a CPU's last level."""
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.get_device_properties(device).L2_cache_size
+    from pathlib import Path
+
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    found = [int(path.read_text().strip().rstrip("K")) for path in sizes]
+    return 1024 * max(found, default=32 << 10)
+
+
+def flusher(device: AnyDevice) -> Callable[[], object]:
+    """A function after which nothing of before is in the cache."""
+    import torch
+
+    words = 2 * cache_size(device) // 8
+    room = torch.zeros(words, dtype=torch.int64, device=device)
+    return room.bitwise_not_
+
+
+# ---- details ---------------------------------------------------------------------
+
+
+def _set_calls(one: Contender, device: AnyDevice) -> None:
+    """Warm up, and decide how many calls make a burst."""
+    if one.calls:
+        return
+    timer, plain = WallTimer(device), Contender(one.run, one.copies)
+    plain.turn()
+    one.calls = 1
+    for _ in range(3):  # until the burst is long enough for a clock
+        us = timer.span(plain, one.calls, Watch(device)) / one.calls
+        one.calls = burst_of(us)
+        if one.calls == 1:
+            return
+
+
+def _stopped(
+    spreads: Mapping[str, float], wanted: float, rounds: int, most: int, late: bool
+) -> str:
+    """Why to stop now, or ""."""
+    if all(value <= wanted for value in spreads.values()):
+        return "spread"
+    if late:
+        return "time"
+    return "samples" if rounds >= most else ""
+
+
+def _device_of(args: Sequence[Any]) -> str:
+    """Where the arrays among the arguments lie; without any, where torch works."""
+    places = [str(a.device) for a in args if hasattr(a, "data_ptr")]
+    if any(hasattr(a, "__cuda_array_interface__") for a in args) and not places:
+        return "cuda"
+    for place in places:
+        if place.startswith("cuda"):
+            return place
+    arrays = places or [a for a in args if hasattr(a, "nbytes")]
+    return "cuda" if not arrays and devices.torchs_cuda() else "cpu"
+
+
+def _copy(value: Any) -> Any:
+    if hasattr(value, "data_ptr"):
+        return value.clone()
+    return value.copy() if hasattr(value, "nbytes") else value

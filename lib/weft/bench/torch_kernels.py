@@ -1,0 +1,70 @@
+"""The kernels of PyTorch's own training step: `python -m weft bench torch-kernels`.
+
+One eager step of the MNIST model's twin, in fp32 and in tf32, kernel by kernel, with
+the times that torch.profiler has from CUPTI. Lesson 07c shows them where there is no
+GPU:
+
+    python -m weft bench torch-kernels --json notebooks/results/torch_kernels_CARD.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..mnist.data import Split
+from ..mnist.twin import TwinTrainer, precision
+from ..mnist.weights import initial_weights
+from ..traces.torch_kernels import torch_kernels
+
+BATCH, REPEAT = 64, 20
+PRECISIONS = ("fp32", "tf32")
+SHOWN = ["precision", "us", "share", "calls", "short", "library", "tile", "layout"]
+
+
+def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each kernel, on the GPU if there is one; longest first."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    kinds = PRECISIONS if device == "cuda" else PRECISIONS[:1]
+    return [row for kind in kinds for row in rows(device, kind)]
+
+
+def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
+    """Those of one precision."""
+    with precision(kind):
+        trainer = _trainer(device, batch)
+        index = torch.arange(batch, device=device)
+        found = torch_kernels(trainer.step, index, repeat=REPEAT, ghost=False)
+    total = found.us
+    return [
+        {
+            **{"op": "torch_kernels", "impl": "torch", "rung": "eager"},
+            **{"precision": kind, "target": found.target, "device": found.device},
+            **{"timer": "torch.profiler", "batch": batch, "us": row.us},
+            **{"share": row.us / total, "calls": row.calls, "short": row.name.short},
+            **{"library": row.name.library, "tile": row.name.tile},
+            **{"layout": row.name.layout, "kernel": row.raw},
+        }
+        for row in found.rows
+    ]
+
+
+def note(rows: list[dict[str, Any]]) -> str:
+    """What stands under the table."""
+    steps = {row["precision"]: 0.0 for row in rows}
+    for row in rows:
+        steps[row["precision"]] += row["us"]
+    said = ", ".join(f"{kind} {us:.0f} us" for kind, us in steps.items())
+    first = rows[0]
+    return f"one step at batch {first['batch']} on {first['device']}: {said}"
+
+
+def _trainer(device: str, batch: int) -> TwinTrainer:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (batch, 28, 28), np.uint8)
+    labels = rng.integers(0, 10, batch).astype(np.uint8)
+    split = Split(images, labels)
+    return TwinTrainer(initial_weights(0), split, device=device, batch=batch)

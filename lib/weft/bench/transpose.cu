@@ -1,0 +1,76 @@
+/* transpose.cu -- five transposes, and a copy to hold against them.
+ *
+ * A transpose moves each number once and computes nothing, so at best it is as
+ * fast as a copy. Each kernel changes one thing in the one above it. Tiles are
+ * 32 x 32, and so are the blocks of all transposes but the last.
+ *
+ * Lesson:  notebooks/07a_memory.ipynb, "Transpose".
+ */
+
+/* y (n) = x (n). */
+__global__ void copy(float *y, const float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+
+/* y (n) = every stride-th number of x. */
+__global__ void copy_strided(float *y, const float *x, int n, int stride) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[(size_t)i * stride];
+}
+
+/* y (cols,rows) = x (rows,cols) transposed. A thread for each number. */
+__global__ void transpose_naive(float *y, const float *x, int rows, int cols) {
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
+    if (row < rows && col < cols) y[col * rows + row] = x[row * cols + col];
+}
+
+/* The same. A block turns a tile in shared memory. */
+__global__ void transpose_tiled(float *y, const float *x, int rows, int cols) {
+    __shared__ float tile[32][32];
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
+    if (row < rows && col < cols) tile[ty][tx] = x[row * cols + col];
+    __syncthreads();
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now of y
+    if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
+}
+
+/* The same. An unused column moves each row of the tile one bank on. */
+__global__ void transpose_padded(float *y, const float *x, int rows, int cols) {
+    __shared__ float tile[32][33];
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
+    if (row < rows && col < cols) tile[ty][tx] = x[row * cols + col];
+    __syncthreads();
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now of y
+    if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
+}
+
+/* The same. Each row of the tile has an order of its own: nothing is wasted. */
+__global__ void transpose_swizzled(float *y, const float *x, int rows,
+                                   int cols) {
+    __shared__ float tile[32][32];
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
+    if (row < rows && col < cols) tile[ty][tx ^ ty] = x[row * cols + col];
+    __syncthreads();
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now of y
+    if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty ^ tx];
+}
+
+/* The padded one with blocks of 32 x 8: a thread has four numbers under way. */
+__global__ void transpose_four(float *y, const float *x, int rows, int cols) {
+    __shared__ float tile[32][33];
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int row = blockIdx.y * 32, col = blockIdx.x * 32 + tx;
+    for (int i = ty; i < 32; i += 8)
+        if (row + i < rows && col < cols)
+            tile[i][tx] = x[(row + i) * cols + col];
+    __syncthreads();
+    row = blockIdx.x * 32, col = blockIdx.y * 32 + tx; // now of y
+    for (int i = ty; i < 32; i += 8)
+        if (row + i < cols && col < rows)
+            y[(row + i) * rows + col] = tile[tx][i];
+}

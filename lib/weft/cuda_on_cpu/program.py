@@ -1,0 +1,338 @@
+"""Whole CUDA programs -> executables for the CPU, cached.
+
+Every .cu is preprocessed, rewritten and compiled by g++ on kernels/simt; .cpp
+and .c files are compiled as they are. A program is found again by its options
+and by the time, size and text of every file that was read for it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .. import cache
+
+SIMT = Path(__file__).resolve().parents[3] / "kernels" / "simt"
+_HERE = Path(__file__).resolve().parent
+_CUDA = {".cu", ".cuh"}
+_CXX = {".cpp", ".cc", ".cxx", ".C", ".c++"}
+_LINKED = {".o", ".a", ".so"}
+SUFFIXES = _CUDA | _CXX | _LINKED | {".c"}
+
+
+@dataclass
+class Program:
+    """What the command line says of how a program is built."""
+
+    sources: list[str] = field(default_factory=list)
+    preprocess: list[str] = field(default_factory=list)  # -I -D -U -isystem -include
+    compile: list[str] = field(default_factory=list)  # -fopenmp and its like
+    link: list[str] = field(default_factory=list)  # -L -l
+    std: str = "gnu++17"
+    optimise: str = "2"
+    arch: int = 900  # __CUDA_ARCH__
+    all_cuda: bool = False  # -x cu
+    check: bool = False  # whether its kernels call the hooks of the check build
+
+    def is_cuda(self, source: str) -> bool:
+        """Whether nvcc would take this file for CUDA C."""
+        suffix = Path(source).suffix
+        return suffix in _CUDA or (self.all_cuda and suffix not in _LINKED)
+
+
+def executable(program: Program) -> Path:
+    """The path of the executable, built if it is not there yet.
+
+    Raises BuildError (g++'s own diagnostics, on the program's lines) or
+    RewriteError (what a CPU cannot do, and on which line).
+    """
+    manifest = cache.folder("programs") / f"{_key(program)}.json"
+    if found := _from_manifest(manifest):
+        return found
+    path, files = _build(program)
+    entries = {name: _state(name) for name in files}
+    part = manifest.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps({"executable": path.name, "files": entries}))
+    part.replace(manifest)
+    return path
+
+
+# ---- the cache ---------------------------------------------------------------
+
+
+def _key(program: Program) -> str:
+    """What a program's manifest is called: all but the text of its files."""
+    surroundings = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
+    parts = [os.getcwd(), str(SIMT), repr(program), repr(surroundings)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _state(name: str) -> list[int | str]:
+    stat = os.stat(name)
+    digest = hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    return [stat.st_mtime_ns, stat.st_size, digest]
+
+
+def _from_manifest(manifest: Path) -> Path | None:
+    """The executable, if nothing that was read for it has changed."""
+    try:
+        found = json.loads(manifest.read_text())
+        for name, (time, size, digest) in found["files"].items():
+            stat = os.stat(name)
+            same = stat.st_mtime_ns == time and stat.st_size == size
+            if not same and _state(name)[2] != digest:
+                return None
+        path = manifest.parent / found["executable"]
+        os.utime(path)  # used now: cache.prune() takes the oldest first
+        os.utime(manifest)
+        return path
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+# ---- building ----------------------------------------------------------------
+
+
+def _build(program: Program) -> tuple[Path, list[str]]:
+    """Build it; the executable and every file that was read."""
+    from .. import build
+
+    flavour = build.Flavour.here("cpu")
+    runtime = build.simt_runtime(flavour)
+    start = SIMT / "program" / "start.cpp"
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(_object, program, s) for s in program.sources]
+        objects = [job.result() for job in jobs]
+    objects.append((build._object(start, flavour), [str(start)], set()))
+    names = [str(path) for path, _, _ in objects]
+    linked = [*program.link, repr(program.compile), str(program.check)]
+    digest = build._hash(*names, str(runtime), *linked)
+    path = cache.folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
+    if not path.exists():
+        device = set().union(*(names for _, _, names in objects))
+        _link(program, names, runtime, device, path)
+        cache.prune()
+    files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
+    files |= {str(runtime), build.gxx()}
+    files |= {str(p) for p in [*SIMT.glob("*.cpp"), *build.headers(SIMT)]}
+    files |= {str(p) for p in _HERE.glob("*.py")} | {str(build.__file__)}
+    return path, sorted(files)
+
+
+def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
+    """Compile one file: the object, what was read, and the names of device code."""
+    from .. import build
+    from .rewrite import rewrite_program
+    from .text import Text
+    from .unsupported import device_names
+
+    path = Path(source)
+    if path.suffix in _LINKED:
+        return path.resolve(), [source], set()
+    if not program.is_cuda(source):
+        return *_plain_object(program, path), set()
+    read = _preprocessed(program, source)
+    text = rewrite_program(read, source)
+    command = [*_compile(program, "c++", program.std), *_macros(program)]
+    command += build.CHECK_FLAGS if program.check else []
+    # Lines are told of files below the folder in which it was compiled.
+    folder = [os.getcwd()] if program.check else []
+    parts = [build._compiler_version(command[0]), *command, *folder, text, _simt()]
+    digest = build._hash(*parts)
+    target = cache.folder("objects") / f"{path.stem}-{digest}.o"
+    if not target.exists():
+        _compiled([*command, "-"], target, text)
+    return target, [source, *read.files], device_names(Text(read.own, source))
+
+
+def _compiled(command: list[str], target: Path, text: str | None = None) -> None:
+    """Run g++ on a file or on a rewritten text."""
+    from .. import build
+    from . import messages
+
+    try:
+        build._run(command, target, text)
+    except build.BuildError as error:
+        said = messages.readable(str(error), str(SIMT), text or "")
+        raise build.BuildError(said) from None
+
+
+def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
+    """Compile a .cpp or .c file, which nvcc, too, hands to the host's compiler."""
+    from .. import build
+    from .unsupported import refuse_driver_api
+
+    language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
+    command = [*_compile(program, language, std), *program.preprocess]
+    command.append("-DSIMT_HOST_FILE")
+    done = subprocess.run([*command, "-E", str(source)], text=True, capture_output=True)
+    if done.returncode:
+        raise _preprocessor_error(done.stderr)
+    refuse_driver_api(done.stdout, str(SIMT))
+    digest = build._hash(build._compiler_version(command[0]), *command, done.stdout)
+    target = cache.folder("objects") / f"{source.stem}-{digest}.o"
+    if not target.exists():
+        _compiled([*command, str(source)], target)
+    files = set(re.findall(r'^# \d+ "([^"<]+)"', done.stdout, re.M))
+    return target, [str(source), *sorted(f for f in files if os.path.isfile(f))]
+
+
+def _compile(program: Program, language: str, std: str) -> list[str]:
+    from .. import build
+
+    command = [build._tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
+    command += [f"-std={std}"] if std else []
+    command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
+    command += ["-ffp-contract=off", "-fno-strict-aliasing"]
+    command += ["-fstack-clash-protection", "-fno-math-errno", "-pthread"]
+    if build.Flavour.here("cpu").fibers == "ucontext":
+        command.append("-DSIMT_UCONTEXT")
+    return [*command, *_QUIET, *program.compile]
+
+
+# What nvcc does not say of such code either. A missing return does matter.
+_QUIET = ["-Wreturn-type", "-Wno-unused-result", "-Wno-write-strings"]
+_QUIET += ["-Wno-deprecated-declarations", "-Wno-attributes", "-Wno-pragmas"]
+_QUIET += ["-Wno-narrowing", "-Wno-conversion-null", "-Wno-psabi"]
+
+
+def _macros(program: Program) -> list[str]:
+    """What is defined in both runs of g++; __CUDA_ARCH__ is not."""
+    defined = ["__CUDACC__", "__NVCC__", "__CUDACC_VER_MAJOR__=13"]
+    defined += ["__CUDACC_VER_MINOR__=0", "__CUDACC_VER_BUILD__=0"]
+    own = [word for word in program.preprocess if word.startswith(("-D", "-U"))]
+    return [*[f"-D{macro}" for macro in defined], *own]
+
+
+def _simt() -> str:
+    from .. import build
+
+    return "".join(path.read_text() for path in build.headers(SIMT))
+
+
+# ---- preprocessing -----------------------------------------------------------
+
+
+def _preprocessed(program: Program, source: str):
+    """The source as nvcc's two passes see it, see preprocess.merge()."""
+    from . import preprocess
+    from .text import Text
+
+    host = _one_pass(program, source, [])
+    if not _mentions_arch(host.files):
+        return host
+    device = _one_pass(program, source, [f"-D__CUDA_ARCH__={program.arch}"])
+    if host.own == device.own:
+        return host
+    from .unsupported import kind_of_code
+
+    return preprocess.merge(host, device, kind_of_code(Text(device.own, source)))
+
+
+def _one_pass(program: Program, source: str, more: list[str]):
+    from . import preprocess
+    from .unsupported import refuse_driver_api
+
+    command = _compile(program, "c++", program.std) + _macros(program) + more
+    command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
+    command += ["-DSIMT_CHECK"] if program.check else []
+    done = subprocess.run(
+        [*command, "-include", f"{SIMT}/program.h", source],
+        text=True,
+        capture_output=True,
+    )
+    if done.returncode:
+        raise _preprocessor_error(done.stderr)
+    refuse_driver_api(done.stdout, str(SIMT))
+    return preprocess.split(done.stdout, str(SIMT))
+
+
+def _mentions_arch(files: tuple[str, ...]) -> bool:
+    own = [f for f in files if not f.startswith(("/usr/include", str(SIMT)))]
+    own = [f for f in own if "/lib/gcc/" not in f]
+    return any(b"__CUDA_ARCH__" in Path(f).read_bytes() for f in own)
+
+
+def _preprocessor_error(stderr: str) -> Exception:
+    from .. import build
+    from . import messages
+    from .text import RewriteError
+    from .unsupported import missing_header
+
+    missing = re.search(
+        r"^(\S.*?):(\d+):\d+: fatal error: (.*?): No such file", stderr, re.M
+    )
+    if missing:
+        file, line, header = missing.groups()
+        return RewriteError(f"{file}:{line}: {missing_header(header)}")
+    # A header of kernels/simt that says what a CPU has not.
+    ours = re.search(rf'^{re.escape(str(SIMT))}/.*#error "?(.*?)"?$', stderr, re.M)
+    where = re.search(r"\bfrom (\S+?):(\d+)[:,]", stderr)
+    if ours and where:
+        return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
+    return build.BuildError(messages.readable(stderr, str(SIMT)))
+
+
+# ---- linking -----------------------------------------------------------------
+
+
+def _link(
+    program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
+) -> None:
+    from .. import build
+
+    command = [build._tool("g++"), "-pthread", *program.compile]
+    rest = [str(runtime), f"-Wl,-rpath,{runtime.parent}", *program.link, "-lm"]
+    rest += build.CHECK_LINK if program.check else []
+    try:
+        build._run([*command, *objects, *rest], path)
+    except build.BuildError as error:
+        twice = set(re.findall(r"multiple definition of `(.*?)'", str(error)))
+        # Without -rdc every file has device functions and variables of its own.
+        if not twice or not all(re.findall(r"\w+", t)[0] in device for t in twice):
+            raise build.BuildError(_link_message(str(error))) from None
+        own = _with_own(objects, twice, path)
+        build._run([*command, *own, *rest], path)
+        for file in set(own) - set(objects):
+            os.unlink(file)
+
+
+def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
+    """The objects, with those names made local to each."""
+    from .. import build
+
+    found = []
+    for i, file in enumerate(objects):
+        symbols = _symbols(file, names)
+        if symbols:
+            words = [f"--localize-symbol={symbol}" for symbol in symbols]
+            copy = f"{path}.{os.getpid()}.{i}.o"
+            objcopy = ["objcopy", *words, file, copy]
+            done = subprocess.run(objcopy, text=True, capture_output=True)
+            if done.returncode:
+                raise build.BuildError(done.stderr.strip())
+            file = copy
+        found.append(file)
+    return found
+
+
+def _symbols(file: str, names: set[str]) -> list[str]:
+    """The symbols that the object defines under these (demangled) names."""
+    columns = []
+    for more in ([], ["--demangle"]):
+        command = ["nm", "--defined-only", "--no-sort", *more, file]
+        done = subprocess.run(command, text=True, capture_output=True)
+        columns.append([row.split(" ", 2)[2] for row in done.stdout.splitlines()])
+    return [symbol for symbol, name in zip(*columns, strict=True) if name in names]
+
+
+def _link_message(text: str) -> str:
+    """The linker's message without the names of temporary files."""
+    rows = [re.sub(r"^\S*/ld: ", "", row) for row in text.split("\n")]
+    return "\n".join(row for row in rows if "ld returned" not in row)

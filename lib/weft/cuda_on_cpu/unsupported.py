@@ -1,0 +1,155 @@
+"""What a CUDA program may hold that a CPU cannot do: one error, with its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .preprocess import MARKER
+from .text import LAUNCH, NOT_CODE, RewriteError, Text, function_depths
+
+ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
+_THINGS = [
+    (r"\b(?:tex[123]D(?:fetch|Lod|Grad|Layered\w*)?|tex2Dgather|texCubemap\w*)\s*[(<]"
+     r"|\bcudaTextureObject_t\b|\bcudaBindTexture\w*|\btexture\s*<",
+     "textures do not run on the CPU"),
+    (r"\bsurf(?:[123]D|Cubemap)\w*(?:read|write)\s*[(<]|\bcudaSurfaceObject_t\b"
+     r"|\bsurface\s*<",
+     "surfaces do not run on the CPU"),
+]  # fmt: skip
+_UNSUPPORTED = [(re.compile(pattern), message) for pattern, message in _THINGS]
+
+# Headers of libraries that have no CPU build here.
+LIBRARIES = {
+    "cublas": "cuBLAS",
+    "cudnn": "cuDNN",
+    "cufft": "cuFFT",
+    "curand.h": "cuRAND's host interface",
+    "cusparse": "cuSPARSE",
+    "cusolver": "cuSOLVER",
+    "nccl": "NCCL",
+    "nvrtc": "NVRTC",
+    "nvml": "NVML",
+    "npp": "NPP",
+    "cuda.h": "the driver API",
+    "cudaProfiler.h": "the driver API",
+    "thrust/": "Thrust",
+    "cub/": "CUB",
+    "cuda/": "libcu++",
+    "cute/": "CuTe",
+    "cutlass/": "CUTLASS",
+    "mpi.h": "MPI",
+    "GL/": "OpenGL",
+    "cuda_gl_interop": "OpenGL",
+    "cuda_egl": "EGL",
+    "cudaEGL": "EGL",
+    "cuda_d3d": "Direct3D",
+    "vulkan/": "Vulkan",
+    "GLFW/": "OpenGL",
+    "torch/": "PyTorch",
+}
+
+
+def refuse(text: Text) -> None:
+    """Raise RewriteError for the first thing in `text` that has no meaning here."""
+    for pattern, message in _UNSUPPORTED:
+        if found := pattern.search(text.code):
+            raise text.error(
+                found.start(), f"{message}: '{found.group().strip('(< ')}'"
+            )
+    bodies = device_bodies(text)
+    for found in ASM.finditer(text.code):
+        if _within(bodies, found.start()) and not _is_empty(text, found.end()):
+            raise text.error(found.start(), "inline PTX cannot run on the CPU")
+    for found in LAUNCH.finditer(text.code):
+        if _within(bodies, found.start()):
+            raise text.error(
+                found.start(),
+                "a kernel that launches kernels (dynamic parallelism) does not run "
+                "on the CPU",
+            )
+
+
+_DRIVER = re.compile(
+    r"(?<![\w.>:])cu(?:Init|Device|Ctx|Module|Mem|Launch|Func|Stream|Event|GetError"
+    r"|GetProc|Link|Tex|Surf|Array|Graph|Param|Occupancy|Pointer|Ipc|Library|Kernel"
+    r"|Tensor|Driver|Profiler|Import|External)\w*(?=\s*\()"
+)
+
+
+def refuse_driver_api(printed: str, simt: str) -> None:
+    """Raise RewriteError for the first call of the driver API in `printed`.
+
+    printed: a preprocessed source with its line markers
+    simt: the folder of kernels/simt, whose cuda.h has types alone
+    """
+    if not re.search(rf'"{re.escape(simt)}/(?:include/)?cuda\.h"', printed):
+        return
+    file, number = "", 0
+    for row in printed.split("\n"):
+        if mark := MARKER.fullmatch(row):
+            own = not mark[2].startswith((simt, "<")) and "3" not in mark[3]
+            file, number = mark[2] if own else "", int(mark[1])
+            continue
+        found = _DRIVER.search(NOT_CODE.sub("", row)) if file else None
+        if found:
+            raise RewriteError(
+                f"{file}:{number}: {found.group()}(): the driver API does not run on "
+                "the CPU: use the runtime API, or a GPU"
+            )
+        number += 1
+
+
+def missing_header(name: str) -> str:
+    """Why a header that g++ did not find is not there."""
+    for start, library in LIBRARIES.items():
+        if name.startswith(start):
+            return f"{library} needs a GPU, there is none for the CPU: '{name}'"
+    return f"there is no '{name}' (-I DIR names a folder to look in)"
+
+
+def device_bodies(text: Text) -> list[tuple[int, int, str]]:
+    """Bodies of functions of the device: start, end, "device" or "both"."""
+    found = []
+    for match in re.finditer(r"\b__(?:global|device)__\b", text.code):
+        brace = text.body(match.end())
+        if brace is not None:
+            head = max(text.code.rfind(c, 0, match.start()) for c in ";{}")
+            both = re.search(r"\b__host__\b", text.code[head + 1 : brace])
+            close = text.close(brace, "{", "}")
+            found.append((brace, close, "both" if both else "device"))
+    return found
+
+
+def device_names(text: Text) -> set[str]:
+    """The names of functions and variables that live on the device alone."""
+    names = set()
+    for match in re.finditer(
+        r"\b__(?:device|constant|managed)__\b([^;={(]*?)(\w+)\s*[\[(;={]", text.code
+    ):
+        if "__host__" not in match[1]:
+            names.add(match[2])
+    return names
+
+
+def kind_of_code(text: Text) -> Callable[[int], str]:
+    """A function of an offset: "device", "host" or, between functions, ""."""
+    bodies = device_bodies(text)
+    inside = function_depths(text)
+
+    def kind(offset: int) -> str:
+        for start, end, whose in bodies:
+            if start < offset < end and whose == "device":
+                return "device"
+        return "host" if inside(offset) else ""
+
+    return kind
+
+
+def _within(bodies: list[tuple[int, int, str]], offset: int) -> bool:
+    return any(start < offset < end for start, end, _ in bodies)
+
+
+def _is_empty(text: Text, offset: int) -> bool:
+    """Whether this asm() only keeps the compiler from moving things."""
+    return bool(re.match(r'[\s\w]*\(\s*""', text.raw[offset:]))

@@ -1,0 +1,242 @@
+"""The CNN of notebook 15 in NumPy: one function for each layer, and its gradient.
+
+Written to be read: notebook 10 derives the gradients. The arrays' type is that of
+the input: float32 as our kernels have it, or float64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .data import MEAN, STD
+
+Params = Outputs = dict[str, np.ndarray]
+EPS = 1e-5
+LAMBDA = 8.0  # 2 K exp(-32) is below 1e-7 for a K of a million
+
+
+def normalise(images: np.ndarray) -> np.ndarray:
+    """images (n,28,28) uint8 -> x (n,1,28,28) float32, about 0 and of size 1."""
+    return ((images[:, None] / np.float32(255) - MEAN) / STD).astype(np.float32)
+
+
+# ---- layers ------------------------------------------------------------------
+
+
+def patches(x: np.ndarray) -> np.ndarray:
+    """The 3x3 surroundings of every pixel: x (n,c,h,w) -> (n,c,h,w,3,3)."""
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+
+
+def conv3x3(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """x (n,ic,h,w), weight (oc,ic,3,3), bias (oc) -> (n,oc,h,w)."""
+    y = np.tensordot(patches(x), weight, axes=((1, 4, 5), (1, 2, 3)))
+    return np.moveaxis(y + bias, -1, 1)
+
+
+def batch_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Every channel of x (n,c,h,w) to mean bias and deviation weight (c)."""
+    return standardise(x) * weight[:, None, None] + bias[:, None, None]
+
+
+def standardise(x: np.ndarray) -> np.ndarray:
+    """Every channel of x (n,c,h,w) to mean 0 and deviation 1, over the batch."""
+    mean = x.mean(axis=(0, 2, 3), keepdims=True)
+    var = x.var(axis=(0, 2, 3), keepdims=True)
+    return (x - mean) / np.sqrt(var + x.dtype.type(EPS))
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """max(x, 0)."""
+    return np.maximum(x, 0)
+
+
+def windows(x: np.ndarray) -> np.ndarray:
+    """The 2x2 windows of x: (n,c,h,w) -> (n,c,h//2,w//2,4)."""
+    n, c, h, w = x.shape
+    x = x.reshape(n, c, h // 2, 2, w // 2, 2)
+    return x.transpose(0, 1, 2, 4, 3, 5).reshape(n, c, h // 2, w // 2, 4)
+
+
+def max_pool(x: np.ndarray) -> np.ndarray:
+    """The largest of every 2x2 window: (n,c,h,w) -> (n,c,h//2,w//2)."""
+    return windows(x).max(axis=-1)
+
+
+def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """x (n,in), weight (out,in), bias (out) -> (n,out)."""
+    return x @ weight.T + bias
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """logits (n,classes) -> probabilities; every row's sum is 1."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.floating:
+    """The mean over the batch of -log(probability of the label)."""
+    return -np.log(softmax(logits)[np.arange(len(labels)), labels]).mean()
+
+
+# ---- gradients: dy, and what the layer read -> what it owes -------------------------
+
+
+def conv3x3_backward(
+    dy: np.ndarray, x: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dx, dweight, dbias: dx is a convolution of dy with the filters turned round."""
+    dx = conv3x3(dy, weight.swapaxes(0, 1)[:, :, ::-1, ::-1], dy.dtype.type(0))
+    dweight = np.tensordot(dy, patches(x), axes=((0, 2, 3), (0, 2, 3)))
+    return dx, dweight, dy.sum(axis=(0, 2, 3))
+
+
+def batch_norm_backward(
+    dy: np.ndarray, x: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dx, dweight, dbias: the mean and the deviation are functions of x, too."""
+    xhat, axes = standardise(x), (0, 2, 3)
+    dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
+    count = dy.size // len(weight)
+    owed = (dbias[:, None, None] + xhat * dweight[:, None, None]) / count
+    rstd = 1 / np.sqrt(x.var(axes) + x.dtype.type(EPS))
+    return (dy - owed) * (weight * rstd)[:, None, None], dweight, dbias
+
+
+def relu_backward(dy: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """dx: what came out as 0 has no say."""
+    return dy * (y > 0)
+
+
+def max_pool_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """dx: each window's dy goes to the first of its largest."""
+    winner = windows(x).argmax(axis=-1)
+    n, c, h, w = dy.shape
+    dx = (np.arange(4) == winner[..., None]) * dy[..., None]
+    dx = dx.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
+    return dx.reshape(n, c, 2 * h, 2 * w)
+
+
+def linear_backward(
+    dy: np.ndarray, x: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dx, dweight, dbias."""
+    return dy @ weight, dy.T @ x, dy.sum(axis=0)
+
+
+def cross_entropy_backward(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """dlogits: (the probabilities - 1 at the label) / n."""
+    onehot = np.arange(logits.shape[1]) == labels[:, None]
+    return (softmax(logits) - onehot) / logits.dtype.type(len(labels))
+
+
+# ---- the model ----------------------------------------------------------------
+
+
+def forward(params: Params, x: np.ndarray) -> Outputs:
+    """x (n,1,h,w) -> the output of every layer by name; "x" is x itself."""
+    y = {"x": x}
+    for i, before in (("1", "x"), ("2", "pool1")):
+        y[f"conv{i}"] = conv3x3(y[before], *_of(params, f"conv{i}"))
+        y[f"bn{i}"] = batch_norm(y[f"conv{i}"], *_of(params, f"bn{i}"))
+        y[f"relu{i}"] = relu(y[f"bn{i}"])
+        y[f"pool{i}"] = max_pool(y[f"relu{i}"])
+    y["flat"] = y["pool2"].reshape(len(x), -1)
+    y["fc1"] = linear(y["flat"], *_of(params, "fc1"))
+    y["relu3"] = relu(y["fc1"])
+    y["fc2"] = linear(y["relu3"], *_of(params, "fc2"))
+    return y
+
+
+def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Outputs]:
+    """The gradients of all parameters and, by layer, those of its output.
+
+    y: forward()'s outputs. Layers without parameters are left out of the second.
+    """
+    grad: Params = {}
+    owed: Outputs = {}
+
+    def back(function, dy: np.ndarray, layer: str, x: str) -> np.ndarray:
+        """Note what `layer` owes its parameters, return what it owes its input."""
+        owed[layer] = dy
+        dx, *gradients = function(dy, y[x], params[f"{layer}.weight"])
+        grad[f"{layer}.weight"], grad[f"{layer}.bias"] = gradients
+        return dx
+
+    dy = cross_entropy_backward(y["fc2"], labels)
+    dy = back(linear_backward, dy, "fc2", "relu3")
+    dy = relu_backward(dy, y["relu3"])
+    dy = back(linear_backward, dy, "fc1", "flat").reshape(y["pool2"].shape)
+    for i, before in (("2", "pool1"), ("1", "x")):
+        dy = max_pool_backward(dy, y[f"relu{i}"])
+        dy = relu_backward(dy, y[f"relu{i}"])
+        dy = back(batch_norm_backward, dy, f"bn{i}", f"conv{i}")
+        dy = back(conv3x3_backward, dy, f"conv{i}", before)
+    return {name: grad[name] for name in params}, owed
+
+
+# ---- how far float32 may be from float64 ------------------------------------------
+
+
+def margin(y: Outputs) -> float:
+    """How far the nearest decision is from falling the other way.
+
+    A ReLU decides whether its input is above 0, a pool which of four is largest;
+    rounding can turn that round, and then a gradient takes another way. Values
+    that are equal, as on a blank ground, are no decision.
+    """
+    nearest = np.abs(y["fc1"]).min()
+    for i in "12":
+        values = np.maximum(np.sort(windows(y[f"bn{i}"]), axis=-1), 0)
+        lead = values[..., 3] - values[..., 2]
+        lead = np.where(values[..., 3] > 0, lead, -windows(y[f"bn{i}"]).max(axis=-1))
+        nearest = min(nearest, lead[lead > 1e-12].min(initial=np.inf))
+    return float(nearest)
+
+
+def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
+    """How far float32 may be off: "loss", and by parameter the gradient's norm.
+
+    A gradient is a sum of products dy x. With K terms in all the sums on the way
+    to it, independent roundings of 2^-24 give at most LAMBDA sqrt(K) 2^-24 times
+    the sum of |dy| |x|, but for a probability of 2 K exp(-LAMBDA^2 / 2) (Higham
+    and Mary, SIAM J. Sci. Comput. 41(5), 2019). The loss moves by at most twice
+    what a score does.
+    """
+    before = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
+    sizes: Params = {}
+    for layer, dy in backward(params, y, labels)[1].items():
+        dy = np.abs(dy)
+        if layer in before:
+            function = linear_backward if layer[0] == "f" else conv3x3_backward
+            x, weight = np.abs(y[before[layer]]), params[f"{layer}.weight"]
+            _, sizes[f"{layer}.weight"], sizes[f"{layer}.bias"] = function(
+                dy, x, weight
+            )
+        else:
+            xhat = np.abs(standardise(y[f"conv{layer[-1]}"]))
+            sizes[f"{layer}.weight"] = (dy * xhat).sum(axis=(0, 2, 3))
+            sizes[f"{layer}.bias"] = dy.sum(axis=(0, 2, 3))
+    unit = LAMBDA * np.sqrt(terms(params, y)) * 2.0**-24
+    scores = linear(np.abs(y["relu3"]), *map(np.abs, _of(params, "fc2")))
+    found = {name: float(unit * np.linalg.norm(sizes[name])) for name in params}
+    return {"loss": float(2 * unit * scores.max())} | found
+
+
+def terms(params: Params, y: Outputs) -> int:
+    """K: the terms of all the sums on the way to a gradient, forward and back.
+
+    A filter, a row of a linear layer and its column; batch norm's four sums over
+    the pixels, two forward and two back; the loss over the batch; and the
+    gradient's own sum.
+    """
+    filters = sum(params[f"conv{i}.weight"][0].size for i in "12")
+    filters += params["conv2.weight"][:, 0].size
+    linears = sum(sum(params[f"fc{i}.weight"].shape) for i in "12")
+    pixels = [y[f"conv{i}"][:, 0].size for i in "12"]
+    return filters + linears + len(y["x"]) + 4 * sum(pixels) + pixels[0]
+
+
+def _of(params: Params, layer: str) -> tuple[np.ndarray, np.ndarray]:
+    return params[f"{layer}.weight"], params[f"{layer}.bias"]

@@ -1,0 +1,233 @@
+"""Lessons from their sources: `make notebooks`.
+
+A lesson with exercises is written as notebooks/solutions/NN_topic.ipynb: all of it,
+with the answers. From that comes notebooks/NN_topic.ipynb, which readers open; do not
+edit that one. A lesson without exercises is its own source. `make notebooks` also
+takes outputs and execution counts away, so run and save a source as you like.
+
+An exercise in a source is, in this order:
+
+1. Text that says what is asked, under a ### heading.
+2. A code cell with the tag "exercise": the whole answer. What the reader is to write
+   stands between two lines, in Python and in C under a cell magic:
+
+       def double(x):                          %%cuda
+           \"\"\"2 x. One line.\"\"\"                /* y = 2 x. Two lines. */
+           ### BEGIN SOLUTION                  __global__ void twice(float *y) {
+           return 2 * x                            // BEGIN SOLUTION
+           ### END SOLUTION                        y[threadIdx.x] *= 2;
+                                                   // END SOLUTION
+                                               }
+
+   The reader gets the cell with `raise NotImplementedError` in their place, in a C file
+   (%%writefile) `#error not solved yet`, and under %%cuda an empty body, whose check
+   finds its outputs untouched and raises NotImplementedError.
+3. A code cell, the check: functions as it needs, then exercise(double, check_double).
+4. A code cell with the tag "mistakes", which the reader does not get. It assigns to
+   `mistakes` a list of literals: a pair (what to replace between the markers, by what),
+   or a string, the whole wrong answer without the magic. Each must be refused.
+5. Text with hints and the answer, folded: the line <!-- answer --> becomes the answer.
+
+       <details><summary>Hint</summary>
+
+       Words.
+       </details>
+       <details><summary>Answer</summary>
+
+       <!-- answer -->
+       Words that only who has solved it should read.
+       </details>
+
+A group of puzzles (lib/weft/puzzles/) is one Markdown cell that has this line alone:
+
+    <!-- puzzles: threads -->
+
+The cells below it with the tag "puzzle" are written by `make notebooks`, here with the
+answers and for the reader with the stubs; what is changed in them is lost.
+
+No later cell may use what an exercise or a puzzle defines: a reader may not have
+solved it.
+tests/test_notebooks.py runs all of this. Its sizes are smaller where that is worth
+it, utils.size(full, small), and each ## section starts from the cells above the first.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from ..build import ROOT
+from .stubs import HIDDEN, LessonError, solved, stub
+
+NOTEBOOKS = ROOT / "notebooks"
+SOLUTIONS = NOTEBOOKS / "solutions"
+ANSWER = "<!-- answer -->"
+PUZZLES = re.compile(r"<!-- puzzles: (\w+) -->\s*")
+METADATA = {
+    "kernelspec": {
+        "display_name": "Python 3",
+        "language": "python",
+        "name": "python3",
+    },
+    "language_info": {"name": "python"},
+}
+
+
+def learner(source: NotebookNode) -> NotebookNode:
+    """The notebook that a reader opens, from the one with the answers.
+
+    Raises LessonError where an exercise lacks one of its parts.
+    """
+    made = clean(source, answered=False)
+    answer = None  # the last exercise's, until its text has it
+    for cell in made.cells:
+        if is_tagged(cell, "exercise"):
+            _want(answer is None, f"no {ANSWER} for:\n{answer}")
+            answer = folded(cell.source)
+            cell.source = stub(cell.source)
+        elif cell.cell_type == "markdown" and ANSWER in cell.source:
+            _want(answer is not None, f"{ANSWER} without an exercise above it")
+            cell.source = cell.source.replace(ANSWER, answer)
+            answer = None
+        else:
+            _want("SOLUTION\n" not in cell.source, f"not tagged:\n{cell.source}")
+    _want(answer is None, f"no {ANSWER} for:\n{answer}")
+    made.cells = [cell for cell in made.cells if not is_tagged(cell, "mistakes")]
+    return made
+
+
+def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
+    """A copy as it is committed: no outputs, and of the metadata only tags.
+
+    answered: whether its puzzles come with their answers.
+    """
+    made = nbformat.from_dict(notebook | {"metadata": METADATA})
+    made.cells = [nbformat.from_dict(cell) for cell in _expanded(notebook, answered)]
+    for cell in made.cells:
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return made
+
+
+def _expanded(notebook: NotebookNode, answered: bool) -> Iterator[NotebookNode]:
+    """Its cells, those of puzzles made anew from the lines that stand for them."""
+    for cell in notebook.cells:
+        if is_tagged(cell, "puzzle"):
+            continue
+        yield cell
+        group = PUZZLES.fullmatch(cell.source)
+        if group and cell.cell_type == "markdown":
+            from ..puzzles.cells import cells  # most lessons have none
+
+            yield from cells(group[1], answered)
+        else:
+            _want("<!-- puzzles:" not in cell.source, f"not alone:\n{cell.source}")
+
+
+def folded(answer: str) -> str:
+    """The answer as Markdown."""
+    text = solved(answer)
+    magic, _, body = text.partition("\n")
+    if magic.startswith("%%"):
+        return f"```c\n{body}\n```"
+    return f"```python\n{text}\n```"
+
+
+def exercises(source: NotebookNode) -> Iterator[tuple[NotebookNode, ...]]:
+    """The three code cells of each exercise: the answer, its check, its mistakes."""
+    cells = [cell for cell in source.cells if cell.cell_type == "code"]
+    cells += [nbformat.v4.new_code_cell() for _ in range(2)]
+    for answer, check, wrong in zip(cells, cells[1:], cells[2:]):
+        if is_tagged(answer, "exercise"):
+            _want("exercise(" in check.source, f"no check below:\n{answer.source}")
+            _want(is_tagged(wrong, "mistakes"), f"no mistakes for:\n{answer.source}")
+            yield answer, check, wrong
+
+
+def mistakes(answer: str, cell: str) -> list[str]:
+    """Wrong answers as cells: the answer's cell, and the cell that tells of them."""
+    (assigned,) = ast.parse(cell).body
+    found = ast.literal_eval(assigned.value)  # type: ignore[attr-defined]
+    _want(bool(found), f"no mistakes in:\n{cell}")
+    magic = answer.partition("\n")[0] + "\n" if answer.startswith("%%") else ""
+    made = []
+    for mistake in found:
+        if isinstance(mistake, str):
+            made.append(magic + mistake)
+        else:
+            made.append(solved(HIDDEN.sub(_replacing(*mistake, answer), answer)))
+    return made
+
+
+def _replacing(old: str, new: str, answer: str) -> Callable[[re.Match], str]:
+    """For HIDDEN.sub: what stands between the markers with `new` for `old`."""
+    count = sum(match["answer"].count(old) for match in HIDDEN.finditer(answer))
+    _want(count == 1, f"{old!r} is not once between the markers of:\n{answer}")
+    return lambda match: match["answer"].replace(old, new)
+
+
+def is_tagged(cell: NotebookNode, tag: str) -> bool:
+    """Whether a cell carries a tag."""
+    return tag in cell.metadata.get("tags", [])
+
+
+def has_exercises(notebook: NotebookNode) -> bool:
+    """Whether a lesson must have its source among the solutions."""
+    return any(
+        is_tagged(cell, "exercise") or is_tagged(cell, "puzzle")
+        for cell in notebook.cells
+    )
+
+
+def source_of(lesson: Path) -> Path:
+    """The file in which a lesson is written."""
+    return SOLUTIONS / lesson.name if (SOLUTIONS / lesson.name).exists() else lesson
+
+
+def text_of(notebook: NotebookNode) -> str:
+    """As it stands in its file."""
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook) + "\n"
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    """Every notebook of the lab, and the text that it should have."""
+    sources = sorted(SOLUTIONS.glob("*.ipynb"))
+    learners = {NOTEBOOKS / path.name: path for path in sources}
+    own = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path not in learners]
+    for path in itertools.chain(sources, own):
+        yield path, text_of(clean(nbformat.read(path, as_version=4)))
+    for path, source in learners.items():
+        try:
+            yield path, text_of(learner(nbformat.read(source, as_version=4)))
+        except LessonError as error:
+            raise LessonError(f"{source.relative_to(ROOT)}: {error}") from None
+
+
+def main() -> None:
+    """Bring every notebook up to date, and name those that were not."""
+    for path, text in files():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: written")
+
+
+def _want(met: bool, otherwise: str) -> None:
+    if not met:
+        raise LessonError(otherwise)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LessonError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,269 @@
+"""What the rungs of the matmul ladder are checked with.
+
+Beyond sizes: operands stored transposed, alpha, beta, bias and ReLU, batches with
+gaps or with one matrix for all, arrays that start off an aligned address, and NaN,
+infinity and zero times infinity, which go through as IEEE says.
+
+The bounds are those of cases.py; tensor cores add up otherwise. Fasi, Higham,
+Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ Computer
+Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are exact,
+that they and the sum so far, at least four at a time, are aligned to the largest of
+them and cut off there, not rounded, and that what comes out is cut off again. Cut
+off, a term loses at most 2^-23 of the largest, which no sum of absolute values is
+smaller than: k products, k / 4 sums so far and k / 4 results give
+1.5 k 2^-23 of that sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import native
+from .cases import Answer, Case, U
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # others take float32
+GAP = 7.25  # what lies between the matrices of c, and must stay
+# Sizes for GPUs and the slow tests: primes, and just beside powers of two.
+LARGE = [
+    *[(127, 131, 137), (257, 263, 269), (509, 521, 523), (1021, 67, 1031)],
+    *[(1, 1009, 2003), (2003, 1, 1009), (13, 17, 4099), (1023, 1025, 1024)],
+]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One call of weft_matmul(): sizes, how arrays lie, and what is asked besides."""
+
+    m: int
+    n: int
+    k: int
+    trans: str = "nn"  # how a and b are stored: n as they are, t transposed
+    alpha: float = 1.0
+    beta: float = 0.0
+    bias: bool = False
+    relu: bool = False
+    batch: int = 1
+    gap: int = 0  # elements between the matrices of a batch
+    shared: str = ""  # "a" or "b": the same matrix for all of the batch
+    shift: str = ""  # of "abc": arrays one element past an aligned address
+    values: str = ""  # "special": NaN, infinity, zero; "huge"; "tiny"
+
+    @property
+    def title(self) -> str:
+        """The sizes, and whatever is not the default."""
+        text = f"m={self.m} n={self.n} k={self.k} trans={self.trans}"
+        for name in ("alpha", "beta", "bias", "relu", "batch", "gap"):
+            value = getattr(self, name)
+            text += f" {name}={value}" if value != getattr(Product, name) else ""
+        for name in ("shared", "shift", "values"):
+            text += f" {name}={getattr(self, name)}" if getattr(self, name) else ""
+        return text
+
+
+# Every order of threads is tried with these ...
+_PLAIN = [
+    *[(1, 1, 1), (2, 3, 1), (1, 7, 13), (5, 2, 3), (16, 16, 16), (31, 33, 34)],
+    *[(64, 10, 130)],
+]
+# ... and one with each of these: a feature, or a size that has several tiles.
+_FEATURES = [
+    *[Product(133, 261, 21), Product(261, 133, 70), Product(5, 3, 700)],
+    *[Product(32, 31, 33, trans) for trans in ("nt", "tn", "tt")],
+    # All rows start at multiples of 16 bytes: nothing is copied first.
+    *[Product(64, 72, 40, trans) for trans in ("nn", "nt", "tn", "tt")],
+    Product(33, 17, 20, alpha=-0.5, beta=2.0),
+    Product(7, 70, 5, "tt", alpha=1.5, beta=1.0),
+    Product(40, 36, 24, alpha=0.5, beta=1.5, bias=True, relu=True),
+    Product(41, 37, 25, "nt", alpha=0.5, beta=1.5, bias=True, relu=True),
+    Product(130, 140, 9, bias=True, relu=True),
+    Product(20, 12, 16, batch=3, beta=0.5),
+    Product(9, 7, 5, "tn", batch=2, gap=3),
+    Product(17, 24, 8, batch=3, gap=8, shared="b", bias=True),
+    Product(8, 16, 24, "nt", batch=2, shared="a"),
+    *[Product(32, 32, 32, shift=shift) for shift in ("a", "b", "c", "abc")],
+    *[Product(1, 130, 70), Product(130, 1, 70), Product(1, 1, 300)],
+    *[Product(3, 5, 1, "tt"), Product(129, 65, 1, relu=True)],
+    Product(37, 35, 37, values="special"),
+    Product(64, 64, 64, values="special", bias=True, relu=True),
+    Product(31, 64, 45, "tt", values="special", beta=1.0, relu=True),
+    *[Product(20, 24, 20, values="huge"), Product(20, 24, 20, values="tiny")],
+]
+
+
+def matmul_cases(
+    generator: torch.Generator, precision: str, wide: int
+) -> Iterator[Case]:
+    """The cases of a rung of that precision.
+
+    wide: with so many more of random sizes, 1 to 70, and everything else random, and
+    with LARGE ones.
+    """
+    for sizes in _PLAIN:
+        yield matmul_case(generator, Product(*sizes), precision)
+    chosen = list(_FEATURES)
+    if wide:
+        chosen += [Product(*sizes) for sizes in LARGE]
+        chosen += [random_product(generator) for _ in range(wide)]
+    for product in chosen:
+        case = matmul_case(generator, product, precision)
+        case.every_order = False
+        yield case
+
+
+def random_product(generator: torch.Generator, largest: int = 70) -> Product:
+    """A product with everything at random, sizes from 1 to `largest`."""
+
+    def below(count: int) -> int:
+        return int(torch.randint(count, (), generator=generator))
+
+    def one_of(*choices: Any) -> Any:
+        return choices[below(len(choices))]
+
+    batch = one_of(1, 1, 1, 2, 3)
+    return Product(
+        *(1 + below(largest) for _ in range(3)),
+        trans=one_of("nn", "nt", "tn", "tt"),
+        alpha=one_of(1.0, 1.0, -0.5, 3.0),
+        beta=one_of(0.0, 0.0, 1.0, -1.5),
+        bias=one_of(False, True),
+        relu=one_of(False, False, True),
+        batch=batch,
+        gap=one_of(0, 0, 1, 8) if batch > 1 else 0,
+        shared=one_of("", "", "a", "b") if batch > 1 else "",
+        shift=one_of("", "", "a", "b", "c", "ab", "abc"),
+        values=one_of("", "", "", "special"),
+    )
+
+
+def error_bound(precision: str, k: int) -> float:
+    """How far a sum of k products may be off, over the sum of their absolute values."""
+    cut_off = 1.01 * (1.5 * k + 4) * 2.0**-23  # see the top of the file
+    if precision == "fp32":
+        return 1.01 * (k + 1) * U
+    if precision == "tf32":  # each operand has 10 bits behind the point, cut off
+        return cut_off + 1.01 * 2.0**-9
+    if precision == "3xtf32":
+        # An operand is the sum of two TF32 numbers but for 2^-21 of it, if the second
+        # is cut off; the product of both second ones, 2^-22, is left out.
+        return 3 * cut_off + 2 * 2.0**-21 + 2.0**-22
+    return cut_off
+
+
+def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
+    """One call of weft_matmul(), with what it must give."""
+    a, b = _operands(generator, q, precision)
+    c = torch.randn(q.batch, q.m, q.n, generator=generator)
+    bias = torch.randn(q.n, generator=generator) if q.bias else None
+    if q.values == "special":
+        _put_specials(a, b, c)
+    want, bound = _answer(q, precision, a, b, c, bias)
+    old = c if q.beta else torch.full_like(c, math.nan)
+    flat, bounds = _with_gaps(want, q.gap, GAP), _with_gaps(bound, q.gap, 0.0)
+    inputs = {"a": _stored(a, q.trans[0], q), "b": _stored(b, q.trans[1], q)}
+    inputs |= {"bias": bias} if q.bias else {}
+    initial = {"c": _with_gaps(old, q.gap, GAP)} if q.beta or q.gap else {}
+    return Case(
+        *["matmul", q.title, inputs, {"c": Answer(flat, bounds)}],
+        *[_launcher(q), initial],
+        shift=dict.fromkeys(q.shift, 1),
+    )
+
+
+def _operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
+    """a (batch or 1, m, k) and b (batch or 1, k, n), as the rung will see them."""
+    dtype = DTYPES.get(precision, torch.float32)
+    found = []
+    for name, shape in (("a", (q.m, q.k)), ("b", (q.k, q.n))):
+        count = 1 if q.shared == name else q.batch
+        x = torch.randn(count, *shape, generator=generator)
+        if q.values == "huge":  # beyond what fp16 holds, or floats after a few more
+            x *= 1e4 if dtype == torch.float16 else 1e18
+        if q.values == "tiny":  # without normal numbers in fp16
+            x *= 2.0**-18 if dtype == torch.float16 else 2.0**-50
+        found.append(x.to(dtype))
+    return found
+
+
+def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+    """Infinities, NaN and zeros: at the edges, where tiles are padded, and within."""
+    inf, nan = math.inf, math.nan
+    last_m, last_k, last_n = (size - 1 for size in (*a.shape[1:], b.shape[2]))
+    a[0, 0, 0] = inf
+    a[0, last_m, last_k] = -inf
+    a[0, last_m // 2, last_k // 3] = nan
+    a[0, last_m // 3, last_k] = 0.0
+    b[0, last_k, last_n // 4] = inf  # meets that zero
+    b[0, 0, last_n // 2] = 0.0  # meets the infinity at the start of a
+    b[0, last_k // 2, last_n] = -inf
+    a[0, last_m // 3, last_k // 2] = inf
+    a[0, last_m // 4, 0] = -inf  # just past the row before
+    b[0, last_k // 4, last_n // 3] = nan
+    b[0, 0, 2 * last_n // 3] = inf  # the same, where b is stored transposed
+    c[0, 0, last_n // 5] = nan
+    c[0, last_m // 5, 0] = inf
+
+
+def _answer(q: Product, precision: str, a, b, c, bias) -> list[torch.Tensor]:
+    """In float64 what c becomes (batch, m, n), and how far it may be off."""
+    a, b, c = a.double(), b.double(), c.double()
+    product = a @ b
+    if q.values == "special":  # each on its own: none of a library's shortcuts
+        product = (a[:, :, :, None] * b[:, None]).sum(2)
+    size = abs(q.alpha) * (a.abs() @ b.abs()).expand(q.batch, -1, -1)
+    rest = torch.zeros_like(c)
+    want = q.alpha * product.expand(q.batch, -1, -1)
+    if q.beta:
+        want, rest = want + q.beta * c, rest + abs(q.beta) * c.abs()
+    if bias is not None:
+        want, rest = want + bias.double(), rest + bias.double().abs()
+    bound = size * error_bound(precision, q.k) + 1.01 * 4 * U * (size + rest) + 1e-38
+    want = want.relu() if q.relu else want + 0.0
+    return [want, torch.where(want.isfinite() & bound.isfinite(), bound, 0.0)]
+
+
+def _stored(x: torch.Tensor, way: str, q: Product) -> torch.Tensor:
+    """A batch of operands as it lies in memory, NaN in the gaps."""
+    x = x.transpose(1, 2) if way == "t" else x
+    kept = _with_gaps(x.contiguous(), q.gap, math.nan)
+    return kept if len(kept) > 1 or q.gap else kept[0]
+
+
+def _with_gaps(x: torch.Tensor, gap: int, filled: float) -> torch.Tensor:
+    """x (batch, rows, cols), or (batch, rows * cols + gap), or one matrix as such."""
+    if not gap:
+        return x if len(x) > 1 else x[0]
+    return torch.nn.functional.pad(x.flatten(1), (0, gap), value=filled)
+
+
+def _launcher(q: Product):
+    def stride(name: str, size: int) -> int:
+        return 0 if q.shared == name else size + q.gap
+
+    options = {"trans_a": q.trans[0] == "t", "trans_b": q.trans[1] == "t"}
+    options |= {"alpha": q.alpha, "beta": q.beta, "relu": q.relu}
+    if q.batch > 1:
+        options |= {"batch": q.batch, "stride_a": stride("a", q.m * q.k)}
+        options |= {"stride_b": stride("b", q.k * q.n)}
+        options |= {"stride_c": stride("c", q.m * q.n)}
+    sizes = (q.m, q.n, q.k)
+    plain = q == Product(*sizes, shift=q.shift, values=q.values)
+
+    def launch(lib, rung, p, stream):
+        given = native.ffi.new("struct weft_matmul_options *", options)
+        given.bias = p["bias"] if q.bias else native.NULL
+        wants = native.ffi.new("size_t *")
+        asked = native.NULL if plain else given
+        call = (p["a"], p["b"], *sizes)
+        lib.call("weft_matmul_workspace", rung, wants, *call, asked)
+        if wants[0]:
+            room = p["workspace"](wants[0])
+            given.workspace, given.workspace_bytes = room, wants[0]
+            asked = given
+        lib.call("weft_matmul", rung, p["c"], *call, asked, stream)
+
+    return launch

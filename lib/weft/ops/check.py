@@ -1,0 +1,207 @@
+"""Is a kernel right? Every rung against float64, and nothing is believed unseen.
+
+A case (cases.py) is run with every array between guard zones, every output
+poisoned with NaN beforehand, and on the CPU once per order of threads. Then:
+all guard zones and inputs must be untouched, and every output within its bound
+of the float64 answer. NaN where a number is due is a failure.
+
+`python -m weft check [OP]` checks every rung that runs here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import guarded, native
+from ..guarded import Guarded, Mismatch
+from .cases import OPS, Answer, Case, cases
+
+_CTYPES = {
+    torch.float32: "float *",
+    torch.int32: "int32_t *",
+    torch.int64: "int64_t *",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """That one rung passed: how many runs, and its largest error over bound."""
+
+    op: str
+    rung: str
+    precision: str
+    target: str
+    runs: int
+    worst: float
+
+
+def check_op(
+    op: str, rung: str | None = None, target: str = "cpu", wide: int = 0
+) -> list[Verdict]:
+    """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails.
+
+    wide: with so many random cases more, where the op has such (cases.py).
+    """
+    lib = native.library(op, target)
+    chosen = [lib.rung(rung)] if rung else lib.here()
+    return [check_rung(lib, r, wide) for r in chosen]
+
+
+def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> Verdict:
+    """Check one rung of an open library with every case of its op."""
+    device = torch.device("cuda", torch.cuda.current_device()) if (
+        lib.target == "cuda"
+    ) else torch.device("cpu")  # fmt: skip
+    runs, worst = 0, 0.0
+    for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide)):
+        for order in _orders(lib, rung, None if case.every_order else turn):
+            try:
+                worst = max(worst, run_case(lib, rung.index, case, device))
+            except (Mismatch, native.KernelError) as error:
+                where = f"{rung.op} '{rung.name}' on {lib.target}, {case.title}"
+                where += f", threads {order}" if order else ""
+                raise Mismatch(f"{where}: {error}") from None
+            runs += 1
+    return Verdict(rung.op, rung.name, rung.precision, lib.target, runs, worst)
+
+
+def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
+    """Run one case; returns its largest error over bound, raises Mismatch."""
+    inputs = {
+        name: Guarded(tensor, device, case.shift.get(name, 0))
+        for name, tensor in case.inputs.items()
+        if tensor is not None
+    }
+    outputs = {
+        name: Guarded(_start(case, name, answer), device, case.shift.get(name, 0))
+        for name, answer in case.answers.items()
+    }
+    rooms: list[Guarded] = []
+
+    def workspace(bytes_: int) -> Any:  # NaN, whatever a kernel takes it for
+        rooms.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
+        return native.pointer(rooms[-1].tensor, "void *")
+
+    pointers = {name: pointer(array) for name, array in (inputs | outputs).items()}
+    pointers |= {n: native.NULL for n, t in case.inputs.items() if t is None}
+    pointers["workspace"] = workspace
+    stream = native.stream_of(device)
+    case.launch(lib, rung, pointers, stream)
+    lib.call("weft_sync", stream)
+    for name, array in inputs.items():
+        array.verify_untouched(name)
+    for room in rooms:
+        room.verify_guards("the workspace")
+    worst = 0.0
+    for name, array in outputs.items():
+        array.verify_guards(name)
+        worst = max(worst, compare(name, array.values(), case.answers[name]))
+    return worst
+
+
+def compare(name: str, got: torch.Tensor, answer: Answer) -> float:
+    """guarded.compare() with an Answer: raises Mismatch, returns error over bound."""
+    return guarded.compare(name, got, answer.want, answer.bound)
+
+
+def pointer(array: Guarded) -> Any:
+    """Where the array lies, as weft.h wants it."""
+    tensor = array.tensor
+    return native.pointer(tensor, _CTYPES.get(tensor.dtype, "void *"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft check`."""
+    parser.add_argument("op", nargs="?", choices=OPS, help="default: every op")
+    parser.add_argument("--rung", help="default: every rung that runs here")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
+    parser.add_argument(
+        *("--wide", "-w"), **{"type": int, "default": 0, "metavar": "COUNT"},
+        help="so many random cases more, and large ones, where there are such",
+    )  # fmt: skip
+    parser.add_argument("--json", metavar="PATH", help="write the verdicts there")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print one line per rung; exit status 1 if any is wrong."""
+    targets = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+    targets = [args.device] if args.device else targets
+    failures, rows = 0, []
+    for op in [args.op] if args.op else OPS:
+        if args.rung and not any(_chosen(op, args.rung, t) for t in targets):
+            native.library(op, targets[0]).rung(args.rung)  # says what there is
+        for result in (r for t in targets for r in _each(op, args.rung, t, args.wide)):
+            failures += isinstance(result, Mismatch)
+            print(_line(result), flush=True)
+            if isinstance(result, Verdict):
+                rows.append(_row(result))
+    if args.json:
+        from ..bench import write_json
+
+        write_json(args.json, rows)
+    return 1 if failures else 0
+
+
+def _each(
+    op: str, rung: str | None, target: str, wide: int
+) -> Iterator[Verdict | Mismatch]:
+    for candidate in _chosen(op, rung, target):
+        try:
+            yield check_rung(native.library(op, target), candidate, wide)
+        except Mismatch as error:
+            yield error
+
+
+def _chosen(op: str, rung: str | None, target: str) -> list[native.Rung]:
+    """The rungs of that name, or all, that run on `target`."""
+    here = native.library(op, target).here()
+    return [r for r in here if target in r.targets and rung in (None, r.name)]
+
+
+def _line(result: Verdict | Mismatch) -> str:
+    if isinstance(result, Mismatch):
+        return f"WRONG  {result}"
+    return (
+        f"ok     {result.op:<14} {result.rung:<12} {result.target:<5} "
+        f"{result.runs:>4} runs, largest error {result.worst:.2f} of its bound"
+    )
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    from ..bench import device_name
+
+    return {
+        **{"op": verdict.op, "impl": "weft", "rung": verdict.rung},
+        **{"precision": verdict.precision, "target": verdict.target},
+        **{"device": device_name(verdict.target), "runs": verdict.runs},
+        **{"error_over_bound": verdict.worst},
+    }
+
+
+def _orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
+    """Set each order of threads, or that whose turn it is, where there are threads."""
+    if rung.targets == ("cpu",) or lib.target != "cpu":  # or plain C
+        yield ""
+        return
+    try:
+        for number, name in enumerate(guarded.ORDERS):
+            if turn is not None and turn % len(guarded.ORDERS) != number:
+                continue
+            lib.call("weft_set_order", number)
+            yield name
+    finally:
+        lib.call("weft_set_order", 0)
+
+
+def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
+    """What an output holds before the call: poison, unless the op reads it."""
+    if name in case.initial:
+        return case.initial[name]
+    shape, dtype = tuple(answer.want.shape), answer.dtype
+    return torch.from_numpy(np.full(shape, guarded.poison(str(dtype)[6:]))).to(dtype)

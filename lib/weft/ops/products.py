@@ -1,0 +1,323 @@
+"""matmul(): a product of matrices, or of batches of them, by any rung of the ladder."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import native
+from ..native import ArgumentError, pointer
+from .calls import (
+    Array,
+    as_tensor,
+    differentiable,
+    empty,
+    once,
+    same_kind,
+    shape_of,
+    want_dense,
+    want_one_device,
+    want_vector,
+)
+
+_PRECISIONS = {
+    torch.float32: ("fp32", "tf32", "3xtf32"),
+    torch.float16: ("fp16",),
+    torch.bfloat16: ("bf16",),
+}
+
+
+def matmul(
+    a: Array,
+    b: Array,
+    *,
+    rung: str | None = None,
+    precision: str | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    c: Array | None = None,
+    bias: Array | None = None,
+    relu: bool = False,
+    out: Array | None = None,
+) -> Array:
+    """alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
+
+    a and b may have a dimension more in front, a batch (or 1, or none: the same matrix
+    for all); then the result has it, and so must c. Both are float32, or both float16
+    or bfloat16. A transposed view (a.T, a.mT) is taken as it lies, without a copy;
+    other views must be made contiguous. c, bias and out are contiguous float32.
+
+    precision: of the arithmetic, "fp32" unless a and b have 16 bits; for float32 also
+    "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). The fastest rung in
+    it that runs here is taken, unless `rung` names one. beta counts where c is given.
+    relu: what is below 0 becomes 0, last of all. out: where the result goes, c itself
+    perhaps; without gradients. ArgumentError for what does not fit.
+
+    Gradients flow to a, b, c and bias, by the same rung.
+    """
+    a_t, b_t = _operand("a", a), _operand("b", b)
+    if a_t.dtype != b_t.dtype:
+        raise ArgumentError(f"matmul: a is {a_t.dtype}, b is {b_t.dtype}: want one")
+    if a_t.device != b_t.device:
+        want_one_device("matmul", {"a": a_t, "b": b_t})
+    chosen = _chosen(a_t, rung, precision)
+    shape = _shape_of_product(a_t, b_t)
+    c_t = bias_t = out_t = None
+    if not (c is bias is out is None):
+        c_t, bias_t, out_t = (
+            None if x is None else _float32(name, x)
+            for name, x in (("c", c), ("bias", bias), ("out", out))
+        )
+        want_one_device("matmul", {"a": a_t, "c": c_t, "bias": bias_t, "out": out_t})
+        want_vector("matmul", shape[-1], bias=bias_t)
+        _want_shape(shape, c=c_t, out=out_t)
+        _want_writable(out)
+        _want_no_overlap(out_t, {"a": a_t, "b": b_t, "bias": bias_t, "c": c_t}, c_t)
+    given = (chosen, _number("alpha", alpha), _number("beta", beta), bool(relu), out_t)
+    if out_t is not None and _wants_gradients(a_t, b_t, c_t, bias_t, out_t):
+        raise ArgumentError("matmul: out takes no gradients: call it under no_grad()")
+    result = differentiable(_Matmul, a_t, b_t, c_t, bias_t, *given)
+    return out if out is not None else same_kind(a, result)
+
+
+class _Matmul(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b, c, bias, rung, alpha, beta, relu, out):
+        y = _product(a, b, rung, alpha, beta, c, bias, relu, out)
+        ctx.save_for_backward(a, b, y if relu else None)
+        ctx.given = rung, alpha, beta
+        return y
+
+    @staticmethod
+    @once
+    def backward(ctx, dy):
+        a, b, y = ctx.saved_tensors
+        rung, alpha, beta = ctx.given
+        need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
+        dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
+        operand = dy.to(a.dtype)  # of 16 bits where they are
+        da = db = None
+        if need_a:
+            da = _product(operand, b.mT, rung, alpha)
+            da = _summed(da, a).to(a.dtype)
+        if need_b and b.dim() == 2 and a.dim() == 3 and _layout(a) == 0:
+            # One matrix for a batch: the sum over the batch is one long product.
+            rows, columns = a.shape[-1], dy.shape[-1]
+            if a.is_contiguous():
+                tall = a.view(-1, rows).mT
+                db = _product(tall, operand.view(-1, columns), rung, alpha)
+        if need_b:
+            db = _product(a.mT, operand, rung, alpha) if db is None else db
+            db = _summed(db, b).to(b.dtype)
+        dc = beta * dy if need_c else None
+        dbias = dy.flatten(0, -2).sum(0) if need_bias else None
+        return da, db, dc, dbias, None, None, None, None, None
+
+
+# ---- one call of weft_matmul() ------------------------------------------------------
+
+
+def _product(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    rung: native.Rung,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    c: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    relu: bool = False,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The product of operands that lie as matmul() takes them."""
+    shape = _shape_of_product(a, b)
+    y = empty("matmul", a, *shape, dtype=torch.float32) if out is None else out
+    if c is not None and c is not y and c.data_ptr() != y.data_ptr():
+        y.copy_(c)
+    trans_a, trans_b = _layout(a), _layout(b)
+    m, n, k, batch = shape[-2], shape[-1], a.shape[-1], 1
+    steps = (0, 0, 0)
+    if len(shape) == 3:
+        batch, steps = shape[0], (_step(a), _step(b), m * n)
+        if not trans_a and steps[:2] == (m * k, 0) and batch * m < 2**31:
+            m, batch = m * batch, 1  # one matrix for a batch: one tall product
+    beta = 0.0 if c is None else beta
+    plain = trans_a == trans_b == relu and batch == 1 and bias is None
+    options = native.NULL
+    if not (plain and alpha == 1 and beta == 0):
+        options = native.ffi.new(
+            "struct weft_matmul_options *",
+            (trans_a, trans_b, alpha, beta, pointer(bias), relu, batch, *steps),
+        )
+    call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
+    if y.is_cpu:  # where a call may be over before one has asked for more
+        lib = native.library("matmul", "cpu")
+        options, _room = _workspace(lib, rung, call, options, a)
+        lib.call("weft_matmul", rung.index, pointer(y), *call, options, native.NULL)
+        return y
+    stream = native.stream_of(y.device)
+    with native.on_device(y.device):
+        lib = native.library("matmul", y.device.type)
+        options, _room = _workspace(lib, rung, call, options, a)
+        lib.call("weft_matmul", rung.index, pointer(y), *call, options, stream)
+    return y  # and _room is torch's again: what uses it next is queued behind
+
+
+def _workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None]:
+    """Options with the memory that this call wants besides its arrays; and that."""
+    wants = native.ffi.new("size_t *")
+    lib.call("weft_matmul_workspace", rung.index, wants, *call, options)
+    if not wants[0]:
+        return options, None
+    if options == native.NULL:
+        options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
+    # torch's memory on a GPU lies at multiples of 512, on the host of 64.
+    room = empty("matmul", like, wants[0] + 256, dtype=torch.uint8)
+    start = room.data_ptr()
+    options.workspace = native.ffi.cast("void *", start + -start % 256)
+    options.workspace_bytes = wants[0]
+    return options, room
+
+
+def _layout(x: torch.Tensor) -> int | None:
+    """0: the matrices of x lie row by row; 1: column by column; None: otherwise."""
+    (rows, cols), (down, along) = x.shape[-2:], x.stride()[-2:]
+    if (along == 1 or cols == 1) and (down == cols or rows == 1):
+        return 0
+    if (down == 1 or rows == 1) and (along == rows or cols == 1):
+        return 1
+    return None
+
+
+def _step(x: torch.Tensor) -> int:
+    """Elements from one matrix of a batch to the next; 0: there is one for all."""
+    return x.stride(0) if x.dim() == 3 and x.shape[0] > 1 else 0
+
+
+def _summed(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The gradient of an operand that served a whole batch is the sum over it."""
+    if grad.dim() == like.dim() and grad.shape[0] == like.shape[0]:
+        return grad
+    return grad.sum(0, keepdim=like.dim() == 3)
+
+
+# ---- what the arrays must be --------------------------------------------------------
+
+
+def _operand(name: str, array: Array) -> torch.Tensor:
+    x = as_tensor("matmul", name, array, torch.float32)
+    if x.dtype not in _PRECISIONS:
+        raise ArgumentError(
+            f"matmul: {name} is {x.dtype}, want torch.float32, float16 or bfloat16"
+        )
+    if x.dim() not in (2, 3):
+        raise ArgumentError(
+            f"matmul: {name} has {x.dim()} dimensions {shape_of(x)}, want 2, or 3 "
+            f"for a batch"
+        )
+    want_dense("matmul", name, x)
+    if not x.is_contiguous() and _layout(x) is None:
+        raise ArgumentError(
+            f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, want its "
+            f"rows or its columns to lie side by side: call .contiguous() or "
+            f"np.ascontiguousarray"
+        )
+    return x
+
+
+def _float32(name: str, array: Array) -> torch.Tensor:
+    x = as_tensor("matmul", name, array, torch.float32)
+    if x.dtype != torch.float32:
+        raise ArgumentError(f"matmul: {name} is {x.dtype}, want torch.float32")
+    want_dense("matmul", name, x, contiguous=True)
+    return x
+
+
+def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
+    m, k, rows, n = *a.shape[-2:], *b.shape[-2:]
+    if k != rows:
+        raise ArgumentError(
+            f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: "
+            f"{k} columns meet {rows} rows"
+        )
+    if a.dim() == b.dim() == 2:
+        return m, n
+    batches = [x.shape[0] for x in (a, b) if x.dim() == 3]
+    batch = max(batches)
+    if any(count not in (1, batch) for count in batches):
+        raise ArgumentError(
+            f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: a batch of "
+            f"{batches[0]} meets one of {batches[1]}"
+        )
+    return batch, m, n
+
+
+def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
+    for name, x in tensors.items():
+        if x is not None and tuple(x.shape) != shape:
+            raise ArgumentError(f"matmul: {name} is {shape_of(x)}, want {shape}")
+
+
+def _want_writable(out: Array | None) -> None:
+    """Of a read-only array as_tensor() makes a copy, which nobody would see."""
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ArgumentError(f"matmul: out {out.shape} is read-only")
+
+
+def _number(name: str, value: Any) -> float:
+    """alpha or beta: a number, or an array of one."""
+    with contextlib.suppress(TypeError, ValueError, RuntimeError):
+        if not isinstance(value, str):
+            return float(value)
+    raise ArgumentError(f"matmul: {name}={value!r}: want a number")
+
+
+def _want_no_overlap(out, others: dict[str, Any], c: torch.Tensor | None) -> None:
+    """The result is written while the operands are read; c may be the result itself."""
+    if out is None:
+        return
+
+    def span(x: torch.Tensor) -> tuple[int, int]:
+        last = sum((size - 1) * step for size, step in zip(x.shape, x.stride()))
+        return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
+
+    start, end = span(out)
+    for name, x in others.items():
+        if x is None or (x is c and x.data_ptr() == start):
+            continue
+        first, past = span(x)
+        if first < end and start < past:
+            raise ArgumentError(f"matmul: out and {name} overlap in memory")
+
+
+def _wants_gradients(*tensors: torch.Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in tensors
+    )
+
+
+def _chosen(a: torch.Tensor, rung: str | None, precision: str | None) -> native.Rung:
+    """The rung for operands like a; what it takes and what it is given must agree."""
+    takes = _PRECISIONS[a.dtype]
+    if precision is not None and precision not in takes:
+        known = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
+        want = known.get(precision)
+        raise ArgumentError(
+            f"matmul: precision='{precision}' is for {want}, a is {a.dtype}"
+            if want
+            else f"matmul: precision='{precision}': want one of {', '.join(known)}"
+        )
+    lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)
+    if a.is_cpu:
+        found = lib.rung(rung, precision or takes[0])
+    else:
+        with native.on_device(a.device):
+            found = lib.rung(rung, precision or takes[0])
+    if found.precision not in takes or precision not in (None, found.precision):
+        raise ArgumentError(
+            f"matmul: rung '{found.name}' computes in {found.precision}, "
+            + (f"not {precision}" if found.precision in takes else f"a is {a.dtype}")
+        )
+    return found

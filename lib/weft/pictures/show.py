@@ -1,0 +1,224 @@
+"""show(kernel)[grid, block](*args): a picture of which thread touches which cell.
+
+    show(matmul, shapes={"c": ("m", "n")})[grid, block](c, a, b, m, n, k)
+    show(matmul, thread=(2, 1))[grid, block](...)   one thread, access by access
+    show(matmul, view="heat")[grid, block](...)     how often each cell is touched
+    show(divergent, view="lanes")[grid, block](...) which lanes of a warp were active
+    show(tiled, view="timeline")[grid, block](...)  who does what between two barriers
+
+The launch runs on the simulator: it writes into the arrays as any launch does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..jit.faults import KernelFault
+from ..language.kernel import PythonKernel
+from ..native import ArgumentError
+from ..report import Report
+
+if TYPE_CHECKING:
+    from ..sim.record import Trace
+    from .player import Drawing
+
+VIEWS = ("access", "heat", "lanes", "timeline")  # modules of pictures, with a draw()
+
+
+class Picture:
+    """What show() saw: a notebook draws it, with sliders where scripts may run.
+
+    report: of the launch, its trace included.
+    """
+
+    def __init__(self, drawing: Drawing, report: Report) -> None:
+        self.drawing, self.report = drawing, report
+
+    def svg(self, *at: int) -> str:
+        """One still as SVG text, in the colours of the page it is put into.
+
+        at: a stop of each slider, counted from 0; none: what is shown first.
+        """
+        if at and at not in self.drawing.frames:
+            stops = " and ".join(f"0 to {n - 1}" for n in self._stops())
+            raise ArgumentError(f"svg{at}: this picture's sliders go from {stops}")
+        return self.drawing.svg(at or None)
+
+    def save(self, path: str | Path) -> None:
+        """Write a still (.svg), or the picture with its sliders (.html)."""
+        path = Path(path)
+        makers = {".svg": self.svg, ".html": self.drawing.html}
+        if path.suffix not in makers:
+            raise ArgumentError(f"save({path.name!r}): the name ends in .svg or .html")
+        path.write_text(makers[path.suffix](), encoding="utf-8")
+
+    def _stops(self) -> list[int]:
+        return [len(s.stops) for s in self.drawing.sliders]
+
+    def __repr__(self) -> str:
+        return self.drawing.account
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/html": self.drawing.html(), "text/plain": repr(self)}
+
+
+class Shown:
+    """A kernel to be drawn: [grid, block](*args) runs it and gives the Picture."""
+
+    def __init__(self, kernel: Any, options: dict[str, Any]) -> None:
+        self.kernel, self.options = kernel, options
+        self.python = PythonKernel(kernel)
+
+    def __getitem__(self, key: Any) -> Callable[..., Picture]:
+        config = self.python.config(key)
+        thread = _inside(self.options["thread"], config.block, "thread", "block")
+        block = _inside(self.options["block"], config.grid, "block", "grid")
+
+        def run(*args: Any) -> Picture:
+            bound = self.python.bind(args)
+            report = _launch(self.kernel, key, args, self.options["timeout"])
+            trace = report.trace
+            names = _known(self.options["arrays"], trace)
+            shapes = _shapes(self.options["shapes"], trace, bound)
+            wishes = dict(thread=thread, block=block, arrays=names, shapes=shapes)
+            return draw(report, self.options["view"], parameters=list(bound), **wishes)
+
+        return run
+
+    def __repr__(self) -> str:
+        return f"show({self.python.name})[grid, block](*args) draws a launch"
+
+
+def show(
+    kernel: Any,
+    *,
+    view: str = "access",
+    thread: int | Sequence[int] | None = None,
+    block: int | Sequence[int] | None = None,
+    arrays: str | Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    timeout: float = 3.0,
+) -> Shown:
+    """Draw what a launch of a Python kernel does: show(kernel)[grid, block](*args).
+
+    view: "access" (who touches what), "heat" (how often each cell is touched),
+    "lanes" (which lanes of a warp are active at each step), "timeline" (what each
+    thread or warp does between two barriers). thread, block: the index of one to
+    single out, (x, y, z) or shorter. arrays: the names of those to draw, shared ones
+    among them; None: all. shapes: flat arrays to draw with rows and columns, e.g.
+    {"a": ("m", "k")}, in numbers or names of parameters. timeout: seconds that one
+    block may run; one that hangs is drawn as far as it came. Raises ArgumentError for
+    what does not fit, and what the launch raises, but for a KernelFault that can be
+    drawn: it stands in the picture, in vermilion.
+    """
+    if view not in VIEWS:
+        raise ArgumentError(f"view={view!r}: there are {', '.join(VIEWS)}")
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise ArgumentError(f'shapes={shapes!r}: want {{"a": (rows, columns)}}')
+    options = dict(
+        view=view,
+        **dict(thread=_index("thread", thread), block=_index("block", block)),
+        **dict(arrays=_names(arrays), shapes=dict(shapes or {}), timeout=timeout),
+    )
+    return Shown(kernel, options)
+
+
+def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
+    """The picture of a launch that has run; report: with its trace.
+
+    wishes: as show() has them, in full: see pictures.scene.scene().
+    """
+    # Here, as `import weft` should not wait for what draws.
+    from . import access
+    from .scene import scene
+
+    # Steps and heat are of the whole launch, unless one block is asked for.
+    everywhere = view == "heat"
+    made = scene(report.trace, report, all_blocks=everywhere, **wishes)
+    drawing = importlib.import_module(f".{view}", __package__).draw(made)
+    drawing.account = drawing.account or access.account(made)
+    return Picture(drawing, report)
+
+
+def _launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> Report:
+    from ..sim import sim
+
+    try:
+        return sim(kernel, trace=True, quiet=True, timeout=timeout)[key](*args)
+    except KernelFault as fault:
+        report = getattr(fault, "report", None)
+        if report is None or report.trace is None:
+            raise
+        return report
+
+
+def _index(what: str, value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    sides = (value,) if hasattr(value, "__index__") else value
+    whole = isinstance(sides, Sequence) and all(hasattr(i, "__index__") for i in sides)
+    if not whole or isinstance(sides, str) or not 1 <= len(sides) <= 3:
+        raise ArgumentError(f"{what}={value!r}: want an index, (x, y, z) or shorter")
+    return tuple(int(i) for i in sides)
+
+
+def _inside(
+    index: tuple[int, ...] | None, sides: Sequence[int], what: str, whole: str
+) -> tuple[int, ...] | None:
+    """The index, if there is such a thread or block."""
+    if index is None:
+        return None
+    if any(not 0 <= i < n for i, n in zip(index, sides)):
+        shown = index[0] if len(index) == 1 else index
+        raise ArgumentError(f"{what}={shown}: the {whole} is {tuple(sides)}")
+    return index
+
+
+def _names(arrays: Any) -> tuple[str, ...] | None:
+    if arrays is None:
+        return None
+    names = (arrays,) if isinstance(arrays, str) else tuple(arrays)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"arrays={arrays!r}: want the names of arrays")
+    return names
+
+
+def _known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | None:
+    there = [array.name for array in trace.arrays]
+    for name in names or ():
+        if name not in there:
+            raise ArgumentError(f"arrays: no array {name!r}, only {', '.join(there)}")
+    return names
+
+
+def _shapes(
+    wanted: Mapping[str, Any], trace: Trace, bound: Mapping[str, Any]
+) -> dict[str, tuple[int, ...]]:
+    """Shapes in numbers; ArgumentError if one has not as many elements as its array."""
+    sizes = {array.name: array.size for array in trace.arrays}
+    out = {}
+    for name, shape in wanted.items():
+        if name not in sizes:
+            raise ArgumentError(f"shapes: no array {name!r}, only {', '.join(sizes)}")
+        sides = (shape,) if isinstance(shape, (str, int)) else tuple(shape)
+        whole = tuple(_side(name, side, bound) for side in sides)
+        count = functools.reduce(int.__mul__, whole, 1)
+        if count != sizes[name] or min(whole, default=0) < 1:
+            raise ArgumentError(
+                f"shapes: {name} has {sizes[name]} elements, {whole} are {count}"
+            )
+        out[name] = whole
+    return out
+
+
+def _side(name: str, side: Any, bound: Mapping[str, Any]) -> int:
+    value = bound.get(side) if isinstance(side, str) else side
+    if not hasattr(value, "__index__"):
+        raise ArgumentError(
+            f"shapes: {side!r} of {name} is neither a number nor a parameter with one"
+        )
+    return int(value)

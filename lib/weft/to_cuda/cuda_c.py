@@ -1,0 +1,298 @@
+"""A Python kernel run as the CUDA C that to_cuda() makes of it.
+
+    run = cuda_c(matmul)
+    run[grid, block](c, a, b, m, n, k)    # Numba's: [grid, block, stream, bytes]
+    print(run.source(c, a, b, m, n, k))   # what was made
+
+The kernel is translated and compiled at the first launch with each tuple of argument
+types. Arrays on the host -> the CPU target, arrays on a GPU -> NVRTC.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import html
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..figures.highlight import highlighted
+from ..jit import load_cuda
+from ..jit.arguments import describe
+from ..jit.config import Config
+from ..jit.diagnostics import CompileError, Diagnostic, render
+from ..language.kernel import PythonKernel, source_of, value_of
+from ..native import ArgumentError
+from . import Translation, translated
+from .types import Argument, of_argument
+
+CACHED_CONFIGS = 256  # per runner
+_INT = 2**31
+
+
+def cuda_c(
+    kernel: Any, *, flags: str | Sequence[str] = "", timeout: float | None = None
+) -> Runner:
+    """A runner of the kernel as CUDA C.
+
+    flags: load_cuda()'s; "--fmad=false" on a GPU gives the bits that sim gives, where
+    it would contract a * b + c into one rounding. timeout: seconds that a launch may
+    take on the CPU (20; 0: no limit).
+    """
+    return Runner(PythonKernel(kernel), flags, timeout)
+
+
+class Runner:
+    """Made by cuda_c(); runner[grid, block](*args) launches."""
+
+    def __init__(
+        self, kernel: PythonKernel, flags: str | Sequence[str], timeout: float | None
+    ) -> None:
+        self.kernel, self.flags, self.timeout = kernel, flags, timeout
+        self.__name__, self.__doc__ = kernel.name, kernel.function.__doc__
+        self._made: dict[Any, Made] = {}
+        self._last: Made | None = None
+        self._launches: dict[Any, Launch] = {}
+
+    def __getitem__(self, key: Any) -> Launch:
+        try:
+            return self._launches[key]
+        except (KeyError, TypeError):  # a list is no key
+            pass
+        launch = Launch(self, self.kernel.config(key))
+        if len(self._launches) < CACHED_CONFIGS:
+            with contextlib.suppress(TypeError):
+                self._launches[key] = launch
+        return launch
+
+    def __call__(self, *args: Any) -> None:
+        name = self.kernel.name
+        raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
+
+    def source(self, *args: Any) -> str:
+        """The CUDA C for these arguments; without any, that of the last launch."""
+        if args or not self.kernel.parameters:
+            return self.translation(*args).text
+        if self._last is None:
+            raise ArgumentError(
+                f"{self.kernel.name}: its types are those of its arguments: "
+                f"source({', '.join(self.kernel.parameters)})"
+            )
+        return self._last.translation.text
+
+    def translation(self, *args: Any) -> Translation:
+        """The same with the parameters and lines that were added."""
+        return self._of(args).translation
+
+    def _of(self, args: tuple[Any, ...]) -> Made:
+        given = self.kernel.given(args)
+        key = self.key(args)
+        made = self._made.get(key)
+        if made is None or not made.current():
+            made = self._made[key] = Made(self, self._kinds(given))
+        self._last = made
+        return made
+
+    def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What of the arguments the translation depends on."""
+        try:
+            return tuple([_key(value) for value in args])
+        except LookupError:  # not a usual one: its type in full, or its error
+            given = self.kernel.given(args)
+            return tuple(self._kinds(given))
+
+    def _kinds(self, given: dict[str, Any]) -> list[Argument]:
+        try:
+            return [of_argument(name, value) for name, value in given.items()]
+        except ArgumentError as error:
+            raise ArgumentError(f"{self.kernel.name}: {error}") from None
+
+    def _repr_html_(self) -> str:
+        if self._last is None:
+            return f"<code>{html.escape(repr(self))}</code>"
+        return highlighted(self._last.translation.text)
+
+    def __repr__(self) -> str:
+        if self._last is None:
+            return f"<{self.kernel.name} as CUDA C, made at its first launch>"
+        return self._last.translation.text
+
+
+class Made:
+    """A kernel for one tuple of argument types: translated, compiled when launched."""
+
+    def __init__(self, runner: Runner, kinds: list[Argument]) -> None:
+        self.runner = runner
+        self.translation = translated(runner.kernel, kinds)
+        self._constants = list(_constants(self.translation.functions))
+        self._module: Any = None
+
+    def current(self) -> bool:
+        """Whether the names that the kernel takes from outside mean what they did."""
+        return all(scope.get(name) is value for scope, name, value in self._constants)
+
+    @property
+    def compiled(self) -> Any:
+        """The kernel of load_cuda(); CompileError on the lines of the Python source."""
+        if self._module is None:
+            runner, made = self.runner, self.translation
+            try:
+                self._module = load_cuda(
+                    made.text,
+                    flags=runner.flags,
+                    timeout=runner.timeout,
+                    name=f"{made.name}, as CUDA C",
+                )
+            except CompileError as error:
+                raise _on_python_lines(error, self) from None
+        return getattr(self._module, self.translation.name)
+
+    def extents(self, given: dict[str, Any]) -> list[int]:
+        """The sides of arrays that the kernel takes besides; they must agree."""
+        found = []
+        for name, sides in self.translation.extents:
+            lengths = [_shape(given[side.array])[side.axis] for side in sides]
+            for side, length in zip(sides, lengths):
+                if length != lengths[0]:
+                    first = sides[0]
+                    raise ArgumentError(
+                        f"{self.runner.kernel.name}: {name} is {first.array}.shape"
+                        f"[{first.axis}] = {lengths[0]} and {side.array}.shape"
+                        f"[{side.axis}] = {length}: these must be the same"
+                    )
+            found.append(lengths[0])
+        return found
+
+
+class Launch:
+    """A runner with its grid and block; call it with the kernel's arguments."""
+
+    def __init__(self, runner: Runner, shape: Config) -> None:
+        self.runner, self.shape = runner, shape
+        # What load_cuda() gave for these arguments: a launch must not cost much more.
+        self._ready: dict[Any, tuple[Made, Any]] = {}
+
+    def __call__(self, *args: Any, **named: Any) -> None:
+        __tracebackhide__ = True  # IPython's word: errors end at the reader's line
+        runner = self.runner
+        if named:
+            runner.kernel.given(args, named)
+        key = runner.key(args)
+        made, launch = self._ready.get(key) or (None, None)
+        if made is None or not made.current():
+            made, shape = runner._of(args), self.shape
+            launch = made.compiled[shape.grid, shape.block, shape.shared, shape.stream]
+            self._ready[key] = made, launch
+        runner._last = made
+        if made.translation.extents:
+            args += tuple(made.extents(dict(zip(runner.kernel.parameters, args))))
+        try:
+            launch(*args)
+        except CompileError as error:  # for arrays on the host, where there is a GPU
+            raise _on_python_lines(error, made) from None
+
+    def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """load_cuda()'s Launch for these arguments, and what it takes."""
+        made, shape = self.runner._of(args), self.shape
+        where = shape.grid, shape.block, shape.shared, shape.stream
+        try:
+            launch = made.compiled.at(where)
+            launch.kernel.launcher("cpu", True)
+        except CompileError as error:
+            raise _on_python_lines(error, made) from None
+        given = dict(zip(self.runner.kernel.parameters, args))
+        return launch, (*args, *made.extents(given))
+
+
+# ---- keys ----------------------------------------------------------------------
+
+
+def _key(value: Any) -> Any:
+    """What of a usual argument the translation depends on; else LookupError."""
+    kind = value.__class__
+    if kind is torch.Tensor:
+        return value.dtype, value.ndim, value.numel() < _INT
+    if kind is np.ndarray:
+        return value.dtype, value.ndim, value.size < _INT
+    if kind is int and -_INT <= value < _INT:
+        return value >= 0
+    if kind is float or kind is bool:
+        return kind
+    raise LookupError
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        return tuple(value.shape)
+    array = describe(value)
+    return array.shape if array is not None else ()
+
+
+def _constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """(scope, name, value) of each number and function that functions take from it."""
+    for function in functions:
+        code = function.__code__
+        for name in (*code.co_names, *code.co_freevars):
+            try:
+                value = value_of(function, name)
+            except LookupError:
+                continue
+            number = isinstance(value, (bool, int, float, tuple, np.generic))
+            if number or callable(value):
+                yield _scope(function, name), name, value
+
+
+def _scope(function: Any, name: str) -> Any:
+    """What has a get(name): the function's globals, or the variable it closes over."""
+    free = function.__code__.co_freevars
+    if name in free:
+        return _Closed(function.__closure__[free.index(name)])
+    if name in function.__globals__:
+        return function.__globals__
+    return ChainMap(function.__globals__, vars(builtins))
+
+
+class _Closed:
+    """A variable of an enclosing function, read like a scope that has only it."""
+
+    def __init__(self, cell: Any) -> None:
+        self.cell = cell
+
+    def get(self, name: str) -> Any:
+        try:
+            return self.cell.cell_contents
+        except ValueError:  # deleted since
+            return None
+
+
+# ---- errors ----------------------------------------------------------------------
+
+
+def _on_python_lines(error: CompileError, made: Made) -> CompileError:
+    """What the compiler says, at the lines of the Python source."""
+    known = {f.__name__: source_of(f) for f in made.translation.functions}
+    moved, text, first = [], [], 1
+    source = source_of(made.runner.kernel.function)
+    for one in error.diagnostics:
+        at = made.translation.lines
+        line, name = at[one.line - 1] if 1 <= one.line <= len(at) else (0, "")
+        if not line or known[name].file != source.file:
+            moved.append(Diagnostic("", 0, 0, one.severity, one.message))
+            continue
+        moved.append(Diagnostic("", line, 0, one.severity, one.message))
+        first = max(first, line)
+    lines = [""] * max(first, source.first + len(source.text.splitlines()))
+    for one in known.values():
+        for number, content in enumerate(one.text.splitlines(), one.first):
+            if number <= len(lines):
+                lines[number - 1] = content
+    text = "\n".join(lines)
+    name = made.runner.kernel.name
+    made_error = CompileError(moved, text, name, error.log)
+    shown = render([d for d in moved if d.severity == "error"] or moved, text, name)
+    made_error.args = (f"{shown}\n{made.translation.text}",)
+    return made_error

@@ -1,0 +1,7 @@
+"""What ran on a GPU, and when.
+
+timeline       streams, and the gaps in them
+torch_kernels  the kernels that PyTorch ran
+kernel_names   what their names say
+nvtx           names for profilers
+"""

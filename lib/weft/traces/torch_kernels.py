@@ -1,0 +1,284 @@
+"""torch_kernels(fn, *args): the kernels that PyTorch ran inside fn, explained.
+
+    torch_kernels(torch.matmul, a, b)       a table: name, what it is, calls, time
+    torch_kernels(step).rows                the same as data, longest first
+
+On a GPU these are the kernels, with the times that CUPTI gives (through
+torch.profiler); on the CPU the operators of ATen and the time spent in each.
+`python -m weft bench torch-kernels --device cuda --json PATH` writes those of the
+training step of PyTorch's twin of the MNIST model: notebooks/results/ has them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..figures.words import rounded
+from ..native import ArgumentError
+from .kernel_names import MARKS, Name, explain
+
+FOLDER = "notebooks/results"
+NUMBERS = {"µs", "share", "calls"}  # columns
+SHOWN = 16  # rows of a table; the others are one row
+CPU = {  # ATen's operators that most of a network's time goes to
+    "mkldnn_convolution": ("convolution", "oneDNN"),
+    "convolution_backward": ("convolution, backward", "oneDNN"),
+    "addmm": ("matrix product, and a bias added", "BLAS"),
+    "mm": ("matrix product", "BLAS"),
+    "bmm": ("matrix products, many", "BLAS"),
+    "native_batch_norm": ("batch norm", ""),
+    "native_batch_norm_backward": ("batch norm, backward", ""),
+    "max_pool2d_with_indices": ("the largest of each window", ""),
+    "max_pool2d_with_indices_backward": ("to where the maximum was", ""),
+    "threshold_backward": ("gradient of relu", ""),
+    "clamp_min": ("relu: max(x, 0)", ""),
+    "_log_softmax": ("(log-)softmax", ""),
+    "_log_softmax_backward_data": ("gradient of (log-)softmax", ""),
+    "nll_loss_forward": ("the loss of the right class", ""),
+    "nll_loss_backward": ("its gradient", ""),
+    "_fused_sgd_": ("the optimizer's step, all tensors at once", ""),
+    "copy_": ("copies, or changes the type", ""),
+    "index": ("takes rows by their numbers", ""),
+    "sum": ("a reduction", ""),
+    "fill_": ("the same value everywhere", ""),
+    "add_": ("a += b", ""),
+    "mul": ("a * b", ""),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel of one run of fn. raw: its whole name; us: all its calls together."""
+
+    name: Name
+    raw: str
+    calls: float
+    us: float
+
+
+@dataclass
+class TorchKernels:
+    """What ran, longest first. device: its name; target: "cuda" or "cpu".
+
+    ghost: what was measured elsewhere, to be shown beside; note: what it is.
+    """
+
+    rows: list[Row]
+    device: str
+    target: str
+    note: str = ""
+    ghost: TorchKernels | None = field(default=None, repr=False)
+
+    @property
+    def us(self) -> float:
+        """The time of all rows."""
+        return sum(row.us for row in self.rows)
+
+    @property
+    def by_library(self) -> dict[str, float]:
+        """The share of the time by library, largest first."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            key = row.name.library or "other"
+            found[key] = found.get(key, 0.0) + row.us
+        total = self.us or 1.0
+        return {k: v / total for k, v in sorted(found.items(), key=lambda kv: -kv[1])}
+
+    def __repr__(self) -> str:
+        from ..bench import table
+
+        lines = [self._sentence(), table(self._cells(), list(self._columns()))]
+        lines += [f"  {said}" for said in self._marks()]
+        if self.ghost:
+            lines += ["", repr(self.ghost)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from ..report import html
+
+        rows = [[html.cell(name, _side(name), kind="th") for name in self._columns()]]
+        for row, cells in zip(self._shown(), self._cells()):
+            hints = {"kernel": row.raw}
+            rows.append(
+                [
+                    html.cell(value, _side(name), hint=hints.get(name, ""))
+                    for name, value in cells.items()
+                ]
+            )
+        said = "".join(f"<div>{escape(mark)}</div>" for mark in self._marks())
+        parts = [escape(self._sentence()), html.table(rows)]
+        parts += [f'<div style="{html.FAINT}">{said}</div>'] * bool(said)
+        if self.ghost:
+            title = escape(self.ghost._sentence())
+            inner = self.ghost._repr_html_()
+            parts.append(f"<details><summary>{title}</summary>{inner}</details>")
+        return html.page(parts)
+
+    def _sentence(self) -> str:
+        what = "kernels" if self.target == "cuda" else "operators of ATen"
+        calls = sum(row.calls for row in self.rows)
+        shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in self.by_library.items())
+        said = f"{calls:.0f} {what} ({len(self.rows)} different), {rounded(self.us)} µs"
+        said += f" on {self.device}: {shares}"
+        return f"{self.note}: {said}" if self.note else said
+
+    def _shown(self) -> list[Row]:
+        """The first rows, and all others as one."""
+        if len(self.rows) <= SHOWN:
+            return self.rows
+        rest = self.rows[SHOWN - 1 :]
+        calls, us = sum(r.calls for r in rest), sum(r.us for r in rest)
+        names = ", ".join(dict.fromkeys(row.name.short for row in rest))
+        other = Name(f"{len(rest)} others", "", "")
+        return [*self.rows[: SHOWN - 1], Row(other, names, calls, us)]
+
+    def _columns(self) -> Iterable[str]:
+        return self._cells()[0] if self.rows else ("kernel",)
+
+    def _cells(self) -> list[dict[str, Any]]:
+        """The table; columns in which no row says anything are left out."""
+        total = self.us or 1.0
+        every = [
+            {
+                **{"µs": rounded(row.us), "share": f"{100 * row.us / total:.0f} %"},
+                **{"calls": f"{row.calls:.3g}", "kernel": row.name.short},
+                **{"what it does": row.name.what, "library": row.name.library},
+                **{"precision": row.name.precision, "tile": row.name.tile},
+                **{"layout": row.name.layout, "made for": row.name.made_for},
+            }
+            for row in self._shown()
+        ]
+        kept = [key for key in every[0] if any(c[key] for c in every)] if every else []
+        return [{key: cells[key] for key in kept} for cells in every]
+
+    def _marks(self) -> list[str]:
+        names = [row.name for row in self.rows]
+        layouts = {name.layout for name in names}
+        seen = {
+            "tn": layouts & {"tn", "nt", "nn", "tt"},
+            "tile": any(name.tile for name in names),
+            "nhwc": layouts & {"nhwc", "nchw"} or any("nhwc" in n.short for n in names),
+            "tensor cores": any("tensor cores" in name.precision for name in names),
+            "FMA": any("FMA" in name.precision for name in names),
+        }
+        return [MARKS[mark] for mark, there in seen.items() if there]
+
+
+def torch_kernels(
+    fn: Callable[..., Any], *args: Any, repeat: int = 3, ghost: bool = True
+) -> TorchKernels:
+    """What PyTorch ran inside fn(*args): kernels on a GPU, operators on the CPU.
+
+    fn runs 1 + repeat times: first to warm up, then timed; a row's calls and time are
+    those of one run. ghost: without a GPU, show the committed kernels of the MNIST
+    twin's step beside. Raises ArgumentError if fn cannot be called or ran nothing.
+    """
+    import torch
+
+    if not callable(fn):
+        raise ArgumentError(f"torch_kernels({fn!r:.40}): want a function to call")
+    if repeat < 1:
+        raise ArgumentError(f"repeat={repeat}: want at least 1")
+    on_gpu = torch.cuda.is_available()
+    fn(*args)
+    with _profiler(on_gpu) as profile:
+        for _ in range(repeat):
+            fn(*args)
+        if on_gpu:
+            torch.cuda.synchronize()
+    rows = _on_gpu(profile.events(), repeat) if on_gpu else []
+    target = "cuda" if rows else "cpu"
+    rows = rows or _on_cpu(profile.key_averages(), repeat)
+    if not rows:
+        raise ArgumentError("fn called no operator of PyTorch")
+    from ..bench import device_name
+
+    found = TorchKernels(rows, device_name(target), target)
+    if target == "cpu":
+        if not on_gpu:
+            found.note = "No GPU here: the same on the CPU"
+        found.ghost = committed() if ghost else None
+    return found
+
+
+def committed(path: str | Path | None = None) -> TorchKernels | None:
+    """The kernels of the MNIST twin's step as a GPU machine wrote them; None: no file.
+
+    path: one file; None: the first notebooks/results/torch_kernels_*.json.
+    """
+    from ..bench import read_json
+    from ..build import ROOT
+
+    if path is None:
+        files = sorted((ROOT / FOLDER).glob("torch_kernels_*.json"))
+        if not files:
+            return None
+        path = files[0]
+    results = read_json(path)
+    first = results["rows"][0]
+    rows = [
+        Row(explain(row["kernel"]), row["kernel"], row["calls"], row["us"])
+        for row in results["rows"]
+        if (row["rung"], row["precision"]) == (first["rung"], first["precision"])
+    ]
+    date = results["machine"]["date"]
+    note = f"The MNIST twin's training step, batch {first['batch']}, "
+    note += f"{first['rung']}, {first['precision']}, measured {date}"
+    return TorchKernels(rows, first["device"], "cuda", note)
+
+
+def _profiler(on_gpu: bool) -> Any:
+    from torch.profiler import ProfilerActivity, profile
+
+    # Else its C++ writes a line to stderr whenever it starts and stops.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    kinds = [ProfilerActivity.CPU]
+    if on_gpu:
+        kinds.append(ProfilerActivity.CUDA)
+    return profile(activities=kinds)
+
+
+def _on_gpu(events: Iterable[Any], repeat: int) -> list[Row]:
+    """Kernels, copies and fills, from a profile's events."""
+    found: dict[str, list[float]] = {}
+    for event in events:
+        if "CUDA" not in str(event.device_type) or _is_range(event):
+            continue
+        found.setdefault(event.name, []).append(event.time_range.elapsed_us())
+    return _sorted(
+        Row(explain(name), name, len(times) / repeat, sum(times) / repeat)
+        for name, times in found.items()
+    )
+
+
+def _is_range(event: Any) -> bool:
+    """Whether an event on the device is a named range, which kernels lie in."""
+    if getattr(event, "is_user_annotation", False):
+        return True
+    return event.name.startswith(("ProfilerStep", "aten::", "Optimizer."))
+
+
+def _on_cpu(averages: Iterable[Any], repeat: int) -> list[Row]:
+    """Operators with the time that each spent outside of those that it called."""
+    rows = []
+    for one in averages:
+        if not one.key.startswith("aten::") or not one.self_cpu_time_total:
+            continue
+        short = one.key.removeprefix("aten::")
+        what, library = CPU.get(short, ("", ""))
+        name = Name(short, what, library or "ATen")
+        rows.append(Row(name, one.key, one.count / repeat, one.self_cpu_time_total))
+    return _sorted(Row(row.name, row.raw, row.calls, row.us / repeat) for row in rows)
+
+
+def _sorted(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: -row.us)
+
+
+def _side(column: str) -> str:
+    return "right" if column in NUMBERS else "left"

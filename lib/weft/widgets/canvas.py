@@ -1,0 +1,313 @@
+"""Draw a digit and let the lab's own kernels read it, layer by layer.
+
+    Canvas(cnn)                  in a notebook: a sheet to draw on
+    Reader(cnn).read(image)      the same without a front end: a Reading
+    draw([reading, ...])         readings as a figure
+    contact_sheet(images, 10)    many images as a figure
+
+The model has batch norm without running statistics: an image can only be read
+among others. The reader puts it into a batch of test digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .. import ops
+from ..figures.style import INK, OURS, outlined, style
+from ..mnist import data
+from ..mnist.cnn import Cnn
+from ..native import ArgumentError
+
+try:
+    import anywidget
+    import traitlets
+except ImportError:  # then there is no sheet to draw on, but the figure
+    anywidget = None
+
+SIZE, BOX = 28, 20  # of an MNIST image, and of the box its digit was scaled to
+SHEET = 140  # of the drawing as the front end sends it
+COMPANIONS = 199  # test digits that share the batch with the drawing
+LAYERS = ("conv1", "pool1", "conv2", "pool2")
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the model made of one digit.
+
+    image:         (28,28) uint8, as it was given to the model
+    probabilities: (10) float32, their sum is 1
+    layers:        name -> (channels,height,width) float32, the outputs of LAYERS
+    truth:         the digit it is, where that is known
+    """
+
+    image: np.ndarray
+    probabilities: np.ndarray
+    layers: Mapping[str, np.ndarray]
+    truth: int | None = None
+
+    @property
+    def digit(self) -> int:
+        """The most probable class."""
+        return int(self.probabilities.argmax())
+
+
+class Reader:
+    """Reads single digits with the ops of weft.ops and a model's weights.
+
+    companions: (count,28,28) uint8, the digits of the batch beside the one that
+    is read; None: the first of the test set. The work is done where `cnn` lives.
+    """
+
+    def __init__(self, cnn: Cnn, companions: np.ndarray | None = None):
+        if companions is None:
+            companions = data.load("test").images[:COMPANIONS]
+        self.companions, self.device = companions, cnn.device
+        self.weights = {
+            name: torch.from_numpy(value).to(cnn.device)
+            for name, value in cnn.weights.items()
+        }
+
+    def read(self, image: np.ndarray, truth: int | None = None) -> Reading:
+        """Read image (28,28) uint8, in a batch with the companions."""
+        if image.shape != (SIZE, SIZE) or image.dtype != np.uint8:
+            raise ArgumentError(
+                f"the digit is {image.dtype} {image.shape}; want uint8 (28, 28)"
+            )
+        batch = torch.from_numpy(np.concatenate([image[None], self.companions]))
+        outputs = self.forward(batch.to(self.device))
+        first = {name: x[0].cpu().numpy() for name, x in outputs.items()}
+        layers = {name: first[name] for name in LAYERS}
+        return Reading(image, _softmax(first["fc2"]), layers, truth)
+
+    def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The output of every layer for images (n,28,28) uint8."""
+        x = ((images.float() / 255 - data.MEAN) / data.STD)[:, None].contiguous()
+        outputs = {}
+        for number in "12":
+            x = outputs[f"conv{number}"] = ops.conv2d(
+                x, *self._parameters(f"conv{number}"), padding=1
+            )
+            x = ops.batchnorm2d(x, *self._parameters(f"bn{number}"))
+            x = outputs[f"pool{number}"] = ops.maxpool2d(ops.relu(x), 2)
+        x = outputs["fc1"] = ops.linear(x.flatten(1), *self._parameters("fc1"))
+        outputs["fc2"] = ops.linear(ops.relu(x), *self._parameters("fc2"))
+        return outputs
+
+    def _parameters(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.weights[f"{layer}.weight"], self.weights[f"{layer}.bias"]
+
+
+# ---- from strokes to a digit as MNIST has them -------------------------------------
+
+
+def centre(strokes: np.ndarray) -> np.ndarray | None:
+    """strokes (height,width) uint8 as a digit (28,28) uint8; None: no ink.
+
+    As MNIST's digits were made: scaled to fit 20x20, sides in proportion, then
+    placed with the centre of mass on pixel (14, 14).
+    """
+    ink = np.argwhere(strokes > 0)
+    if not len(ink):
+        return None
+    (top, left), (bottom, right) = ink.min(axis=0), ink.max(axis=0) + 1
+    cut = strokes[top:bottom, left:right] / 255
+    scale = BOX / max(cut.shape)
+    height, width = (max(1, round(side * scale)) for side in cut.shape)
+    small = _resampling(height, cut.shape[0]) @ cut @ _resampling(width, cut.shape[1]).T
+    row = _start(small.sum(axis=1))
+    col = _start(small.sum(axis=0))
+    digit = np.zeros((SIZE, SIZE), np.uint8)
+    digit[row : row + height, col : col + width] = np.round(255 * small)
+    return digit
+
+
+def _start(mass: np.ndarray) -> int:
+    """Where an axis with this mass begins, so that its mean is near pixel 14."""
+    mean = (mass * np.arange(len(mass))).sum() / mass.sum()
+    return int(np.clip(round(SIZE / 2 - mean), 0, SIZE - len(mass)))
+
+
+def _resampling(new: int, old: int) -> np.ndarray:
+    """(new,old): row i has the share of every old pixel in the new pixel i."""
+    edges = np.arange(new + 1) * old / new
+    low = np.maximum(edges[:-1, None], np.arange(old))
+    high = np.minimum(edges[1:, None], np.arange(old) + 1)
+    return np.maximum(high - low, 0) * new / old
+
+
+# ---- pictures ----------------------------------------------------------------------
+
+
+def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
+    """maps (channels,h,w) side by side as one picture, NaN in the gaps.
+
+    scaled: to shades from 0 to 1, each map on its own scale, from its least value to
+    its largest; else the values stay.
+    """
+    channels, h, w = maps.shape
+    rows, columns = _grid(channels)
+    picture = np.full((rows * (h + 1) - 1, columns * (w + 1) - 1), np.nan)
+    for index, values in enumerate(maps):
+        top, left = index // columns * (h + 1), index % columns * (w + 1)
+        if scaled:
+            values = (values - values.min()) / (np.ptp(values) or 1.0)
+        picture[top : top + h, left : left + w] = values
+    return picture
+
+
+def contact_sheet(
+    images: np.ndarray, columns: int, titles: Sequence[str] = ()
+) -> Figure:
+    """images (count,h,w) uint8 side by side in rows, a title above each if given."""
+    count, h, w = images.shape
+    rows, gap = -(-count // columns), 11 if titles else 2
+    sheet = np.full((rows * (h + gap), columns * (w + 2) - 2), np.nan)
+    with style():
+        width = 9.5
+        height = width * sheet.shape[0] / sheet.shape[1]
+        figure = Figure(figsize=(width, height), layout="constrained")
+        ax = figure.subplots()
+        for index, image in enumerate(images):
+            top, left = index // columns * (h + gap) + gap, index % columns * (w + 2)
+            sheet[top : top + h, left : left + w] = image / 255
+            if titles:
+                middle = {"ha": "center", "va": "bottom"}
+                ax.text(left + w / 2, top - 1, titles[index], **middle)
+        draw_image(ax, sheet)
+        ax.set_axis_off()
+        return figure
+
+
+def draw(readings: Sequence[Reading]) -> Figure:
+    """One row per reading: the digit, the probabilities, the maps of each layer."""
+    with style():
+        figure = Figure(figsize=(12.7, 2.5 * len(readings)), layout="constrained")
+        widths = {"width_ratios": [0.8, 0.9, 2, 2, 1, 1], "squeeze": False}
+        for line, reading in zip(figure.subplots(len(readings), 6, **widths), readings):
+            truth = "" if reading.truth is None else f", it is {reading.truth}"
+            draw_image(line[0], reading.image / 255, f"read as {reading.digit}{truth}")
+            _draw_bars(line[1], reading.probabilities)
+            for ax, name in zip(line[2:], LAYERS):
+                maps = reading.layers[name]
+                draw_image(
+                    ax, mosaic(maps), "{}: {} of {}x{}".format(name, *maps.shape)
+                )
+        return figure
+
+
+def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
+    """Shades (h,w) from 0, white, to 1, black, without ticks; a NaN is left out."""
+    ax.imshow(shades, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set(visible=True, color=INK)
+    ax.grid(visible=False)
+    ax.set_title(title, size=11)
+
+
+def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
+    digits = range(len(probabilities))
+    ax.barh(digits, probabilities, **outlined(OURS))
+    ax.set(xlim=(0, 1.05), ylim=(9.6, -0.6), yticks=digits, xticks=[0, 1])
+    ax.tick_params(length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_title("probability", size=11)
+
+
+def _grid(channels: int) -> tuple[int, int]:
+    columns = 8 if channels >= 8 else channels
+    return -(-channels // columns), columns
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max())
+    return powers / powers.sum()
+
+
+# ---- the sheet ---------------------------------------------------------------------
+
+
+class Canvas:
+    """A sheet to draw on in a notebook; `cnn` reads what is drawn.
+
+    Where no front end shows widgets (a notebook run by a program, a page that
+    was saved), or anywidget is missing, one sees the figure of `examples`
+    instead: test digits, by their numbers.
+    """
+
+    def __init__(self, cnn: Cnn, examples: Sequence[int] = (0, 8, 18)):
+        self.reader, self.examples = Reader(cnn), examples
+        self.widget = _Sheet(self.reader) if anywidget else None
+
+    def figure(self) -> Figure:
+        """The readings of the examples."""
+        test = data.load("test")
+        return draw(
+            [
+                self.reader.read(test.images[i], int(test.labels[i]))
+                for i in self.examples
+            ]
+        )
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        # A front end shows the richest form it knows: the widget, or the picture.
+        bundle, metadata = {"text/plain": "Canvas: the readings of test digits"}, {}
+        if self.widget is not None:
+            widget, metadata = self.widget._repr_mimebundle_()
+            bundle[WIDGET_MIME] = widget[WIDGET_MIME]
+        picture = io.BytesIO()
+        self.figure().savefig(picture, format="png", dpi=90)
+        bundle["image/png"] = base64.b64encode(picture.getvalue()).decode()
+        return bundle, metadata
+
+
+if anywidget:
+
+    class _Sheet(anywidget.AnyWidget):
+        """Strokes from the front end in, readings out; canvas.js has the rest."""
+
+        _esm = Path(__file__).with_suffix(".js")
+        side = traitlets.Int(SHEET).tag(sync=True)
+        strokes = traitlets.Any(b"").tag(sync=True)  # bytes or a memoryview
+        reading = traitlets.Dict().tag(sync=True)
+
+        def __init__(self, reader: Reader):
+            super().__init__()
+            self.reader = reader
+
+        @traitlets.observe("strokes")
+        def _read(self, change: Any) -> None:
+            strokes = np.frombuffer(change["new"], np.uint8)
+            digit = centre(strokes.reshape(self.side, self.side))
+            self.reading = {} if digit is None else _message(self.reader.read(digit))
+
+
+def _message(reading: Reading) -> dict[str, Any]:
+    """A reading as canvas.js takes it."""
+    layers = []
+    for name, maps in reading.layers.items():
+        (channels, height, width), shades = maps.shape, np.nan_to_num(mosaic(maps))
+        rows, columns = _grid(channels)
+        layers.append(
+            {
+                **{"name": name, "rows": rows, "columns": columns},
+                **{"height": height, "width": width},
+                "pixels": np.round(255 * shades).astype(np.uint8).tobytes(),
+            }
+        )
+    return {
+        "digit": reading.image.tobytes(),
+        "probabilities": [float(p) for p in reading.probabilities],
+        "layers": layers,
+    }

@@ -1,0 +1,306 @@
+"""Guess first, then measure: predict("How many GB/s?", 500, "GB/s").measured(rate).
+
+The guess is drawn as a ghost beside what was measured. A score is kept of how good
+one's guesses are, in the user's cache folder: one entry a question, so that running
+a cell again adds none.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from ..figures.style import OURS
+from ..kept import Kept
+from ..native import ArgumentError
+
+RIGHT = 1.1  # a factor up to this counts as right
+_asked: set[str] = set()  # the questions of this session
+_kept = Kept("guesses")
+
+
+def predict(question: str, guess: float | None, unit: str = "") -> Guess:
+    """A guess at the answer to a question, before it is measured.
+
+    guess: a number from 0 on, or None: then only the measurement will be shown. Raises
+    ArgumentError for anything else.
+    """
+    if not isinstance(question, str) or not question.strip():
+        raise ArgumentError(f"predict: the question is a text, this is {question!r}")
+    number = None if guess is None else _number("guess", guess)
+    return Guess(" ".join(question.split()), number, unit)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A question and what was guessed; measured() shows how good that was."""
+
+    question: str
+    guess: float | None
+    unit: str = ""
+
+    def measured(self, value: float) -> Measured:
+        """The answer, drawn beside the guess, with the score so far.
+
+        value: a number from 0 on, in the guess's unit.
+        """
+        truth = _number("measured", value)
+        if self.guess is not None:
+            _asked.add(self.question)
+            record = {
+                **{"guess": self.guess, "value": truth, "unit": self.unit},
+                **{"date": date.today().isoformat()},
+            }
+
+            def note(records: dict[str, Any]) -> None:
+                records.pop(self.question, None)  # the newest stands last
+                records[self.question] = record
+
+            _kept.change(note)
+        score = _score(_remembered())
+        return Measured(self.question, self.guess, truth, self.unit, score)
+
+    def __repr__(self) -> str:
+        said = "no guess" if self.guess is None else _said(self.guess, self.unit)
+        return f"{self.question} {said}; .measured(value) shows how good that is"
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good the guesses are. factors: guess over truth, where both are above 0.
+    session: how many questions had a guess in this one."""
+
+    factors: list[float] = field(default_factory=list)
+    session: int = 0
+
+    @property
+    def median(self) -> float:
+        """By what factor a guess is typically off, 1 being right."""
+        off = [max(f, 1 / f) for f in self.factors]
+        return float(np.median(off)) if off else math.nan
+
+    @property
+    def within_2(self) -> float:
+        """The share of guesses between half and twice the truth."""
+        good = sum(0.5 <= f <= 2 for f in self.factors)
+        return good / len(self.factors) if self.factors else math.nan
+
+    @property
+    def lean(self) -> float:
+        """The geometric mean of guess over truth: above 1, the guesses are high."""
+        if not self.factors:
+            return math.nan
+        return float(np.exp(np.mean(np.log(self.factors))))
+
+    def __str__(self) -> str:
+        count = len(self.factors)
+        if not count:
+            return "No guesses yet."
+        if count == 1:
+            return f"Your first guess: off by a factor of {_short(self.median)}."
+        good = round(self.within_2 * count)
+        lean = "neither high nor low on the whole"
+        if self.lean > RIGHT or self.lean < 1 / RIGHT:
+            way = "high" if self.lean > 1 else "low"
+            times = _short(max(self.lean, 1 / self.lean))
+            lean = f"on the whole {times} times too {way}"
+        return (
+            f"{count} guesses ({self.session} in this session): typically off by a "
+            f"factor of {_short(self.median)}; {good} of {count} within a factor of 2; "
+            f"{lean}."
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A guess beside its answer, as text, HTML and SVG."""
+
+    question: str
+    guess: float | None
+    value: float
+    unit: str
+    score: Score
+
+    @property
+    def sentence(self) -> str:
+        """The guess and the answer in a sentence with their ratio."""
+        value = _said(self.value, self.unit)
+        if self.guess is None:
+            return f"It is {value}."
+        guess = _said(self.guess, self.unit)
+        if self.guess == self.value:
+            return f"You guessed {guess}, and that is what it is."
+        if not self.guess or not self.value:
+            return f"You guessed {guess}, it is {value}."
+        factor = self.value / self.guess
+        if 1 / RIGHT <= factor <= RIGHT:
+            percent = abs(self.guess / self.value - 1) * 100
+            return f"You guessed {guess}, it is {value}: {percent:.1f} % off."
+        ratio = f"{_short(factor)} times your guess"
+        if factor < 1:
+            ratio = f"{_short(1 / factor)} times less"
+        return f"You guessed {guess}, it is {value}: {ratio}."
+
+    def svg(self) -> str:
+        """The two bars, the guess dashed and hollow."""
+        return _bars(self)
+
+    def __repr__(self) -> str:
+        lines = [self.question, self.sentence]
+        return "\n".join(lines + [str(self.score)] * (self.guess is not None))
+
+    def _repr_html_(self) -> str:
+        parts = [
+            f"<div><b>{html.escape(self.question)}</b></div>",
+            f"<div>{html.escape(self.sentence)}</div>",
+            self.svg(),
+        ]
+        if self.guess is not None:
+            parts.append(f"<div>{html.escape(str(self.score))}</div>")
+            if len(self.score.factors) > 1:
+                parts.append(_dots(self.score.factors))
+        return f'<div style="max-width:640px">{"".join(parts)}</div>'
+
+
+# ---- pictures --------------------------------------------------------------------
+
+_WIDTH, _LEFT, _RIGHT = 640, 90, 110  # of a picture, and beside its bars
+_TEXT = 'fill="currentColor" font-size="13"'
+
+
+def _bars(m: Measured) -> str:
+    rows = [("measured", m.value, f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"')]
+    if m.guess is not None:
+        ghost = 'fill="none" stroke="currentColor" stroke-dasharray="5 4"'
+        rows.insert(0, ("your guess", m.guess, ghost))
+    most = max(value for _, value, _ in rows) or 1.0
+    room = _WIDTH - _LEFT - _RIGHT
+    height = 30 * len(rows) + 6
+    parts = []
+    for number, (name, value, look) in enumerate(rows):
+        top, length = 30 * number + 6, max(1.0, room * value / most)
+        parts.append(
+            f'<text x="{_LEFT - 8}" y="{top + 15}" text-anchor="end" {_TEXT}>{name}'
+            f"</text>"
+            f'<rect x="{_LEFT}" y="{top}" width="{length:.1f}" height="22" {look} '
+            f'stroke-width="1.4"/>'
+            f'<text x="{_LEFT + length + 8:.1f}" y="{top + 15}" {_TEXT}>'
+            f"{html.escape(_said(value, m.unit))}</text>"
+        )
+    base = (
+        f'<line x1="{_LEFT}" x2="{_LEFT}" y1="0" y2="{height}" stroke="currentColor" '
+        f'stroke-opacity=".5"/>'
+    )
+    return _svg(height, m.sentence, "".join(parts) + base)
+
+
+def _dots(factors: list[float]) -> str:
+    """Every guess over its truth on a log axis; the last one in full."""
+    logs = [math.log10(f) for f in factors]
+    side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
+    side = min(side, 9.0)
+    room = _WIDTH - 2 * _LEFT
+
+    def x(log: float) -> float:
+        return _LEFT + room * (max(-side, min(side, log)) + side) / (2 * side)
+
+    half = math.log10(2)
+    parts = [
+        f'<rect x="{x(-half):.1f}" y="8" width="{x(half) - x(-half):.1f}" height="32" '
+        f'fill="currentColor" fill-opacity=".08"/>',
+        f'<line x1="{_LEFT}" x2="{_WIDTH - _LEFT}" y1="40" y2="40" '
+        f'stroke="currentColor" stroke-opacity=".5"/>',
+        f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="8" y2="40" stroke="currentColor"/>',
+    ]
+    step = 1 if side <= 2 else math.ceil(side / 2)
+    for power in range(-int(side), int(side) + 1):
+        if power % step and power:
+            continue
+        name = "right" if not power else f"{_short(10.0 ** abs(power))}x"
+        name += {-1: " too low", 1: " too high", 0: ""}[(power > 0) - (power < 0)]
+        parts.append(
+            f'<text x="{x(power):.1f}" y="56" text-anchor="middle" fill="currentColor" '
+            f'font-size="12">{name}</text>'
+        )
+    for number, log in enumerate(logs):
+        last = number == len(logs) - 1
+        look = (
+            f'fill="{OURS}" stroke="{OURS}"'
+            if last
+            else f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"'
+        )
+        height = 24 + (0 if last else 7 * ((number % 3) - 1))
+        size = 5.5 if last else 4
+        parts.append(f'<circle cx="{x(log):.1f}" cy="{height}" r="{size}" {look}/>')
+    label = "each guess over its truth; shaded: within a factor of 2"
+    return _svg(62, label, "".join(parts))
+
+
+def _svg(height: float, label: str, inside: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'style="max-width:100%;display:block;margin:6px 0" role="img" '
+        f'aria-label="{html.escape(label)}" font-family="system-ui, sans-serif">'
+        f"{inside}</svg>"
+    )
+
+
+# ---- memory -----------------------------------------------------------------------
+
+
+def _remembered() -> dict[str, dict[str, Any]]:
+    """Every question of this user's with guess and value; damaged ones left out."""
+    return {q: r for q, r in _kept.read().items() if _is_record(r)}
+
+
+def _is_record(record: Any) -> bool:
+    if not isinstance(record, dict):
+        return False
+    return all(isinstance(record.get(k), (int, float)) for k in ("guess", "value"))
+
+
+def _score(records: dict[str, dict[str, Any]]) -> Score:
+    factors = [
+        r["guess"] / r["value"]
+        for r in records.values()
+        if r["guess"] > 0 and r["value"] > 0
+    ]
+    return Score(factors, len(_asked & set(records)))
+
+
+# ---- numbers ----------------------------------------------------------------------
+
+
+def _number(what: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ArgumentError(f"predict: {what} is a number from 0 on, not {value!r}")
+    return number
+
+
+def _said(value: float, unit: str) -> str:
+    return f"{_plain(value)} {unit}".strip()
+
+
+def _plain(value: float) -> str:
+    """Four digits, without an exponent where the number is of everyday size."""
+    if value and not 1e-3 <= value < 1e7:
+        return f"{value:.3g}"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{float(f'{value:.4g}'):g}"
+
+
+def _short(factor: float) -> str:
+    """A factor with two digits; whole from 10 on."""
+    if factor >= 9.95:
+        return f"{factor:,.0f}" if factor < 1e6 else f"{factor:.0e}"
+    return f"{factor:.1f}".removesuffix(".0")
