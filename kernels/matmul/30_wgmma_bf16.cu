@@ -41,17 +41,18 @@ template <typename T, int BN_, int A_BY_K, int B_BY_K> struct shape {
     };
 };
 
-/* A warpgroup: OWN_ROWS of every tile. */
+/* A warpgroup: OWN_ROWS of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
         mbarrier *empty, const struct tiles &t, const struct extras &x) {
     place<S::STAGES> at;
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
-    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
+    for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
+        const struct piece p = piece_at(t, i, S::BN);
         float acc[S::BN / 2];
         mbarrier *before = NULL;
-        for (int step = 0; step < t.k_steps; step++) {
+        for (int step = p.first; step < p.last; step++) {
             mbarrier_wait(&full[at.stage], at.parity);
             const char *const a_s = stages + at.stage * S::STAGE;
             // 64 rows of a take as many bytes, whichever way they lie.
@@ -63,7 +64,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
             for (int q = 0; q < 4; q++)
                 wgmma<typename S::element, S::A_K, S::B_K>(
                     acc, wgmma_step(a, q * S::a::K_STEP),
-                    wgmma_step(b, q * S::b::K_STEP), step + q > 0);
+                    wgmma_step(b, q * S::b::K_STEP), step + q > p.first);
             wgmma_commit();
             // This stage's products run while we wait for the next stage; those
             // of the one before are done.
@@ -74,8 +75,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
         }
         wgmma_wait<0>();
         release(before, t.cluster);
-        store_tile<S, 0>(c, c_map, stages + S::OUT, acc, tile_at(t, i, S::BN),
-                         t, x);
+        store_piece<S, 0>(c, c_map, stages + S::OUT, acc, p, t, x);
     }
 }
 
@@ -91,6 +91,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     mbarrier *const full = (mbarrier *)(stages + S::RING);
     mbarrier *const empty = full + S::STAGES;
     start_ring<S::STAGES>(full, empty, t.cluster);
+    pdl_wait();
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -102,36 +103,44 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     end_ring(t.cluster);
 }
 
+/* And, of tiles whose k was in parts, from their sums. */
+template <int BN>
+static __global__ void __launch_bounds__(ADDERS)
+    matmul_wgmma_add(float *c, int groups, struct tiles t, struct extras x) {
+    add_sums<BN, 0>(c, groups, t, x);
+}
+
 /* ---- launching ----------------------------------------------------------- */
 
+static const struct making how = {64, 1, 256, 1, {384.0, 576.0, 1024.0}};
+
 template <class S>
-static int launch_shape(const struct product *q, enum tensor_type type, int sms,
-                        int cluster, cudaStream_t stream) {
-    struct tiles t = cut(q, S::BN, S::a::BK, cluster);
+static int launch_shape(const struct product *q, enum tensor_type type,
+                        struct tiles t, cudaStream_t stream) {
     tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, type, q->a, q->m, q->k, q->extras.pitch_a,
                             q->batch, q->extras.step_a, 1));
     WEFT_TRY(S::b::make_map(&b_map, type, q->b, q->n, q->k, q->extras.pitch_b,
-                            q->batch, q->extras.step_b, cluster));
+                            q->batch, q->extras.step_b, t.cluster));
     WEFT_TRY(make_c_map(&c_map, q, 0, &t));
-    return launch_tiles("matmul_wgmma", matmul_wgmma<S>, WGMMA_THREADS, t, sms,
-                        S::SHARED, stream, q->c, a_map, b_map, c_map, t,
-                        q->extras);
+    WEFT_TRY(launch_tiles("matmul_wgmma", matmul_wgmma<S>, WGMMA_THREADS, t,
+                          S::SHARED, stream, q->c, a_map, b_map, c_map, t,
+                          q->extras));
+    return add_parts(q, t, matmul_wgmma_add<S::BN>, stream);
+}
+
+static struct tiles tiles_of(const struct product *q) {
+    return best_tiles(q, &how, multiprocessors());
 }
 
 template <typename T, int B_BY_K>
 static int launch_width(const struct product *q, enum tensor_type type,
                         cudaStream_t stream) {
-    int sms;
-    WEFT_TRY(multiprocessors(&sms));
-    switch (best_width(q, 64, sms)) {
-    case 256:
-        return launch_shape<shape<T, 256, 1, B_BY_K>>(
-            q, type, sms, best_cluster(q, 256, 64, sms), stream);
-    case 128:
-        return launch_shape<shape<T, 128, 1, B_BY_K>>(q, type, sms, 1, stream);
-    default:
-        return launch_shape<shape<T, 64, 1, B_BY_K>>(q, type, sms, 1, stream);
+    const struct tiles t = tiles_of(q);
+    switch (t.width) {
+    case 256: return launch_shape<shape<T, 256, 1, B_BY_K>>(q, type, t, stream);
+    case 128: return launch_shape<shape<T, 128, 1, B_BY_K>>(q, type, t, stream);
+    default: return launch_shape<shape<T, 64, 1, B_BY_K>>(q, type, t, stream);
     }
 }
 
@@ -144,9 +153,17 @@ static int launch_fp16(const struct product *q, cudaStream_t stream) {
                       : launch_width<__half, 0>(q, TENSOR_F16, stream);
 }
 
+static size_t scratch(const struct product *q) {
+    return sums_bytes(tiles_of(q));
+}
+
+double matmul_wgmma_bf16_us(const struct product *q) {
+    return best_us(q, &how, sizeof(uint16_t));
+}
+
 MATMUL_RUNG(wgmma_bf16,
             "wgmma and TMA: a warpgroup multiplies from shared memory", "bf16",
-            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_bf16, NULL)
+            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_bf16, scratch)
 MATMUL_RUNG(wgmma_fp16,
             "wgmma and TMA: a warpgroup multiplies from shared memory", "fp16",
-            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_fp16, NULL)
+            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_fp16, scratch)

@@ -70,26 +70,27 @@ ask(float (&acc)[S::BN / 2], uint32_t (&a_r)[4][4], const char *a_s,
     wgmma_commit();
 }
 
-/* A warpgroup: OWN_ROWS of every tile. */
+/* A warpgroup: OWN_ROWS of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
         mbarrier *empty, const struct tiles &t, const struct extras &x) {
     place<S::STAGES> at;
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
-    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
+    for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
+        const struct piece p = piece_at(t, i, S::BN);
         float acc[S::BN / 2];
         // Products read their registers until they are done: two sets.
         uint32_t a_r[S::SETS][4][4];
         mbarrier *before = NULL;
-        for (int step = 0; step < t.k_steps; step += S::SETS)
+        for (int step = p.first; step < p.last; step += S::SETS)
 #pragma unroll
             for (int j = 0; j < S::SETS; j++) {
                 mbarrier_wait(&full[at.stage], at.parity);
                 const char *const a_s = stages + at.stage * S::STAGE;
                 // 64 rows of a take as many bytes, whichever way they lie.
                 ask<S>(acc, a_r[j], a_s + consumer * OWN_ROWS * WGMMA_ROW,
-                       a_s + S::a::BYTES, step + j > 0);
+                       a_s + S::a::BYTES, step + j > p.first);
                 // This stage's products run while we wait for the next stage;
                 // those of the one before are done.
                 wgmma_wait<1>();
@@ -99,8 +100,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
             }
         wgmma_wait<0>();
         release(before, t.cluster);
-        store_tile<S, S::TURNED>(c, c_map, stages + S::OUT, acc,
-                                 tile_at(t, i, S::BN), t, x);
+        store_piece<S, S::TURNED>(c, c_map, stages + S::OUT, acc, p, t, x);
     }
 }
 
@@ -116,6 +116,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     mbarrier *const full = (mbarrier *)(stages + S::RING);
     mbarrier *const empty = full + S::STAGES;
     start_ring<S::STAGES>(full, empty, t.cluster);
+    pdl_wait();
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -127,47 +128,67 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     end_ring(t.cluster);
 }
 
+/* And, of tiles whose k was in parts, from their sums. */
+template <int BN, int TURNED>
+static __global__ void __launch_bounds__(ADDERS)
+    matmul_wgmma_tf32_add(float *c, int groups, struct tiles t,
+                          struct extras x) {
+    add_sums<BN, TURNED>(c, groups, t, x);
+}
+
 /* ---- launching ----------------------------------------------------------- */
+
+static const struct making straight = {32, 1, 256, 1, {384.0, 576.0, 1024.0}};
+static const struct making sideways = {32, 2, 256, 0, {384.0, 576.0, 1024.0}};
+
+/* How q is made; *as: q, or turned(it). */
+static struct tiles tiles_of(const struct product *q, struct product *as) {
+    *as = q->trans_b ? *q : turned(q);
+    return best_tiles(as, q->trans_b ? &straight : &sideways,
+                      multiprocessors());
+}
 
 /* q: the product, or turned(it); `c`: the product itself. */
 template <class S>
 static int launch_shape(const struct product *q, const struct product *c,
-                        int sms, int cluster, cudaStream_t stream) {
-    struct tiles t = cut(q, S::BN, S::a::BK, cluster);
-    // A loop that ends in the middle makes ptxas wait after each product.
-    t.k_steps = CEIL_DIV(t.k_steps, S::SETS) * S::SETS;
+                        struct tiles t, cudaStream_t stream) {
     tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, TENSOR_TF32, q->a, q->m, q->k,
                             q->extras.pitch_a, q->batch, q->extras.step_a, 1));
     WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
-                            cluster));
+                            t.cluster));
     WEFT_TRY(make_c_map(&c_map, c, S::TURNED, &t));
-    return launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>,
-                        WGMMA_THREADS, t, sms, S::SHARED, stream, q->c, a_map,
-                        b_map, c_map, t, q->extras);
+    WEFT_TRY(launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>,
+                          WGMMA_THREADS, t, S::SHARED, stream, q->c, a_map,
+                          b_map, c_map, t, q->extras));
+    return add_parts(q, t, matmul_wgmma_tf32_add<S::BN, S::TURNED>, stream);
 }
 
 template <int TURNED>
-static int launch_width(const struct product *q, const struct product *c,
-                        cudaStream_t stream) {
-    enum { BK = shape<256, TURNED>::a::BK };
-    int sms;
-    WEFT_TRY(multiprocessors(&sms));
-    switch (best_width(q, BK, sms)) {
-    case 256:
-        return launch_shape<shape<256, TURNED>>(
-            q, c, sms, TURNED ? 1 : best_cluster(q, 256, BK, sms), stream);
-    case 128: return launch_shape<shape<128, TURNED>>(q, c, sms, 1, stream);
-    default: return launch_shape<shape<64, TURNED>>(q, c, sms, 1, stream);
+static int launch_width(const struct product *q, cudaStream_t stream) {
+    struct product as;
+    const struct tiles t = tiles_of(q, &as);
+    switch (t.width) {
+    case 256: return launch_shape<shape<256, TURNED>>(&as, q, t, stream);
+    case 128: return launch_shape<shape<128, TURNED>>(&as, q, t, stream);
+    default: return launch_shape<shape<64, TURNED>>(&as, q, t, stream);
     }
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {
-    const struct product other = turned(q);
-    return q->trans_b ? launch_width<0>(q, q, stream)
-                      : launch_width<1>(&other, q, stream);
+    return q->trans_b ? launch_width<0>(q, stream) : launch_width<1>(q, stream);
+}
+
+static size_t scratch(const struct product *q) {
+    struct product as;
+    return sums_bytes(tiles_of(q, &as));
+}
+
+double matmul_wgmma_tf32_us(const struct product *q) {
+    const struct product as = q->trans_b ? *q : turned(q);
+    return best_us(&as, q->trans_b ? &straight : &sideways, sizeof(float));
 }
 
 MATMUL_RUNG(wgmma_tf32, "wgmma and TMA, which rounds floats to tf32 on the way",
-            "tf32", WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch, NULL)
+            "tf32", WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch, scratch)

@@ -76,8 +76,9 @@ static __device__ __forceinline__ void
 split_b(char *stages, mbarrier *full, mbarrier *split, const struct tiles &t) {
     place<S::STAGES> at;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
-    for (int i = first_tile(t); i < t.count; i += tile_step(t))
-        for (int step = 0; step < t.k_steps; step++) {
+    for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
+        const struct piece p = piece_at(t, i, S::BN);
+        for (int step = p.first; step < p.last; step++) {
             mbarrier_wait(&full[at.stage], at.parity);
             char *const b_s = stages + at.stage * S::STAGE + S::a::BYTES;
             for (int box = warp; box < S::SPLITS; box += SPLITTERS) {
@@ -95,6 +96,7 @@ split_b(char *stages, mbarrier *full, mbarrier *split, const struct tiles &t) {
             }
             at.next();
         }
+    }
 }
 
 /* The calling thread's part of 64 rows x 32 of k: hi and lo of a for the four
@@ -142,29 +144,31 @@ multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s,
 /* Compute again, as fp32 says, what is NaN in the calling thread's part. */
 template <int COUNT>
 static __device__ __forceinline__ void
-mend(float (&sum)[COUNT], const float *a, const float *b, const struct tile &at,
+mend(float (&sum)[COUNT], const float *a, const float *b, const struct piece &p,
      const struct tiles &t, const struct extras &x) {
     unsigned long long odd = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         if (sum[i] != sum[i]) odd |= 1ull << i;
-    const spot<0> own(at, t);
+    const spot<0> own(p.at, t, (int)threadIdx.x - WARPGROUP);
+    enum { BK = WGMMA_ROW / sizeof(float) };
+    const int end = p.last * BK < t.k ? p.last * BK : t.k;
     for (; odd; odd &= odd - 1) {
         const int i = __ffsll((long long)odd) - 1;
         if (!own.inside(i)) continue;
         const float *const left =
-            a + at.item * x.step_a + (own.row + own.down(i)) * x.pitch_a;
+            a + p.at.item * x.step_a + (own.row + own.down(i)) * x.pitch_a;
         const float *const right =
-            b + at.item * x.step_b + (own.col + own.along(i)) * x.pitch_b;
+            b + p.at.item * x.step_b + (own.col + own.along(i)) * x.pitch_b;
         float again = 0.0f;
 #pragma unroll 1
-        for (int k = 0; k < t.k; k++) again += left[k] * right[k];
+        for (int k = p.first * BK; k < end; k++) again += left[k] * right[k];
 #pragma unroll
         for (int j = 0; j < COUNT; j++) sum[j] = j == i ? again : sum[j];
     }
 }
 
-/* A warpgroup: OWN_ROWS of every tile. */
+/* A warpgroup: OWN_ROWS of every piece. */
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, const float *a, const float *b,
@@ -172,10 +176,10 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
         const struct tiles &t, const struct extras &x) {
     place<S::STAGES> at;
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
-    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
-        const struct tile to = tile_at(t, i, S::BN);
+    for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
+        const struct piece p = piece_at(t, i, S::BN);
         float sum[S::BN / 2] = {};
-        for (int step = 0; step < t.k_steps; step++) {
+        for (int step = p.first; step < p.last; step++) {
             float part[S::BN / 2];
             mbarrier_wait(&full[at.stage], at.parity);
             const char *const a_s = stages + at.stage * S::STAGE;
@@ -186,8 +190,8 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
             for (int j = 0; j < S::BN / 2; j++) sum[j] += part[j];
             at.next();
         }
-        mend(sum, a, b, to, t, x);
-        store_tile<S, 0>(c, c_map, stages + S::OUT, sum, to, t, x);
+        mend(sum, a, b, p, t, x);
+        store_piece<S, 0>(c, c_map, stages + S::OUT, sum, p, t, x);
     }
 }
 
@@ -207,6 +211,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0)
         for (int i = 0; i < S::STAGES; i++) mbarrier_init(&split[i], S::SPLITS);
     start_ring<S::STAGES>(full, empty, t.cluster);
+    pdl_wait();
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -221,34 +226,54 @@ static __global__ void __launch_bounds__(THREADS, 1)
     end_ring(t.cluster);
 }
 
+/* And, of tiles whose k was in parts, from their sums. */
+template <int BN>
+static __global__ void __launch_bounds__(ADDERS)
+    matmul_wgmma_3xtf32_add(float *c, int groups, struct tiles t,
+                            struct extras x) {
+    add_sums<BN, 0>(c, groups, t, x);
+}
+
 /* ---- launching ----------------------------------------------------------- */
 
+static const struct making how = {
+    shape<128>::a::BK, 1, 128, 1, {1000.0, 1900.0}};
+
 template <class S>
-static int launch_shape(const struct product *q, int sms, int cluster,
+static int launch_shape(const struct product *q, struct tiles t,
                         cudaStream_t stream) {
-    struct tiles t = cut(q, S::BN, S::a::BK, cluster);
     tensor_map a_map, b_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, TENSOR_FLOAT, q->a, q->m, q->k,
                             q->extras.pitch_a, q->batch, q->extras.step_a, 1));
     WEFT_TRY(S::b::make_map(&b_map, TENSOR_FLOAT, q->b, q->n, q->k,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
-                            cluster));
+                            t.cluster));
     WEFT_TRY(make_c_map(&c_map, q, 0, &t));
-    return launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>, THREADS,
-                        t, sms, S::SHARED, stream, q->c, (const float *)q->a,
-                        (const float *)q->b, a_map, b_map, c_map, t, q->extras);
+    WEFT_TRY(launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>,
+                          THREADS, t, S::SHARED, stream, q->c,
+                          (const float *)q->a, (const float *)q->b, a_map,
+                          b_map, c_map, t, q->extras));
+    return add_parts(q, t, matmul_wgmma_3xtf32_add<S::BN>, stream);
+}
+
+static struct tiles tiles_of(const struct product *q) {
+    return best_tiles(q, &how, multiprocessors());
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {
-    enum { BK = shape<128>::a::BK };
-    int sms;
-    WEFT_TRY(multiprocessors(&sms));
-    if (tile_cost(q, 64, BK, sms) < tile_cost(q, 128, BK, sms))
-        return launch_shape<shape<64>>(q, sms, 1, stream);
-    return launch_shape<shape<128>>(q, sms, best_cluster(q, 128, BK, sms),
-                                    stream);
+    const struct tiles t = tiles_of(q);
+    return t.width == 64 ? launch_shape<shape<64>>(q, t, stream)
+                         : launch_shape<shape<128>>(q, t, stream);
+}
+
+static size_t scratch(const struct product *q) {
+    return sums_bytes(tiles_of(q));
+}
+
+double matmul_wgmma_3xtf32_us(const struct product *q) {
+    return best_us(q, &how, sizeof(float));
 }
 
 MATMUL_RUNG(wgmma_3xtf32,
             "three tf32 products for one of fp32's accuracy, split on the way",
-            "3xtf32", WGMMA_TARGETS, 90, B_BY_N | ALIGNED, launch, NULL)
+            "3xtf32", WGMMA_TARGETS, 90, B_BY_N | ALIGNED, launch, scratch)

@@ -1,15 +1,19 @@
-/* wgmma_launch.cuh -- how wide a wgmma rung's tiles are, and how it is started.
- */
+/* wgmma_launch.cuh -- how wide a wgmma rung's tiles are, which of them are made
+ * in parts, and how it is started. */
 #ifndef WEFT_WGMMA_LAUNCH_CUH
 #define WEFT_WGMMA_LAUNCH_CUH
-#include "wgmma_store.cuh"
+#include "wgmma_parts.cuh"
+#include "wgmma_us.h"
 
-static inline int multiprocessors(int *count) {
-    int device = 0;
-    WEFT_CUDA_TRY(cudaGetDevice(&device));
-    WEFT_CUDA_TRY(
-        cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device));
-    return WEFT_OK;
+static inline int multiprocessors(void) {
+#if PTX_TWIN
+    return 4; // the same on every machine, so that a sum has the same bits
+#else
+    int device = 0, count = 1;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+#endif
 }
 
 /* The same product as c^T (n,m) = b^T (n,k) @ a^T (k,m): whatever a rung does
@@ -27,78 +31,151 @@ static inline struct product turned(const struct product *q) {
     return r;
 }
 
-/* q cut into tiles of BM x bn, bk of k to a stage. */
-static inline struct tiles cut(const struct product *q, int bn, int bk,
-                               int cluster) {
-    struct tiles t = {q->m,
-                      q->n,
-                      q->k,
-                      0,
-                      0,
-                      0,
-                      0,
-                      16 / cluster,
-                      cluster,
-                      0,
-                      q->extras.step_a != 0,
-                      q->extras.step_b != 0};
+/* What the kernels of a rung are like. */
+struct making {
+    int bk, grain;    /* of k in a stage; stages that are taken together */
+    int widest;       /* columns of a tile: 64, 128, ... */
+    int clusters;     /* whether tiles of that width come in pairs */
+    double stages[3]; /* cycles of a stage with 64, 128, 256 columns */
+};
+
+/* q in tiles of BM x width, none of them in parts. */
+static inline struct tiles
+cut(const struct product *q, const struct making *how, int width, int cluster) {
+    struct tiles t = {};
+    t.m = q->m, t.n = q->n, t.k = q->k;
+    t.width = width;
     t.down = CEIL_DIV(q->m, BM * cluster);
-    t.across = CEIL_DIV(q->n, bn);
-    t.count = t.down * t.across * q->batch;
-    t.k_steps = CEIL_DIV(q->k, bk);
+    t.across = CEIL_DIV(q->n, width);
+    t.count = t.whole = t.down * t.across * q->batch;
+    // A loop that ends in the middle makes ptxas wait after each product.
+    t.k_steps = CEIL_DIV(q->k, how->bk * how->grain) * how->grain;
+    t.strip = 16 / cluster;
+    t.cluster = cluster;
+    t.a_moves = q->extras.step_a != 0;
+    t.b_moves = q->extras.step_b != 0;
+    t.sums = (float *)q->scratch;
     return t;
 }
 
-/* Tiles of 256 columns need the fewest loads, but where there are few of them
- * multiprocessors stand idle. Cycles, roughly: of a stage's products (twice as
- * many bytes for each at 64 columns), and of starting and storing a tile. */
-static inline double tile_cost(const struct product *q, int bn, int bk,
-                               int sms) {
-    const struct tiles t = cut(q, bn, bk, 1);
-    const double step = bn == 256 ? 1024 : bn == 128 ? 576 : 384;
-    const double each = t.k_steps * step + 2000 + 16.0 * bn;
-    return (double)CEIL_DIV(t.count, sms) * each;
+/* The same with the last round's tiles, of `slots` a round, in at most `parts`
+ * parts each. */
+static inline struct tiles in_parts(struct tiles t, int slots, int parts,
+                                    int grain) {
+    t.whole = t.count - t.count % slots;
+    t.part_steps = CEIL_DIV(t.k_steps, parts * grain) * grain;
+    t.parts = CEIL_DIV(t.k_steps, t.part_steps);
+    return t;
 }
 
-static inline int best_width(const struct product *q, int bk, int sms) {
-    int best = 256;
-    for (int bn = 128; bn >= 64; bn /= 2)
-        if (tile_cost(q, bn, bk, sms) < tile_cost(q, best, bk, sms)) best = bn;
-    return best;
+/* Bytes of the parts' sums. */
+static inline size_t sums_bytes(const struct tiles &t) {
+    const size_t each = (size_t)BM * t.width * t.cluster * sizeof(float);
+    return (t.count - t.whole) * (size_t)t.parts * each;
+}
+
+/* About how many cycles it takes. Tiles of 256 columns need the fewest loads,
+ * those of 64 twice the bytes for each product, but where there are few tiles
+ * multiprocessors stand idle. */
+static inline double cycles(const struct tiles &t, const struct making *how,
+                            int sms) {
+    const int slots = sms / t.cluster;
+    const double start = 2000 + 16.0 * t.width; // and storing
+    const double stage = how->stages[t.width / 128];
+    const double rounds = CEIL_DIV(t.whole, slots);
+    const double whole = rounds * (t.k_steps * stage + start);
+    if (t.whole == t.count) return whole;
+    const double cut_rounds = CEIL_DIV((t.count - t.whole) * t.parts, slots);
+    const double add = 3000 + (double)sums_bytes(t) / (12.0 * sms);
+    return whole + cut_rounds * (t.part_steps * stage + start) + add;
 }
 
 /* A cluster pays where blocks come back for many long tiles; it waits for the
  * slower of two. The CPU target has none. */
-static inline int best_cluster(const struct product *q, int bn, int bk,
-                               int sms) {
-    const struct tiles t = cut(q, bn, bk, 1);
-    return !PTX_TWIN && q->m > BM && t.count > 2 * sms && t.k_steps >= 32 ? 2
-                                                                          : 1;
+static inline int best_cluster(const struct product *q,
+                               const struct making *how, int width, int sms) {
+    const struct tiles t = cut(q, how, width, 1);
+    return !PTX_TWIN && how->clusters && width == how->widest && q->m > BM &&
+                   t.count > 2 * sms && t.k_steps >= 32
+               ? 2
+               : 1;
 }
 
-/* The kernel on as many blocks as there are multiprocessors, or tiles. */
+/* Of all widths and numbers of parts the fastest. */
+static inline struct tiles best_tiles(const struct product *q,
+                                      const struct making *how, int sms) {
+    struct tiles best = {};
+    double least = 0.0;
+    for (int width = how->widest; width >= 64; width /= 2) {
+        const int cluster = best_cluster(q, how, width, sms);
+        const int slots = sms / cluster;
+        const struct tiles all = cut(q, how, width, cluster);
+        const int rest = all.count % slots;
+        const int most = rest ? 2 * slots / rest : 1;
+        for (int parts = 1; parts <= most && parts <= all.k_steps; parts++) {
+            const struct tiles t =
+                parts == 1 ? all : in_parts(all, slots, parts, how->grain);
+            const double takes = cycles(t, how, sms);
+            if (best.count && takes >= least) continue;
+            best = t;
+            least = takes;
+        }
+    }
+    return best;
+}
+
+/* matmul_wgmma_..._us() of a rung: launches and, where a, b and c take longer
+ * to read and write, these. */
+static inline double best_us(const struct product *q, const struct making *how,
+                             size_t element) {
+    const int sms = multiprocessors();
+    const double per_us = 30e3 * sms; // bytes, of memory
+    const double a = (double)q->m * q->k, b = (double)q->k * q->n;
+    const double bytes = (a + b) * element + 4.0 * q->m * q->n;
+    const double memory = bytes * q->batch / per_us;
+    const double makes = cycles(best_tiles(q, how, sms), how, sms) / 1700;
+    return 2.5 + (makes > memory ? makes : memory);
+}
+
+/* A rung's kernel on as many blocks as there are multiprocessors, or pieces. It
+ * may begin while the kernel before it ends: it calls pdl_wait(). */
 template <class... P, class... A>
 static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
-                        const struct tiles &t, int sms, size_t shared,
+                        const struct tiles &t, size_t shared,
                         cudaStream_t stream, A... arguments) {
     WEFT_CUDA_TRY(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    const int clusters = sms / t.cluster;
-    cudaLaunchAttribute side_by_side = {};
-    side_by_side.id = cudaLaunchAttributeClusterDimension;
-    side_by_side.val.clusterDim.x = (unsigned)t.cluster;
-    side_by_side.val.clusterDim.y = side_by_side.val.clusterDim.z = 1;
+    const int slots = multiprocessors() / t.cluster;
+    const int clusters = pieces(t) < slots ? pieces(t) : slots;
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = (unsigned)t.cluster;
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim =
-        dim3((unsigned)((t.count < clusters ? t.count : clusters) * t.cluster));
+    config.gridDim = dim3((unsigned)(clusters * t.cluster));
     config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    config.attrs = &side_by_side;
-    config.numAttrs = t.cluster > 1 ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = t.cluster > 1 ? 2 : 1;
     const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
     cudaGetLastError(); // not sticky
     return error ? weft_cuda_fail(error, name) : WEFT_OK;
+}
+
+/* Then, where tiles were cut, `add`: the kernel that calls add_sums(). */
+static inline int add_parts(const struct product *q, const struct tiles &t,
+                            void (*add)(float *, int, struct tiles,
+                                        struct extras),
+                            cudaStream_t stream) {
+    if (t.whole == t.count) return WEFT_OK;
+    const int groups = t.parts < MANY_PARTS ? 1 : GROUPS;
+    const unsigned cut = (unsigned)(t.count - t.whole) * t.cluster;
+    const dim3 grid(BM * t.width / 4 * groups / ADDERS, cut);
+    return launch_early("matmul_wgmma_add", add, grid, dim3(ADDERS), stream,
+                        q->c, groups, t, q->extras);
 }
 
 #endif

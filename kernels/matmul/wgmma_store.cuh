@@ -26,11 +26,12 @@
 template <int TURNED> struct spot {
     int row, col, rows, cols; // of the first one, and of c
 
+    /* `thread`: of those of both consumers. */
     __device__ __forceinline__ spot(const struct tile &at,
-                                    const struct tiles &t) {
-        const int thread = (int)threadIdx.x % WARPGROUP, warp = thread / 32;
+                                    const struct tiles &t, int thread) {
+        const int warp = thread % WARPGROUP / 32;
         const int g = thread % 32 / 4, pair = thread % 4 * 2;
-        const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
+        const int first = thread / WARPGROUP * OWN_ROWS;
         if (TURNED) {
             row = at.col0 + pair;
             col = at.row0 + first + turned_row(warp, g);
@@ -202,7 +203,7 @@ PTX_INLINE void store_tile(float *c, const tensor_map *c_map, char *out_s,
                            float (&acc)[S::BN / 2], const struct tile &at,
                            const struct tiles &t, const struct extras &x) {
     c += at.item * x.step_c;
-    const spot<TURNED> own(at, t);
+    const spot<TURNED> own(at, t, (int)threadIdx.x - WARPGROUP);
     finish_tile(acc, c, own, x);
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
     store_boxes<S::BOXES>(c, c_map, t.boxed,

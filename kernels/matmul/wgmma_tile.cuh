@@ -39,9 +39,14 @@ enum {
 /* How the matrices of a batch are cut; an argument of the kernel. */
 struct tiles {
     int m, n, k;
+    int width;            /* columns of a tile */
     int down, across;     /* clusters of tiles over m, tiles over n */
     int count;            /* of all matrices, in clusters */
     int k_steps;          /* stages for one tile */
+    int whole;            /* the first so many tiles are made in one piece */
+    int parts;            /* of k, of each of the others */
+    int part_steps;       /* stages for one, but for the last */
+    float *sums;          /* of the parts: wgmma_parts.cuh */
     int strip;            /* rows of clusters that are walked together */
     int cluster;          /* 1 or 2 blocks, one below the other */
     int boxed;            /* whether TMA can store c: make_c_map() says */
@@ -52,10 +57,19 @@ struct tile {
     int row0, col0, item;
 };
 
-/* The number-th tile. Blocks that run at the same time should share rows of a
- * and columns of b in the L2 cache, so they take neither a row nor a column of
- * tiles but a rectangle: t.strip down, then the next column. */
-PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int bn) {
+/* What a block makes at a time: stages `first` to `last` - 1 of a tile. */
+struct piece {
+    struct tile at;
+    int first, last;
+    int part; /* its number among all parts, or -1: a whole tile */
+};
+
+/* The number-th tile, of block `rank` of the cluster. Blocks that run at the
+ * same time should share rows of a and columns of b in the L2 cache, so they
+ * take neither a row nor a column of tiles but a rectangle: t.strip down, then
+ * the next column. */
+PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
+                               int bn) {
     const int item = number / (t.down * t.across);
     const int inside = number % (t.down * t.across);
     const int strip = inside / (t.strip * t.across);
@@ -63,15 +77,30 @@ PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int bn) {
     const int most = t.down - strip * t.strip;
     const int height = most < t.strip ? most : t.strip;
     const int cluster_row = strip * t.strip + left % height;
-    const int row = cluster_row * t.cluster + (int)cluster_rank();
+    const int row = cluster_row * t.cluster + rank;
     return {row * BM, left / height * bn, item};
 }
 
-/* The calling block's first tile, and how far it is to the next. */
-PTX_INLINE int first_tile(const struct tiles &t) {
+/* All pieces of all tiles, and the number-th one. */
+__host__ __device__ inline int pieces(const struct tiles &t) {
+    return t.whole + (t.count - t.whole) * t.parts;
+}
+PTX_INLINE struct piece piece_at(const struct tiles &t, int number, int bn) {
+    const int rank = (int)cluster_rank();
+    if (number < t.whole)
+        return {tile_at(t, number, rank, bn), 0, t.k_steps, -1};
+    const int part = number - t.whole;
+    const int first = part % t.parts * t.part_steps;
+    const int left = t.k_steps - first;
+    return {tile_at(t, t.whole + part / t.parts, rank, bn), first,
+            first + (left < t.part_steps ? left : t.part_steps), part};
+}
+
+/* The calling block's first piece, and how far it is to the next. */
+PTX_INLINE int first_piece(const struct tiles &t) {
     return (int)blockIdx.x / t.cluster;
 }
-PTX_INLINE int tile_step(const struct tiles &t) {
+PTX_INLINE int piece_step(const struct tiles &t) {
     return (int)gridDim.x / t.cluster;
 }
 
@@ -216,7 +245,7 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
         }
 }
 
-/* One thread of the producer: keep the ring full, tile after tile. S: how the
+/* One thread of the producer: keep the ring full, piece after piece. S: how the
  * rung's stages look; of STAGE bytes LOADED are a, then b. */
 template <class S>
 static __device__ __forceinline__ void
@@ -224,17 +253,18 @@ produce(const tensor_map *a_map, const tensor_map *b_map, char *stages,
         mbarrier *full, mbarrier *empty, const struct tiles &t) {
     place<S::STAGES> at;
     const int rank = (int)cluster_rank();
-    for (int i = first_tile(t); i < t.count; i += tile_step(t)) {
-        const struct tile to = tile_at(t, i, S::BN);
-        for (int step = 0; step < t.k_steps; step++) {
+    for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
+        const struct piece p = piece_at(t, i, S::BN);
+        for (int step = p.first; step < p.last; step++) {
             mbarrier_wait(&empty[at.stage], at.parity ^ 1);
             mbarrier *const bar = &full[at.stage];
             char *const a_s = stages + at.stage * S::STAGE;
             mbarrier_expect(bar, S::LOADED);
             const int k0 = step * S::a::BK;
-            S::a::load(a_s, a_map, bar, k0, to.row0, to.item * t.a_moves, 0, 1);
-            S::b::load(a_s + S::a::BYTES, b_map, bar, k0, to.col0,
-                       to.item * t.b_moves, rank, t.cluster);
+            S::a::load(a_s, a_map, bar, k0, p.at.row0, p.at.item * t.a_moves, 0,
+                       1);
+            S::b::load(a_s + S::a::BYTES, b_map, bar, k0, p.at.col0,
+                       p.at.item * t.b_moves, rank, t.cluster);
             at.next();
         }
     }

@@ -1,0 +1,91 @@
+/* wgmma_parts.cuh -- tiles whose k is shared among several blocks.
+ *
+ * Before:  64x65536x64 is one tile of c: one multiprocessor of 132 works. At
+ *          3000^3 there are 2.2 rounds of tiles, and the third takes as long as
+ *          the others.
+ * Idea:    the tiles of the last round that is not full are cut along k into
+ *          parts, each of which is a piece of work as a tile is. A part's sums
+ *          go to the scratch memory as they lie in the registers, 16 bytes a
+ *          thread side by side; a second kernel adds them, always in the same
+ *          order, and does what remains to be done for c.
+ * Predict: 64x65536x64 of bf16: 128 parts, 4 us for 16 MB of a and b, 1 for 2
+ *          MB of sums in the L2 cache, 2 for the second launch.
+ * Limit:   that launch: a short product is better off with idle
+ *          multiprocessors. */
+#ifndef WEFT_WGMMA_PARTS_CUH
+#define WEFT_WGMMA_PARTS_CUH
+#include "wgmma_store.cuh"
+
+enum {
+    CONSUMERS = 2 * WARPGROUP, // threads that hold sums
+    ADDERS = 256,              // threads of the second kernel's blocks
+    MANY_PARTS = 16,
+    GROUPS = 8, // lanes that share so many
+};
+
+/* Where the sums of a part lie, or of the block `rank` of a cluster's. */
+template <int BN>
+PTX_INLINE float4 *sums_of(const struct tiles &t, int part, int rank) {
+    const size_t fours = BM * BN / 4;
+    return (float4 *)t.sums + ((size_t)part * t.cluster + rank) * fours;
+}
+
+/* A consumer's sums of part `part`. The other kernel reads those inside c. */
+template <int BN, int TURNED>
+PTX_INLINE void store_part(const float (&acc)[BN / 2], const struct piece &p,
+                           const struct tiles &t) {
+    const int thread = (int)threadIdx.x - WARPGROUP;
+    const spot<TURNED> own(p.at, t, thread);
+    float4 *const to = sums_of<BN>(t, p.part, (int)cluster_rank()) + thread;
+#pragma unroll
+    for (int i = 0; i < BN / 2; i += 4)
+        if (own.inside(i))
+            to[i / 4 * CONSUMERS] =
+                make_float4(acc[i], acc[i + 1], acc[i + 2], acc[i + 3]);
+}
+
+/* Store a consumer's part of a tile, or the sums of a part of k. */
+template <class S, int TURNED>
+PTX_INLINE void store_piece(float *c, const tensor_map *c_map, char *out_s,
+                            float (&acc)[S::BN / 2], const struct piece &p,
+                            const struct tiles &t, const struct extras &x) {
+    if (p.part < 0)
+        store_tile<S, TURNED>(c, c_map, out_s, acc, p.at, t, x);
+    else
+        store_part<S::BN, TURNED>(acc, p, t);
+}
+
+/* The second kernel: c (m,n) = finish(sums of the parts), for the tiles that
+ * were cut; blockIdx.y counts them. A lane takes four neighbouring sums; where
+ * there are many parts `groups` lanes share them, the others lie side by side.
+ */
+template <int BN, int TURNED>
+static __device__ __forceinline__ void
+add_sums(float *c, int groups, const struct tiles &t, const struct extras &x) {
+    const int cut = (int)blockIdx.y / t.cluster;
+    const int rank = (int)blockIdx.y % t.cluster;
+    const int thread = (int)(blockIdx.x * ADDERS + threadIdx.x);
+    const int side = 32 / groups, lane = thread % 32;
+    const int four = thread / 32 * side + lane % side;
+    const int i = four / CONSUMERS * 4;
+    const struct tile at = tile_at(t, t.whole + cut, rank, BN);
+    const spot<TURNED> own(at, t, four % CONSUMERS);
+    float sum[4] = {};
+    pdl_wait(); // the parts' sums are there
+    if (own.inside(i))
+#pragma unroll 8
+        for (int part = lane / side; part < t.parts; part += groups) {
+            const float4 s = sums_of<BN>(t, cut * t.parts + part, rank)[four];
+            sum[0] += s.x, sum[1] += s.y, sum[2] += s.z, sum[3] += s.w;
+        }
+    for (int mask = side; mask < 32; mask *= 2)
+        for (int j = 0; j < 4; j++)
+            sum[j] += __shfl_xor_sync(0xffffffffu, sum[j], mask);
+    if (lane >= side) return;
+    for (int j = 0; j < 4; j++)
+        if (own.inside(i + j))
+            store(c + at.item * x.step_c, own.cols, own.row + own.down(i + j),
+                  own.col + own.along(i + j), sum[j], x);
+}
+
+#endif
