@@ -19,53 +19,67 @@
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */
-#include "../ptx.cuh"
 #include "awkward.h"
-
-#include <cuda_pipeline.h>
 
 enum { THREADS = 256 };
 
-/* Four numbers of a row: neighbours from `k` on, or, where rows do not start at
+/* What a lane takes of a row at a time: 16 bytes. */
+template <typename T> struct sixteen {
+    enum { EACH = 16 / (int)sizeof(T) };
+    typedef struct numbers<T, EACH> numbers;
+};
+
+/* EACH numbers of a row: neighbours from `k` on, or, where rows do not start at
  * multiples of 16 bytes, every LANES-th. Zeros from `end` on. */
-template <int LANES, bool VECTORS>
-static __device__ __forceinline__ float4 quad(const float *row, int k,
-                                              int end) {
-    if (VECTORS)
-        return k < end ? load16_ahead(row + k)
-                       : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    return make_float4(k < end ? row[k] : 0.0f,
-                       k < end - LANES ? row[k + LANES] : 0.0f,
-                       k < end - 2 * LANES ? row[k + 2 * LANES] : 0.0f,
-                       k < end - 3 * LANES ? row[k + 3 * LANES] : 0.0f);
+template <typename T, int LANES, bool VECTORS>
+static __device__ __forceinline__ typename sixteen<T>::numbers
+take(const T *row, int k, int end) {
+    typename sixteen<T>::numbers found;
+    if (VECTORS) {
+        if (k < end) found.load(row + k);
+    } else {
+#pragma unroll
+        for (int i = 0; i < sixteen<T>::EACH; i++)
+            if (k < end - i * LANES) found.at[i] = row[k + i * LANES];
+    }
+    return found;
+}
+
+/* Where number i of a step of EACH LANES of k stands in a row of b_s: the first
+ * four of lane 0, of lane 1, ..., the next four of lane 0, ... */
+template <typename T, int LANES, bool VECTORS>
+static __device__ __forceinline__ int place(int i) {
+    const int lane = VECTORS ? i / sixteen<T>::EACH : i % LANES;
+    const int own = VECTORS ? i % sixteen<T>::EACH : i / LANES;
+    return (own / 4 * LANES + lane) * 4 + own % 4;
 }
 
 /* Put rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, into shared
- * memory with k along the rows, in the order in which quad() takes it; zeros
+ * memory with k along the rows, in the order in which take() has it; zeros
  * beyond the edges, up to the end of a step. */
-template <int COLS, int DEPTH, int LANES, bool VECTORS>
+template <typename T, int COLS, int DEPTH, int LANES, bool VECTORS>
 static __device__ __forceinline__ void
-stage(float (*b_s)[DEPTH + 4], const float *b, int n, int length, int col0,
-      int k0, int trans_b, size_t pitch) {
-    const int steps = CEIL_DIV(length - k0, 4 * LANES);
-    for (int i = threadIdx.x; i < COLS * DEPTH; i += THREADS) {
-        // Neighbours read what lies side by side.
-        const int j = trans_b ? i / DEPTH : i % COLS;
-        const int kk = trans_b ? i % DEPTH : i / COLS;
-        if (kk / (4 * LANES) >= steps) continue; // no step reads this
-        const size_t row = (size_t)k0 + kk, col = (size_t)col0 + j;
-        const int there = kk < length - k0 && col < (size_t)n;
-        const size_t at = trans_b ? col * pitch + row : row * pitch + col;
-        const int inside = kk % (4 * LANES);
-        const int turned = inside % LANES * 4 + inside / LANES;
-        float *const to = &b_s[j][VECTORS ? kk : kk - inside + turned];
-        if (there)
-            __pipeline_memcpy_async(to, b + at, 4); // nobody waits for one
-        else
-            *to = 0.0f;
-    }
-    __pipeline_commit();
-    __pipeline_wait_prior(0); // but for all
+stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
+      int trans_b, size_t pitch) {
+    enum { STEP = sixteen<T>::EACH * LANES };
+    const int steps = CEIL_DIV(length - k0, STEP);
+    // Neighbours read what lies side by side.
+    const auto col = [&](int i) { return trans_b ? i / DEPTH : i % COLS; };
+    const auto row = [&](int i) { return trans_b ? i % DEPTH : i / COLS; };
+    stage_numbers<COLS * DEPTH, THREADS>(
+        [&](int i) {
+            const size_t at_k = (size_t)k0 + row(i),
+                         at_n = (size_t)col0 + col(i);
+            if (row(i) >= length - k0 || at_n >= (size_t)n) return 0.0f;
+            return (
+                float)b[trans_b ? at_n * pitch + at_k : at_k * pitch + at_n];
+        },
+        [&](int i, float number) {
+            const int step = row(i) / STEP;
+            if (step < steps) // or none reads it
+                b_s[col(i)][step * STEP +
+                            place<T, LANES, VECTORS>(row(i) % STEP)] = number;
+        });
 }
 
 /* The sum over groups of LANES lanes; every lane has it. */
@@ -77,17 +91,18 @@ static __device__ __forceinline__ float lanes_sum(float value) {
 }
 
 /* COLS columns of c (m,n) = a (m,k) @ b (k,n), a's rows side by side. */
-template <int COLS, int ROWS, int LANES, bool VECTORS>
-static __global__ void __launch_bounds__(THREADS, VECTORS &&COLS <= 10 ? 3 : 2)
-    matmul_narrow(float *c, const float *a, const float *b, int m, int n, int k,
+template <typename T, int COLS, int ROWS, int LANES, bool VECTORS>
+static __global__ void __launch_bounds__(THREADS,
+                                         sixteen<T>::EACH *COLS <= 40 ? 3 : 2)
+    matmul_narrow(float *c, const T *a, const T *b, int m, int n, int k,
                   int depth, size_t step_part, int trans_b, int on_side,
                   struct extras x) {
     enum {
-        STEP = 4 * LANES,
-        DEPTH = COLS <= 8 ? 1024
-        : COLS <= 12      ? 896
-        : COLS == 16      ? 512
-                          : 256,
+        EACH = sixteen<T>::EACH,
+        STEP = EACH * LANES,
+        DEPTH = COLS <= 4 ? 1024
+        : COLS <= 10      ? 896
+                          : 512,
         GROUPS = THREADS / LANES,
         HEIGHT = GROUPS * ROWS,
     };
@@ -104,43 +119,49 @@ static __global__ void __launch_bounds__(THREADS, VECTORS &&COLS <= 10 ? 3 : 2)
     const size_t begin = (size_t)blockIdx.y * depth;
     const int length =
         (size_t)k - begin < (size_t)depth ? (int)(k - begin) : depth;
-    const int first = VECTORS ? 4 * lane : lane;
+    const int first = VECTORS ? EACH * lane : lane;
     b += begin * (trans_b ? 1 : x.pitch_b);
+    pdl_wait(); // what came before has written a and b
 
     // Group g takes rows g, g + GROUPS, ...; past the last one, that one again.
-    const float *own[ROWS];
-    float4 next[ROWS];
+    const T *own[ROWS];
+    typename sixteen<T>::numbers next[ROWS];
     for (int r = 0; r < ROWS; r++) {
         const size_t row = row0 + r * GROUPS + group;
         own[r] =
             a + (row < (size_t)m ? row : (size_t)m - 1) * x.pitch_a + begin;
-        next[r] = quad<LANES, VECTORS>(own[r], first, length);
+        next[r] = take<T, LANES, VECTORS>(own[r], first, length);
     }
     float sums[ROWS][COLS] = {};
     for (int k0 = 0; k0 < length; k0 += STEP) {
         const int at = k0 % DEPTH;
         if (at == 0) {
             __syncthreads(); // the piece before is read
-            stage<COLS, DEPTH, LANES, VECTORS>(b_s, b, n, length, col0, k0,
-                                               trans_b, x.pitch_b);
+            stage<T, COLS, DEPTH, LANES, VECTORS>(b_s, b, n, length, col0, k0,
+                                                  trans_b, x.pitch_b);
             __syncthreads(); // the piece is complete
         }
-        float4 a_r[ROWS];
+        typename sixteen<T>::numbers a_r[ROWS];
         for (int r = 0; r < ROWS; r++) {
             a_r[r] = next[r]; // the next step's are under way meanwhile
-            next[r] = quad<LANES, VECTORS>(own[r], k0 + STEP + first, length);
+            next[r] =
+                take<T, LANES, VECTORS>(own[r], k0 + STEP + first, length);
         }
 #pragma unroll
-        for (int j = 0; j < COLS; j++) {
-            const float4 b_r = *(const float4 *)&b_s[j][at + 4 * lane];
-            for (int r = 0; r < ROWS; r++) {
-                sums[r][j] += a_r[r].x * b_r.x;
-                sums[r][j] += a_r[r].y * b_r.y;
-                sums[r][j] += a_r[r].z * b_r.z;
-                sums[r][j] += a_r[r].w * b_r.w;
+        for (int i = 0; i < EACH; i += 4)
+#pragma unroll
+            for (int j = 0; j < COLS; j++) {
+                const float4 b_r =
+                    *(const float4 *)&b_s[j][at + i * LANES + 4 * lane];
+                for (int r = 0; r < ROWS; r++) {
+                    sums[r][j] += (float)a_r[r].at[i] * b_r.x;
+                    sums[r][j] += (float)a_r[r].at[i + 1] * b_r.y;
+                    sums[r][j] += (float)a_r[r].at[i + 2] * b_r.z;
+                    sums[r][j] += (float)a_r[r].at[i + 3] * b_r.w;
+                }
             }
-        }
     }
+    pdl_trigger();   // who adds the parts may take its place
     __syncthreads(); // nobody reads b any more
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
@@ -161,96 +182,102 @@ static __global__ void __launch_bounds__(THREADS, VECTORS &&COLS <= 10 ? 3 : 2)
     }
 }
 
-/* ---- which of them, and with how many blocks ------------------------------
- */
+/* ---- which of them, and with how many blocks ----------------------------- */
 
 /* The rows that a block takes, and its kernel. */
-struct shape {
+template <typename T> struct shape {
     int cols, rows, lanes;
-    void (*kernels[2])(float *, const float *, const float *, int, int, int,
-                       int, size_t, int, int, struct extras); /* [vectors] */
+    void (*kernels[2])(float *, const T *, const T *, int, int, int, int,
+                       size_t, int, int, struct extras); /* [vectors] */
 };
-#define SHAPE(cols, rows, lanes)                       \
-    {                                                  \
-        cols, rows, lanes, {                           \
-            matmul_narrow<cols, rows, lanes, false>,   \
-                matmul_narrow<cols, rows, lanes, true> \
-        }                                              \
+#define SHAPE(cols, rows, lanes)                          \
+    {                                                     \
+        cols, rows, lanes, {                              \
+            matmul_narrow<T, cols, rows, lanes, false>,   \
+                matmul_narrow<T, cols, rows, lanes, true> \
+        }                                                 \
     }
-static const struct shape shapes[] = {
-    SHAPE(1, 4, 32), SHAPE(2, 4, 32), SHAPE(4, 4, 32), SHAPE(8, 4, 8),
-    SHAPE(10, 4, 8), SHAPE(12, 4, 8), SHAPE(16, 4, 8),
-};
-
-static double blocks_of(const struct product *q, const struct shape *s) {
-    const int height = THREADS / s->lanes * s->rows;
-    return (double)CEIL_DIV((size_t)q->m, height) *
-           CEIL_DIV((size_t)q->n, s->cols);
-}
 
 /* The narrowest strip that holds n columns. */
-static const struct shape *shape_of(const struct product *q) {
+template <typename T>
+static const struct shape<T> *shape_of(const struct product *q) {
+    static const struct shape<T> shapes[] = {
+        SHAPE(1, 4, 32), SHAPE(4, 4, 32), SHAPE(10, 4, 8), SHAPE(16, 4, 8)
+    };
     int i = 0;
     while (i < COUNT_OF(shapes) - 1 && shapes[i].cols < q->n) i++;
     return &shapes[i];
 }
 
-static struct k_parts parts_of(const struct product *q) {
-    const struct shape *const s = shape_of(q);
-    return matmul_k_parts(q, blocks_of(q, s), 4.0 * matmul_multiprocessors(),
-                          4 * s->lanes, 16 * s->lanes);
+template <typename T> static double blocks_of(const struct product *q) {
+    const struct shape<T> *const s = shape_of<T>(q);
+    const int height = THREADS / s->lanes * s->rows;
+    return (double)CEIL_DIV((size_t)q->m, height) *
+           CEIL_DIV((size_t)q->n, s->cols);
 }
 
-size_t matmul_narrow_scratch(const struct product *q) {
-    return matmul_partials_bytes(q, parts_of(q).parts);
+template <typename T> static struct k_parts parts_of(const struct product *q) {
+    const int step = sixteen<T>::EACH * shape_of<T>(q)->lanes;
+    return matmul_k_parts(q, blocks_of<T>(q), 4.0 * matmul_multiprocessors(),
+                          step, 4 * step);
 }
 
-double matmul_narrow_us(const struct product *q) {
-    const struct shape *const s = shape_of(q);
-    const double bytes = 4.0 * q->m * q->k * q->batch * CEIL_DIV(q->n, s->cols);
-    const double rate = s->cols <= 4 ? 26e3 : 17e3; // bytes per us, an SM
+template <typename T> size_t matmul_narrow_scratch(const struct product *q) {
+    return matmul_partials_bytes(q, parts_of<T>(q).parts);
+}
+
+template <typename T> double matmul_narrow_us(const struct product *q) {
+    const double strips = CEIL_DIV(q->n, shape_of<T>(q)->cols);
+    const double bytes = sizeof(T) * strips * q->m * q->k * q->batch;
+    const double rate = q->n <= 4 ? 26e3 : 17e3; // bytes per us, an SM
     return 4.0 + bytes / (rate * matmul_multiprocessors());
 }
 
-/* Whether all rows of a start at multiples of 16 bytes. */
-static int has_vectors(const struct product *q) {
-    const struct extras *const x = &q->extras;
-    return q->k % 4 == 0 && x->pitch_a % 4 == 0 && (size_t)q->a % 16 == 0 &&
-           (q->batch == 1 || x->step_a % 4 == 0);
-}
-
-/* The product by kernel `s`, k cut as `cut` says. */
-static int start(const struct product *q, const struct shape *s,
-                 struct k_parts cut, int on_side, cudaStream_t stream) {
-    size_t step_part;
-    const struct product part = matmul_part_of(q, cut.parts, &step_part);
-    const dim3 grid((unsigned)blocks_of(q, s), (unsigned)cut.parts,
-                    (unsigned)q->batch);
-    const auto kernel = s->kernels[has_vectors(q)];
-    kernel<<<grid, THREADS, 0, stream>>>(
-        part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
-        cut.depth, step_part, q->trans_b, on_side, part.extras);
-    WEFT_LAUNCHED(matmul_narrow);
-    const struct product whole = on_side ? matmul_on_its_side(q) : *q;
-    return matmul_add_partials(&whole, cut.parts, stream);
-}
-
+template <typename T>
 int matmul_narrow_run(const struct product *q, int on_side,
                       cudaStream_t stream) {
-    return start(q, shape_of(q), parts_of(q), on_side, stream);
+    const struct shape<T> *const s = shape_of<T>(q);
+    const struct k_parts cut = parts_of<T>(q);
+    const dim3 grid((unsigned)blocks_of<T>(q), (unsigned)cut.parts,
+                    (unsigned)q->batch);
+    const int vectors =
+        has_vectors<T>(q->a, q->extras.pitch_a, q->extras.step_a, q->k,
+                       q->batch, sixteen<T>::EACH);
+    return launch_parts("matmul_narrow", s->kernels[vectors], grid, THREADS, q,
+                        cut, on_side, stream, q->trans_b, on_side);
 }
 
-static size_t scratch(const struct product *q) {
-    if (!q->trans_a) return matmul_narrow_scratch(q);
+template <typename T> static size_t scratch(const struct product *q) {
+    if (!q->trans_a) return matmul_narrow_scratch<T>(q);
     const struct product side = matmul_on_its_side(q);
-    return matmul_short_scratch(&side);
+    return matmul_short_scratch<T>(&side);
 }
 
+template <typename T>
 static int launch(const struct product *q, cudaStream_t stream) {
-    if (!q->trans_a) return matmul_narrow_run(q, 0, stream);
+    if (!q->trans_a) return matmul_narrow_run<T>(q, 0, stream);
     const struct product side = matmul_on_its_side(q);
-    return matmul_short_run(&side, 1, stream);
+    return matmul_short_run<T>(&side, 1, stream);
 }
+
+/* What 12_short.cu and 40_tuned.cu take from here. */
+#define NARROW(T)                                                     \
+    template int matmul_narrow_run<T>(const struct product *, int,    \
+                                      cudaStream_t);                  \
+    template size_t matmul_narrow_scratch<T>(const struct product *); \
+    template double matmul_narrow_us<T>(const struct product *);
+NARROW(float)
+NARROW(__half)
+NARROW(__nv_bfloat16)
 
 MATMUL_RUNG(narrow, "few columns: a streams past b in shared memory", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch, scratch)
+            WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<float>,
+            scratch<float>)
+
+/* Not in the ladder: for 40_tuned.cu. */
+MATMUL_RUNG(narrow_fp16, "few columns: a streams past b in shared memory",
+            "fp16", WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B, launch<__half>,
+            scratch<__half>)
+MATMUL_RUNG(narrow_bf16, "few columns: a streams past b in shared memory",
+            "bf16", WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B,
+            launch<__nv_bfloat16>, scratch<__nv_bfloat16>)

@@ -169,6 +169,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
     const int row = warp / (BN / T::WN) * T::WM + lane / T::TX * 4;
     const int col = warp % (BN / T::WN) * T::WN + lane % T::TX * 4;
     float sums[TM][TN] = {};
+    pdl_wait(); // what came before has written a and b
 
     const int tiles = CEIL_DIV(length, BK);
     for (int stage = 0; stage < STAGES - 1; stage++) {
@@ -201,6 +202,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
                 for (int j = 0; j < TN; j++) sums[i][j] += a_r[i] * b_r[j];
         }
     }
+    pdl_trigger(); // who adds the parts may take its place
     if (!takes_vectors(c, n)) {
         __syncthreads(); // nobody reads the tiles any more
         store_by_rows<TM, TN, TY>(c, m, n, row0 + warp / (BN / T::WN) * T::WM,
@@ -267,33 +269,17 @@ double matmul_split_k_us(const struct product *q) {
     return 4.0 + (cut.parts > 1 ? 2.0 : 0.0) + sums + stores / (12e3 * sms);
 }
 
-/* Whether 16 bytes may be copied at once, wherever a tile starts. */
-static int has_vectors(const void *array, size_t pitch, size_t step, int along,
-                       int batch) {
-    return (size_t)array % 16 == 0 && pitch % 4 == 0 && along % 4 == 0 &&
-           (batch == 1 || step % 4 == 0);
-}
-
-/* The product by kernel `s`, k cut as `cut` says. */
-static int start(const struct product *q, const struct shape *s,
-                 struct k_parts cut, cudaStream_t stream) {
+static int launch(const struct product *q, cudaStream_t stream) {
     const struct extras *const x = &q->extras;
-    size_t step_part;
-    const struct product part = matmul_part_of(q, cut.parts, &step_part);
+    const struct shape *const s = shape_of(q);
+    const struct k_parts cut = parts_of(q);
     dim3 grid = matmul_grid(q, s->rows, s->cols);
     grid.x *= cut.parts;
-    const auto kernel = s->kernel;
-    kernel<<<grid, s->threads, 0, stream>>>(
-        part.c, (const float *)q->a, (const float *)q->b, q->m, q->n, q->k,
-        cut.depth, step_part, q->trans_a, q->trans_b,
-        has_vectors(q->a, x->pitch_a, x->step_a, q->m, q->batch),
-        has_vectors(q->b, x->pitch_b, x->step_b, q->n, q->batch), part.extras);
-    WEFT_LAUNCHED(matmul_split_k);
-    return matmul_add_partials(q, cut.parts, stream);
-}
-
-static int launch(const struct product *q, cudaStream_t stream) {
-    return start(q, shape_of(q), parts_of(q), stream);
+    return launch_parts(
+        "matmul_split_k", s->kernel, grid, s->threads, q, cut, 0, stream,
+        q->trans_a, q->trans_b,
+        has_vectors<float>(q->a, x->pitch_a, x->step_a, q->m, q->batch, 4),
+        has_vectors<float>(q->b, x->pitch_b, x->step_b, q->n, q->batch, 4));
 }
 
 MATMUL_RUNG(split_k, "small c: blocks share k, a second kernel adds", "fp32",

@@ -16,31 +16,20 @@
 #include "awkward.h"
 #include "matmul.h"
 #include "pack.h"
+#include "wgmma_us.h"
 
 #include <limits.h>
 #include <math.h>
 
-#define DECLARE(name) extern const struct matmul_rung matmul_##name##_rung;
-DECLARE(tma)
-DECLARE(tma_pairs)
-DECLARE(k_groups) DECLARE(pipeline) DECLARE(narrow) DECLARE(short) DECLARE(
-    split_k) DECLARE(wmma_fp16) DECLARE(mma_fp16) DECLARE(wgmma_fp16)
-    DECLARE(wmma_bf16) DECLARE(mma_bf16) DECLARE(wgmma_bf16) DECLARE(wmma_tf32)
-        DECLARE(mma_tf32) DECLARE(wgmma_tf32) DECLARE(mma_3xtf32) DECLARE(
-            wgmma_3xtf32)
-
-            enum {
-                RATE = 200000, // multiply-adds a microsecond of a busy
-                               // multiprocessor
-                START_US = 6,  // launch, first loads, last stores
-                PIECE_US =
-                    9, // to add one piece of a tile that was cut to the others,
-                SMALL_PIECE_US = 3, // of one of k_groups
-                ODD_STORED =
-                    600000,      // bytes of c a microsecond, one by one: n % 4
-                COPY_US = 6,     // of the operands, besides their bytes
-                COPIED = 3000000 // bytes a microsecond, read and written
-            };
+enum {
+    RATE = 200000, // multiply-adds a microsecond of a busy multiprocessor
+    START_US = 6,  // launch, first loads, last stores
+    PIECE_US = 9,  // to add one piece of a tile that was cut to the others,
+    SMALL_PIECE_US = 3,  // of one of k_groups
+    ODD_STORED = 600000, // bytes of c a microsecond, one by one: n % 4
+    COPY_US = 6,         // of the operands, besides their bytes
+    COPIED = 3000000     // bytes a microsecond, read and written
+};
 
 static double tiles_of(const struct product *q, int bm, int bn) {
     return (double)CEIL_DIV(q->m, bm) * CEIL_DIV(q->n, bn) * q->batch;
@@ -100,28 +89,6 @@ static double mma_16_us(const struct product *q) { return mma_us(q, 8.5); }
 static double mma_tf32_us(const struct product *q) { return mma_us(q, 3.8); }
 static double mma_3xtf32_us(const struct product *q) { return mma_us(q, 1.05); }
 
-/* Tiles of 128 x bn, `deep` of k to a stage of so many cycles. */
-static double wgmma_us(const struct product *q, int deep, double cycles) {
-    double least = INFINITY;
-    for (int bn = 64; bn <= 256; bn *= 2) {
-        const double step = cycles * (bn == 256 ? 1024 : bn == 128 ? 576 : 384);
-        const double each = CEIL_DIV(q->k, deep) * step + 2000 + 16.0 * bn;
-        const double rounds =
-            ceil(tiles_of(q, 128, bn) / matmul_multiprocessors());
-        least = fmin(least, 3.0 + rounds * each / 1700);
-    }
-    return least;
-}
-static double matmul_wgmma_bf16_us(const struct product *q) {
-    return wgmma_us(q, 64, 1.0);
-}
-static double matmul_wgmma_tf32_us(const struct product *q) {
-    return wgmma_us(q, 32, 1.0);
-}
-static double matmul_wgmma_3xtf32_us(const struct product *q) {
-    return wgmma_us(q, 32, 3.2);
-}
-
 static double wmma_fp16_us(const struct product *q) {
     return tiles_us(q, 128, 128, 2, 4.9, 3.0, 0);
 }
@@ -142,30 +109,39 @@ enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 /* What can be picked, by whom, and for how many rows and columns at most: a
  * matrix that is short or narrow is read once, which the rungs for such a one
  * count as all there is. */
+#define CHOICES(CHOICE)                                                 \
+    CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY)                     \
+    CHOICE(tma, tma_us, FP32, ANY, ANY)                                 \
+    CHOICE(k_groups, k_groups_us, FP32, ANY, ANY)                       \
+    CHOICE(pipeline, matmul_pipeline_us, FP32, ANY, ANY)                \
+    CHOICE(split_k, matmul_split_k_us, FLOATS, ANY, ANY)                \
+    CHOICE(narrow, matmul_narrow_us<float>, FLOATS, ANY, 16)            \
+    CHOICE(short, matmul_short_us<float>, FLOATS, 16, ANY)              \
+    CHOICE(wgmma_3xtf32, matmul_wgmma_3xtf32_us, THREE, ANY, ANY)       \
+    CHOICE(mma_3xtf32, mma_3xtf32_us, THREE, ANY, ANY)                  \
+    CHOICE(wgmma_tf32, matmul_wgmma_tf32_us, TF32, ANY, ANY)            \
+    CHOICE(mma_tf32, mma_tf32_us, TF32, ANY, ANY)                       \
+    CHOICE(wmma_tf32, wmma_tf32_us, TF32, ANY, ANY)                     \
+    CHOICE(wgmma_bf16, matmul_wgmma_bf16_us, BF16, ANY, ANY)            \
+    CHOICE(mma_bf16, mma_16_us, BF16, ANY, ANY)                         \
+    CHOICE(wmma_bf16, wmma_bf16_us, BF16, ANY, ANY)                     \
+    CHOICE(narrow_bf16, matmul_narrow_us<__nv_bfloat16>, BF16, ANY, 16) \
+    CHOICE(short_bf16, matmul_short_us<__nv_bfloat16>, BF16, 16, ANY)   \
+    CHOICE(wgmma_fp16, matmul_wgmma_bf16_us, FP16, ANY, ANY)            \
+    CHOICE(mma_fp16, mma_16_us, FP16, ANY, ANY)                         \
+    CHOICE(wmma_fp16, wmma_fp16_us, FP16, ANY, ANY)                     \
+    CHOICE(narrow_fp16, matmul_narrow_us<__half>, FP16, ANY, 16)        \
+    CHOICE(short_fp16, matmul_short_us<__half>, FP16, 16, ANY)
+
+#define DECLARE(name, ...) extern const struct matmul_rung matmul_##name##_rung;
+CHOICES(DECLARE)
+
+#define ROW(name, ...) {&matmul_##name##_rung, __VA_ARGS__},
 static const struct choice {
     const struct matmul_rung *rung;
     double (*us)(const struct product *q);
     int serves, rows, cols;
-} choices[] = {
-    {&matmul_tma_pairs_rung, tma_pairs_us, FP32, ANY, ANY},
-    {&matmul_tma_rung, tma_us, FP32, ANY, ANY},
-    {&matmul_k_groups_rung, k_groups_us, FP32, ANY, ANY},
-    {&matmul_pipeline_rung, matmul_pipeline_us, FP32, ANY, ANY},
-    {&matmul_split_k_rung, matmul_split_k_us, FLOATS, ANY, ANY},
-    {&matmul_narrow_rung, matmul_narrow_us, FLOATS, ANY, 16},
-    {&matmul_short_rung, matmul_short_us, FLOATS, 16, ANY},
-    {&matmul_wgmma_3xtf32_rung, matmul_wgmma_3xtf32_us, THREE, ANY, ANY},
-    {&matmul_mma_3xtf32_rung, mma_3xtf32_us, THREE, ANY, ANY},
-    {&matmul_wgmma_tf32_rung, matmul_wgmma_tf32_us, TF32, ANY, ANY},
-    {&matmul_mma_tf32_rung, mma_tf32_us, TF32, ANY, ANY},
-    {&matmul_wmma_tf32_rung, wmma_tf32_us, TF32, ANY, ANY},
-    {&matmul_wgmma_bf16_rung, matmul_wgmma_bf16_us, BF16, ANY, ANY},
-    {&matmul_mma_bf16_rung, mma_16_us, BF16, ANY, ANY},
-    {&matmul_wmma_bf16_rung, wmma_bf16_us, BF16, ANY, ANY},
-    {&matmul_wgmma_fp16_rung, matmul_wgmma_bf16_us, FP16, ANY, ANY},
-    {&matmul_mma_fp16_rung, mma_16_us, FP16, ANY, ANY},
-    {&matmul_wmma_fp16_rung, wmma_fp16_us, FP16, ANY, ANY},
-};
+} choices[] = {CHOICES(ROW)};
 
 /* The time to copy the operands that do not lie as the rung wants them. */
 static double copies_us(const struct product *q,

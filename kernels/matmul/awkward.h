@@ -7,7 +7,10 @@
  * kernel (partials.cu) adds them, always in the same order. */
 #ifndef WEFT_MATMUL_AWKWARD_H
 #define WEFT_MATMUL_AWKWARD_H
+#include "../ptx.cuh"
 #include "matmul.h"
+
+#include <string.h>
 
 /* How k is cut: part i is [i * depth, (i + 1) * depth), the last one to k. */
 struct k_parts {
@@ -37,8 +40,8 @@ int matmul_multiprocessors(void);
 /* About how many microseconds the product takes by each of the three rungs,
  * from rates measured on an H200 and this device's multiprocessors: for who
  * picks one (40_tuned.cu). */
-double matmul_narrow_us(const struct product *q);
-double matmul_short_us(const struct product *q);
+template <typename T> double matmul_narrow_us(const struct product *q);
+template <typename T> double matmul_short_us(const struct product *q);
 double matmul_split_k_us(const struct product *q);
 
 /* The same of rung pipeline, where a and b lie as it wants them. */
@@ -64,12 +67,81 @@ static inline struct product matmul_on_its_side(const struct product *q) {
 
 /* The product by the kernel of 12_narrow.cu, whose a must lie as it should, or
  * of 12_short.cu, whose b must; with `on_side` c is stored transposed. And the
- * scratch memory that they want. */
+ * scratch memory that they want. T: what a and b hold, float, __half or
+ * __nv_bfloat16. */
+template <typename T>
 int matmul_narrow_run(const struct product *q, int on_side,
                       cudaStream_t stream);
+template <typename T>
 int matmul_short_run(const struct product *q, int on_side, cudaStream_t stream);
-size_t matmul_narrow_scratch(const struct product *q);
-size_t matmul_short_scratch(const struct product *q);
+template <typename T> size_t matmul_narrow_scratch(const struct product *q);
+template <typename T> size_t matmul_short_scratch(const struct product *q);
+
+/* Whether `each` numbers may be loaded at once wherever a row of a matrix
+ * starts, `along` numbers long. */
+template <typename T>
+static inline int has_vectors(const void *array, size_t pitch, size_t step,
+                              int along, int batch, int each) {
+    return (size_t)array % (each * sizeof(T)) == 0 && pitch % each == 0 &&
+           along % each == 0 && (batch == 1 || step % each == 0);
+}
+
+/* Launch kernel(c, a, b, m, n, k, depth, step_part, flags..., extras) for all
+ * parts of k, then add them up; with `on_side` c is stored transposed. */
+template <class... P, class... A>
+static int launch_parts(const char *name, void (*kernel)(P...), dim3 grid,
+                        int threads, const struct product *q,
+                        struct k_parts cut, int on_side, cudaStream_t stream,
+                        A... flags) {
+    size_t step_part;
+    const struct product part = matmul_part_of(q, cut.parts, &step_part);
+    WEFT_TRY(launch_early(name, kernel, grid, dim3((unsigned)threads), stream,
+                          part.c, q->a, q->b, q->m, q->n, q->k, cut.depth,
+                          step_part, flags..., part.extras));
+    const struct product whole = on_side ? matmul_on_its_side(q) : *q;
+    return matmul_add_partials(&whole, cut.parts, stream);
+}
+
+/* ---- in a kernel --------------------------------------------------------- */
+
+/* Some numbers of a row, in registers as they lie in memory. */
+template <typename T, int COUNT> struct numbers {
+    T at[COUNT];
+
+    /* Zeros, which add nothing to a sum of products. */
+    __device__ __forceinline__ numbers() {
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) at[i] = T(0.0f);
+    }
+    /* By one load of 8 or 16 bytes. */
+    __device__ __forceinline__ void load(const T *from) {
+        if constexpr (sizeof(at) == 16) {
+            const float4 bits = load16_ahead((const float *)from);
+            memcpy(at, &bits, sizeof(at));
+        } else {
+            const float2 bits = *(const float2 *)from;
+            memcpy(at, &bits, sizeof(at));
+        }
+    }
+};
+
+/* put(i, get(i)) for each i < COUNT, by all threads of the block, and of each
+ * several loads under way at a time. */
+template <int COUNT, int THREADS, class Get, class Put>
+static __device__ __forceinline__ void stage_numbers(const Get &get,
+                                                     const Put &put) {
+    enum { AT_ONCE = 8 };
+    for (int first = threadIdx.x; first < COUNT; first += AT_ONCE * THREADS) {
+        float own[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            own[i] =
+                first + i * THREADS < COUNT ? get(first + i * THREADS) : 0.0f;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (first + i * THREADS < COUNT) put(first + i * THREADS, own[i]);
+    }
+}
 
 /* store() of element (row,col) of what the kernel makes (m,n). */
 static __device__ __forceinline__ void

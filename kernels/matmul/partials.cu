@@ -59,6 +59,7 @@ static __global__ void matmul_partials(float *c, const float *sums, int m,
     const size_t own = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     const size_t count = (size_t)m * n;
     sums += blockIdx.z * count;
+    pdl_wait(); // the parts are there
     float sum = 0.0f;
     if (own < count)
 #pragma unroll 8
@@ -80,9 +81,7 @@ int matmul_add_partials(const struct product *q, int parts,
     const dim3 block(side_by_side, THREADS / side_by_side);
     const dim3 grid((unsigned)CEIL_DIV(count, (size_t)side_by_side), 1,
                     (unsigned)q->batch);
-    matmul_partials<<<grid, block, 0, stream>>>(q->c, (const float *)q->scratch,
-                                                q->m, q->n, parts, elements(q),
-                                                q->extras);
-    WEFT_LAUNCHED(matmul_partials);
-    return WEFT_OK;
+    return launch_early("matmul_partials", matmul_partials, grid, block, stream,
+                        q->c, q->scratch, q->m, q->n, parts, elements(q),
+                        q->extras);
 }
