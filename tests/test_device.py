@@ -10,7 +10,8 @@ import torch
 
 from weft import build, native
 from weft import device as devices
-from weft.bench import CudaTimer, device_name
+from weft.bench import device_name
+from weft.bench.samples import clock_for
 from weft.device import Device
 from weft.mnist.trainer import checked_device
 
@@ -122,7 +123,7 @@ def test_a_thread_without_a_context_has_none_again_unless_pytorch_came(
 
 def test_events_time_the_current_stream_of_their_device(driver):
     before = ctypes.c_ulong.in_dll(driver, "destroyed").value
-    assert CudaTimer(Device("cuda:1")).measure(lambda: None) == 1000.0
+    assert clock_for(Device("cuda:1")).taken(lambda: None) == 1000.0
     assert ctypes.c_ulong.in_dll(driver, "destroyed").value == before + 2
     assert ctypes.c_ulong.in_dll(driver, "last_stream").value == 0
     assert native.stream_of(Device("cuda:1")) == native.NULL

@@ -237,7 +237,7 @@ def test_a_graph_that_captured_nothing_is_no_measurement(monkeypatch):
     timer = clocks.GraphTimer(torch.device("cuda", 0))
     empty = SimpleNamespace(replay=lambda: None)
     monkeypatch.setattr(timer, "_captured", lambda one: empty)
-    monkeypatch.setattr(timer, "between_events", lambda work, watch: 2.0)
+    monkeypatch.setattr(timer, "taken", lambda work, watch: 2.0)
     one = clocks.Contender(lambda i: None, calls=40)
     with pytest.raises(ArgumentError, match="elsewhere takes 0.005 µs, so nothing was"):
         timer.sample("elsewhere", one, None)

@@ -11,7 +11,10 @@ from pathlib import Path
 # Imported only when called: `doctor` must run where half of the rest cannot.
 COMMANDS = {
     "mnist": ("weft.mnist.cli", "train the CNN, alone or against PyTorch"),
-    "bench": ("weft.bench", "an op's rungs side by side with PyTorch's; the simulator"),
+    "bench": (
+        "weft.bench.command",
+        "an op's rungs side by side with PyTorch's; the simulator",
+    ),
     "check": ("weft.ops.check", "every rung against float64, with poisoned outputs"),
     "doctor": ("weft.doctor", "what this machine has and runs, and what is missing"),
     "run": (

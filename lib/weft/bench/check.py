@@ -22,6 +22,7 @@ from ..jit.checked import raw_report
 from ..jit.cpu_launch import runtime
 from ..ops.cases import sum_bound
 from . import edit as bench_edit
+from .samples import clock_for
 
 SOURCE = Path(__file__).with_suffix(".cu")
 BOUNDS = {"cost": 25.0, "edit": 150.0}  # times the plain build; ms
@@ -146,14 +147,14 @@ def _measure(
     name: str, case: Case, libraries: dict[bool, ctypes.CDLL], samples: int
 ) -> list[dict[str, Any]]:
     contenders = {check: Arrays(name, case, libraries[check]) for check in libraries}
-    timer = bench.CpuTimer()
+    clock = clock_for("cpu")
     times: dict[str, list[float]] = {mode: [] for mode in ("plain", *MODES)}
     accesses: dict[str, int] = {}
     for turn in range(samples + 1):
         for mode, spent in times.items():
             arrays = contenders[mode != "plain"]
             _switch(*MODES.get(mode, (1, 1)))
-            us = timer.measure(arrays.launch)
+            us = clock.taken(arrays.launch)
             arrays.check()
             if turn:  # the first one also fills caches
                 spent.append(us)
@@ -164,7 +165,7 @@ def _measure(
         arrays.release()
     plain = min(times["plain"])
     return [
-        _row(name, mode, spent, plain, accesses.get(mode), timer.name)
+        _row(name, mode, spent, plain, accesses.get(mode), clock.name)
         for mode, spent in times.items()
     ]
 

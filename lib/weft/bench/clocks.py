@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .. import device as devices
+from .. import native
 from ..native import ArgumentError
 from .gpu_state import Watch
 
@@ -91,43 +93,41 @@ class WallTimer:
         """Microseconds of so many calls; before them the cache is flushed."""
         if one.flush:
             one.flush()
-        self.wait()
-        begin = time.perf_counter_ns()
-        for _ in range(calls):
-            one.turn()
-        self.wait()
-        taken = time.perf_counter_ns() - begin
-        watch.look()
-        return taken / 1e3
-
-
-class EventTimer(WallTimer):
-    """CUDA events on torch's current stream, before and behind the calls."""
-
-    name = "event"
-
-    def span(self, one: Contender, calls: int, watch: Watch) -> float:
-        if one.flush:
-            one.flush()
 
         def burst() -> None:
             for _ in range(calls):
                 one.turn()
 
-        return self.between_events(burst, watch)
+        return self.taken(burst, watch)
 
-    def between_events(self, work: Callable[[], object], watch: Watch) -> float:
-        """Microseconds of what `work` queues."""
-        import torch
+    def taken(self, work: Callable[[], object], watch: Watch | None = None) -> float:
+        """Microseconds of what `work` does, or queues."""
+        self.wait()
+        begin = time.perf_counter_ns()
+        work()
+        self.wait()
+        us = (time.perf_counter_ns() - begin) / 1e3
+        if watch:
+            watch.look()
+        return us
 
-        with torch.cuda.device(self.device):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
+
+class EventTimer(WallTimer):
+    """CUDA events on the current stream, before and behind the calls."""
+
+    name = "event"
+
+    def taken(self, work: Callable[[], object], watch: Watch | None = None) -> float:
+        with native.on_device(self.device):
+            stream = devices.stream(self.device.index)
+            begin, end = devices.Event(), devices.Event()
+            begin.record(stream)
             work()
-            end.record()
-            watch.look()  # while it is under way
+            end.record(stream)
+            if watch:
+                watch.look()  # while it is under way
             end.synchronize()
-        return 1e3 * begin.elapsed_time(end)
+        return 1e3 * begin.until(end)
 
 
 class GraphTimer(EventTimer):
@@ -148,12 +148,12 @@ class GraphTimer(EventTimer):
         if name not in self._graphs:
             self._graphs[name] = self._captured(one)
             # The burst was made for the host's launches, which a graph does without.
-            took = self.between_events(self._graphs[name].replay, watch)
+            took = self.taken(self._graphs[name].replay, watch)
             wanted = burst_of(took / one.calls)
             if wanted > 1.25 * one.calls:
                 one.calls = wanted
                 self._graphs[name] = self._captured(one)
-        took = self.between_events(self._graphs[name].replay, watch)
+        took = self.taken(self._graphs[name].replay, watch)
         if took / one.calls < LEAST_US:
             raise ArgumentError(
                 f"timer 'graph': {name} takes {took / one.calls:.2g} µs, so nothing "

@@ -26,6 +26,7 @@ import torch
 from tqdm import tqdm
 
 from .. import bench, build, jit
+from .clocks import WallTimer
 
 EDITS = 20
 GOALS = {"cpu": 150.0, "cuda": 100.0}  # ms, the median of ours at most
@@ -297,7 +298,7 @@ def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
 
 
 def _row(impl: str, rung: str, target: str, times: list[float]) -> dict[str, Any]:
-    timing = bench.summarize(times, bench.CpuTimer.name)
+    timing = bench.summarize(times, WallTimer.name)
     where = bench.device_name(target) if _here(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
@@ -310,7 +311,7 @@ def _absent(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
     where = bench.device_name(target) if _here(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
-        **{"target": target, "device": where, "timer": bench.CpuTimer.name},
+        **{"target": target, "device": where, "timer": WallTimer.name},
         **{**nothing, "why": why},
     }
 

@@ -69,12 +69,9 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     with precision("fp32"):
         errors = {name: _error(problem, call) for name, call in contenders.items()}
         calls = _calls(contenders["torch"], device)
-        timings = bench.interleave(
-            {name: _repeat(call) for name, call in contenders.items()},
-            device,
-            iterations=samples * calls,
-            block=calls,
-        )
+        blocks = {name: _repeat(call) for name, call in contenders.items()}
+        sizes = dict.fromkeys(blocks, calls)
+        timings = bench.in_rounds(blocks, sizes, device, rounds=samples)
     precisions = {r.name: r.precision for r in rungs} | {"torch": "fp32"}
     peer = timings["torch"].median
     return [

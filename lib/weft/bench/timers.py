@@ -28,15 +28,15 @@ import numpy as np
 
 from .. import device as devices
 from ..native import ArgumentError
-from . import Timing, device_name, summarize
 from .clocks import Contender, WallTimer, burst_of, timer_named
 from .gpu_state import Watch
+from .results import device_name
+from .samples import REST, Timing, summarize
 
 if TYPE_CHECKING:
     from ..native import AnyDevice
 
 PAUSE = 60e-3  # seconds between samples when tensor cores are to stay cool
-REST = 10e-3  # ... between samples on a CPU, in which the others' threads fall asleep
 LEAST = 8  # samples before a spread is believed
 SPREAD = 0.005  # the median is known to half a percent
 MOST_COPIES = 64  # of the inputs

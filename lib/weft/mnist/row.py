@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import bench
+from ..bench.samples import clock_for
 
 if TYPE_CHECKING:
     from ..native import AnyDevice
@@ -66,8 +67,7 @@ def stamp() -> Row:
 def steps_of(run: Run, device: AnyDevice) -> int:
     """How many steps make a sample: a power of two, at about SAMPLE seconds."""
     run(2)
-    timer = bench.timer_for(device)
-    us = timer.measure(lambda: run(STEPS[0])) / STEPS[0]
+    us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:
         return 1
     wanted = 2 ** int(math.log2(1e6 * SAMPLE / us))

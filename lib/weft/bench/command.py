@@ -1,0 +1,85 @@
+"""python -m weft bench WHAT: an op's rungs beside PyTorch's, or a benchmark."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from .. import device as devices
+from . import STATISTIC, table, write_json
+
+# What `python -m weft bench WHAT` knows besides the ops (ops.py): a module
+# with rows() -> list of rows, or rows_of(arguments); SHOWN, the columns to print, and
+# note(rows), what stands under them, status(rows), the exit status, merged(path, rows),
+# the rows to write where that file may have some already, if it has these.
+BENCHMARKS = {
+    "bodies": "weft.bench.bodies",
+    "simt": "weft.bench.simt",
+    "sim": "weft.bench.sim",
+    "check": "weft.bench.check",
+    "edit": "weft.bench.edit",
+    "launch": "weft.bench.launch",
+    "matmul": "weft.bench.matmul.command",
+    "mnist": "weft.bench.mnist",
+    "torch-kernels": "weft.bench.torch_kernels",
+    "transpose": "weft.bench.transpose",
+    "counters": "weft.bench.counters",
+    "graphs": "weft.bench.graphs.command",
+    "tensor": "weft.bench.tensor.command",
+}
+
+# Those of them with options of their own: TITLE, add_arguments().
+OPTIONS = ("mnist", "matmul")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft bench`."""
+    from .ops import PROBLEMS
+
+    parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
+    parser.add_argument("--device", default="cpu", help="of an op: cpu, cuda, cuda:N")
+    sizes = "of an op: 256,512; of matmul 5120x256x5120 (m x k x n), 64of256 too"
+    parser.add_argument("--sizes", metavar="N,N", default="", help=sizes)
+    parser.add_argument("--rungs", metavar="NAME,NAME", default="", help="of an op")
+    parser.add_argument("--json", metavar="PATH", help="write the rows there")
+    for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):
+        module.add_arguments(parser.add_argument_group(module.TITLE))
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run a benchmark, print its rows and write them."""
+    from . import ops as bench_ops
+
+    _check_device(args.device)
+    if args.what in BENCHMARKS:
+        module = importlib.import_module(BENCHMARKS[args.what])
+        rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
+        every = list(dict.fromkeys(key for row in rows for key in row))
+        shown = getattr(module, "SHOWN", every)
+    else:
+        sizes = [int(size) for size in args.sizes.split(",") if size]
+        rungs = [name for name in args.rungs.split(",") if name]
+        rows = bench_ops.rows(args.what, args.device, sizes, rungs)
+        named = [key for key in bench_ops.SIZES if key in rows[0]]
+        shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
+        shown += ["gbs", "tflops", "error", "vs_torch"]
+    print(table(rows, shown))
+    if args.what in BENCHMARKS:
+        if hasattr(module, "note"):
+            print(f"{module.note(rows)}\n{STATISTIC}")
+    else:
+        print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
+    if args.json:
+        if args.what in BENCHMARKS and hasattr(module, "merged"):
+            rows = module.merged(args.json, rows)
+        on_gpu = any(row["target"] == "cuda" and row["device"] for row in rows)
+        write_json(args.json, rows, "cuda" if on_gpu else args.device)
+    if args.what in BENCHMARKS and hasattr(module, "status"):
+        return module.status(rows)
+    return 0
+
+
+def _check_device(text: str) -> None:
+    wanted, there = devices.named(text), devices.count()
+    if wanted.type == "cuda" and wanted.index >= there:
+        raise ValueError(f"--device {text}: CUDA GPUs here: {there}")

@@ -1,0 +1,157 @@
+"""The one JSON in which every measurement of the lab is written, and tables of it.
+
+    {"machine": {device, cpu, cores, driver, toolkit, torch, date, commit},
+     "rows": [{op, impl, rung, precision, target, device, timer, us, us_low,
+               us_high, us_mean, ...}]}
+
+us is the median over samples, us_low and us_high the 20th and 80th percentile.
+vs_<peer> is the peer's time over ours in the same run: above 1 we are faster.
+What cannot be measured is null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import device as devices
+from ..build import ROOT
+
+if TYPE_CHECKING:
+    from ..native import AnyDevice
+
+
+def device_name(device: AnyDevice | str = "cpu") -> str:
+    """The full name of the GPU, or of the CPU."""
+    from ..doctor import cpu_name
+
+    device = devices.named(device)
+    return devices.name(device.index) if device.type == "cuda" else cpu_name()
+
+
+def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
+    """The machine, as every JSON file has it; what is not there is null."""
+    import torch
+
+    from .. import doctor
+
+    return {
+        "device": device_name(device),
+        "cpu": doctor.cpu_name(),
+        "cores": doctor.cores(),
+        "driver": _known(doctor.driver()),
+        "toolkit": _known(doctor.toolkit()),
+        "torch": torch.__version__,
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+    }
+
+
+def commit() -> str | None:
+    """The checkout's commit, "+" behind it if files differ; None outside git.
+
+    WEFT_COMMIT names it where a copy without git is measured.
+    """
+    if named := os.environ.get("WEFT_COMMIT"):
+        return named
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
+            **{"cwd": ROOT, "text": True, "capture_output": True},
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def write_json(
+    path: str | Path,
+    rows: list[dict[str, Any]],
+    device: AnyDevice | str = "cpu",
+    **more: Any,
+) -> None:
+    """Write machine, rows and `more` to `path`: whole, or not at all."""
+    path = Path(path)
+    text = json.dumps(
+        {"machine": machine(device), "rows": rows, **more}, default=_plain
+    )
+    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".json")
+    with os.fdopen(handle, "w") as file:
+        file.write(_one_row_per_line(json.loads(text)))
+    os.chmod(beside, 0o644)
+    os.replace(beside, path)
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """What write_json() wrote; ValueError naming the file if it is not that."""
+    try:
+        results = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} holds no results: {error}") from None
+    if not isinstance(results, dict) or not {"machine", "rows"} <= results.keys():
+        raise ValueError(f"{path} holds no results: 'machine' and 'rows' are missing")
+    return results
+
+
+def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
+    """The rows' columns as aligned text; a missing value is a dash."""
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells)]
+    words = [all(isinstance(r.get(c), str | None) for r in rows) for c in columns]
+    lines = []
+    for line in [columns, *cells]:
+        # Words are read from the left, numbers compared from the right.
+        aligned = [
+            cell.ljust(width) if word else cell.rjust(width)
+            for cell, width, word in zip(line, widths, words)
+        ]
+        lines.append("  ".join(aligned).rstrip())
+    return "\n".join(lines)
+
+
+def _known(text: str) -> str | None:
+    return None if text == "none" else text
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, as json knows them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not for JSON")
+
+
+def _one_row_per_line(results: dict[str, Any]) -> str:
+    """JSON that a diff can read: one line per row, short numbers."""
+    results = _rounded(results)
+    parts = []
+    for key, value in results.items():
+        if key == "rows":
+            rows = ",\n  ".join(json.dumps(row) for row in value)
+            parts.append(f'"rows": [\n  {rows}\n ]')
+        else:
+            parts.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{" + ",\n ".join(parts) + "}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        # JSON knows neither NaN nor infinity.
+        return float(f"{value:.6g}") if np.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    return str(value)
