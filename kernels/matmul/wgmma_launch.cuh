@@ -101,7 +101,8 @@ static inline int best_cluster(const struct product *q,
                : 1;
 }
 
-/* Of all widths and numbers of parts the fastest. */
+/* Of all widths and numbers of parts the fastest: parts for a round or two, or
+ * up to 8, of which several rounds waste less of the last one. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};
@@ -111,10 +112,12 @@ static inline struct tiles best_tiles(const struct product *q,
         const int slots = sms / cluster;
         const struct tiles all = cut(q, how, width, cluster);
         const int rest = all.count % slots;
-        const int most = rest ? 2 * slots / rest : 1;
-        for (int parts = 1; parts <= most && parts <= all.k_steps; parts++) {
+        int parts = rest ? slots / rest : 1;
+        if (rest && parts < 8) parts = 8;
+        if (parts > all.k_steps) parts = all.k_steps;
+        for (; parts > 0; parts -= CEIL_DIV(parts, 8)) {
             const struct tiles t =
-                parts == 1 ? all : in_parts(all, slots, parts, how->grain);
+                parts > 1 ? in_parts(all, slots, parts, how->grain) : all;
             const double takes = cycles(t, how, sms);
             if (best.count && takes >= least) continue;
             best = t;
