@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from .. import bench, native
+from ..build import ROOT
 from . import data
 from .data import epoch_order
 from .race import Say, twins_of
@@ -363,5 +364,5 @@ def cold(
 
 def _env() -> dict[str, str]:
     """This process's environment, with this package in reach."""
-    paths = [str(bench.ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 
-from .. import bench
+from ..build import ROOT
 from . import data
 from .race import Say, twins_of
 from .row import first_line
@@ -70,7 +70,7 @@ def compile_twins(
 def _start(
     precision: str, batch: int, device: str, names: Sequence[str]
 ) -> subprocess.Popen[str]:
-    paths = [str(bench.ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         # Each of them has a core, and no helpers of its own.
