@@ -1,0 +1,91 @@
+"""The wgmma rungs where blocks share k: tiles of the last round, in parts."""
+
+import pytest
+import torch
+from test_inspect_kernels import findings, run
+
+from weft import native, ops
+from weft.inspect.watched import checked_library
+from weft.jit.cpu_launch import runtime
+from weft.ops.cases_matmul import Product, error_bound, matmul_case
+
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+RUNGS = [r for r in native.rungs("matmul") if r.name.startswith("wgmma")]
+ANY_RUNG = pytest.mark.parametrize("rung", RUNGS, ids=lambda r: r.name)
+# One tile on the CPU target's four blocks: four parts, the last of them short by one
+# stage and a bit; and a tile left over after a round of whole ones.
+DEEP = {"bf16": 23 * 64 - 8, "fp16": 23 * 64 - 8, "tf32": 27 * 32 - 8, "3xtf32": 344}
+
+
+def _operands(precision: str, m: int, n: int, k: int):
+    generator = torch.Generator().manual_seed(k)
+    kind = TYPES.get(precision, torch.float32)
+    a = torch.randn(m, k, generator=generator).to(kind)
+    b = torch.randn(k, n, generator=generator).to(kind)
+    return a, b.T.contiguous().T if precision == "3xtf32" else b  # nothing is copied
+
+
+def _sums(rung: native.Rung, m: int, n: int, k: int) -> int:
+    """Bytes of the parts' sums."""
+    a, b = _operands(rung.precision, m, n, k)
+    lib, bytes_ = native.library("matmul", "cpu"), native.ffi.new("size_t *")
+    trans = (0, int(rung.precision == "3xtf32"), 1.0)
+    options = native.ffi.new("struct weft_matmul_options *", trans)
+    lib.call("weft_matmul_workspace", rung.index, bytes_, native.pointer(a),
+             native.pointer(b), m, n, k, options)  # fmt: skip
+    return bytes_[0]
+
+
+@ANY_RUNG
+def test_k_is_in_parts_where_that_is_worth_a_second_kernel(rung):
+    tile = 128 * 64 * 4  # bytes of a part's sums
+    assert _sums(rung, 9, 16, DEEP[rung.precision]) == 4 * tile
+    assert _sums(rung, 9, 16, 8) == 0
+
+
+@pytest.mark.parametrize(
+    "rung", [r for r in RUNGS if r.precision != "fp16"], ids=lambda r: r.name
+)
+def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
+    q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)
+    case = matmul_case(torch.Generator().manual_seed(0), q, rung.precision)
+    runtime().simt_check_begin()
+    run(checked_library("matmul"), rung, case)
+    assert not findings(), findings()
+
+
+# Five tiles and four blocks: of one matrix whose rows start anywhere, or of five.
+@ANY_RUNG
+@pytest.mark.parametrize("batch", [1, 5])
+def test_whole_tiles_and_tiles_in_parts_are_one_matrix(rung, batch):
+    m, n, k = (7, 319, DEEP[rung.precision]) if batch == 1 else (7, 9, 1400)
+    a, b = _operands(rung.precision, batch * m, n, k)
+    a = a.reshape(batch, m, k)
+    got = ops.matmul(a, b, rung=rung.name)
+    size = a.double().abs() @ b.double().abs()
+    error = (got - a.double() @ b.double()).abs()
+    assert (error <= error_bound(rung.precision, k) * size).all()
+
+
+@ANY_RUNG
+def test_the_parts_are_added_in_one_order(rung):
+    a, b = _operands(rung.precision, 9, 16, DEEP[rung.precision])
+    lib = native.library("matmul", "cpu")
+    first = ops.matmul(a, b, rung=rung.name)
+    try:
+        for order in (1, 2):
+            lib.call("weft_set_order", order)
+            assert torch.equal(ops.matmul(a, b, rung=rung.name), first)
+    finally:
+        lib.call("weft_set_order", 0)
+
+
+@ANY_RUNG
+def test_an_infinity_in_one_part_is_the_sum_and_two_are_no_number(rung):
+    k = DEEP[rung.precision]
+    a, b = _operands(rung.precision, 3, 8, k)
+    a[0, 5] = a[1, 5] = a[1, k - 1] = float("inf")
+    b[5], b[k - 1] = 1.5, -1.5  # the first part's sum and the last one's
+    got = ops.matmul(a, b, rung=rung.name)
+    assert (got[0] == float("inf")).all()
+    assert got[1].isnan().all() and got[2].isfinite().all()
