@@ -14,6 +14,7 @@ from weft import bench, native
 from weft.bench import checked
 from weft.bench.matmul import calls as bench_matmul_calls
 from weft.bench.matmul import command as bench_matmul
+from weft.bench.matmul import race as racing
 from weft.bench.matmul.calls import Operands, Size
 from weft.bench.matmul.goals import MEAN, beside_fastest, goals
 from weft.bench.matmul.plan import SETS, races
@@ -78,16 +79,16 @@ def _two_layouts() -> tuple[Operands, Operands]:
 
 
 def test_who_is_far_slower_than_the_fastest_is_timed_thrice(monkeypatch):
-    monkeypatch.setattr(bench_matmul, "SLOW_SECONDS", 0)
-    monkeypatch.setattr(bench_matmul.timers, "SPREAD", 0)
+    monkeypatch.setattr(racing, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(racing.timers, "SPREAD", 0)
     asked = []
-    side_by_side = bench_matmul.timers.side_by_side
+    side_by_side = racing.timers.side_by_side
 
     def seen(contenders, *args, **more):
         asked.append(({*contenders}, more["samples"]))
         return side_by_side(contenders, *args, **more)
 
-    monkeypatch.setattr(bench_matmul.timers, "side_by_side", seen)
+    monkeypatch.setattr(racing.timers, "side_by_side", seen)
     rungs = ["ijk", "reference"]
     found = bench_matmul.rows(sizes=["128"], rungs=rungs, seconds=0.01, rounds=9)
     (fast, nine), (slow, thrice) = asked
@@ -188,8 +189,8 @@ def test_what_failed_is_checked_again(monkeypatch, tmp_path):
 
 
 def test_who_would_take_too_long_is_left_out(monkeypatch, capsys):
-    monkeypatch.setitem(bench_matmul.LONGEST, "cpu", 1e-9)
-    monkeypatch.setitem(bench_matmul.PROBE, "cpu", "8")
+    monkeypatch.setitem(racing.LONGEST, "cpu", 1e-9)
+    monkeypatch.setitem(racing.PROBE, "cpu", "8")
     found = bench_matmul.rows(sizes=["40"], rungs=["reference"], seconds=0.01)
     assert [row["impl"] for row in found] == ["numpy", "torch"]
     assert "reference fp32 nn: left out at 40" in capsys.readouterr().err

@@ -120,8 +120,8 @@ class OneRung:
         threads are simulated: ArgumentError.
         """
         from ..bench.matmul.calls import Operands, Size, of_rung
-        from ..bench.matmul.command import Options, Speeds, race_rows
         from ..bench.matmul.plan import Race
+        from ..bench.matmul.race import Options, Speeds, race_rows
 
         if _target(device) == "cpu":
             raise ArgumentError(

@@ -1,6 +1,7 @@
 """The matmul ladder beside cuBLAS and PyTorch: `python -m weft bench matmul`.
 
-command   the races, and their rows
+command   the command line, and rows() and mine() for a lesson
+race      one race: who is checked, timed, left out
 plan      which races there are
 calls     who takes part
 goals     what has to be reached

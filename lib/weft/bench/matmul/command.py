@@ -17,37 +17,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ... import bench, native
-from ...guarded import Mismatch
-from ...mnist.row import stamp
-from ...mnist.twin import precision
+from ... import bench
 from ...native import ArgumentError
-from .. import checked, clocks, peaks, timers
-from .calls import (
-    LAYOUTS,
-    PEER_LAYOUTS,
-    TYPES,
-    Entry,
-    Operands,
-    Product,
-    Size,
-    entry,
-    of_cublas,
-    of_numba,
-    of_numpy,
-    of_rung,
-    of_torch,
-)
+from .. import clocks, peaks
+from .calls import Operands, Product, Size, entry
 from .goals import beside_fastest, goals
 from .plan import PRECISIONS, SETS, Race, races
+from .race import WRONG, Options, Speeds, race_rows, say
 
 Row = dict[str, Any]
 
@@ -57,41 +39,6 @@ SHOWN += ["us_high", "tflops", "gbs", "vs_cublas", "vs_torch", "error_rms", "err
 SHOWN += ["cache", "spread", "clock_median", "throttled"]
 KEY = ("op", "impl", "rung", "precision", "layout", "m", "k", "n", "target", "timer")
 KEY += ("cache", "race", "batch")
-TIMER = {"cuda": "graph", "cpu": "wall"}
-LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
-PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
-SECONDS = {"cuda": 0.8, "cpu": 0.6}  # that a contender is timed in one race
-# Who takes longer than so many times the fastest, and so long, is timed thrice: the
-# longer a call, the less it varies.
-SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
-COOL_FROM = 2.0 * 1000**3  # flop of a product: smaller ones do not heat the card
-# Of one contender: the others race without it.
-FAILURES = (Mismatch, native.KernelError, torch.OutOfMemoryError)
-WRONG = "wrong"  # of a row: why its kernel was not timed
-
-
-@dataclass(frozen=True)
-class Options:
-    """What is asked of every race."""
-
-    device: torch.device
-    timer: str = ""
-    cold: bool = False
-    numba: bool = False
-    rounds: int = 25
-    seconds: float = 0.0  # 0: as usual there
-
-
-@dataclass
-class Speeds:
-    """TFLOP/s of each contender where it was seen last: who is too slow is left out."""
-
-    seen: dict[str, float] = field(default_factory=dict)
-
-    def seconds(self, one: Entry, size: Size) -> float | None:
-        """How long a call will take, about; None if nothing is known."""
-        speed = self.seen.get(one.name)
-        return None if speed is None else size.flop / speed / 1e12
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
@@ -115,7 +62,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     )
     found: list[Row] = []
     if args.set in ("peaks", "all"):
-        _say("peaks")
+        say("peaks")
         found += peaks.peaks(args.device, again=True)
     speeds = Speeds()
     try:
@@ -127,7 +74,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     except KeyboardInterrupt:
         if not found:
             raise
-        _say("stopped: here is what was measured")
+        say("stopped: here is what was measured")
     if not found:
         raise ArgumentError("nothing could be measured")
     return found
@@ -210,183 +157,6 @@ def status(rows: list[Row]) -> int:
     return int(any(row.get(WRONG) for row in rows))
 
 
-# ---- a race ----------------------------------------------------------------------
-
-
-def race_rows(
-    race: Race,
-    options: Options,
-    speeds: Speeds,
-    others: Sequence[Entry] = (),
-    operands: Operands | None = None,
-) -> list[Row]:
-    """Check, then time all contenders of a race in turn; a row for each."""
-    where = options.device
-    _say(f"{race.size}, {race.precision}")
-    with precision(race.precision):
-        operands = operands or Operands.random(
-            race.size, race.precision, where, options.cold
-        )
-        there, wrong = _ready(race, options, speeds, operands)
-        for one in others:
-            there.append((one, operands.errors(one.contender.run, one.precision)))
-        timed = _timed(race, options, speeds, [one for one, _ in there])
-    made = [_row(one, race.size, where, timed[one.name], err) for one, err in there]
-    for row in (*made, *wrong):
-        row["race"] = race.precision
-    beside_fastest(made)
-    return [*made, *wrong]
-
-
-def _timed(
-    race: Race, options: Options, speeds: Speeds, there: Sequence[Entry]
-) -> dict[str, timers.Timed]:
-    """All of them in turn; those that are far slower than the others apart, thrice."""
-    where = options.device
-    seconds = {one.name: speeds.seconds(one, race.size) or 0.0 for one in there}
-    limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
-    slow = [one for one in there if seconds[one.name] > limit]
-    fast = [one for one in there if one not in slow]
-    cool = race.precision != "fp32" and race.size.flop >= COOL_FROM
-    found = {}
-    for those, rounds in ((fast, min(options.rounds, race.rounds)), (slow, THRICE)):
-        if those:
-            found |= timers.side_by_side(
-                {one.name: one.contender for one in those},
-                *(str(where), options.timer or TIMER[where.type]),
-                cold=options.cold,
-                seconds=options.seconds or SECONDS[where.type],
-                samples=min(options.rounds, rounds),
-                cool=cool and where.type == "cuda",
-            )
-    return found
-
-
-def _ready(
-    race: Race, options: Options, speeds: Speeds, operands: Operands
-) -> tuple[list[tuple[Entry, dict[str, float]]], list[Row]]:
-    """Those that may be timed, with their errors; rows of those that are wrong."""
-    there, wrong = [], []
-    for one in _entries(race, options, operands, wrong):
-        run = one.contender.run
-        try:
-            if _too_slow(one, race, options, speeds):
-                continue
-            err = {} if "out" in one.more else operands.errors(run, one.precision)
-            there.append((one, err))
-        except FAILURES as error:
-            wrong.append(_wrong(one, race.size, options.device, error))
-    return there, wrong
-
-
-def _entries(
-    race: Race, options: Options, operands: Operands, wrong: list[Row]
-) -> Iterator[Entry]:
-    """Every contender; a rung that fails its check becomes a row of `wrong`."""
-    where = operands.device
-    lib = native.library("matmul", where.type)
-    layouts = LAYOUTS.get(race.precision, ("nn",)) if race.layouts else ("nn",)
-    for rung in race.rungs:
-        for layout in layouts if rung is race.rungs[-1] else ("nn",):
-            try:
-                checked.require(lib, rung)
-                one = of_rung(lib, rung, operands, layout)
-            except FAILURES as error:
-                none = Entry("weft", rung.name, rung.precision, clocks.Contender(print))
-                wrong.append(_wrong(none, race.size, where, error))
-                break
-            else:
-                yield one
-    single = race.size.batch == 1
-    if options.numba and race.precision == "fp32" and where.type == "cuda" and single:
-        yield from of_numba(operands)
-    if where.type == "cuda":
-        if single:  # batches race torch.bmm, which is cuBLAS's
-            kinds = PEER_LAYOUTS.get(race.precision, ("nn",))
-            yield from of_cublas(operands, kinds if race.layouts else ("nn",))
-    elif race.precision not in TYPES:  # NumPy has no bf16, and adds fp16 in fp16
-        yield of_numpy(operands)
-    yield of_torch(operands)
-
-
-def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
-    """Whether one call would take too long; seen at small sizes first."""
-    where, longest = options.device, LONGEST[options.device.type]
-    side = int(PROBE[where.type])
-    seconds = speeds.seconds(one, race.size)
-    while seconds is None or seconds > longest:
-        # A small product may have taken long to begin: a larger one tells more.
-        probe = Size(side, side, side)
-        if race.size.flop <= 8 * probe.flop or one.impl != "weft":
-            break
-        small = Operands.random(probe, race.precision, where, False)
-        lib = native.library("matmul", where.type)
-        small_one = of_rung(lib, lib.rung(one.rung), small, one.layout)
-        _see(small_one, probe, where, speeds)
-        if speeds.seconds(one, probe) > longest / 8:
-            break
-        seconds, side = speeds.seconds(one, race.size), 2 * side
-    seconds = speeds.seconds(one, race.size)
-    if seconds and seconds > longest:
-        _say(f"{one.name}: left out at {race.size}, would take about {seconds:.1f} s")
-        return True
-    _see(one, race.size, where, speeds)
-    return False
-
-
-def _see(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
-    """Note how fast its fastest call is, of five at most."""
-    times: list[float] = []
-    while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
-        timing = bench.time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)
-        times.append(timing.median)
-    speeds.seen[one.name] = size.flop / min(times) / 1e6
-
-
-def _row(
-    one: Entry,
-    size: Size,
-    where: torch.device,
-    timed: timers.Timed,
-    errors: dict[str, float],
-) -> Row:
-    us, moved = timed.us, size.bytes(one.precision)
-    return {
-        **_head(one, size, where),
-        **timed.row(),
-        **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
-        **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
-        "threads": torch.get_num_threads() if where.type == "cpu" else None,
-        **one.more,
-        **stamp(),
-    }
-
-
-def _wrong(one: Entry, size: Size, where: torch.device, error: Exception) -> Row:
-    """The row of a kernel that was not timed: it says why.
-
-    A kernel that took the GPU with it ends the run.
-    """
-    if isinstance(error, native.DeviceLost):
-        raise error
-    told = str(error).splitlines()[0]
-    _say(f"{one.name}: {told}")
-    none = dict.fromkeys(
-        ("us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch")
-    )
-    row = _head(one, size, where) | none
-    return row | {"timer": None, "cache": None, WRONG: told, **stamp()}
-
-
-def _head(one: Entry, size: Size, where: torch.device) -> Row:
-    return {
-        **{"op": "matmul", "impl": one.impl, "rung": one.rung},
-        **{"precision": one.precision, "layout": one.layout, "target": where.type},
-        **{"device": bench.device_name(str(where))},
-        **{"batch": size.batch, "m": size.m, "k": size.k, "n": size.n},
-    }
-
-
 # ---- details ---------------------------------------------------------------------
 
 
@@ -411,7 +181,3 @@ def _place(row: Row) -> tuple:
 
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _say(line: str) -> None:
-    print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@
 
 roofline.py has the roofline. `committed` takes results as bench.read_json()
 has them, by default those of notebooks/results/: hollow marks, with card and date. A
-row of the reader's own, of bench_matmul.mine(), is a diamond among them.
+row of the reader's own, of command.mine(), is a diamond among them.
 """
 
 from __future__ import annotations
