@@ -13,6 +13,7 @@ import torch
 
 from weft import build, native
 from weft.ops import cases
+from weft.ops.cases import linear
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -55,7 +56,7 @@ def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
 
 if __name__ == "__main__":
     op = sys.argv[1]
-    cases._CONV_SIZES += CONV_SIZES
+    linear.CONV_SIZES += CONV_SIZES
     native.set_threads(1)  # what is so small is done before a second one has begun
     lib = native.library(op, "cpu")
     flavour = build.Flavour.here("cpu")

@@ -15,7 +15,7 @@ from weft.inspect.watched import Watched, checked_library, report
 from weft.jit.cpu_launch import runtime
 from weft.mnist import Cnn, Split, initial_weights
 from weft.ops.cases import OPS, Case, cases
-from weft.ops.cases_matmul import Product, matmul_case
+from weft.ops.cases.matmul import Product, matmul_case
 from weft.ops.check import compare
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one by chance

@@ -7,7 +7,7 @@ from test_inspect_kernels import findings, run
 from weft import native, ops
 from weft.inspect.watched import checked_library
 from weft.jit.cpu_launch import runtime
-from weft.ops.cases_matmul import Product, error_bound, matmul_case
+from weft.ops.cases.matmul import Product, error_bound, matmul_case
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 RUNGS = [r for r in native.rungs("matmul") if r.name.startswith("wgmma")]

@@ -6,7 +6,7 @@ import torch
 
 import weft
 from weft import native
-from weft.ops.cases_matmul import error_bound
+from weft.ops.cases.matmul import error_bound
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 

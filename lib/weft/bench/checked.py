@@ -50,6 +50,6 @@ def _checker() -> str:
     """The hash of the files that decide what a check is."""
     here = Path(__file__).parents[1]
     files = sorted(
-        [*here.glob("ops/cases*.py"), here / "ops/check.py", here / "guarded.py"]
+        [*here.glob("ops/cases/*.py"), here / "ops/check.py", here / "guarded.py"]
     )
     return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()

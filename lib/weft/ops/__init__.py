@@ -12,7 +12,7 @@ Bad input raises native.ArgumentError (a ValueError) with the numbers in it.
 
 products             matmul()
 calls                what all ops share: arrays in, calls of C, arrays out
-cases, cases_matmul  what every rung is checked with, and by which bound
+cases/               what every rung is checked with, and by which bound
 check                every rung against float64: python -m weft check
 gradients            a backward pass against finite differences, and autograd
 """

@@ -1,6 +1,6 @@
 """Is a kernel right? Every rung against float64, and nothing is believed unseen.
 
-A case (cases.py) is run with every array between guard zones, every output
+A case (cases/) is run with every array between guard zones, every output
 poisoned with NaN beforehand, and on the CPU once per order of threads. Then:
 all guard zones and inputs must be untouched, and every output within its bound
 of the float64 answer. NaN where a number is due is a failure.
@@ -46,7 +46,7 @@ def check_op(
 ) -> list[Verdict]:
     """Check `op`'s rungs (or one) on "cpu" or "cuda"; raise Mismatch if one fails.
 
-    wide: with so many random cases more, where the op has such (cases.py).
+    wide: with so many random cases more, where the op has such (cases/).
     """
     lib = native.library(op, target)
     chosen = [lib.rung(rung)] if rung else lib.here()

@@ -1,0 +1,114 @@
+"""What batchnorm2d is checked with, forwards and backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+
+from .case import (
+    Answer,
+    Case,
+    U,
+    autograd,
+    column,
+    random,
+    sum_bound,
+)
+
+_BATCHNORM_SIZES = [  # n c h w, and an offset added to x
+    *[(2, 1, 1, 1, 0.0), (1, 3, 1, 2, 0.0), (3, 2, 5, 7, 0.0), (5, 7, 3, 3, 0.0)],
+    *[(2, 5, 16, 17, 0.0), (4, 3, 13, 29, 100.0), (1, 33, 4, 4, -3.0)],
+]
+
+
+def batchnorm2d_cases(generator) -> Iterator[Case]:
+    for n, c, h, w, offset in _BATCHNORM_SIZES:
+        x = random(generator, n, c, h, w) + offset
+        weight, bias = random(generator, c), random(generator, c)
+        dy = random(generator, n, c, h, w)
+        title = f"n={n} c={c} h={h} w={w} offset={offset}"
+        yield _batchnorm_forward(title, x, weight, bias, 1e-5)
+        yield _batchnorm_backward(title, x, weight, bias, dy, 1e-5)
+
+
+def _moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
+    """mean, rstd (c, float64) and the error bounds of both in float32."""
+    count = x.numel() // x.shape[1]
+    x64 = x.double()
+    mean, var = x64.mean((0, 2, 3)), x64.var((0, 2, 3), unbiased=False)
+    mean_bound = 1.01 * (count + 2) * U * x64.abs().mean((0, 2, 3)) + 1e-38
+    # Sum of (x - m)^2 about a mean that is off by d: the exact one plus count
+    # d^2; each term has 3 roundings and the sum count more.
+    var_bound = 1.01 * (count + 4) * U * var + mean_bound**2
+    rstd = (var + eps).rsqrt()
+    rstd_bound = rstd * (0.51 * var_bound / (var + eps) + 4 * U)
+    return mean, rstd, mean_bound, rstd_bound
+
+
+def _batchnorm_forward(title, x, weight, bias, eps) -> Case:
+    mean, rstd, mean_bound, rstd_bound = _moments(x, eps)
+    x64, weight64, bias64 = x.double(), column(weight.double()), column(bias.double())
+    centred = x64 - column(mean)
+    scaled = centred * column(rstd) * weight64
+    want = F.batch_norm(x64, None, None, weight.double(), bias.double(), True, 0, eps)
+    bound = (
+        weight64.abs() * column(rstd + rstd_bound) * column(mean_bound)
+        + scaled.abs() * (column(rstd_bound / rstd) + 5 * U)
+        # y may be computed as x * scale + (bias - mean * scale): cancellation
+        + 4 * U * (column(rstd * mean.abs()) * weight64.abs() + bias64.abs())
+        + 4 * U * x64.abs() * column(rstd) * weight64.abs()
+    )
+
+    def launch(lib, rung, p, stream):
+        lib.call("weft_batchnorm2d", rung, p["y"], p["mean"], p["rstd"], p["x"],
+                 p["weight"], p["bias"], *x.shape, eps, stream)  # fmt: skip
+
+    answers = {
+        "y": Answer(want, bound),
+        "mean": Answer(mean, mean_bound),
+        "rstd": Answer(rstd, rstd_bound),
+    }
+    inputs = {"x": x, "weight": weight, "bias": bias}
+    return Case("batchnorm2d", title, inputs, answers, launch)
+
+
+def _batchnorm_backward(title, x, weight, bias, dy, eps) -> Case:
+    """The gradients by autograd; mean and rstd arrive rounded to float32."""
+    count = x.numel() // x.shape[1]
+    mean, rstd, _, _ = _moments(x, eps)
+
+    def norm(x, weight, bias):
+        return F.batch_norm(x, None, None, weight, bias, True, 0, eps)
+
+    _, (dx, dweight, dbias) = autograd(norm, [x, weight, bias], dy)
+    size = dy.double().abs()
+    xhat = (x.double() - column(mean)) * column(rstd)
+    xhat_bound = 4 * U * xhat.abs() + 1.01 * U * column(mean.abs() * rstd)
+    dims = (0, 2, 3)
+    dbias_bound = sum_bound(count, size.sum(dims))
+    dweight_bound = sum_bound(count + 2, (size * xhat.abs()).sum(dims))
+    dweight_bound += (size * xhat_bound).sum(dims)
+    inner = (
+        8 * U * (size + column(dbias.abs() / count))
+        + 8 * U * xhat.abs() * column(dweight.abs() / count)
+        + column(dbias_bound / count)
+        + xhat.abs() * column(dweight_bound / count)
+        + xhat_bound * column(dweight.abs() / count)
+    )
+    bound = column(weight.double().abs() * rstd) * inner + 1e-38
+
+    def launch(lib, rung, p, stream):
+        lib.call("weft_batchnorm2d_backward", rung, p["dx"], p["dweight"], p["dbias"],
+                 p["dy"], p["x"], p["weight"], p["mean"], p["rstd"], *x.shape,
+                 stream)  # fmt: skip
+
+    answers = {
+        "dx": Answer(dx, bound),
+        "dweight": Answer(dweight, dweight_bound),
+        "dbias": Answer(dbias, dbias_bound),
+    }
+    inputs = {"dy": dy, "x": x, "weight": weight}
+    inputs |= {"mean": mean.float(), "rstd": rstd.float()}
+    return Case("batchnorm2d", "backward " + title, inputs, answers, launch)
