@@ -152,6 +152,26 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
         run[1, 1](np.zeros(1, "f4"), np.zeros(1, "f4"), 1)
 
 
+def test_a_stream_of_0_is_torchs_current_one(monkeypatch):
+    """As for numba_jit: who names bytes of shared memory must write something there."""
+    keys = []
+
+    class Seen:
+        def __init__(self, text, **options):
+            self.scaled = self
+
+        def __getitem__(self, key):
+            keys.append(key)
+            return lambda *args: None
+
+    monkeypatch.setattr(sys.modules["weft.to_cuda.cuda_c"], "load_cuda", Seen)
+    run, x = cuda_c(scaled), np.zeros(1, "f4")
+    for key in (1, 32), (1, 32, 0), (1, 32, 0, 64), (1, 32, 7, 64):
+        run[key](x, x, 1)
+    assert [(key[2], key[3]) for key in keys] == [(0, None), (0, None), (64, None),
+                                                  (64, 7)]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("key", "args", "words"),
     [

@@ -71,13 +71,15 @@ class PythonKernel:
     def config(self, key: Any) -> Config:
         """What stands in the brackets, in Numba's order.
 
-        [grid, block, stream, bytes of shared memory]; the last two may be missing.
+        [grid, block, stream, bytes of shared memory]; the last two may be missing. A
+        stream of 0, Numba's default, is torch's current one, as without any.
         """
         parts = key if isinstance(key, tuple) else (key,)
-        if len(parts) == 4:
-            parts = (*parts[:2], parts[3], parts[2])
-        elif len(parts) == 3:
-            parts = (*parts[:2], 0, parts[2])
+        if 3 <= len(parts) <= 4:
+            grid, block, stream, *shared = parts
+            if isinstance(stream, int) and stream == 0:
+                stream = None
+            parts = (grid, block, *(shared or [0]), stream)
         return parse(self.name, parts)
 
     def given(

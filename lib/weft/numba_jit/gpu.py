@@ -302,7 +302,7 @@ def _current(device: int) -> contextlib.AbstractContextManager[Any]:
 
 def _stream_number(stream: Any) -> int | None:
     """A stream's number; None for torch's current one."""
-    if stream is None or (isinstance(stream, int) and stream == 0):
+    if stream is None:
         return None
     handle = getattr(stream, "handle", None)  # Numba's
     if handle is not None and not isinstance(handle, int):
