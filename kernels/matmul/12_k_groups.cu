@@ -79,6 +79,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     extern __shared__ char raw_s[];
     __shared__ mbarrier full_s[S::STAGES], empty_s[S::STAGES];
     __shared__ unsigned before_s; // of add_pieces()
+    __shared__ __align__(16) float out_s[S::WARPS * 128];
     const struct piece piece = piece_of_block(w);
     struct box box = {}; // thread 0's: the next to load
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
@@ -126,7 +127,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
     store_rows<S, OWN_ROWS>(c + at.z * x.step_c, m, n,
                             at.row0 + own.group * OWN_ROWS * 8, at.col0, own,
-                            sums, x);
+                            sums, out_s, x);
 }
 
 enum {

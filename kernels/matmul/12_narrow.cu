@@ -56,30 +56,23 @@ static __device__ __forceinline__ int place(int i) {
 
 /* Put rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, into shared
  * memory with k along the rows, in the order in which take() has it; zeros
- * beyond the edges, up to the end of a step. */
+ * beyond the edges, up to the end of a step. A thread has all columns of a k:
+ * nothing has to be divided to know which. */
 template <typename T, int COLS, int DEPTH, int LANES, bool VECTORS>
 static __device__ __forceinline__ void
 stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
       int trans_b, size_t pitch) {
     enum { STEP = sixteen<T>::EACH * LANES };
-    const int steps = CEIL_DIV(length - k0, STEP);
-    // Neighbours read what lies side by side.
-    const auto col = [&](int i) { return trans_b ? i / DEPTH : i % COLS; };
-    const auto row = [&](int i) { return trans_b ? i % DEPTH : i / COLS; };
-    stage_numbers<COLS * DEPTH, THREADS>(
-        [&](int i) {
-            const size_t at_k = (size_t)k0 + row(i),
-                         at_n = (size_t)col0 + col(i);
-            if (row(i) >= length - k0 || at_n >= (size_t)n) return 0.0f;
-            return (
-                float)b[trans_b ? at_n * pitch + at_k : at_k * pitch + at_n];
-        },
-        [&](int i, float number) {
-            const int step = row(i) / STEP;
-            if (step < steps) // or none reads it
-                b_s[col(i)][step * STEP +
-                            place<T, LANES, VECTORS>(row(i) % STEP)] = number;
-        });
+    const int left = length - k0, end = CEIL_DIV(left, STEP) * STEP;
+    const size_t down = trans_b ? 1 : pitch, across = trans_b ? pitch : 1;
+    b += k0 * down + col0 * across;
+    for (int kk = threadIdx.x; kk < DEPTH && kk < end; kk += THREADS) {
+        float b_r[COLS];
+        load_across(b_r, b + kk * down, kk < left ? n - col0 : 0, across);
+        const int to = kk / STEP * STEP + place<T, LANES, VECTORS>(kk % STEP);
+#pragma unroll
+        for (int j = 0; j < COLS; j++) b_s[j][to] = b_r[j];
+    }
 }
 
 /* The sum over groups of LANES lanes; every lane has it. */

@@ -54,29 +54,35 @@ load(struct numbers<T, QUAD> *b_r, const T *b, int k0, int length, size_t col,
     }
 }
 
+/* A piece of a in shared memory, transposed: DEPTH of k, and from one to the
+ * next PITCH floats, 16 bytes of which 8 lanes write to different banks. */
+template <int ROWS> struct piece {
+    enum {
+        DEPTH = ROWS > 12 ? 256 : 512,
+        PITCH = ROWS % 8 ? ROWS : ROWS + 4,
+        TOGETHER = ROWS < 4 ? ROWS : 4, // rows of c that leave at a time
+    };
+};
+
 /* Put columns k0 .. k0 + DEPTH of rows row0 .. of a (m,length) into shared
- * memory, k down the rows; zeros beyond the edges, up to the end of a step. */
+ * memory, k down the rows; zeros beyond the edges, up to the end of a step. A
+ * thread has all rows of a k: nothing has to be divided to know which. */
 template <typename T, int ROWS>
 static __device__ __forceinline__ void
-stage(float (*a_s)[ROWS], const T *a, int m, int length, size_t row0, int k0,
-      int trans_a, size_t pitch) {
-    const int end = CEIL_DIV(length - k0, flight<T>::STEP) * flight<T>::STEP;
-    // Neighbours read what lies side by side: rows, or eights of a row, whose
-    // places in shared memory lie 4 ROWS bytes apart.
-    const auto row = [&](int i) { return trans_a ? i % ROWS : i / 8 % ROWS; };
-    const auto col = [&](int i) {
-        return trans_a ? i / ROWS : i / (8 * ROWS) * 8 + i % 8;
-    };
-    stage_numbers<ROWS * DEPTH, THREADS>(
-        [&](int i) {
-            const size_t at_m = row0 + row(i), at_k = (size_t)k0 + col(i);
-            if (col(i) >= length - k0 || at_m >= (size_t)m) return 0.0f;
-            return (
-                float)a[trans_a ? at_k * pitch + at_m : at_m * pitch + at_k];
-        },
-        [&](int i, float number) {
-            if (col(i) < end) a_s[col(i)][row(i)] = number; // or none reads it
-        });
+stage(float (*a_s)[piece<ROWS>::PITCH], const T *a, int m, int length,
+      size_t row0, int k0, int trans_a, size_t pitch) {
+    enum { STEP = flight<T>::STEP };
+    const int left = length - k0, end = CEIL_DIV(left, STEP) * STEP;
+    const size_t down = trans_a ? pitch : 1, across = trans_a ? 1 : pitch;
+    a += k0 * down + row0 * across;
+    for (int kk = threadIdx.x; kk < piece<ROWS>::DEPTH && kk < end;
+         kk += THREADS) {
+        float a_r[ROWS];
+        load_across(a_r, a + kk * down, kk < left ? (int)(m - row0) : 0,
+                    across);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) a_s[kk][r] = a_r[r];
+    }
 }
 
 /* ROWS rows of c (m,n) = a (m,k) @ b (k,n), b's rows side by side. */
@@ -86,8 +92,9 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
                  int depth, size_t step_part, int vectors, int trans_a,
                  int on_side, struct extras x) {
     enum { DEEP = flight<T>::DEEP, STEP = flight<T>::STEP };
-    __shared__ __align__(16) float a_s[DEPTH][ROWS];
-    __shared__ __align__(16) float c_s[WARPS][WIDTH];
+    enum { DEPTH = piece<ROWS>::DEPTH, TOGETHER = piece<ROWS>::TOGETHER };
+    __shared__ __align__(16) float a_s[DEPTH][piece<ROWS>::PITCH];
+    __shared__ __align__(16) float c_s[TOGETHER][WARPS][WIDTH];
     own_matrix(&c, &a, &b, x);
     c += blockIdx.y * step_part;
     const int strips = (m - 1) / ROWS + 1;
@@ -126,16 +133,21 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
             }
     }
     pdl_trigger(); // who adds the parts may take its place
-    for (int r = 0; r < ROWS; r++) {
-        *(float4 *)&c_s[warp][4 * lane] =
-            make_float4(sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
-        __syncthreads(); // a row's sums of all warps are there ...
-        const int i = threadIdx.x;
-        const size_t own = col0 + (vectors ? i : i / 4 + i % 4 * 32);
-        if (i < WIDTH && own < (size_t)n && row0 + r < (size_t)m) {
+#pragma unroll
+    for (int r0 = 0; r0 < ROWS; r0 += TOGETHER) {
+#pragma unroll
+        for (int r = 0; r < TOGETHER; r++)
+            *(float4 *)&c_s[r][warp][4 * lane] =
+                make_float4(sums[r0 + r][0], sums[r0 + r][1], sums[r0 + r][2],
+                            sums[r0 + r][3]);
+        __syncthreads(); // these rows' sums of all warps are there ...
+        for (int j = threadIdx.x; j < TOGETHER * WIDTH; j += THREADS) {
+            const int i = j % WIDTH, r = j / WIDTH;
+            const size_t own = col0 + (vectors ? i : i / 4 + i % 4 * 32);
+            if (own >= (size_t)n || row0 + r0 + r >= (size_t)m) continue;
             float sum = 0.0f;
-            for (int w = 0; w < WARPS; w++) sum += c_s[w][i];
-            store_either_way(c, m, n, row0 + r, own, sum, on_side, x);
+            for (int w = 0; w < WARPS; w++) sum += c_s[r][w][i];
+            store_either_way(c, m, n, row0 + r0 + r, own, sum, on_side, x);
         }
         __syncthreads(); // ... and read
     }

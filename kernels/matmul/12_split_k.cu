@@ -103,40 +103,12 @@ template <int BM, int BN, int TM, int TN, int TY> struct tiling {
     };
 };
 
-/* Store a warp's part of c, from (row0,col0) on, where rows start anywhere. A
- * thread would store its four neighbours one by one, 16 bytes from the next
- * lane's: four times the traffic. So the lanes swap them in 512 bytes of shared
- * memory, and store a row of 4 TX side by side. */
-template <int TM, int TN, int TY>
-static __device__ __forceinline__ void
-store_by_rows(float *c, int m, int n, size_t row0, size_t col0,
-              const float sums[TM][TN], float *warp_s, const struct extras &x) {
-    enum { WIDTH = 32 / TY * 4 };
-    static_assert(WIDTH == 32, "a lane for each column");
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < TM; i++)
-#pragma unroll
-        for (int j = 0; j < TN; j += 4) {
-            *(float4 *)(warp_s + lane * 4) = make_float4(
-                sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
-            __syncwarp(); // the numbers are there ...
-            const size_t first = row0 + i / 4 * 4 * TY + i % 4;
-            const size_t col = col0 + j / 4 * WIDTH + lane;
-#pragma unroll
-            for (int y = 0; y < TY; y++)
-                if (first + 4 * y < (size_t)m && col < (size_t)n)
-                    store(c, n, first + 4 * y, col, warp_s[y * WIDTH + lane],
-                          x);
-            __syncwarp(); // ... and read
-        }
-}
-
 /* c (m,n) = a (m,k) @ b (k,n) of one part of k. */
 template <int BM, int BN, int TM, int TN, int TY>
 static __global__ void
 __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
-                  384 / tiling<BM, BN, TM, TN, TY>::THREADS)
+                  (TM * TN > 32 ? 384 : 768) /
+                      tiling<BM, BN, TM, TN, TY>::THREADS)
     matmul_split_k(float *c, const float *a, const float *b, int m, int n,
                    int k, int depth, size_t step_part, int trans_a, int trans_b,
                    int vectors_a, int vectors_b, struct extras x) {
@@ -203,18 +175,22 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         }
     }
     pdl_trigger(); // who adds the parts may take its place
-    if (!takes_vectors(c, n)) {
-        __syncthreads(); // nobody reads the tiles any more
-        store_by_rows<TM, TN, TY>(c, m, n, row0 + warp / (BN / T::WN) * T::WM,
-                                  col0 + warp % (BN / T::WN) * T::WN, sums,
-                                  &a_s[0][0][0] + warp * 32 * 4, x);
-        return;
-    }
+    static_assert(T::TX == 8, "a warp is 4 pieces high and 8 wide");
+    const bool vectors = takes_vectors(c, n);
+    if (!vectors) __syncthreads(); // nobody reads the tiles any more
+    float *const warp_s = &a_s[0][0][0] + warp * 32 * 4;
 #pragma unroll
     for (int i = 0; i < TM; i++)
-        for (int j = 0; j < TN; j += 4)
-            store4(c, m, n, row0 + row + i / 4 * 4 * TY + i % 4,
-                   col0 + col + j * T::TX, &sums[i][j], x);
+#pragma unroll
+        for (int j = 0; j < TN; j += 4) {
+            const size_t at_row = row0 + row + i / 4 * 4 * TY + i % 4;
+            const size_t at_col = col0 + col + j * T::TX;
+            if (vectors)
+                store4(c, m, n, at_row, at_col, &sums[i][j], x);
+            else
+                store_by_rows(c, m, n, at_row - lane / 8 * 4, 4,
+                              at_col - lane % 8 * 4, &sums[i][j], warp_s, x);
+        }
 }
 
 /* ---- which of them, and with how many blocks ------------------------------
@@ -263,10 +239,12 @@ double matmul_split_k_us(const struct product *q) {
     const struct k_parts cut = parts_of(q);
     const double blocks = tiles_of(q) * cut.parts * q->batch;
     const double rounds = (double)CEIL_DIV((size_t)blocks, (size_t)sms);
-    const double rate = 130e3; // multiply-adds per us, an SM
+    // Multiply-adds and bytes per us, an SM; n odd: number by number.
+    const double rate = q->n % 4 ? 108e3 : 165e3;
+    const double stored = q->n % 4 ? 9e3 : 15e3;
     const double sums = rounds * s->rows * s->cols * cut.depth / rate;
     const double stores = 4.0 * q->m * q->n * q->batch * cut.parts;
-    return 4.0 + (cut.parts > 1 ? 2.0 : 0.0) + sums + stores / (12e3 * sms);
+    return 3.0 + (cut.parts > 1 ? 2.0 : 0.0) + sums + stores / (stored * sms);
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {

@@ -25,10 +25,10 @@ enum {
     RATE = 200000, // multiply-adds a microsecond of a busy multiprocessor
     START_US = 6,  // launch, first loads, last stores
     PIECE_US = 9,  // to add one piece of a tile that was cut to the others,
-    SMALL_PIECE_US = 3,  // of one of k_groups
-    ODD_STORED = 600000, // bytes of c a microsecond, one by one: n % 4
-    COPY_US = 6,         // of the operands, besides their bytes
-    COPIED = 3000000     // bytes a microsecond, read and written
+    SMALL_PIECE_US = 3, // of one of k_groups
+    STORE_US = 4,       // launch and first loads, of who mostly stores
+    COPY_US = 3,        // of the operands, besides their bytes
+    COPIED = 3000       // bytes a nanosecond, read and written
 };
 
 static double tiles_of(const struct product *q, int bm, int bn) {
@@ -78,16 +78,27 @@ static double k_groups_us(const struct product *q) {
 
 /* ---- tensor cores -------------------------------------------------------- */
 
-/* By mma.sync or wmma, whose large tiles do `full` times RATE. */
-static double mma_us(const struct product *q, double full) {
+/* By mma.sync, whose large tiles do `full` times RATE, and whose operands come
+ * at `read` bytes a nanosecond. */
+static double mma_us(const struct product *q, double full, int element,
+                     double read) {
     const double large = tiles_us(q, 128, 256, 1, full, full, 0);
     const double medium = tiles_us(q, 128, 128, 2, 0.95 * full, 0.6 * full, 0);
     const double small = tiles_us(q, 64, 64, 4, 0.68 * full, 0.3 * full, 0);
-    return fmin(large, fmin(medium, small));
+    const double bytes =
+        ((double)q->m * q->k + (double)q->k * q->n) * q->batch * element;
+    return fmax(START_US + bytes / (1000 * read),
+                fmin(large, fmin(medium, small)));
 }
-static double mma_16_us(const struct product *q) { return mma_us(q, 8.5); }
-static double mma_tf32_us(const struct product *q) { return mma_us(q, 3.8); }
-static double mma_3xtf32_us(const struct product *q) { return mma_us(q, 1.05); }
+static double mma_16_us(const struct product *q) {
+    return mma_us(q, 8.5, 2, 2900);
+}
+static double mma_tf32_us(const struct product *q) {
+    return mma_us(q, 3.8, 4, 4000);
+}
+static double mma_3xtf32_us(const struct product *q) {
+    return mma_us(q, 1.05, 4, 4000);
+}
 
 static double wmma_fp16_us(const struct product *q) {
     return tiles_us(q, 128, 128, 2, 4.9, 3.0, 0);
@@ -108,30 +119,31 @@ enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 
 /* What can be picked, by whom, and for how many rows and columns at most: a
  * matrix that is short or narrow is read once, which the rungs for such a one
- * count as all there is. */
-#define CHOICES(CHOICE)                                                 \
-    CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY)                     \
-    CHOICE(tma, tma_us, FP32, ANY, ANY)                                 \
-    CHOICE(k_groups, k_groups_us, FP32, ANY, ANY)                       \
-    CHOICE(pipeline, matmul_pipeline_us, FP32, ANY, ANY)                \
-    CHOICE(split_k, matmul_split_k_us, FLOATS, ANY, ANY)                \
-    CHOICE(narrow, matmul_narrow_us<float>, FLOATS, ANY, 16)            \
-    CHOICE(short, matmul_short_us<float>, FLOATS, 16, ANY)              \
-    CHOICE(wgmma_3xtf32, matmul_wgmma_3xtf32_us, THREE, ANY, ANY)       \
-    CHOICE(mma_3xtf32, mma_3xtf32_us, THREE, ANY, ANY)                  \
-    CHOICE(wgmma_tf32, matmul_wgmma_tf32_us, TF32, ANY, ANY)            \
-    CHOICE(mma_tf32, mma_tf32_us, TF32, ANY, ANY)                       \
-    CHOICE(wmma_tf32, wmma_tf32_us, TF32, ANY, ANY)                     \
-    CHOICE(wgmma_bf16, matmul_wgmma_bf16_us, BF16, ANY, ANY)            \
-    CHOICE(mma_bf16, mma_16_us, BF16, ANY, ANY)                         \
-    CHOICE(wmma_bf16, wmma_bf16_us, BF16, ANY, ANY)                     \
-    CHOICE(narrow_bf16, matmul_narrow_us<__nv_bfloat16>, BF16, ANY, 16) \
-    CHOICE(short_bf16, matmul_short_us<__nv_bfloat16>, BF16, 16, ANY)   \
-    CHOICE(wgmma_fp16, matmul_wgmma_bf16_us, FP16, ANY, ANY)            \
-    CHOICE(mma_fp16, mma_16_us, FP16, ANY, ANY)                         \
-    CHOICE(wmma_fp16, wmma_fp16_us, FP16, ANY, ANY)                     \
-    CHOICE(narrow_fp16, matmul_narrow_us<__half>, FP16, ANY, 16)        \
-    CHOICE(short_fp16, matmul_short_us<__half>, FP16, 16, ANY)
+ * count as all there is. Then how fast c is stored, bytes a nanosecond, with
+ * rows at multiples of 16 bytes and elsewhere; 0 where `us` knows. */
+#define CHOICES(CHOICE)                                                       \
+    CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 1000)               \
+    CHOICE(tma, tma_us, FP32, ANY, ANY, 2100, 1000)                           \
+    CHOICE(k_groups, k_groups_us, FP32, ANY, ANY, 1000, 600)                  \
+    CHOICE(pipeline, matmul_pipeline_us, FP32, ANY, ANY, 1450, 600)           \
+    CHOICE(split_k, matmul_split_k_us, FLOATS, ANY, ANY, 0, 0)                \
+    CHOICE(narrow, matmul_narrow_us<float>, FLOATS, ANY, 16, 0, 0)            \
+    CHOICE(short, matmul_short_us<float>, FLOATS, 16, ANY, 0, 0)              \
+    CHOICE(wgmma_3xtf32, matmul_wgmma_3xtf32_us, THREE, ANY, ANY, 3200, 1400) \
+    CHOICE(mma_3xtf32, mma_3xtf32_us, THREE, ANY, ANY, 1100, 400)             \
+    CHOICE(wgmma_tf32, matmul_wgmma_tf32_us, TF32, ANY, ANY, 3200, 1400)      \
+    CHOICE(mma_tf32, mma_tf32_us, TF32, ANY, ANY, 2100, 400)                  \
+    CHOICE(wmma_tf32, wmma_tf32_us, TF32, ANY, ANY, 2100, 400)                \
+    CHOICE(wgmma_bf16, matmul_wgmma_bf16_us, BF16, ANY, ANY, 3200, 1400)      \
+    CHOICE(mma_bf16, mma_16_us, BF16, ANY, ANY, 2100, 400)                    \
+    CHOICE(wmma_bf16, wmma_bf16_us, BF16, ANY, ANY, 2100, 400)                \
+    CHOICE(narrow_bf16, matmul_narrow_us<__nv_bfloat16>, BF16, ANY, 16, 0, 0) \
+    CHOICE(short_bf16, matmul_short_us<__nv_bfloat16>, BF16, 16, ANY, 0, 0)   \
+    CHOICE(wgmma_fp16, matmul_wgmma_bf16_us, FP16, ANY, ANY, 3200, 1400)      \
+    CHOICE(mma_fp16, mma_16_us, FP16, ANY, ANY, 2100, 400)                    \
+    CHOICE(wmma_fp16, wmma_fp16_us, FP16, ANY, ANY, 2100, 400)                \
+    CHOICE(narrow_fp16, matmul_narrow_us<__half>, FP16, ANY, 16, 0, 0)        \
+    CHOICE(short_fp16, matmul_short_us<__half>, FP16, 16, ANY, 0, 0)
 
 #define DECLARE(name, ...) extern const struct matmul_rung matmul_##name##_rung;
 CHOICES(DECLARE)
@@ -141,22 +153,21 @@ static const struct choice {
     const struct matmul_rung *rung;
     double (*us)(const struct product *q);
     int serves, rows, cols;
+    double stored, stored_odd;
 } choices[] = {CHOICES(ROW)};
 
 /* The time to copy the operands that do not lie as the rung wants them. */
 static double copies_us(const struct product *q,
                         const struct matmul_rung *rung) {
     const size_t bytes = matmul_pack_bytes(q, rung);
-    return bytes ? COPY_US + 2.0 * bytes / COPIED : 0.0;
+    return bytes ? COPY_US + 2.0 * bytes / (1000 * COPIED) : 0.0;
 }
 
-/* The time to store c, where it takes longer than the sums: where rows do not
- * start at multiples of 16 bytes, the rungs that want ALIGNED operands store
- * number by number. */
-static double stores_us(const struct product *q,
-                        const struct matmul_rung *rung) {
-    if (!(rung->needs & ALIGNED) || q->n % 4 == 0) return 0.0;
-    return START_US + 4.0 * q->m * q->n * q->batch / ODD_STORED;
+/* The time to store c, where that takes longer than the sums. */
+static double stores_us(const struct product *q, const struct choice *choice) {
+    const double rate = q->n % 4 ? choice->stored_odd : choice->stored;
+    const double bytes = 4.0 * q->m * q->n * q->batch;
+    return rate > 0.0 ? STORE_US + bytes / (1000 * rate) : 0.0;
 }
 
 /* What runs here: a rung's target, and the device's compute capability. The CPU
@@ -179,9 +190,8 @@ static int capability(void) { return ANY; }
 static double choice_us(const struct product *q, const struct choice *choice) {
     struct product packed = *q;
     matmul_pack_plan(&packed, choice->rung, (void *)256);
-    const double sums = choice->us(&packed),
-                 stores = stores_us(q, choice->rung);
-    return (sums > stores ? sums : stores) + copies_us(q, choice->rung);
+    return fmax(choice->us(&packed), stores_us(q, choice)) +
+           copies_us(q, choice->rung);
 }
 
 static const struct matmul_rung *pick(const struct product *q, int precision) {

@@ -125,22 +125,14 @@ template <typename T, int COUNT> struct numbers {
     }
 };
 
-/* put(i, get(i)) for each i < COUNT, by all threads of the block, and of each
- * several loads under way at a time. */
-template <int COUNT, int THREADS, class Get, class Put>
-static __device__ __forceinline__ void stage_numbers(const Get &get,
-                                                     const Put &put) {
-    enum { AT_ONCE = 8 };
-    for (int first = threadIdx.x; first < COUNT; first += AT_ONCE * THREADS) {
-        float own[AT_ONCE];
+/* COUNT numbers of one k, those from the `there`-th on zeros, `apart` from each
+ * other: all loads are under way before one is waited for. */
+template <int COUNT, typename T>
+static __device__ __forceinline__ void
+load_across(float (&to)[COUNT], const T *from, int there, size_t apart) {
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            own[i] =
-                first + i * THREADS < COUNT ? get(first + i * THREADS) : 0.0f;
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            if (first + i * THREADS < COUNT) put(first + i * THREADS, own[i]);
-    }
+    for (int i = 0; i < COUNT; i++)
+        to[i] = i < there ? (float)from[i * apart] : 0.0f;
 }
 
 /* store() of element (row,col) of what the kernel makes (m,n). */

@@ -153,6 +153,25 @@ static __device__ __forceinline__ bool takes_vectors(const float *c, int n) {
     return n % 4 == 0 && (size_t)c % 16 == 0;
 }
 
+/* The warp's part of 4 rows, `apart` from each other, and 32 columns of c from
+ * (row,col) on, where rows start at any address; lane l has columns 4 (l % 8)
+ * .. of row l / 8. Stored by itself each of the four would go out 16 bytes from
+ * the next lane's, four times the traffic; so the lanes swap them in warp_s,
+ * 512 bytes of shared memory, and store whole rows. */
+static __device__ __forceinline__ void
+store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
+              const float sums[4], float *warp_s, const struct extras &x) {
+    const int lane = threadIdx.x % 32;
+    *(float4 *)(warp_s + lane * 4) =
+        make_float4(sums[0], sums[1], sums[2], sums[3]);
+    __syncwarp(); // the numbers are there ...
+#pragma unroll
+    for (int y = 0; y < 4; y++, row += apart)
+        if (row < (size_t)m && col + lane < (size_t)n)
+            store(c, n, row, col + lane, warp_s[y * 32 + lane], x);
+    __syncwarp(); // ... and read
+}
+
 /* The four elements of c from (row,col) on, of which those in c are stored. */
 static __device__ __forceinline__ void store4(float *c, int m, int n,
                                               size_t row, size_t col,
