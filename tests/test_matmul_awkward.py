@@ -35,6 +35,25 @@ def test_what_is_added_and_cut_off_last_is_so_once_where_k_is_in_parts(rung):
     assert ((got - product.relu()).abs() <= cases.sum_bound(k + 3, size)).all()
 
 
+def test_a_workspace_at_no_multiple_of_256_is_refused():
+    m, n, k = THIN["split_k"]
+    a, b, c = _random(m, k), _random(k, n), torch.empty(m, n)
+    wants = _workspace("split_k", a, b, m, n, k)
+    room = torch.empty(wants + 512, dtype=torch.uint8)
+    start = room.data_ptr() + -room.data_ptr() % 256
+    lib = native.library("matmul", "cpu")
+    call = [lib.rung("split_k").index, *map(native.pointer, (c, a, b)), m, n, k]
+    asked = {"alpha": 1.0, "workspace_bytes": wants}
+    options = native.ffi.new("struct weft_matmul_options *", asked)
+    for off, fits in (0, True), (4, False), (128, False), (256, True):
+        options.workspace = native.ffi.cast("void *", start + off)
+        if fits:
+            lib.call("weft_matmul", *call, options, native.NULL)
+        else:
+            with pytest.raises(native.ArgumentError, match="want a multiple of 256"):
+                lib.call("weft_matmul", *call, options, native.NULL)
+
+
 @pytest.mark.parametrize("rung", RUNGS)
 def test_the_parts_of_k_are_added_in_one_order(rung):
     m, n, k = THIN[rung]
@@ -70,3 +89,46 @@ def test_copies_hold_every_number_where_it_belongs(rung, rows, cols):
     assert torch.equal(ops.matmul(a, torch.eye(cols), rung=rung), a)
     assert torch.equal(ops.matmul(a.T, torch.eye(rows), rung=rung), a.T)
     assert torch.equal(ops.matmul(torch.eye(cols), a.T, rung=rung), a.T)
+
+
+# ---- the rungs that pick a rung ------------------------------------------------------
+
+HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+# Few rows or columns, k in parts, all of a step or not, operands as they lie or turned.
+THIN_HALVES = [(9, 3, 5000), (3, 9, 5001), (1, 13, 4096), (13, 1, 4096), (16, 16, 2003)]
+
+
+@pytest.mark.parametrize("trans", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("precision", HALVES)
+def test_few_rows_or_columns_of_16_bits_are_read_as_they_lie(precision, trans):
+    rung, dtype = f"tuned_{precision}", HALVES[precision]
+    for m, n, k in THIN_HALVES:
+        a, b = (_random(*size).to(dtype) for size in ((m, k), (k, n)))
+        c, bias = _random(m, n + 1)[:, 1:].contiguous(), _random(n)
+        a = a.T.contiguous().T if trans[0] == "t" else a
+        b = b.T.contiguous().T if trans[1] == "t" else b
+        flags = int(trans[0] == "t"), int(trans[1] == "t")
+        # Only the parts' sums, no copies; and no tensor cores, for the sums are exact
+        # but for what fp32 rounds.
+        room = _workspace(rung, a, b, m, n, k, *flags)
+        assert room and room % (4 * m * n) == 0
+        got = ops.matmul(a, b, alpha=0.5, beta=2, c=c, bias=bias, relu=True)
+        a, b, c = a.double(), b.double(), c.double()
+        product = 0.5 * a @ b + 2 * c + bias.double()
+        size = 0.5 * a.abs() @ b.abs() + 2 * c.abs() + bias.abs()
+        assert ((got - product.relu()).abs() <= cases.sum_bound(k + 3, size)).all()
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "tf32", "3xtf32"])
+def test_who_names_no_rung_gets_the_one_that_picks(precision):
+    assert native.library("matmul", "cpu").rung(None, precision).name == (
+        f"tuned_{precision}"
+    )
+
+
+@pytest.mark.parametrize("precision", ["tf32", "3xtf32"])
+def test_where_memory_takes_the_time_floats_are_not_rounded_to_tf32(precision):
+    a, b = _random(5, 3000), _random(3000, 40)
+    got = ops.matmul(a, b, precision=precision)
+    size = a.double().abs() @ b.double().abs()
+    assert ((got - a.double() @ b.double()).abs() <= cases.sum_bound(3000, size)).all()
