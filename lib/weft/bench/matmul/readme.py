@@ -28,7 +28,7 @@ README = ROOT / "README.md"
 BEGIN = "<!-- matmul: made by python -m weft.bench.matmul.readme -->"
 END = "<!-- /matmul -->"
 SIZE = (4096, 4096, 4096)
-RUN = "`python -m weft bench matmul --set ladder --device cuda`"
+RUN = "`python -m weft bench matmul --device cuda --set all --numba --rounds 10`"
 
 Row = dict[str, Any]
 # What stands behind a name where a and b are not stored as (m,k) and (k,n).
