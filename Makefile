@@ -25,10 +25,10 @@ lab:
 	@$(RUN) -m jupyterlab --notebook-dir . notebooks/00_start_here.ipynb $(ARGS)
 
 test: all
-	@$(RUN) -m pytest -n auto -m "not slow" $(ARGS)
+	@$(RUN) -m pytest -n auto --dist worksteal -m "not slow" $(ARGS)
 
 test-slow: all
-	@$(RUN) -m pytest -n auto -m slow $(ARGS)
+	@$(RUN) -m pytest -n auto --dist worksteal -m slow $(ARGS)
 
 notebooks:
 	@$(RUN) -m weft.notebook.lessons

@@ -1,12 +1,15 @@
-"""Run every CPU rung of an op with each array against a page nobody may touch.
+"""Run every CPU rung of some ops with each array against a page nobody may touch.
 
-`python fenced.py OP`. A read or write beyond an array ends the process; the
-guard zones of weft.ops.check notice writes alone. In the cases of CONV_SIZES the
-padding is larger than the image, so most of what a filter sees is outside.
+`python fenced.py OP ...`. A read or write beyond an array ends the process, of which
+each op has one of its own; the guard zones of weft.ops.check notice writes alone. In
+the cases of CONV_SIZES the padding is larger than the image, so most of what a filter
+sees is outside.
 """
 
 import ctypes
+import faulthandler
 import mmap
+import os
 import sys
 
 import torch
@@ -54,18 +57,28 @@ def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
     case.launch(lib, rung, pointers, native.NULL)
 
 
-if __name__ == "__main__":
-    op = sys.argv[1]
-    linear.CONV_SIZES += CONV_SIZES
+def run_rungs(op: str) -> None:
+    """Every rung of an op that WEFT_MARCH concerns, in each of its cases."""
     native.set_threads(1)  # what is so small is done before a second one has begun
     lib = native.library(op, "cpu")
-    flavour = build.Flavour.here("cpu")
+    march = build.Flavour.here("cpu").march
     for rung in lib.here():
         # Kernels are compiled for any machine, plain C for this one or WEFT_MARCH.
-        if flavour.march != "native" and rung.targets != ("cpu",):
+        if march != "native" and rung.targets != ("cpu",):
             continue
         for case in cases.cases(op, 0, rung.precision):
             for at_end in (True, False) if case.every_order else (True,):
                 run(lib, rung.index, case, at_end)
             KEPT.clear()
-    print(f"{op} stays within its arrays")
+    print(f"{op} stays within its arrays", flush=True)
+
+
+if __name__ == "__main__":
+    linear.CONV_SIZES += CONV_SIZES
+    torch.set_num_threads(1)  # threads do not outlive a fork
+    faulthandler.enable()
+    for op in sys.argv[1:]:
+        if not (child := os.fork()):  # a process that has imported torch already
+            run_rungs(op)
+            os._exit(0)
+        os.waitpid(child, 0)

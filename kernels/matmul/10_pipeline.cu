@@ -29,6 +29,7 @@
  *              Rung 11 has one thread ask for whole tiles, and no barrier.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
+/* g++: -O1 */
 #include "../ptx.cuh"
 #include "awkward.h"
 #include "matmul.h"

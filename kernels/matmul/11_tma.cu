@@ -27,6 +27,7 @@
  *          them: most multiprocessors have a piece of one at best.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
+/* g++: -O1 */
 /* nvcc: -Xptxas=-O1 */
 #include "tma_launch.cuh"
 

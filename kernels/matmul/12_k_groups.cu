@@ -18,6 +18,7 @@
  *          and costs as much waiting: 49.1 TFLOP/s at 8192, where tma has 54.8.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
+/* g++: -O1 */
 /* nvcc: -Xptxas=-O1 */
 #include "tma_launch.cuh"
 
