@@ -14,8 +14,8 @@
  * `rung` picks an implementation: an index into the op's lines of
  * weft_rungs(). Work is queued on `stream` (NULL: the default one; ignored by
  * the CPU build, which returns when the work is done); weft_sync() waits.
- * Outputs are overwritten, never added to. Images are n c h w, filters
- * oc ic kh kw. Sizes must be at least 1. */
+ * Outputs are overwritten, not added to (but for weft_matmul() with a beta).
+ * Images are n c h w, filters oc ic kh kw. Sizes must be at least 1. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>
@@ -94,8 +94,9 @@ struct weft_matmul_options {
 
 /* c (m,n) = a (m,k) @ b (k,n), for each matrix of the batch. The rung's
  * precision says what a and b hold: floats, or for "bf16" and "fp16" such
- * numbers of 16 bits. c, bias and the sums are float. WEFT_EINVAL where the
- * workspace is smaller than weft_matmul_workspace() says. */
+ * numbers of 16 bits. c, bias and the sums are float. WEFT_EINVAL where a
+ * workspace is wanted, and is smaller than weft_matmul_workspace() says or lies
+ * at no multiple of 256. */
 int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                 int k, const struct weft_matmul_options *options,
                 weft_stream stream);

@@ -203,6 +203,9 @@ int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                          "%d, n = %d, k = %d, got %zu: see "
                          "weft_matmul_workspace()",
                          __func__, rungs[rung].rung, wants, m, n, k, has);
+            WEFT_REQUIRE(!wants || (uintptr_t)room % 256 == 0,
+                         "%s: the workspace lies at %p, want a multiple of 256",
+                         __func__, room);
             WEFT_TRY(
                 launch(slab, ladder[rung], room, weft_cuda_stream(stream)));
             if (m - row <= SLAB) break; // row + SLAB may not fit an int

@@ -1,8 +1,8 @@
 /* program.h -- what nvcc includes in a whole program's .cu by itself.
  *
- * lib/weft/preprocess.py has it stand before the first line of every source. A
- * cell of a notebook does without: <math.h> alone would double the time that
- * it takes to compile. */
+ * lib/weft/cuda_on_cpu/preprocess.py has it stand before the first line of
+ * every source. A cell of a notebook does without: <math.h> alone would double
+ * the time that it takes to compile. */
 #ifndef SIMT_PROGRAM_H
 #define SIMT_PROGRAM_H
 #include <assert.h>

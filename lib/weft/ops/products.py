@@ -173,12 +173,19 @@ def _workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None
         return options, None
     if options == native.NULL:
         options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
-    # torch's memory on a GPU lies at multiples of 512, on the host of 64.
     room = empty("matmul", like, wants[0] + 256, dtype=torch.uint8)
+    place_workspace(options, room)
+    return options, room
+
+
+def place_workspace(options: Any, room: torch.Tensor) -> None:
+    """Let a product work in `room` (uint8, 256 bytes more than it wants).
+
+    A workspace lies at a multiple of 256; torch's memory on the host of 64.
+    """
     start = room.data_ptr()
     options.workspace = native.ffi.cast("void *", start + -start % 256)
-    options.workspace_bytes = wants[0]
-    return options, room
+    options.workspace_bytes = room.numel() - 256
 
 
 def _layout(x: torch.Tensor) -> int | None:

@@ -19,6 +19,7 @@ import torch
 from ... import native
 from ...guarded import Mismatch
 from ...native import ArgumentError
+from ...ops.products import place_workspace
 from .. import clocks, timers
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
@@ -226,10 +227,9 @@ def of_rung(
         given = (native.pointer(a, "void *"), native.pointer(b, "void *"))
         lib.call("weft_matmul_workspace", rung.index, bytes_, *given, *sizes, options)
         most = max(most, bytes_[0])
-    room = torch.empty(most, dtype=torch.uint8, device=where)
+    room = torch.empty(most + 256, dtype=torch.uint8, device=where)
     if most:
-        options.workspace = native.pointer(room, "void *")
-        options.workspace_bytes = most
+        place_workspace(options, room)
 
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, held: Any = room):
         lib.call(
