@@ -236,6 +236,9 @@ def test_a_run_in_parts_keeps_what_is_not_measured_anew(tmp_path):
     assert len(found) == len(first)
     assert [r["tflops"] == 1.0 for r in found] == [r["m"] == 1024 for r in found]
     assert bench_matmul.merged(tmp_path / "none.json", again) == again
+    alone = [r | {"threads": 1} for r in first]  # of a CPU; those with two stay
+    bench.write_json(path, [r | {"threads": 2} for r in first])
+    assert len(bench_matmul.merged(path, alone)) == 2 * len(first)
 
 
 def test_the_command_prints_and_writes(tmp_path, capsys):

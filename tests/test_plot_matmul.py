@@ -6,8 +6,8 @@ import pytest
 from invented_products import elsewhere, peak_rows, row, rows
 from test_mnist import texts
 
-from weft.bench import peaks
-from weft.bench.matmul import readme
+from weft.bench import peaks, write_json
+from weft.bench.matmul import plot, readme
 from weft.bench.matmul.plot import ladder_plot, size_plot, timed
 from weft.bench.matmul.roofline import _apart, roofline
 from weft.figures.style import svg
@@ -91,6 +91,18 @@ def test_without_any_result_the_picture_says_how_to_get_one(draw):
 
 
 # ---- README --------------------------------------------------------------------
+
+
+def test_results_of_a_processor_are_not_taken_for_a_gpus(monkeypatch, tmp_path):
+    monkeypatch.setattr(plot, "RESULTS", tmp_path)
+    here = [r | {"target": "cpu", "device": "A CPU", "threads": 2} for r in rows()]
+    for name, found in ("matmul_amd.json", here), ("matmul_nvidia.json", rows()):
+        write_json(tmp_path / name, found)
+    first, second = plot.committed_results()
+    assert {r["target"] for r in first["rows"]} == {"cuda"}
+    assert {r["device"] for r in second["rows"]} == {"A CPU"}
+    assert "| tuned | tuned's idea | fp32 | 54.0 | 108 % |" in readme.matmul_table()
+    assert "54 TFLOP/s · 108 %" in texts(ladder_plot([], size="4096"))
 
 
 def test_readme_and_results_agree():

@@ -4,8 +4,10 @@
  *              ijk, ikj, blocked and simd are ../reference/matmul_<name>.c,
  *              reference is ../reference/matmul.c. Each opens as a rung does,
  *              with its own limit.
- * Measured:    one core of an AMD EPYC, 256^3: 2, 40, 55, 85 and 97 GFLOP/s,
- *              where torch.mm has 102.
+ * Measured:    AMD EPYC with AVX-512, 2 cores: simd 169 GFLOP/s at 1024^3,
+ *              where torch.mm has 145, and 176 at 2048^3 (174); on one core
+ *              93 (89) and 92 (82). Again: python -m weft bench matmul
+ *              --device cpu --json notebooks/results/matmul_amd_epyc.json
  * Lesson:      notebooks/08a_matmul_tiles.ipynb
  */
 #include "matmul.h"

@@ -10,7 +10,8 @@ small for that go without.
 goals|ladder|odd|awkward|peaks|all; --rungs NAME,NAME; --precisions
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps the rows
 that were not measured anew, if they are of this device: a run can be made in parts. On
-a CPU the rungs in plain C race NumPy and torch, all with the same threads.
+a CPU the rungs in plain C race NumPy and torch, all with the same threads: as many as
+OMP_NUM_THREADS says.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SHOWN = ["impl", "rung", "precision", "layout", "batch", "m", "k", "n", "us", "u
 SHOWN += ["us_high", "tflops", "gbs", "vs_cublas", "vs_torch", "error_rms", "error_max"]
 SHOWN += ["cache", "spread", "clock_median", "throttled"]
 KEY = ("op", "impl", "rung", "precision", "layout", "m", "k", "n", "target", "timer")
-KEY += ("cache", "race", "batch")
+KEY += ("cache", "race", "batch", "threads")
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
