@@ -40,7 +40,6 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     __shared__ mbarrier full_s[S::STAGES], empty_s[S::STAGES];
     struct box box = {};          // thread 0's: the next to load
     __shared__ unsigned before_s; // of add_pieces()
-    __shared__ __align__(16) float out_s[S::WARPS * 128];
     struct ring<S> ring = {(float *)aligned_1024(raw_s), full_s, empty_s, 0, 0};
     if (threadIdx.x == 0) {
         start_ring(ring);
@@ -85,7 +84,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             continue;
         const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
         store_rows<S, TM>(c + at.z * x.step_c, m, n, at.row0, at.col0, own, acc,
-                          out_s, x);
+                          x);
     }
 }
 

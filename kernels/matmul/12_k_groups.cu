@@ -63,6 +63,22 @@ static __device__ __forceinline__ void add_groups(float sums[OWN_ROWS][TN],
     }
 }
 
+/* store_rows() where rows of c start anywhere: by way of warp_s, 512 bytes of
+ * shared memory. */
+static __device__ __forceinline__ void
+store_odd(float *c, int m, int n, int row0, int col0, const struct own &own,
+          float sums[OWN_ROWS][TN], float *warp_s, const struct extras &x) {
+    const int lane = threadIdx.x % 32;
+    const size_t row = (size_t)row0 + own.row - lane / 8;
+    const size_t col = (size_t)col0 + own.col - lane % 8 * 4;
+#pragma unroll
+    for (int i = 0; i < OWN_ROWS; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j += 4)
+            store_by_rows(c, m, n, row + 8 * i, 1, col + 8 * j, &sums[i][j],
+                          warp_s, x);
+}
+
 /* The block's tile or piece of one: the tiles that are not cut come first. */
 static __device__ __forceinline__ struct piece
 piece_of_block(const struct work &w) {
@@ -126,9 +142,13 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                                   &before_s))
         return;
     const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
-    store_rows<S, OWN_ROWS>(c + at.z * x.step_c, m, n,
-                            at.row0 + own.group * OWN_ROWS * 8, at.col0, own,
-                            sums, out_s, x);
+    c += at.z * x.step_c;
+    const int row0 = at.row0 + own.group * OWN_ROWS * 8;
+    if (takes_vectors(c, n))
+        store_rows<S, OWN_ROWS>(c, m, n, row0, at.col0, own, sums, x);
+    else
+        store_odd(c, m, n, row0, at.col0, own, sums,
+                  out_s + threadIdx.x / 32 * 128, x);
 }
 
 enum {

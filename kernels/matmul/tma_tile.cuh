@@ -262,11 +262,11 @@ static __device__ __forceinline__ void clear(float acc[TM][TN]) {
 }
 
 /* Store ROWS rows of the thread's part of the tile at (row0,col0), `row` and
- * those every 8 behind it. out_s: 128 floats of shared memory for each warp. */
+ * those every 8 behind it. */
 template <class S, int ROWS>
 static __device__ __forceinline__ void
 store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
-           float acc[ROWS][TN], float *out_s, const struct extras &x) {
+           float acc[ROWS][TN], const struct extras &x) {
     const size_t col = (size_t)col0 + own.col;
     size_t row = (size_t)row0 + own.row;
     if (x.beta == 0.0f && !x.bias && !x.relu &&
@@ -285,18 +285,11 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
     }
     // At an edge, or with more to do than alpha: much code, so there is one of
     // it, and the rows wander to the front, since registers have no index.
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const bool vectors = takes_vectors(c, n);
 #pragma unroll 1
     for (int i = 0; i < ROWS; i++, row += 8) {
 #pragma unroll
         for (int j = 0; j < TN; j += 4)
-            if (vectors)
-                store4(c, m, n, row, col + j * 8, &acc[0][j], x);
-            else
-                store_by_rows(c, m, n, row - lane / 8, 1,
-                              col - lane % 8 * 4 + j * 8, &acc[0][j],
-                              out_s + warp * 128, x);
+            store4(c, m, n, row, col + j * 8, &acc[0][j], x);
 #pragma unroll
         for (int next = 1; next < ROWS; next++)
 #pragma unroll
