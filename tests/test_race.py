@@ -10,6 +10,7 @@ import float64
 import numpy as np
 import pytest
 import torch
+from invented_products import peak_rows
 from test_mnist import texts
 
 from weft import __main__ as command
@@ -306,10 +307,14 @@ def test_a_cold_start_is_a_process_of_its_own():
     assert min(row["parts_s"].values()) > 0 and not row["imports_torch"]
 
 
-def test_a_roof_is_a_copy_and_a_product():
-    (row,) = roofs.roof("fp32", "cpu", samples=1)
-    assert row["tflops"] == pytest.approx(2 * 256**3 / row["us"] / 1e6)
-    assert row["gbs"] > 0 and row["measure"] == "roof"
+def test_a_roof_is_of_the_peaks_of_its_precision(monkeypatch):
+    monkeypatch.setattr(roofs, "peaks", lambda device: peak_rows())
+    for precision, tflops in ("fp32", 65), ("tf32", 480), ("bf16", 960):
+        (row,) = roofs.roof(precision, "cpu")
+        assert (row["tflops"], row["gbs"]) == (tflops, 4000)
+        assert (row["op"], row["measure"]) == ("mnist", "roof")
+    monkeypatch.setattr(roofs, "peaks", lambda device: peak_rows()[:2])
+    assert roofs.roof("bf16", "cpu") == []
 
 
 # ---- what a step has to do ---------------------------------------------------

@@ -23,8 +23,6 @@ from .limits import (
     limits_of,
 )
 
-RESOURCES = ("threads", "blocks", "registers", "shared memory")
-
 
 @dataclass(frozen=True)
 class Occupancy:

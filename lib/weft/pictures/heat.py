@@ -23,7 +23,6 @@ LEVELS = 6  # of strength that the eye can tell apart
 BLOCKS = 40  # that the slider stops at
 ROWS = 1_500_000  # of the record times blocks: with more, fewer stops
 COLUMN = (WIDTH - 2 * EDGE - 40) / 2  # pixels: reads left, writes right
-WARPS = 48  # rows of the strip at most
 
 
 @dataclass(frozen=True)
