@@ -33,7 +33,7 @@ template <typename T, int BN_, int A_BY_K, int B_BY_K> struct shape {
         B_K = B_BY_K,
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED,
-        STAGES = BN_ == 256 ? 4 : 6,
+        STAGES = BN_ >= 192 ? 4 : 6,
         BOXES = 2,            // of c, for each consumer
         OUT = STAGES * STAGE, // where they lie
         RING = OUT + 2 * BOXES * OUT_BYTES,
@@ -90,8 +90,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     char *const stages = aligned_1024(raw);
     mbarrier *const full = (mbarrier *)(stages + S::RING);
     mbarrier *const empty = full + S::STAGES;
-    start_ring<S::STAGES>(full, empty, t.cluster);
-    pdl_wait();
+    start_ring<S::STAGES>(full, empty, &a_map, &b_map, t.cluster);
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -112,7 +111,10 @@ static __global__ void __launch_bounds__(ADDERS)
 
 /* ---- launching ----------------------------------------------------------- */
 
-static const struct making how = {64, 1, 256, 1, {384.0, 576.0, 1024.0}};
+/* Of b stored (k,n), and (n,k). */
+static const struct making how[2] = {
+    {2, 64, 1, 256, 1, {520.0, 730.0, 850.0, 1024.0}},
+    {2, 64, 1, 256, 1, {460.0, 520.0, 850.0, 1024.0}}};
 
 template <class S>
 static int launch_shape(const struct product *q, enum tensor_type type,
@@ -130,7 +132,7 @@ static int launch_shape(const struct product *q, enum tensor_type type,
 }
 
 static struct tiles tiles_of(const struct product *q) {
-    return best_tiles(q, &how, multiprocessors());
+    return best_tiles(q, &how[q->trans_b], multiprocessors());
 }
 
 template <typename T, int B_BY_K>
@@ -139,6 +141,7 @@ static int launch_width(const struct product *q, enum tensor_type type,
     const struct tiles t = tiles_of(q);
     switch (t.width) {
     case 256: return launch_shape<shape<T, 256, 1, B_BY_K>>(q, type, t, stream);
+    case 192: return launch_shape<shape<T, 192, 1, B_BY_K>>(q, type, t, stream);
     case 128: return launch_shape<shape<T, 128, 1, B_BY_K>>(q, type, t, stream);
     default: return launch_shape<shape<T, 64, 1, B_BY_K>>(q, type, t, stream);
     }
@@ -158,7 +161,7 @@ static size_t scratch(const struct product *q) {
 }
 
 double matmul_wgmma_bf16_us(const struct product *q) {
-    return best_us(q, &how, sizeof(uint16_t));
+    return best_us(q, &how[q->trans_b]);
 }
 
 MATMUL_RUNG(wgmma_bf16,

@@ -43,7 +43,7 @@ template <int BN_, int TURNED_> struct shape {
         SETS = TURNED_ ? 2 : 1, // of registers for a
         LOADED = (int)a::BYTES + (int)b::BYTES,
         STAGE = LOADED,
-        STAGES = BN_ == 256 ? 4 : 6,
+        STAGES = BN_ >= 192 ? 4 : 6,
         BOXES = 2,            // of c, for each consumer
         OUT = STAGES * STAGE, // where they lie
         RING = OUT + 2 * BOXES * OUT_BYTES,
@@ -115,8 +115,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     char *const stages = aligned_1024(raw);
     mbarrier *const full = (mbarrier *)(stages + S::RING);
     mbarrier *const empty = full + S::STAGES;
-    start_ring<S::STAGES>(full, empty, t.cluster);
-    pdl_wait();
+    start_ring<S::STAGES>(full, empty, &a_map, &b_map, t.cluster);
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -138,8 +137,10 @@ static __global__ void __launch_bounds__(ADDERS)
 
 /* ---- launching ----------------------------------------------------------- */
 
-static const struct making straight = {32, 1, 256, 1, {384.0, 576.0, 1024.0}};
-static const struct making sideways = {32, 2, 256, 0, {384.0, 576.0, 1024.0}};
+static const struct making straight = {4,   32, 1,
+                                       256, 1,  {425.0, 576.0, 850.0, 1024.0}};
+static const struct making sideways = {4,   32, 2,
+                                       256, 0,  {570.0, 600.0, 850.0, 1024.0}};
 
 /* How q is made; *as: q, or turned(it). */
 static struct tiles tiles_of(const struct product *q, struct product *as) {
@@ -171,6 +172,7 @@ static int launch_width(const struct product *q, cudaStream_t stream) {
     const struct tiles t = tiles_of(q, &as);
     switch (t.width) {
     case 256: return launch_shape<shape<256, TURNED>>(&as, q, t, stream);
+    case 192: return launch_shape<shape<192, TURNED>>(&as, q, t, stream);
     case 128: return launch_shape<shape<128, TURNED>>(&as, q, t, stream);
     default: return launch_shape<shape<64, TURNED>>(&as, q, t, stream);
     }
@@ -187,7 +189,7 @@ static size_t scratch(const struct product *q) {
 
 double matmul_wgmma_tf32_us(const struct product *q) {
     const struct product as = q->trans_b ? *q : turned(q);
-    return best_us(&as, q->trans_b ? &straight : &sideways, sizeof(float));
+    return best_us(&as, q->trans_b ? &straight : &sideways);
 }
 
 MATMUL_RUNG(wgmma_tf32, "wgmma and TMA, which rounds floats to tf32 on the way",

@@ -210,8 +210,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     mbarrier *const empty = full + S::STAGES, *const split = empty + S::STAGES;
     if (threadIdx.x == 0)
         for (int i = 0; i < S::STAGES; i++) mbarrier_init(&split[i], S::SPLITS);
-    start_ring<S::STAGES>(full, empty, t.cluster);
-    pdl_wait();
+    start_ring<S::STAGES>(full, empty, &a_map, &b_map, t.cluster);
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -236,8 +235,8 @@ static __global__ void __launch_bounds__(ADDERS)
 
 /* ---- launching ----------------------------------------------------------- */
 
-static const struct making how = {
-    shape<128>::a::BK, 1, 128, 1, {1000.0, 1900.0}};
+static const struct making how = {4, shape<128>::a::BK, 1, 128,
+                                  1, {1000.0, 1900.0}};
 
 template <class S>
 static int launch_shape(const struct product *q, struct tiles t,
@@ -271,7 +270,7 @@ static size_t scratch(const struct product *q) {
 }
 
 double matmul_wgmma_3xtf32_us(const struct product *q) {
-    return best_us(q, &how, sizeof(float));
+    return best_us(q, &how);
 }
 
 MATMUL_RUNG(wgmma_3xtf32,

@@ -33,10 +33,11 @@ static inline struct product turned(const struct product *q) {
 
 /* What the kernels of a rung are like. */
 struct making {
+    int element;      /* bytes of a number */
     int bk, grain;    /* of k in a stage; stages that are taken together */
     int widest;       /* columns of a tile: 64, 128, ... */
     int clusters;     /* whether tiles of that width come in pairs */
-    double stages[3]; /* cycles of a stage with 64, 128, 256 columns */
+    double stages[4]; /* cycles of a stage with 64, 128, 192, 256 columns */
 };
 
 /* q in tiles of BM x width, none of them in parts. */
@@ -74,14 +75,27 @@ static inline size_t sums_bytes(const struct tiles &t) {
     return (t.count - t.whole) * (size_t)t.parts * each;
 }
 
+/* Cycles of a stage. TMA takes 4 for a row of 128 bytes that starts in the
+ * middle of 32, as every other one does where the pitch is an odd multiple of
+ * 16. */
+static inline double stage_cycles(const struct product *q,
+                                  const struct tiles &t,
+                                  const struct making *how) {
+    const int odd_a = q->extras.pitch_a * how->element % 32 != 0;
+    const int odd_b = q->extras.pitch_b * how->element % 32 != 0;
+    const double loads = 4.0 * (odd_a * BM + odd_b * t.width / t.cluster);
+    const double multiplies = how->stages[t.width / 64 - 1];
+    return loads > multiplies ? loads : multiplies;
+}
+
 /* About how many cycles it takes. Tiles of 256 columns need the fewest loads,
  * those of 64 twice the bytes for each product, but where there are few tiles
  * multiprocessors stand idle. */
-static inline double cycles(const struct tiles &t, const struct making *how,
-                            int sms) {
+static inline double cycles(const struct product *q, const struct tiles &t,
+                            const struct making *how, int sms) {
     const int slots = sms / t.cluster;
     const double start = 2000 + 16.0 * t.width; // and storing
-    const double stage = how->stages[t.width / 128];
+    const double stage = stage_cycles(q, t, how);
     const double rounds = CEIL_DIV(t.whole, slots);
     const double whole = rounds * (t.k_steps * stage + start);
     if (t.whole == t.count) return whole;
@@ -107,7 +121,7 @@ static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};
     double least = 0.0;
-    for (int width = how->widest; width >= 64; width /= 2) {
+    for (int width = how->widest; width >= 64; width -= 64) {
         const int cluster = best_cluster(q, how, width, sms);
         const int slots = sms / cluster;
         const struct tiles all = cut(q, how, width, cluster);
@@ -118,7 +132,7 @@ static inline struct tiles best_tiles(const struct product *q,
         for (; parts > 0; parts -= CEIL_DIV(parts, 8)) {
             const struct tiles t =
                 parts > 1 ? in_parts(all, slots, parts, how->grain) : all;
-            const double takes = cycles(t, how, sms);
+            const double takes = cycles(q, t, how, sms);
             if (best.count && takes >= least) continue;
             best = t;
             least = takes;
@@ -129,14 +143,14 @@ static inline struct tiles best_tiles(const struct product *q,
 
 /* matmul_wgmma_..._us() of a rung: launches and, where a, b and c take longer
  * to read and write, these. */
-static inline double best_us(const struct product *q, const struct making *how,
-                             size_t element) {
+static inline double best_us(const struct product *q,
+                             const struct making *how) {
     const int sms = multiprocessors();
     const double per_us = 30e3 * sms; // bytes, of memory
     const double a = (double)q->m * q->k, b = (double)q->k * q->n;
-    const double bytes = (a + b) * element + 4.0 * q->m * q->n;
+    const double bytes = (a + b) * how->element + 4.0 * q->m * q->n;
     const double memory = bytes * q->batch / per_us;
-    const double makes = cycles(best_tiles(q, how, sms), how, sms) / 1700;
+    const double makes = cycles(q, best_tiles(q, how, sms), how, sms) / 1700;
     return 2.5 + (makes > memory ? makes : memory);
 }
 

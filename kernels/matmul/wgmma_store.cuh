@@ -123,50 +123,52 @@ PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
     }
 }
 
-/* A place of a consumer's box in c. */
-struct corner {
-    int row, col;
-};
-
-/* Where line `line` of 64 in a consumer's box begins: rows of c side by side;
- * turned, 32 rows of each of two boxes. */
-PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
-                                 const spot<0> &) {
-    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
-    return {at.row0 + first + line, at.col0 + box * OUT_COLS};
-}
-PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
-                                 const spot<1> &) {
-    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
-    return {at.col0 + box * 32 + line % 32,
-            at.row0 + first + line / 32 * OUT_COLS};
-}
-
-/* One thread: TMA takes a box away. */
-template <int TURNED>
+/* One thread: TMA takes a box away: turned, two boxes of 32 rows. */
 PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
-                         const struct tile &at, const spot<TURNED> &own) {
-    for (int line = 0; line < OWN_ROWS; line += TURNED ? 32 : OWN_ROWS) {
-        const struct corner to = line_at(line, box, at, own);
-        tma_store(c_map, box_s + line * WGMMA_ROW, to.col, to.row, at.item);
-    }
+                         const struct tile &at, const spot<0> &) {
+    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
+    tma_store(c_map, box_s, at.col0 + box * OUT_COLS, at.row0 + first, at.item);
+    tma_store_commit();
+}
+PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
+                         const struct tile &at, const spot<1> &) {
+    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
+    for (int half = 0; half < 2; half++)
+        tma_store(c_map, box_s + half * (OUT_BYTES / 2),
+                  at.row0 + first + half * OUT_COLS, at.col0 + box * 32,
+                  at.item);
     tma_store_commit();
 }
 
-/* All threads of a consumer: the same where c lies so that TMA cannot, each
- * warp a line at a time. */
+/* All threads of a consumer: the same of boxes `box` and `box` + 1, together 64
+ * rows x 64 columns of c, where c lies so that TMA cannot. A warp takes a row
+ * at a time, and 32 bytes of memory with one instruction: in halves they would
+ * cost twice as much. */
 template <int TURNED>
-PTX_INLINE void carry_box(float *c, const char *box_s, int box,
-                          const struct tile &at, const spot<TURNED> &own) {
+PTX_INLINE void carry_boxes(float *c, const char *own_s, int box,
+                            const struct tile &at, const spot<TURNED> &own) {
+    enum { SIDE = 64, ACROSS = TURNED ? OUT_BYTES / 2 : OUT_BYTES };
     const int lane = (int)threadIdx.x % 32;
+    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
+    const int row0 = TURNED ? at.col0 + box * 32 : at.row0 + first;
+    const int col0 = TURNED ? at.row0 + first : at.col0 + box * OUT_COLS;
 #pragma unroll 4
-    for (int line = (int)threadIdx.x % WARPGROUP / 32; line < OWN_ROWS;
-         line += WARPGROUP / 32) {
-        const struct corner to = line_at(line, box, at, own);
-        const int byte = line * WGMMA_ROW + lane * (int)sizeof(float);
-        if (to.row < own.rows && to.col + lane < own.cols)
-            c[(size_t)to.row * own.cols + to.col + lane] =
-                *(const float *)(box_s + swizzled((unsigned)byte));
+    for (int i = (int)threadIdx.x % WARPGROUP / 32; i < SIDE;
+         i += WARPGROUP / 32) {
+        if (row0 + i >= own.rows) break;
+        float *const to = c + (size_t)(row0 + i) * own.cols + col0;
+        const int behind = (int)((size_t)to / sizeof(float) % 8);
+        const char *const line_s =
+            own_s +
+            (TURNED ? i / 32 * OUT_BYTES + i % 32 * WGMMA_ROW : i * WGMMA_ROW);
+#pragma unroll
+        for (int j = lane - behind; j < SIDE + 7; j += 32)
+            if (j >= 0 && j < SIDE && col0 + j < own.cols) {
+                const char *const from =
+                    line_s + j / 32 * ACROSS + j % 32 * (int)sizeof(float);
+                to[j] = *(const float *)(own_s +
+                                         swizzled((unsigned)(from - own_s)));
+            }
     }
 }
 
@@ -183,17 +185,16 @@ PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
 #pragma unroll
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
-        if (boxed) {
-            if (leader) tma_store_wait<BOXES - 1>(); // what was here has left
+        if (boxed && leader) tma_store_wait<BOXES - 1>(); // it has left
+        if (boxed || box % 2 == 0) named_barrier(consumer, WARPGROUP);
+        write_box(box_s, acc, box, own);
+        if (boxed || box % 2) {
+            fence_proxy_async();
             named_barrier(consumer, WARPGROUP);
         }
-        write_box(box_s, acc, box, own);
-        fence_proxy_async();
-        named_barrier(consumer, WARPGROUP);
-        if (!boxed)
-            carry_box(c, box_s, box, at, own);
-        else if (leader)
-            send_box(c_map, box_s, box, at, own);
+        if (boxed && leader) send_box(c_map, box_s, box, at, own);
+        if (!boxed && box % 2)
+            carry_boxes(c, box_s - OUT_BYTES, box - 1, at, own);
     }
 }
 

@@ -128,10 +128,15 @@ template <int STAGES> struct place {
 };
 
 /* Full when the bytes are there, empty when two consumers in every block of the
- * cluster have said so. All threads call it. */
+ * cluster have said so. All threads call it; the kernel before this one may
+ * still run until it returns. */
 template <int STAGES>
-PTX_INLINE void start_ring(mbarrier *full, mbarrier *empty, int cluster) {
+PTX_INLINE void start_ring(mbarrier *full, mbarrier *empty,
+                           const tensor_map *a_map, const tensor_map *b_map,
+                           int cluster) {
     if (threadIdx.x == 0) {
+        tensor_map_fetch(a_map);
+        tensor_map_fetch(b_map);
         for (int i = 0; i < STAGES; i++) {
             mbarrier_init(&full[i], 1);
             mbarrier_init(&empty[i], 2 * cluster);
@@ -139,6 +144,7 @@ PTX_INLINE void start_ring(mbarrier *full, mbarrier *empty, int cluster) {
         fence_barrier_init();
     }
     cluster_sync(cluster);
+    pdl_wait(); // what came before has written a and b
 }
 
 /* A block stays until nobody reaches into its shared memory any more. */
