@@ -21,6 +21,8 @@
 /* g++: -O1 */
 #include "awkward.h"
 
+#include <math.h>
+
 enum { THREADS = 256 };
 
 /* What a lane takes of a row at a time: 16 bytes. */
@@ -220,10 +222,13 @@ template <typename T> size_t matmul_narrow_scratch(const struct product *q) {
 }
 
 template <typename T> double matmul_narrow_us(const struct product *q) {
-    const double strips = CEIL_DIV(q->n, shape_of<T>(q)->cols);
-    const double bytes = sizeof(T) * strips * q->m * q->k * q->batch;
-    const double rate = q->n <= 4 ? 26e3 : 17e3; // bytes per us, an SM
-    return 4.0 + bytes / (rate * matmul_multiprocessors());
+    const struct shape<T> *const s = shape_of<T>(q);
+    const double numbers =
+        (double)q->m * q->k * q->batch * CEIL_DIV(q->n, s->cols);
+    // Bytes, and multiply-adds, a microsecond and multiprocessor.
+    const double read = numbers * sizeof(T) / 26e3,
+                 sums = numbers * s->cols / 85e3;
+    return 3.5 + fmax(read, sums) / matmul_multiprocessors();
 }
 
 template <typename T>

@@ -19,6 +19,8 @@
 /* g++: -O1 */
 #include "awkward.h"
 
+#include <math.h>
+
 enum {
     WARPS = 8,
     THREADS = 32 * WARPS,
@@ -192,11 +194,22 @@ template <typename T> size_t matmul_short_scratch(const struct product *q) {
     return matmul_partials_bytes(q, parts_of<T>(q).parts);
 }
 
+/* Whether a thread's four columns may be loaded at once. */
+template <typename T> static int vectors_of(const struct product *q) {
+    return has_vectors<T>(q->b, q->extras.pitch_b, q->extras.step_b, q->n,
+                          q->batch, QUAD);
+}
+
 template <typename T> double matmul_short_us(const struct product *q) {
-    const double strips = CEIL_DIV(q->m, shape_of<T>(q)->rows);
-    const double bytes = sizeof(T) * strips * q->n * q->k * q->batch;
-    const double rate = q->m <= 4 ? 29e3 : 16e3; // bytes per us, an SM
-    return 4.0 + bytes / (rate * matmul_multiprocessors());
+    const struct shape<T> *const s = shape_of<T>(q);
+    const double numbers =
+        (double)q->n * q->k * q->batch * CEIL_DIV(q->m, s->rows);
+    // Bytes (or numbers, one by one), and multiply-adds, a microsecond and
+    // multiprocessor.
+    const double read =
+        vectors_of<T>(q) ? numbers * sizeof(T) / 30e3 : numbers / 3e3;
+    const double sums = numbers * s->rows / 70e3;
+    return 3.5 + fmax(read, sums) / matmul_multiprocessors();
 }
 
 template <typename T>
@@ -205,10 +218,9 @@ int matmul_short_run(const struct product *q, int on_side,
     const struct k_parts cut = parts_of<T>(q);
     const dim3 grid((unsigned)blocks_of<T>(q), (unsigned)cut.parts,
                     (unsigned)q->batch);
-    const int vectors = has_vectors<T>(q->b, q->extras.pitch_b,
-                                       q->extras.step_b, q->n, q->batch, QUAD);
     return launch_parts("matmul_short", shape_of<T>(q)->kernel, grid, THREADS,
-                        q, cut, on_side, stream, vectors, q->trans_a, on_side);
+                        q, cut, on_side, stream, vectors_of<T>(q), q->trans_a,
+                        on_side);
 }
 
 template <typename T> static size_t scratch(const struct product *q) {

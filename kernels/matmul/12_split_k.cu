@@ -36,12 +36,12 @@ struct view {
     int vectors;      /* whether 16 bytes may be copied at once */
 };
 
-/* `count` floats of a tile, 1 or 4; zeros where they are not there. */
+/* COUNT floats of a tile, 1 or 4; zeros where they are not there. */
 template <int COUNT>
-static __device__ __forceinline__ void copy(float *to, const struct view &v,
-                                            size_t at, bool there) {
+static __device__ __forceinline__ void copy(float *to, const float *from,
+                                            bool there) {
     if (there)
-        __pipeline_memcpy_async(to, v.array + at, COUNT * sizeof(float));
+        __pipeline_memcpy_async(to, from, COUNT * sizeof(float));
     else
         for (int i = 0; i < COUNT; i++) to[i] = 0.0f;
 }
@@ -51,33 +51,39 @@ static __device__ __forceinline__ void copy(float *to, const struct view &v,
 template <int ROWS, int THREADS, bool INSIDE>
 static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                                                  const struct view &v, int k0) {
+    const int rows = v.rows, deep = v.length - k0;
     if (v.k_runs) {
         // 8 lanes take neighbours along k, 4 neighbouring rows: 32 bytes of
         // memory side by side, and with a pitch of 4 banks 32 banks.
+        enum { AT_ONCE = THREADS / 8 };
         const int lane = threadIdx.x % 8, first = threadIdx.x / 8;
+        const float *from = v.array + first * v.pitch + (size_t)(k0 + lane);
 #pragma unroll
-        for (int i = 0; i < ROWS * BK / THREADS; i++) {
-            const int row = first + i / (BK / 8) * (THREADS / 8);
-            const int kk = lane + i % (BK / 8) * 8;
-            copy<1>(&to[kk][row], v, (size_t)row * v.pitch + k0 + kk,
-                    INSIDE || (row < v.rows && k0 + kk < v.length));
+        for (int row = first; row < ROWS + first; row += AT_ONCE) {
+#pragma unroll
+            for (int kk = 0; kk < BK; kk += 8)
+                copy<1>(&to[lane + kk][row], from + kk,
+                        INSIDE || (row < rows && lane + kk < deep));
+            from += AT_ONCE * v.pitch;
         }
     } else if (v.vectors) {
+        enum { AT_ONCE = THREADS / (ROWS / 4) };
         const int row = threadIdx.x % (ROWS / 4) * 4;
         const int first = threadIdx.x / (ROWS / 4);
+        const float *from = v.array + (size_t)(k0 + first) * v.pitch + row;
 #pragma unroll
-        for (int i = 0; i < ROWS * BK / 4 / THREADS; i++) {
-            const int kk = first + i * (THREADS / (ROWS / 4));
-            copy<4>(&to[kk][row], v, (size_t)(k0 + kk) * v.pitch + row,
-                    INSIDE || (row < v.rows && k0 + kk < v.length));
+        for (int kk = first; kk < BK + first; kk += AT_ONCE) {
+            copy<4>(&to[kk][row], from, INSIDE || (row < rows && kk < deep));
+            from += AT_ONCE * v.pitch;
         }
     } else {
+        enum { AT_ONCE = THREADS / ROWS };
+        const int row = threadIdx.x % ROWS, first = threadIdx.x / ROWS;
+        const float *from = v.array + (size_t)(k0 + first) * v.pitch + row;
 #pragma unroll 4 // all at once cost too many registers
-        for (int i = 0; i < ROWS * BK / THREADS; i++) {
-            const int own = i * THREADS + threadIdx.x;
-            const int row = own % ROWS, kk = own / ROWS;
-            copy<1>(&to[kk][row], v, (size_t)(k0 + kk) * v.pitch + row,
-                    INSIDE || (row < v.rows && k0 + kk < v.length));
+        for (int kk = first; kk < BK + first; kk += AT_ONCE) {
+            copy<1>(&to[kk][row], from, INSIDE || (row < rows && kk < deep));
+            from += AT_ONCE * v.pitch;
         }
     }
 }
@@ -107,8 +113,7 @@ template <int BM, int BN, int TM, int TN, int TY> struct tiling {
 template <int BM, int BN, int TM, int TN, int TY>
 static __global__ void
 __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
-                  (TM * TN > 32 ? 384 : 768) /
-                      tiling<BM, BN, TM, TN, TY>::THREADS)
+                  384 / tiling<BM, BN, TM, TN, TY>::THREADS)
     matmul_split_k(float *c, const float *a, const float *b, int m, int n,
                    int k, int depth, size_t step_part, int trans_a, int trans_b,
                    int vectors_a, int vectors_b, struct extras x) {
@@ -163,6 +168,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
+            // Where k is short, as 17, half of the last tile would be zeros.
+            if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)
                 *(float4 *)&a_r[i] =
@@ -241,7 +248,7 @@ double matmul_split_k_us(const struct product *q) {
     const double rounds = (double)CEIL_DIV((size_t)blocks, (size_t)sms);
     // Multiply-adds and bytes per us, an SM; n odd: number by number.
     const double rate = q->n % 4 ? 108e3 : 165e3;
-    const double stored = q->n % 4 ? 9e3 : 15e3;
+    const double stored = q->n % 4 ? 12e3 : 16e3;
     const double sums = rounds * s->rows * s->cols * cut.depth / rate;
     const double stores = 4.0 * q->m * q->n * q->batch * cut.parts;
     return 3.0 + (cut.parts > 1 ? 2.0 : 0.0) + sums + stores / (stored * sms);

@@ -78,26 +78,37 @@ static double k_groups_us(const struct product *q) {
 
 /* ---- tensor cores -------------------------------------------------------- */
 
-/* By mma.sync, whose large tiles do `full` times RATE, and whose operands come
- * at `read` bytes a nanosecond. */
-static double mma_us(const struct product *q, double full, int element,
-                     double read) {
+/* The time until a and b, numbers of `element` bytes, are read at `rate` bytes
+ * a nanosecond. */
+static double reads_us(const struct product *q, int element, double rate) {
+    const double numbers = (double)q->m * q->k + (double)q->k * q->n;
+    return numbers * q->batch * element / (1000 * rate);
+}
+
+/* By mma.sync, whose large tiles do `full` times RATE. */
+static double mma_us(const struct product *q, double full) {
     const double large = tiles_us(q, 128, 256, 1, full, full, 0);
     const double medium = tiles_us(q, 128, 128, 2, 0.95 * full, 0.6 * full, 0);
-    const double small = tiles_us(q, 64, 64, 4, 0.68 * full, 0.3 * full, 0);
-    const double bytes =
-        ((double)q->m * q->k + (double)q->k * q->n) * q->batch * element;
-    return fmax(START_US + bytes / (1000 * read),
-                fmin(large, fmin(medium, small)));
+    const double small = tiles_us(q, 64, 64, 4, 0.68 * full, 0.65 * full, 0);
+    return fmin(large, fmin(medium, small));
 }
 static double mma_16_us(const struct product *q) {
-    return mma_us(q, 8.5, 2, 2900);
+    return fmax(START_US + reads_us(q, 2, 2900), mma_us(q, 8.5));
 }
 static double mma_tf32_us(const struct product *q) {
-    return mma_us(q, 3.8, 4, 4000);
+    return fmax(START_US + reads_us(q, 4, 4000), mma_us(q, 3.8));
 }
 static double mma_3xtf32_us(const struct product *q) {
-    return mma_us(q, 1.05, 4, 4000);
+    return fmax(START_US + reads_us(q, 4, 4000), mma_us(q, 1.05));
+}
+
+/* Tiles have 128 rows: with far fewer, shared memory is filled with zeros. */
+static double wgmma_16_us(const struct product *q) {
+    const double rate = q->m <= 64 ? 1600 : 3000;
+    return fmax(STORE_US + reads_us(q, 2, rate), matmul_wgmma_bf16_us(q));
+}
+static double wgmma_tf32_us(const struct product *q) {
+    return fmax(STORE_US + reads_us(q, 4, 3200), matmul_wgmma_tf32_us(q));
 }
 
 static double wmma_fp16_us(const struct product *q) {
@@ -122,8 +133,8 @@ enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
  * count as all there is. Then how fast c is stored, bytes a nanosecond, with
  * rows at multiples of 16 bytes and elsewhere; 0 where `us` knows. */
 #define CHOICES(CHOICE)                                                       \
-    CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 1000)               \
-    CHOICE(tma, tma_us, FP32, ANY, ANY, 2100, 1000)                           \
+    CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 600)                \
+    CHOICE(tma, tma_us, FP32, ANY, ANY, 2100, 600)                            \
     CHOICE(k_groups, k_groups_us, FP32, ANY, ANY, 1000, 600)                  \
     CHOICE(pipeline, matmul_pipeline_us, FP32, ANY, ANY, 1450, 600)           \
     CHOICE(split_k, matmul_split_k_us, FLOATS, ANY, ANY, 0, 0)                \
@@ -131,15 +142,15 @@ enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
     CHOICE(short, matmul_short_us<float>, FLOATS, 16, ANY, 0, 0)              \
     CHOICE(wgmma_3xtf32, matmul_wgmma_3xtf32_us, THREE, ANY, ANY, 3200, 1400) \
     CHOICE(mma_3xtf32, mma_3xtf32_us, THREE, ANY, ANY, 1100, 400)             \
-    CHOICE(wgmma_tf32, matmul_wgmma_tf32_us, TF32, ANY, ANY, 3200, 1400)      \
+    CHOICE(wgmma_tf32, wgmma_tf32_us, TF32, ANY, ANY, 3200, 1400)             \
     CHOICE(mma_tf32, mma_tf32_us, TF32, ANY, ANY, 2100, 400)                  \
     CHOICE(wmma_tf32, wmma_tf32_us, TF32, ANY, ANY, 2100, 400)                \
-    CHOICE(wgmma_bf16, matmul_wgmma_bf16_us, BF16, ANY, ANY, 3200, 1400)      \
+    CHOICE(wgmma_bf16, wgmma_16_us, BF16, ANY, ANY, 3200, 1400)               \
     CHOICE(mma_bf16, mma_16_us, BF16, ANY, ANY, 2100, 400)                    \
     CHOICE(wmma_bf16, wmma_bf16_us, BF16, ANY, ANY, 2100, 400)                \
     CHOICE(narrow_bf16, matmul_narrow_us<__nv_bfloat16>, BF16, ANY, 16, 0, 0) \
     CHOICE(short_bf16, matmul_short_us<__nv_bfloat16>, BF16, 16, ANY, 0, 0)   \
-    CHOICE(wgmma_fp16, matmul_wgmma_bf16_us, FP16, ANY, ANY, 3200, 1400)      \
+    CHOICE(wgmma_fp16, wgmma_16_us, FP16, ANY, ANY, 3200, 1400)               \
     CHOICE(mma_fp16, mma_16_us, FP16, ANY, ANY, 2100, 400)                    \
     CHOICE(wmma_fp16, wmma_fp16_us, FP16, ANY, ANY, 2100, 400)                \
     CHOICE(narrow_fp16, matmul_narrow_us<__half>, FP16, ANY, 16, 0, 0)        \

@@ -165,10 +165,16 @@ store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
     *(float4 *)(warp_s + lane * 4) =
         make_float4(sums[0], sums[1], sums[2], sums[3]);
     __syncwarp(); // the numbers are there ...
+    const bool plain = x.beta == 0.0f && !x.bias && !x.relu;
 #pragma unroll
-    for (int y = 0; y < 4; y++, row += apart)
-        if (row < (size_t)m && col + lane < (size_t)n)
-            store(c, n, row, col + lane, warp_s[y * 32 + lane], x);
+    for (int y = 0; y < 4; y++, row += apart) {
+        if (row >= (size_t)m || col + lane >= (size_t)n) continue;
+        const float sum = warp_s[y * 32 + lane];
+        if (plain)
+            c[row * n + col + lane] = x.alpha * sum;
+        else
+            store(c, n, row, col + lane, sum, x);
+    }
     __syncwarp(); // ... and read
 }
 
