@@ -54,11 +54,11 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 
     const struct own own = own_part<S>();
     float acc[TM][TN];
-    float4 a_r[2][TM], b_r[2][TN / 4];
+    float4 a_r[TM], b_r[2][TN / 4];
     const int pieces = pieces_of_block(w);
     if (!pieces) return;
     mbarrier_wait(&ring.full[0], 0);
-    open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
+    struct places at = open_stage<S>(a_r, b_r[0], ring.stage(), own);
     for (int i = 0; i < pieces; i++) {
         const struct piece piece = piece_at(w, i);
         clear(acc);
@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                 fill_stage<S>(&box, ring, slot ? slot - 1 : S::STAGES - 1,
                               slot ? ring.parity ^ 1 : ring.parity, &a_map,
                               &b_map, w, x);
-            multiply_stage<S>(acc, a_r, b_r, ring.stage(), own, [&] {
+            multiply_stage<S>(acc, a_r, b_r, &at, own, [&] {
                 if (left > 1 || i + 1 < pieces) {
                     ring.next();
                     mbarrier_wait(&ring.full[ring.slot], ring.parity);
@@ -82,8 +82,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         if (piece.last - piece.first < w.steps &&
             !add_pieces<TM, TN>(acc, blockIdx.x, piece, w, &before_s))
             continue;
-        const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
-        store_rows<S, TM>(c + at.z * x.step_c, m, n, at.row0, at.col0, own, acc,
+        const struct place to = place_of<S::BM, S::BN>(piece.tile, w);
+        store_rows<S, TM>(c + to.z * x.step_c, m, n, to.row0, to.col0, own, acc,
                           x);
     }
 }

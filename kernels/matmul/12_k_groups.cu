@@ -114,17 +114,17 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 
     const struct own own = own_part<S>();
     float acc[TM][TN];
-    float4 a_r[2][TM], b_r[2][TN / 4];
+    float4 a_r[TM], b_r[2][TN / 4];
     clear(acc);
     mbarrier_wait(&ring.full[0], 0);
-    open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
+    struct places at = open_stage<S>(a_r, b_r[0], ring.stage(), own);
     for (int left = piece.last - piece.first; left > 0; left--) {
         const int slot = ring.slot;
         if (threadIdx.x == 0)
             fill_stage<S>(&box, ring, slot ? slot - 1 : S::STAGES - 1,
                           slot ? ring.parity ^ 1 : ring.parity, &a_map, &b_map,
                           w, x);
-        multiply_stage<S>(acc, a_r, b_r, ring.stage(), own, [&] {
+        multiply_stage<S>(acc, a_r, b_r, &at, own, [&] {
             if (left > 1) {
                 ring.next();
                 mbarrier_wait(&ring.full[ring.slot], ring.parity);
@@ -141,13 +141,13 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         !add_pieces<OWN_ROWS, TN>(sums, blockIdx.x - w.whole, piece, w,
                                   &before_s))
         return;
-    const struct place at = place_of<S::BM, S::BN>(piece.tile, w);
-    c += at.z * x.step_c;
-    const int row0 = at.row0 + own.group * OWN_ROWS * 8;
+    const struct place to = place_of<S::BM, S::BN>(piece.tile, w);
+    c += to.z * x.step_c;
+    const int row0 = to.row0 + own.group * OWN_ROWS * 8;
     if (takes_vectors(c, n))
-        store_rows<S, OWN_ROWS>(c, m, n, row0, at.col0, own, sums, x);
+        store_rows<S, OWN_ROWS>(c, m, n, row0, to.col0, own, sums, x);
     else
-        store_odd(c, m, n, row0, at.col0, own, sums,
+        store_odd(c, m, n, row0, to.col0, own, sums,
                   out_s + threadIdx.x / 32 * 128, x);
 }
 

@@ -137,34 +137,55 @@ template <class S> static __device__ __forceinline__ struct own own_part() {
     // Two warps share 64 rows: a thread's rows are 8 apart, so that row % 8, by
     // which their chunks are swizzled, is the same for all.
     return {warp_m / 2 * 64 + warp_m % 2 * 4 + lane / 8,
-            warp_n * WARP_COLS + lane % 8 * 4, warp / (S::WARPS / S::GROUPS)};
+            warp_n * WARP_COLS + lane % 8 * 4,
+            S::GROUPS == 1 ? 0 : warp / (S::WARPS / S::GROUPS)};
 }
 
-PTX_INLINE float4 read4(const float *shared) {
 #if PTX_TWIN
-    return *(const float4 *)shared;
+typedef size_t address; // in shared memory
+PTX_INLINE address address_of(const void *shared) { return (address)shared; }
+#else
+typedef unsigned address;
+PTX_INLINE address address_of(const void *shared) {
+    return shared_address(shared);
+}
+#endif
+
+PTX_INLINE float4 read4(address at) {
+#if PTX_TWIN
+    return *(const float4 *)at;
 #else
     float4 v;
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(shared_address(shared)));
+                 : "r"(at));
     return v;
 #endif
 }
 
-/* Quad `quad` of the rows of a: four steps along k of each of TM rows. */
-static __device__ __forceinline__ const float *
-quad_of_a(const float *stage, const struct own &own, int quad) {
-    return stage + own.row * BK + (quad ^ own.row % 8) * QUAD;
+/* Where a thread reads in a stage. Its first row's quad q of a, four steps
+ * along k, is at a ^ q * QUAD_BYTES, since TMA swizzles the chunks of a row by
+ * exclusive or; row r of b is at b + r * BN * 4. */
+struct places {
+    address a, b;
+};
+enum { QUAD_BYTES = QUAD * 4 };
+
+template <class S>
+static __device__ __forceinline__ struct places
+places_in(const float *stage, const struct own &own) {
+    const address at = address_of(stage);
+    return {at + own.row * BK * 4 + own.row % 8 * QUAD_BYTES,
+            at + S::A_FLOATS * 4 + own.col * 4};
 }
-static __device__ __forceinline__ void load_a(float4 a_r[TM], const float *at) {
-#pragma unroll
-    for (int i = 0; i < TM; i++) a_r[i] = read4(at + i * 8 * BK);
+
+/* Four steps along k of row i of the thread's rows of a. */
+static __device__ __forceinline__ float4 read_a(address at, int i) {
+    return read4(at + i * 8 * BK * 4);
 }
-static __device__ __forceinline__ void load_b(float4 b_r[TN / 4],
-                                              const float *at) {
-#pragma unroll
-    for (int j = 0; j < TN / 4; j++) b_r[j] = read4(at + j * 32);
+/* Columns 4 j to 4 j + 3 of the thread's columns of b. */
+static __device__ __forceinline__ float4 read_b(address at, int j) {
+    return read4(at + j * 32 * 4);
 }
 
 static __device__ __forceinline__ float part(const float4 &v, int i) {
@@ -188,68 +209,79 @@ PTX_INLINE constexpr int column_of(int i, int q, int kk) {
  * compiler sees to: column j of b is in bank j % 2, its sums in the other. At
  * the end of a row it is the number of b that is kept, and the new one of a, in
  * bank kk % 2, must not be in the sum's: so j % 2 == kk % 2 there. */
-static __device__ __forceinline__ void multiply(float acc[TM][TN],
-                                                const float4 a_r[TM],
-                                                const float4 b_r[TN / 4],
-                                                int kk) {
+template <class After>
+static __device__ __forceinline__ void
+multiply(float acc[TM][TN], const float4 a_r[TM], const float4 b_r[TN / 4],
+         int kk, After after_row) {
 #pragma unroll
-    for (int i = 0; i < TM; i++)
+    for (int i = 0; i < TM; i++) {
 #pragma unroll
         for (int q = 0; q < TN; q++) {
             const int j = column_of(i, q, kk);
             multiply_add(&acc[i][j], part(a_r[i], kk), part(b_r[j / 4], j % 4));
         }
-}
-
-/* The thread's columns of row `row` of b. */
-template <class S>
-static __device__ __forceinline__ const float *
-row_of_b(const float *stage, const struct own &own, int row) {
-    return stage + S::A_FLOATS + row * S::BN + own.col;
+        after_row(i);
+    }
 }
 
 /* Read the first numbers that the thread multiplies in a stage. */
 template <class S>
-static __device__ __forceinline__ void
+static __device__ __forceinline__ struct places
 open_stage(float4 a_r[TM], float4 b_r[TN / 4], const float *stage,
            const struct own &own) {
-    const int first = own.group * (BK / QUAD / S::GROUPS);
-    load_a(a_r, quad_of_a(stage, own, first));
-    load_b(b_r, row_of_b<S>(stage, own, first * QUAD));
+    const struct places at = places_in<S>(stage, own);
+    const address first = own.group * (BK / QUAD / S::GROUPS) * QUAD_BYTES;
+#pragma unroll
+    for (int i = 0; i < TM; i++) a_r[i] = read_a(at.a ^ first, i);
+#pragma unroll
+    for (int j = 0; j < TN / 4; j++) b_r[j] = read_b(at.b + first * S::BN, j);
+    return at;
 }
 
-/* All steps of a stage that are the thread's group's. a_r[0] and b_r[0] hold
- * what the first needs; in the end, what the first step of the stage needs that
- * next() gives: the numbers of each step are asked for before those of the step
- * before are multiplied. */
+/* All steps of the stage at `at` that are the thread's group's. a_r and b_r[0]
+ * hold what the first needs; in the end, what the first step of the stage needs
+ * that next() gives, and `at` where it lies. What the next step needs is asked
+ * for among the multiply-adds of this one: a row of a when its last ones are
+ * done, into the registers that they have left. The fewer registers are in use,
+ * the better ptxas places the sums: with a second a_r 1 multiply-add of 17
+ * waited for a bank. */
 template <class S, class Next>
 static __device__ __forceinline__ void
-multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
-               const float *stage, const struct own &own, Next next) {
-    enum { QUADS = BK / QUAD / S::GROUPS, AT_ONCE = 2 * QUAD };
-    const int first = own.group * QUADS;
-    // Two quads are about 17 KB of code. All eight, 68 KB, would not stay in
-    // the cache of instructions.
+multiply_stage(float acc[TM][TN], float4 a_r[TM], float4 b_r[2][TN / 4],
+               struct places *at, const struct own &own, Next next) {
+    enum { QUADS = BK / QUAD / S::GROUPS, AT_ONCE = 2, FIRST_B = 2 };
+    const address first = own.group * QUADS * QUAD_BYTES;
+    const address end = first + QUADS * QUAD_BYTES;
+    address quad = first;
+    // Two quads are about 17 KB of code. Four, 34 KB, took 6 % longer: they do
+    // not stay in the cache of instructions.
 #pragma unroll 1
-    for (int quad = first; quad < first + QUADS; quad += 2) {
+    do {
+        const struct places here = {at->a ^ quad, at->b + quad * S::BN};
 #pragma unroll
-        for (int kk = 0; kk < AT_ONCE; kk++) {
-            const int half = kk / QUAD;
-            int row = quad * QUAD + kk + 1; // of the next step
+        for (int kk = 0; kk < AT_ONCE * QUAD; kk++) {
             // Whoever waits in pdl_wait() may start early; but what counts is
-            // that ptxas moves no multiply-add across. Without this it did, and
-            // 85 of 1024 waited for a bank, with it 61 (nvcc 13.0, sm_90a).
-            pdl_trigger();
-            if (kk == AT_ONCE - 1 && quad + 2 == first + QUADS) {
-                stage = next();
-                row = first * QUAD;
+            // that ptxas moves no multiply-add across. It costs some cycles.
+            if (S::GROUPS > 1) pdl_trigger();
+            // of the next step
+            struct places then = {here.a ^ (kk + 1) / QUAD * QUAD_BYTES,
+                                  here.b + (kk + 1) * S::BN * 4};
+            if (kk == AT_ONCE * QUAD - 1) {
+                quad += AT_ONCE * QUAD_BYTES;
+                address q = quad;
+                if (QUADS == AT_ONCE || quad == end) {
+                    *at = places_in<S>(next(), own);
+                    q = first;
+                }
+                then = {at->a ^ q, at->b + q * S::BN};
             }
-            if (kk % QUAD == QUAD - 1)
-                load_a(a_r[1 - half], quad_of_a(stage, own, row / QUAD));
-            load_b(b_r[1 - kk % 2], row_of_b<S>(stage, own, row));
-            multiply(acc, a_r[half], b_r[kk % 2], kk % QUAD);
+            multiply(acc, a_r, b_r[kk % 2], kk % QUAD, [&](int i) {
+                if (i >= FIRST_B && i < FIRST_B + TN / 4)
+                    b_r[1 - kk % 2][i - FIRST_B] = read_b(then.b, i - FIRST_B);
+                if (kk % QUAD == QUAD - 1) a_r[i] = read_a(then.a, i);
+            });
         }
-    }
+    } while (QUADS != AT_ONCE && quad != end);
 }
 
 /* ---- the kernel -------------------------------------------------------- */
@@ -269,6 +301,14 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
            float acc[ROWS][TN], const struct extras &x) {
     const size_t col = (size_t)col0 + own.col;
     size_t row = (size_t)row0 + own.row;
+    // Stored as they are, the sums would have to lie four in a row throughout,
+    // in the banks of b.
+    struct extras rest = x;
+    rest.alpha = 1.0f;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) acc[i][j] *= x.alpha;
     if (x.beta == 0.0f && !x.bias && !x.relu &&
         row + 8 * (ROWS - 1) < (size_t)m && col0 + S::BN <= n &&
         takes_vectors(c, n)) {
@@ -278,9 +318,8 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
 #pragma unroll
             for (int j = 0; j < TN; j += 4)
                 __stcs((float4 *)(out + (size_t)i * 8 * n + j * 8),
-                       make_float4(x.alpha * acc[i][j], x.alpha * acc[i][j + 1],
-                                   x.alpha * acc[i][j + 2],
-                                   x.alpha * acc[i][j + 3]));
+                       make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2],
+                                   acc[i][j + 3]));
         return;
     }
     // At an edge, or with more to do than alpha: much code, so there is one of
@@ -289,7 +328,7 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
     for (int i = 0; i < ROWS; i++, row += 8) {
 #pragma unroll
         for (int j = 0; j < TN; j += 4)
-            store4(c, m, n, row, col + j * 8, &acc[0][j], x);
+            store4(c, m, n, row, col + j * 8, &acc[0][j], rest);
 #pragma unroll
         for (int next = 1; next < ROWS; next++)
 #pragma unroll
