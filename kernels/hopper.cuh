@@ -13,7 +13,7 @@
  * back to 0. Below sm_90 all of it traps: launchers refuse the device before.
  *
  * On the CPU target each function has a plain twin. A copy is done when it is
- * asked for, by the thread that asks; a cluster has one block.
+ * waited for, and no sooner; a cluster has one block.
  *
  * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg". */
 #ifndef WEFT_HOPPER_CUH
@@ -154,15 +154,6 @@ PTX_INLINE void fence_proxy_async() {
 
 /* ---- copies of boxes, each by one thread --------------------------------- */
 
-/* Have a map at hand when the first copy wants it. */
-PTX_INLINE void tensor_map_fetch(const tensor_map *map) {
-#if HOPPER
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-#else
-    (void)map;
-#endif
-}
-
 /* Load the box whose first element is (row,col) of matrix z; its bytes, those
  * beyond the edges included, are counted at `bar`. */
 PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,
@@ -218,7 +209,9 @@ PTX_INLINE void tma_store(const tensor_map *map, const void *shared, int col,
 
 /* The stores asked for since the last commit are a group. */
 PTX_INLINE void tma_store_commit() {
-#if HOPPER
+#if PTX_TWIN
+    simt::later_commit(simt::STORES);
+#elif HOPPER
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
@@ -226,7 +219,9 @@ PTX_INLINE void tma_store_commit() {
 /* Until at most the newest N of this thread's groups still read shared memory;
  * call it with 0 before the kernel ends. */
 template <int N> PTX_INLINE void tma_store_wait() {
-#if HOPPER
+#if PTX_TWIN
+    simt::later_wait(simt::STORES, N);
+#elif HOPPER
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 #endif
 }

@@ -31,10 +31,10 @@ static inline void init(uint64_t *bar, int arrivals) {
 }
 
 /* Who waits for a phase knows what came before those who arrived in it. */
-#ifdef SIMT_CHECK
 static inline const void *phase_name(const uint64_t *bar, unsigned parity) {
     return (const char *)bar + 4 * parity;
 }
+#ifdef SIMT_CHECK
 static inline void arrival(const uint64_t *bar, unsigned parity) {
     simt_tile_arrival(phase_name(bar, parity));
 }
@@ -64,9 +64,11 @@ static inline void arrive(uint64_t *bar, unsigned count, int bytes) {
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
+/* Copies come when somebody waits for them: see later.h. */
 static inline void wait(uint64_t *bar, unsigned parity) {
     while (unpack(__atomic_load_n(bar, __ATOMIC_RELAXED)).parity == parity)
-        simt::spin(simt::here());
+        if (!simt::later_land(bar, phase_name(bar, parity)))
+            simt::spin(simt::here());
     departure(bar, parity);
 }
 
@@ -99,36 +101,90 @@ static inline size_t inside(const struct tensor *t, int col, int row, int z,
     return left < bytes ? left : bytes;
 }
 
-static inline void load(void *shared, const tensor_map *map, uint64_t *bar,
-                        int col, int row, int z) {
-    const struct tensor *t = &map->array;
-    const size_t element = tensor_element(t->type);
-    const size_t width = map->box.cols * element;
-    for (int i = 0; i < map->box.rows; i++)
-        for (size_t byte = 0; byte < width; byte += 16) {
-            float chunk[4] = {0};
-            char *from = (char *)chunk;
-            const size_t there = inside(t, col + (int)(byte / element), row + i,
-                                        z, sizeof chunk, &from);
-            if (there) memcpy(chunk, from, there);
-            if (t->type == TENSOR_TF32)
-                for (float &x : chunk) x = round_tf32(x);
-            memcpy(place(map, shared, i, byte), chunk, sizeof chunk);
-        }
-    arrive(bar, 0, -(int)(width * map->box.rows));
+/* A box on its way. The map is the kernel's argument, which each thread has a
+ * copy of: it may be gone when the box comes. */
+struct Box : simt::Later {
+    tensor_map map;
+    uint64_t *bar; /* of a load */
+    int col, row, z;
+
+    size_t width() const {
+        return map.box.cols * tensor_element(map.array.type);
+    }
+    /* Where the 16 bytes from byte `byte` of its row `i` lie in the array, and
+     * how many of them do. */
+    size_t in_array(int i, size_t byte, char **at) const {
+        const int element = (int)tensor_element(map.array.type);
+        return inside(&map.array, col + (int)byte / element, row + i, z, 16,
+                      at);
+    }
+};
+
+/* For the check build: the thread that asks reads or writes each piece of the
+ * array as it does so. */
+template <class Touch>
+SIMT_INLINE void touch_array(const Box &box, Touch touch) {
+#ifdef SIMT_CHECK
+    char *at;
+    for (int i = 0; i < box.map.box.rows; i++)
+        for (size_t byte = 0; byte < box.width(); byte += 16)
+            if (const size_t there = box.in_array(i, byte, &at))
+                touch(at, there);
+#endif
+    (void)box;
+    (void)touch;
 }
 
-static inline void store(const tensor_map *map, const void *shared, int col,
-                         int row, int z) {
-    const struct tensor *t = &map->array;
-    const size_t element = tensor_element(t->type);
-    for (int i = 0; i < map->box.rows; i++)
-        for (size_t byte = 0; byte < map->box.cols * element; byte += 16) {
-            char *to = NULL;
-            const size_t there =
-                inside(t, col + (int)(byte / element), row + i, z, 16, &to);
-            if (there) memcpy(to, place(map, (void *)shared, i, byte), there);
+static inline void load_now(simt::Later *later) {
+    const Box &box = *(const Box *)later;
+    for (int i = 0; i < box.map.box.rows; i++)
+        for (size_t byte = 0; byte < box.width(); byte += 16) {
+            float chunk[4] = {0};
+            char *from = (char *)chunk;
+            const size_t there = box.in_array(i, byte, &from);
+            if (there) memcpy(chunk, from, there);
+            if (box.map.array.type == TENSOR_TF32)
+                for (float &x : chunk) x = round_tf32(x);
+            memcpy(place(&box.map, box.shared, i, byte), chunk, sizeof chunk);
         }
+    arrive(box.bar, 0, -(int)(box.width() * box.map.box.rows));
+}
+
+static inline void store_now(simt::Later *later) {
+    const Box &box = *(const Box *)later;
+    for (int i = 0; i < box.map.box.rows; i++)
+        for (size_t byte = 0; byte < box.width(); byte += 16) {
+            char *to = NULL;
+            const size_t there = box.in_array(i, byte, &to);
+            if (there) memcpy(to, place(&box.map, box.shared, i, byte), there);
+        }
+}
+
+SIMT_INLINE Box box_of(void (*now)(simt::Later *), const tensor_map *map,
+                       const void *shared, uint64_t *bar, int col, int row,
+                       int z) {
+    const size_t element = tensor_element(map->array.type);
+    const unsigned bytes = (unsigned)(map->box.cols * element * map->box.rows);
+    return {
+        {now, (void *)shared, bytes, sizeof(Box), 0}, *map, bar, col, row, z};
+}
+
+SIMT_INLINE void load(void *shared, const tensor_map *map, uint64_t *bar,
+                      int col, int row, int z) {
+    const Box box = box_of(load_now, map, shared, bar, col, row, z);
+    touch_array(box, [](char *at, size_t there) __attribute__((always_inline)) {
+        simt::looks(at, there);
+    });
+    simt::ask_bulk(box, bar);
+}
+
+SIMT_INLINE void store(const tensor_map *map, const void *shared, int col,
+                       int row, int z) {
+    const Box box = box_of(store_now, map, shared, NULL, col, row, z);
+    touch_array(box, [](char *at, size_t there) __attribute__((always_inline)) {
+        simt::puts_at(at, there);
+    });
+    simt::ask(simt::STORES, box);
 }
 
 } // namespace hopper_twin

@@ -33,6 +33,10 @@
 #define PTX_ARCH 0
 #endif
 
+#if PTX_TWIN
+#include "simt/later.h"
+#endif
+
 /* ---- programmatic dependent launch -------------------------------------- */
 
 /* Wait until the kernels before this one have ended and their stores are seen.
@@ -81,7 +85,9 @@ PTX_INLINE void multiply_add(float *sum, float a, float b) {
 
 /* 16 bytes, both addresses multiples of 16. */
 PTX_INLINE void copy16_async(void *shared, const void *global) {
-#if PTX_ARCH >= 800
+#if PTX_TWIN
+    simt::copy_later(shared, global, 16, 0);
+#elif PTX_ARCH >= 800
     const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
                  "l"(global)
@@ -93,7 +99,9 @@ PTX_INLINE void copy16_async(void *shared, const void *global) {
 
 /* The copies asked for since the last commit are a group. */
 PTX_INLINE void copy_commit() {
-#if PTX_ARCH >= 800
+#if PTX_TWIN
+    simt::later_commit(simt::COPIES);
+#elif PTX_ARCH >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
@@ -101,7 +109,9 @@ PTX_INLINE void copy_commit() {
 /* Until at most the newest N of this thread's groups are under way. Others see
  * the copies after the barrier that follows. */
 template <int N> PTX_INLINE void copy_wait() {
-#if PTX_ARCH >= 800
+#if PTX_TWIN
+    simt::later_wait(simt::COPIES, N);
+#elif PTX_ARCH >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 #endif
 }

@@ -16,7 +16,13 @@ from pathlib import Path
 from weft.report import KINDS, Finding
 
 FOLDER = Path(__file__).parent / "inspect"
-GO_ON = {"race", "conflict", "uninitialised", "barrier"}  # the launch goes on
+GO_ON = {  # the launch goes on
+    "race",
+    "unwaited",
+    "conflict",
+    "uninitialised",
+    "barrier",
+}
 
 
 @dataclass(frozen=True)

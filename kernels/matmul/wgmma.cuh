@@ -23,8 +23,8 @@
  * banks: "128-byte swizzle", which TMA writes. Along a row runs k; of 16-bit
  * numbers it may be m (n) instead, 64 to a tile, one tile behind the other.
  *
- * On the CPU target each thread computes its own part of c from shared memory
- * at once, k after k; wgmma_wait() waits for the other threads.
+ * On the CPU target each thread computes its own part of c from shared memory,
+ * k after k, in wgmma_wait() and no sooner; that waits for the others, too.
  *
  * Source:  PTX ISA, "Asynchronous warpgroup level matrix instructions". */
 #ifndef WEFT_WGMMA_CUH
@@ -82,7 +82,9 @@ PTX_INLINE void wgmma_fence() {
 }
 
 PTX_INLINE void wgmma_commit() {
-#if WGMMA_HERE
+#if PTX_TWIN
+    simt::later_commit(simt::PRODUCTS);
+#elif WGMMA_HERE
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
@@ -90,6 +92,7 @@ PTX_INLINE void wgmma_commit() {
 /* Until at most the newest N groups of this warpgroup run. */
 template <int N> PTX_INLINE void wgmma_wait() {
 #if PTX_TWIN
+    simt::later_wait(simt::PRODUCTS, N);
     // One thread may say for all that a tile is read.
     named_barrier(15 - (int)threadIdx.x / 128, 128);
 #elif WGMMA_HERE
@@ -108,15 +111,19 @@ static inline float wgmma_number(const float *x) { // the low bits are not there
     return __uint_as_float(__float_as_uint(*x) & 0xffffe000u);
 }
 
-/* Number `k` of row `row` of a tile; BY_K: along the rows runs k. */
+/* Where number `k` of row `row` of a tile lies; BY_K: along the rows runs k. */
 template <typename T, int BY_K>
-static inline float wgmma_at(uint64_t tile, int row, int k) {
+static inline const T *wgmma_place(uint64_t tile, int row, int k) {
     const int along = BY_K ? k : row % 64, down = BY_K ? row : k;
     const uint64_t apart = BY_K ? 0 : (tile >> 48) * 16 * (uint64_t)(row / 64);
     const uint64_t start = tile & 0xffffffffffff;
     const uint64_t at = start + apart + (uint64_t)down * WGMMA_ROW +
                         (uint64_t)along * sizeof(T);
-    return wgmma_number((const T *)(at ^ (at >> 7 & 7) << 4));
+    return (const T *)(at ^ (at >> 7 & 7) << 4);
+}
+template <typename T, int BY_K>
+static inline float wgmma_at(uint64_t tile, int row, int k) {
+    return wgmma_number(wgmma_place<T, BY_K>(tile, row, k));
 }
 
 /* The calling thread's part; a_r: its two rows of a, k numbers each. */
@@ -145,17 +152,69 @@ static inline void wgmma_twin(float (&c)[COUNT], uint64_t a, uint64_t b,
     wgmma_twin<T, B_BY_K, K>(c, a_r, b, keep);
 }
 
+/* In the check build: a product reads `rows` rows of a tile, from `row` on. */
+template <typename T, int BY_K>
+static inline void wgmma_reads(const simt::Later &product, uint64_t tile,
+                               int row, int rows) {
+    enum { K = 32 / sizeof(T), EIGHT = 16 / sizeof(T) };
+    for (int r = row; r < row + rows; r += BY_K ? 1 : (int)EIGHT)
+        for (int k = 0; k < K; k += BY_K ? (int)EIGHT : 1)
+            simt::reads16(
+                product,
+                (const void *)((uint64_t)wgmma_place<T, BY_K>(tile, r, k) &
+                               ~(uint64_t)15));
+}
+
+/* What a thread has asked for and does when it waits. */
+template <typename T, int A_BY_K, int B_BY_K, int COUNT>
+struct wgmma_asked : simt::Later {
+    float (*c)[COUNT];
+    uint64_t a, b;
+    int keep;
+};
+template <int COUNT> struct wgmma_asked_tf32 : simt::Later {
+    float (*c)[COUNT];
+    float a_r[2][8];
+    uint64_t b;
+    int keep;
+};
+
+template <typename T, int A_BY_K, int B_BY_K, int COUNT>
+PTX_INLINE void wgmma_later(float (&c)[COUNT], uint64_t a, uint64_t b,
+                            int keep) {
+    typedef wgmma_asked<T, A_BY_K, B_BY_K, COUNT> asked;
+    const auto now = [](simt::Later *later) {
+        const asked &it = *(asked *)later;
+        const int row =
+            (int)(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
+        wgmma_reads<T, A_BY_K>(it, it.a, row, 1);
+        wgmma_reads<T, A_BY_K>(it, it.a, row + 8, 1);
+        wgmma_reads<T, B_BY_K>(it, it.b, 0, 2 * COUNT);
+        const simt::Unseen unseen;
+        wgmma_twin<T, A_BY_K, B_BY_K>(*it.c, it.a, it.b, it.keep);
+    };
+    simt::ask(simt::PRODUCTS,
+              asked{{now, NULL, 0, sizeof(asked), 0}, &c, a, b, keep});
+}
+
 /* a in registers: four lanes hold two rows between them. */
 template <int COUNT>
-static inline void wgmma_twin(float (&c)[COUNT], const uint32_t a[4],
-                              uint64_t b, int keep) {
-    float a_r[2][8];
+PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
+                            int keep) {
+    typedef wgmma_asked_tf32<COUNT> asked;
+    const auto now = [](simt::Later *later) {
+        const asked &it = *(asked *)later;
+        wgmma_reads<float, 1>(it, it.b, 0, 2 * COUNT);
+        const simt::Unseen unseen;
+        wgmma_twin<float, 1, 8>(*it.c, it.a_r, it.b, it.keep);
+    };
+    asked it = {{now, NULL, 0, sizeof(asked), 0}, &c, {}, b, keep};
     const int g = (int)(threadIdx.x % 32 / 4);
     for (int i = 0; i < 4; i++)
         for (int t = 0; t < 4; t++)
-            a_r[i % 2][i / 2 * 4 + t] = __uint_as_float(
+            it.a_r[i % 2][i / 2 * 4 + t] = __uint_as_float(
                 __shfl_sync(0xffffffffu, a[i], 4 * g + t) & 0xffffe000u);
-    wgmma_twin<float, 1, 8>(c, a_r, b, keep);
+    simt::ask(simt::PRODUCTS, it);
 }
 #endif
 
@@ -171,11 +230,9 @@ static inline void wgmma_twin(float (&c)[COUNT], const uint32_t a[4],
 #define WGMMA_30_59 WGMMA_TEN(3) WGMMA_TEN(4) WGMMA_TEN(5)
 #define WGMMA_60_89 WGMMA_TEN(6) WGMMA_TEN(7) WGMMA_TEN(8)
 #define WGMMA_90_119 WGMMA_TEN(9) WGMMA_TEN(10) WGMMA_TEN(11)
-#define WGMMA_90_95 "%90, %91, %92, %93, %94, %95"
 #define WGMMA_120_127 "%120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA_TEXT_32 WGMMA_00_29 "%30, %31"
 #define WGMMA_TEXT_64 WGMMA_00_29 WGMMA_30_59 "%60, %61, %62, %63"
-#define WGMMA_TEXT_96 WGMMA_00_29 WGMMA_30_59 WGMMA_60_89 WGMMA_90_95
 #define WGMMA_00_119 WGMMA_00_29 WGMMA_30_59 WGMMA_60_89 WGMMA_90_119
 #define WGMMA_TEXT_128 WGMMA_00_119 WGMMA_120_127
 
@@ -188,8 +245,6 @@ static inline void wgmma_twin(float (&c)[COUNT], const uint32_t a[4],
     WGMMA_REGISTERS_16(c, i), WGMMA_REGISTERS_16(c, i + 16)
 #define WGMMA_REGISTERS_64(c, i) \
     WGMMA_REGISTERS_32(c, i), WGMMA_REGISTERS_32(c, i + 32)
-#define WGMMA_REGISTERS_96(c, i) \
-    WGMMA_REGISTERS_64(c, i), WGMMA_REGISTERS_32(c, i + 64)
 #define WGMMA_REGISTERS_128(c, i) \
     WGMMA_REGISTERS_64(c, i), WGMMA_REGISTERS_64(c, i + 64)
 
@@ -233,11 +288,10 @@ static inline void wgmma_twin(float (&c)[COUNT], const uint32_t a[4],
 
 WGMMA_DEFINE(32, "m64n64", "%32", "%33", "%34", "%35", "%36", "%37")
 WGMMA_DEFINE(64, "m64n128", "%64", "%65", "%66", "%67", "%68", "%69")
-WGMMA_DEFINE(96, "m64n192", "%96", "%97", "%98", "%99", "%100", "%101")
 WGMMA_DEFINE(128, "m64n256", "%128", "%129", "%130", "%131", "%132", "%133")
 #endif
 
-/* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128, 192 or 256-------------
+/* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128 or 256 ----------------
  */
 
 /* T: __nv_bfloat16 or __half (k = 16), or float: tf32 (k = 8), whose low 13
@@ -247,7 +301,7 @@ template <typename T, int A_BY_K, int B_BY_K, int COUNT>
 PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
     static_assert(sizeof(T) == 2 || (A_BY_K && B_BY_K), "tf32: k by rows");
 #if PTX_TWIN
-    wgmma_twin<T, A_BY_K, B_BY_K>(c, a, b, keep);
+    wgmma_later<T, A_BY_K, B_BY_K>(c, a, b, keep);
 #elif WGMMA_HERE
     wgmma_ask<A_BY_K, B_BY_K>(T(), c, a, b, keep);
 #else
@@ -262,7 +316,7 @@ template <int COUNT>
 PTX_INLINE void wgmma_tf32(float (&c)[COUNT], const uint32_t (&a)[4],
                            uint64_t b, int keep) {
 #if PTX_TWIN
-    wgmma_twin(c, a, b, keep);
+    wgmma_later(c, a, b, keep);
 #elif WGMMA_HERE
     wgmma_ask(c, a, b, keep);
 #else

@@ -134,6 +134,7 @@ static void run_body(Worker *worker, Fiber *self) {
 /* Take `self`, whose thread has ended, out of all it belonged to. */
 static void finish(Worker *worker, Fiber *self) {
     Warp *warp = self->warp;
+    self->pending = 0; // nobody waits for it any more
     warp->live &= ~(1u << self->thread.linear % WARP);
     worker->live--;
     self->next->prev = self->prev;
@@ -181,7 +182,10 @@ static void fiber_main() {
     }
 }
 
-void start(Fiber *fiber) { prepare_fiber(fiber, fiber_main); }
+void start(Fiber *fiber) {
+    fiber->pending = 0;
+    prepare_fiber(fiber, fiber_main);
+}
 
 void promote(Fiber *self) {
     Worker *worker = worker_of(self->block);
@@ -399,6 +403,7 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
         worker->order = worker->turns;
     }
     if (worker->checker) check_begin_block(worker);
+    worker->blocks++;
     worker->promoted = false;
     worker->inside = true;
     worker->running = 0;
@@ -407,6 +412,7 @@ static void run_block(Worker *worker, const Job *job, uint64_t k) {
     first->block = worker;
     start(first);
     switch_fiber(&worker->main, first);
+    if (worker->asked) later_end_block(worker, !stopped(worker));
     if (worker->checker) check_end_block(worker);
 }
 

@@ -64,6 +64,14 @@ struct Capture {
 };
 extern std::atomic<const Capture *> capture;
 
+/* A copy that is waited for at a barrier, and who has asked for it. */
+struct Bulk {
+    const void *barrier;
+    Thread thread;
+    Bulk *next;
+    struct Later *later() { return (struct Later *)(this + 1); }
+};
+
 /* What the handler of a fault saw. */
 struct Signal {
     int number, write; /* write: as in simt_fault */
@@ -96,6 +104,10 @@ struct Worker : Block {
     uintptr_t stopped_at; /* the instruction that a signal ended; 0: none */
     Checker *own_checker; /* made for its first checked launch */
     unsigned modes;       /* the processor's, of rounding and the like */
+    bool asked;           /* a thread of the block has asked: later.h */
+    unsigned long long blocks;            /* that it has begun to run */
+    struct Pending *pending[MAX_THREADS]; /* by thread; NULL: none yet */
+    Bulk *bulks;                          /* of the block, in their order */
 
     Fiber *fiber(int i) {
         return fiber_at((uintptr_t)slots + (uintptr_t)i * SIMT_STACK);
@@ -126,6 +138,9 @@ bool have_workers(int number); /* that many, or as many more threads fail */
 void run_job(Job *job, int workers);
 /* Let more workers join the running job: its blocks wait for others of it. */
 void add_workers(Job *job, int number);
+
+/* later.cpp: forget what nobody has waited for; `whole`: it came to its end. */
+void later_end_block(Worker *worker, bool whole);
 
 /* grid.cpp */
 bool prepare_grid(Job *job); /* false: there are not enough workers */

@@ -12,6 +12,7 @@
  *     sites.cpp                            places in the program
  *     memory.*, variables.cpp              which bytes may be touched
  *     judge.cpp, blanks.cpp                what is wrong with an access
+ *     later.*                              copies that are not waited for
  *     races.*, cells.cpp, sync.*, told.*   which accesses nothing orders
  *     race_findings.cpp                    the sentence about two of those
  *     faults.cpp                           faults of a block, of a launch

@@ -1,4 +1,6 @@
 /* findings.cpp -- what was found wrong, each fault once. */
+#include <string.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -161,12 +163,30 @@ static void write_finding(Sink *sink, const Kept &kept) {
     sink->print(", \"count\": %llu}", kept.count);
 }
 
+/* Whether another finding tells of the same copy: that it is used too early is
+ * why nothing orders the two, or why nobody has waited. */
+static bool is_told_better(const Found &found) {
+    const bool race = !strcmp(found.kind, "race");
+    if (!race && (strcmp(found.kind, "unwaited") || found.other_site))
+        return false;
+    for (const Kept *kept : findings().list) {
+        const Found &other = kept->found;
+        if (!other.other_site || strcmp(other.kind, "unwaited")) continue;
+        const unsigned copy = other.other_site;
+        if (race ? (found.site == other.site && found.other_site == copy) ||
+                       (found.site == copy && found.other_site == other.site)
+                 : found.site == copy)
+            return true;
+    }
+    return false;
+}
+
 void write_findings(Sink *sink) {
     std::lock_guard<std::mutex> guard(findings().lock);
     sink->print("[");
     const char *between = "\n  ";
     for (const Kept *kept : findings().list) {
-        if (is_first_look(kept->found)) continue;
+        if (is_first_look(kept->found) || is_told_better(kept->found)) continue;
         sink->print("%s", between);
         write_finding(sink, *kept);
         between = ",\n  ";

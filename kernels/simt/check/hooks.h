@@ -19,8 +19,9 @@ struct Mark { /* how an access is spelled, as constants of its hook */
 /* ---- judge.cpp ---------------------------------------------------------- */
 
 /* The states of an access's bytes are not what they mostly are: mark them, and
- * say what is wrong. Does not return if that ends the launch. */
-void judge_states(Checker *checker, Fiber *self, const Access &access,
+ * say what is wrong. True: it was a copy that was not waited for. Does not
+ * return if it ends the launch. */
+bool judge_states(Checker *checker, Fiber *self, const Access &access,
                   Mark mark, uint8_t *states);
 /* Say that a thread has read what nobody has written. */
 void tell_blank(Checker *checker, const Access &access, uint3 block,
@@ -30,6 +31,19 @@ void tell_blank(Checker *checker, const Access &access, uint3 block,
 bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark);
 [[noreturn]] void judge_misaligned(Checker *checker, Fiber *self,
                                    const Access &access);
+
+/* A copy of those bytes is under way: who has asked for it, if that is known.
+ * coming: into them, or else out of them. */
+void tell_under_way(Checker *checker, const Fiber *self, const Access &access,
+                    const struct Later *later, const uint3 *asker, bool coming);
+/* A thread has asked for it, and the block is over. */
+void tell_not_waited(Checker *checker, const struct Later *later, uint3 asker);
+
+/* ---- later.cpp ---------------------------------------------------------- */
+
+/* Whether an access meets bytes that are under way; then that has been told. */
+bool judge_under_way(Checker *checker, const Fiber *self, const Access &access,
+                     Mark mark, const uint8_t *states);
 
 /* ---- blanks.cpp --------------------------------------------------------- */
 
@@ -95,9 +109,11 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
     uint8_t *states =
         (it.space == SHARED ? checker->shared_states : arena.states) +
         it.offset;
+    bool told = false;
     if (SIMT_UNLIKELY(!are_written<size>(states)))
-        judge_states(checker, self, it, mark, states);
+        told = judge_states(checker, self, it, mark, states);
     if (SIMT_UNLIKELY(skewed)) judge_misaligned(checker, self, it);
+    if (SIMT_UNLIKELY(told)) return;
     if (checker->races_on) races_access(checker, self, it);
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "hooks.h"
+#include "later.h"
 #include "report.h"
 
 namespace simt {
@@ -55,7 +56,8 @@ struct Case {
     }
 
     /* "thread 5 reads x[12]", and more. */
-    void say(const char *rest) {
+    void say(const char *rest) { say(verb(access.kind), rest); }
+    void say(const char *does, const char *rest) {
         const Who who(checker->job, block, thread);
         const Called called(array);
         char what[160];
@@ -72,8 +74,7 @@ struct Case {
         else
             snprintf(what, sizeof what, "element %lld of %s", index,
                      called.text);
-        snprintf(text, sizeof text, "%s %s %s%s", who.text, verb(access.kind),
-                 what, rest);
+        snprintf(text, sizeof text, "%s %s %s%s", who.text, does, what, rest);
         found.text = text;
     }
 
@@ -159,7 +160,49 @@ void tell_blank(Checker *checker, const Access &access, uint3 block,
     c.add();
 }
 
-void judge_states(Checker *checker, Fiber *self, const Access &access,
+void tell_under_way(Checker *checker, const Fiber *self, const Access &access,
+                    const Later *later, const uint3 *asker, bool coming) {
+    Case c(checker, self, access, "unwaited");
+    c.look_up();
+    c.found.other = asker;
+    c.found.other_site = later ? later->site : 0;
+    if (count_known(checker->job, c.found)) return;
+    char rest[200] = "";
+    if (asker)
+        snprintf(rest, sizeof rest, ": thread %s has asked for it",
+                 Named(*asker, checker->job->block).text);
+    const std::string text = std::string(coming ? "" : " before it is stored") +
+                             ", and its copy was not waited for" + rest;
+    c.say(text.c_str());
+    c.add();
+}
+
+void tell_not_waited(Checker *checker, const Later *later, uint3 asker) {
+    Access access = {};
+    access.address = (uintptr_t)later->shared;
+    access.offset = access.address - checker->shared;
+    access.size = 4;
+    access.site = later->site;
+    access.space = SHARED;
+    Case c(checker, checker->worker->index, asker, access, "unwaited");
+    const bool known = later->bytes != 0;
+    if (known) c.look_up();
+    if (count_known(checker->job, c.found)) return;
+    if (known) {
+        c.say("asks for a copy of",
+              ", and its copy was not waited for before the block's end");
+    } else {
+        const Who who(checker->job, c.block, asker);
+        snprintf(c.text, sizeof c.text,
+                 "%s asks for a product, and it was not waited for before the "
+                 "block's end",
+                 who.text);
+        c.found.text = c.text;
+    }
+    c.add();
+}
+
+bool judge_states(Checker *checker, Fiber *self, const Access &access,
                   Mark mark, uint8_t *states) {
     bool live = true, written = false;
     for (unsigned i = 0; i < access.size; i++) {
@@ -167,12 +210,14 @@ void judge_states(Checker *checker, Fiber *self, const Access &access,
         written |= (states[i] & WRITTEN) != 0;
     }
     if (!live) out_of_bounds(checker, self, access, states);
+    const bool told = judge_under_way(checker, self, access, mark, states);
     // A struct is copied with its padding: one byte that was written is enough.
-    if (mark.effect & EFFECT_READS && !written)
+    if (mark.effect & EFFECT_READS && !written && !told)
         note_blank(checker, self, access);
-    if (!(mark.effect & EFFECT_WRITES)) return;
+    if (!(mark.effect & EFFECT_WRITES)) return told;
     note_first_write(checker, self, access);
-    memset(states, BOTH, access.size);
+    for (unsigned i = 0; i < access.size; i++) states[i] |= BOTH;
+    return told;
 }
 
 void judge_misaligned(Checker *checker, Fiber *self, const Access &access) {

@@ -14,8 +14,16 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* Of a byte. LIVE ones may be touched. */
-enum State : uint8_t { NOWHERE = 0, LIVE = 1, WRITTEN = 2, BOTH = 3 };
+/* Of a byte. LIVE ones may be touched; a copy into a COMING one, or out of a
+ * GOING one, is under way. */
+enum State : uint8_t {
+    NOWHERE = 0,
+    LIVE = 1,
+    WRITTEN = 2,
+    BOTH = 3,
+    COMING = 4,
+    GOING = 8
+};
 
 enum Origin : uint8_t {
     FROM_MALLOC,   /* cudaMalloc() and its kin */

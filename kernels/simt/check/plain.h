@@ -54,6 +54,7 @@ SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
     memcpy(&word, states, sizeof word);
     if (word == (Word)(each * BOTH)) return true;
     if (kind == READ || (word & each) != each || checker->blanks) return false;
+    if (word & (Word)(each * (COMING | GOING))) return false;
     memset(states, BOTH, size);
     return true;
 }

@@ -21,8 +21,14 @@ from ..report.cures import in_c
 from ..report.program import ProgramReport
 from . import carets
 
-SIMT = Path(__file__).resolve().parents[3] / "kernels" / "simt"
+KERNELS = Path(__file__).resolve().parents[3] / "kernels"
+SIMT = KERNELS / "simt"
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
+# One function here is one instruction there: what counts is who calls it.
+_INSTRUCTIONS = {
+    str(KERNELS / name)
+    for name in ("ptx.cuh", "hopper.cuh", "hopper_twin.h", "matmul/wgmma.cuh")
+}
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
 _LONGEST = 1 << 12  # bytes of a basic block
@@ -41,7 +47,7 @@ class Readers(Protocol):
 
 
 class Files:
-    """The files of a program: all but the system's and kernels/simt's.
+    """The files of a program: all but the system's, kernels/simt's and PTX's.
 
     They are called as they lie below the working folder.
     """
@@ -57,7 +63,9 @@ class Files:
 
     def _name(self, file: str) -> str:
         path = os.path.normpath(self.folder / file)
-        if path.startswith(_SYSTEM) or not os.path.isfile(path):
+        if path in _INSTRUCTIONS or path.startswith(_SYSTEM):
+            return ""
+        if not os.path.isfile(path):
             return ""
         if path.startswith(f"{self.folder}{os.sep}"):
             return os.path.relpath(path, self.folder)

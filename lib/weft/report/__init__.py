@@ -29,6 +29,7 @@ Index = tuple[int, ...]
 KINDS = {
     "bounds": "an access outside of an array",
     "race": "a read and a write of one element with nothing that orders them",
+    "unwaited": "an access to memory that a copy, not waited for, brings or takes",
     "conflict": "different values written to one element by several threads",
     "uninitialised": "a read of an element that nobody has written",
     "barrier": "a barrier that some threads of a block reach and others do not",

@@ -22,6 +22,10 @@ C = {
     **PYTHON,
     "bounds": "guard the access: if (i < n)",
     "race": "a barrier between them, reached by all threads: __syncthreads()",
+    "unwaited": (
+        "wait for its group first: __pipeline_wait_prior(), mbarrier_wait() or the "
+        "like; and where other threads use it a barrier after that"
+    ),
     "conflict": "let one thread write it, or add up with atomicAdd()",
     "uninitialised": (
         "write it first, and wait at __syncthreads() if another thread does"

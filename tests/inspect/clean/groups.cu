@@ -262,6 +262,29 @@ CASE(two_stages_of_16_bytes) {
     });
 }
 
+/* The last copy is of a tile that nobody needs: nothing is said of that. */
+__global__ void copy_past_the_end(int *out, const int *x, int tiles) {
+    __shared__ __align__(16) int s[2][N];
+    const int t = threadIdx.x, at = 4 * t;
+    int sum = 0;
+    __pipeline_memcpy_async(&s[0][at], &x[at], sizeof(int4));
+    __pipeline_commit();
+    for (int k = 0; k < tiles; k++) {
+        __pipeline_memcpy_async(&s[(k + 1) % 2][at], &x[at], sizeof(int4));
+        __pipeline_commit();
+        __pipeline_wait_prior(1);
+        __syncthreads();
+        sum += s[k % 2][N - 1 - t];
+        __syncthreads();
+    }
+    out[t] = sum;
+}
+CASE(a_copy_that_nobody_needs) {
+    int *out = unwritten<int>(N / 4);
+    copy_past_the_end<<<1, N / 4>>>(out, values<int>(N), 3);
+    return equal(out, N / 4, [](int i) { return 3 * value_at(N - 1 - i); });
+}
+
 /* Pieces of 4, 8 and 16 bytes; what lies behind x is not read, but 0. */
 __global__ void copy_filled(int *out, const int *x, int n) {
     __shared__ __align__(16) int s[3][N];
