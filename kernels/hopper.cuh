@@ -154,6 +154,15 @@ PTX_INLINE void fence_proxy_async() {
 
 /* ---- copies of boxes, each by one thread --------------------------------- */
 
+/* Have a map at hand when the first copy wants it. */
+PTX_INLINE void tensor_map_fetch(const tensor_map *map) {
+#if HOPPER
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+#else
+    (void)map;
+#endif
+}
+
 /* Load the box whose first element is (row,col) of matrix z; its bytes, those
  * beyond the edges included, are counted at `bar`. */
 PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,

@@ -230,9 +230,11 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
 #define WGMMA_30_59 WGMMA_TEN(3) WGMMA_TEN(4) WGMMA_TEN(5)
 #define WGMMA_60_89 WGMMA_TEN(6) WGMMA_TEN(7) WGMMA_TEN(8)
 #define WGMMA_90_119 WGMMA_TEN(9) WGMMA_TEN(10) WGMMA_TEN(11)
+#define WGMMA_90_95 "%90, %91, %92, %93, %94, %95"
 #define WGMMA_120_127 "%120, %121, %122, %123, %124, %125, %126, %127"
 #define WGMMA_TEXT_32 WGMMA_00_29 "%30, %31"
 #define WGMMA_TEXT_64 WGMMA_00_29 WGMMA_30_59 "%60, %61, %62, %63"
+#define WGMMA_TEXT_96 WGMMA_00_29 WGMMA_30_59 WGMMA_60_89 WGMMA_90_95
 #define WGMMA_00_119 WGMMA_00_29 WGMMA_30_59 WGMMA_60_89 WGMMA_90_119
 #define WGMMA_TEXT_128 WGMMA_00_119 WGMMA_120_127
 
@@ -245,6 +247,8 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
     WGMMA_REGISTERS_16(c, i), WGMMA_REGISTERS_16(c, i + 16)
 #define WGMMA_REGISTERS_64(c, i) \
     WGMMA_REGISTERS_32(c, i), WGMMA_REGISTERS_32(c, i + 32)
+#define WGMMA_REGISTERS_96(c, i) \
+    WGMMA_REGISTERS_64(c, i), WGMMA_REGISTERS_32(c, i + 64)
 #define WGMMA_REGISTERS_128(c, i) \
     WGMMA_REGISTERS_64(c, i), WGMMA_REGISTERS_64(c, i + 64)
 
@@ -288,10 +292,11 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
 
 WGMMA_DEFINE(32, "m64n64", "%32", "%33", "%34", "%35", "%36", "%37")
 WGMMA_DEFINE(64, "m64n128", "%64", "%65", "%66", "%67", "%68", "%69")
+WGMMA_DEFINE(96, "m64n192", "%96", "%97", "%98", "%99", "%100", "%101")
 WGMMA_DEFINE(128, "m64n256", "%128", "%129", "%130", "%131", "%132", "%133")
 #endif
 
-/* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128 or 256 ----------------
+/* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128, 192 or 256-------------
  */
 
 /* T: __nv_bfloat16 or __half (k = 16), or float: tf32 (k = 8), whose low 13
