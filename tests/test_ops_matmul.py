@@ -78,7 +78,8 @@ def test_floats_in_the_precision_that_is_asked_for(precision, device):
     a, b = random(33, 40).to(device), random(40, 36).to(device)
     got = weft.matmul(a, b, precision=precision)
     assert close(got, a, b, precision)
-    assert close(got, a, b, "fp32") == (precision != "tf32")
+    # Who asks for tf32 gets fp32 where that is as fast.
+    assert precision == "tf32" or close(got, a, b, "fp32")
 
 
 def test_alpha_beta_bias_and_relu(device):

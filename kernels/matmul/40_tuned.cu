@@ -57,11 +57,11 @@ static double tiles_us(const struct product *q, int bm, int bn, int blocks,
 }
 
 static double tma_us(const struct product *q) {
-    return tiles_us(q, 256, 128, 1, 1.0, 1.0, 1);
+    return tiles_us(q, 256, 128, 1, 1.02, 1.02, 1);
 }
 
 static double tma_pairs_us(const struct product *q) {
-    return tiles_us(q, 128, 128, 2, 1.0, 0.65, 1);
+    return tiles_us(q, 128, 128, 2, 1.03, 0.67, 1);
 }
 
 static double k_groups_us(const struct product *q) {

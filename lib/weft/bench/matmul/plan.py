@@ -22,7 +22,6 @@ USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 # Which of our rungs take part: all; the best, in all layouts; the best, few rounds.
 EVERY, BEST, QUICK = "every", "best", "quick"
 FEW = 5
-SERVED = ("fp32", "tf32", "bf16")  # in these the worst size is looked for
 # By name: (size, precisions, which rungs). A race that is there twice runs once, as it
 # stands first.
 SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
@@ -32,9 +31,9 @@ SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
         *((size, PRECISIONS[:4], BEST) for size in ("4096", "8192")),
         *((size, ("fp32",), BEST) for size in NARROW),
     ],
-    "odd": [(size, SERVED, QUICK) for size in ODD],
+    "odd": [(size, PRECISIONS, QUICK) for size in ODD],
     "awkward": [
-        *((size, SERVED, QUICK) for size in AWKWARD),
+        *((size, PRECISIONS, QUICK) for size in AWKWARD),
         *((size, ("fp32",), QUICK) for size in BATCHES),
     ],
     "peaks": [],
