@@ -10,8 +10,10 @@
  *              threads are too few, the warps of a block share k and add their
  *              sums at the end.
  * Prediction:  10x784x50000 moves the same 159 MB as 50000x784x10: 38 us.
- * Measured:    H200: 10x784x50000 72.0 us (cuBLAS 85.6); in a run before
- *              1x4096x4096 22.8.
+ * Measured:    H200: 10x784x50000 61.9 us (cuBLAS 87.5), 1x4096x4096 20.0
+ *              (18.2). With numbers of 16 bits 1x4096x4096 11.4 (10.1), but
+ *              10x784x50000 54 (22.3), where rung mma_bf16 takes 31. Dividing,
+ *              to know which number of a to stage, cost 10 us of 72.
  * Limit:       memory, while m is small; rows beyond 16 are further strips, and
  *              each reads b again.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
@@ -26,7 +28,6 @@ enum {
     THREADS = 32 * WARPS,
     QUAD = 4,          // columns of a thread
     WIDTH = QUAD * 32, // of a block
-    DEPTH = 512,       // rows of a, transposed, in shared memory at a time
 };
 
 /* Rows of b that a thread has under way, 64 bytes, and the block. */

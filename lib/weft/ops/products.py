@@ -51,8 +51,9 @@ def matmul(
     other views must be made contiguous. c, bias and out are contiguous float32.
 
     precision: of the arithmetic, "fp32" unless a and b have 16 bits; for float32 also
-    "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). The fastest rung in
-    it that runs here is taken, unless `rung` names one. beta counts where c is given.
+    "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). The rung in it that
+    picks a kernel by size and device is taken, unless `rung` names one; who asks for
+    tf32 gets what fp32 gives where that is as fast. beta counts where c is given.
     relu: what is below 0 becomes 0, last of all. out: where the result goes, c itself
     perhaps; without gradients. ArgumentError for what does not fit.
 
