@@ -90,7 +90,7 @@ def cores() -> int:
 
 def vectors() -> str:
     """The widest vectors that the plain C rungs use here."""
-    flags = build._cpu_flags().split()
+    flags = build.tools.cpu_flags().split()
     for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("sse2", "SSE2")):
         if flag in flags:
             return name

@@ -182,7 +182,7 @@ def _nvcc(edits: int) -> list[dict[str, Any]]:
         return [_absent("nvcc", "nvcc -cubin", "cuda", "nvcc is not installed")]
     arch = "sm_90a"
     if torch.cuda.is_available():
-        arch = f"sm_{build._live_sm()}"
+        arch = f"sm_{build.live_sm()}"
 
     times = []
     with tempfile.TemporaryDirectory() as folder:

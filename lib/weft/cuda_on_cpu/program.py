@@ -121,7 +121,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
     files |= {str(runtime), build.gxx()}
     files |= {str(p) for p in [*SIMT.glob("*.cpp"), *build.headers(SIMT)]}
-    files |= {str(p) for p in _HERE.glob("*.py")} | {str(build.__file__)}
+    files |= {str(p) for p in _HERE.glob("*.py")} | {*map(str, build.OURS)}
     return path, sorted(files)
 
 
@@ -143,7 +143,7 @@ def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     command += build.CHECK_FLAGS if program.check else []
     # Lines are told of files below the folder in which it was compiled.
     folder = [os.getcwd()] if program.check else []
-    parts = [build._compiler_version(command[0]), *command, *folder, text, _simt()]
+    parts = [build.version_of(command[0]), *command, *folder, text, _simt()]
     digest = build._hash(*parts)
     target = cache.folder("objects") / f"{path.stem}-{digest}.o"
     if not target.exists():
@@ -175,7 +175,7 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     if done.returncode:
         raise _preprocessor_error(done.stderr)
     refuse_driver_api(done.stdout, str(SIMT))
-    digest = build._hash(build._compiler_version(command[0]), *command, done.stdout)
+    digest = build._hash(build.version_of(command[0]), *command, done.stdout)
     target = cache.folder("objects") / f"{source.stem}-{digest}.o"
     if not target.exists():
         _compiled([*command, str(source)], target)
@@ -186,7 +186,7 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
 def _compile(program: Program, language: str, std: str) -> list[str]:
     from .. import build
 
-    command = [build._tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
+    command = [build.tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
     command += [f"-std={std}"] if std else []
     command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
     command += ["-ffp-contract=off", "-fno-strict-aliasing"]
@@ -287,7 +287,7 @@ def _link(
 ) -> None:
     from .. import build
 
-    command = [build._tool("g++"), "-pthread", *program.compile]
+    command = [build.tool("g++"), "-pthread", *program.compile]
     rest = [str(runtime), f"-Wl,-rpath,{runtime.parent}", *program.link, "-lm"]
     rest += build.CHECK_LINK if program.check else []
     try:

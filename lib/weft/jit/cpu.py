@@ -213,7 +213,7 @@ def _gxx(
     )
     name = header.with_name("plain.h") if other else header
     head = ["-include", str(name), f"-I{header.parent / 'c'}"]
-    command = [build._tool("g++"), *head, *_flags(checked), *more, "-x", "c++", "-"]
+    command = [build.tool("g++"), *head, *_flags(checked), *more, "-x", "c++", "-"]
     # Without the start files and the C++ library, which the runtime brings, the
     # linker has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
@@ -283,7 +283,7 @@ def _toolchain(checked: bool) -> str:
     here = Path(__file__).parent
     ours = [(here / f"{name}.py").read_text() for name in ("cpu", "launcher")]
     ours.append(rewriter.fingerprint())
-    version = build._compiler_version(build._tool("g++"))
+    version = build.version_of(build.tool("g++"))
     return build._hash(
         version, _HEADER, *_flags(checked), str(runtime_path()), *heads, *ours
     )
@@ -303,7 +303,7 @@ def _precompiled(checked: bool) -> Path:
         for name in _EMPTY:
             (folder / "c" / name).write_text("")
         beside = folder / f"part_{os.getpid()}.gch"
-        command = [build._tool("g++"), *_flags(checked), "-x", "c++-header"]
+        command = [build.tool("g++"), *_flags(checked), "-x", "c++-header"]
         done = subprocess.run(
             [*command, str(header), "-o", str(beside)], capture_output=True
         )

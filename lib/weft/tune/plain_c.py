@@ -97,9 +97,9 @@ def _functions(source: str) -> dict[str, Signature]:
 
 
 def _library(source: str, flags: Sequence[str], called: str) -> Path:
-    tool, march = build._tool("g++"), build.Flavour.here("cpu").march
+    tool, march = build.tool("g++"), build.Flavour.here("cpu").march
     command = [tool, "-x", "c", *_FLAGS, f"-march={march}", *_SHOWN, *flags]
-    version = build._compiler_version(tool), build._cpu_flags()
+    version = build.version_of(tool), build.tools.cpu_flags()
     digest = build._hash(source, *version, *command)
     path = cache.folder("tuned") / f"{digest}.so"
     if path.exists():

@@ -4,7 +4,7 @@ A library is made when an op is first used: its sources are compiled to objects
 (cached by the hash of text, headers, flags and compiler) and linked under a
 name that holds the hash of them all. So new code always has a new name, which
 matters because opening a shared library's path twice runs the old code, and
-overwriting one that is open kills the process.
+overwriting one that is open kills the process. tools.py has the compilers.
 
     cpu   .cu through rewrite.py and g++ with kernels/simt, .c through g++
     cuda  .cu through nvcc, as machine code for the GPU that is here
@@ -17,10 +17,8 @@ import concurrent.futures
 import contextlib
 import functools
 import hashlib
-import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,11 +26,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import cache, device
-from .cuda_on_cpu import rewrite as rewriter
-from .tracebacks import Short
+from .. import cache, device
+from ..cuda_on_cpu import rewrite as rewriter
+from .tools import BuildError, live_sm, nvcc, tool, vendor_headers, version_of
+from .tools import gxx as gxx
 
-ROOT = Path(__file__).resolve().parents[2]
+OURS = sorted(Path(__file__).parent.glob("*.py"))
+ROOT = Path(__file__).resolve().parents[3]
 KERNELS = ROOT / "kernels"
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
@@ -65,10 +65,6 @@ CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 
-class BuildError(Short, RuntimeError):
-    """The library could not be built; the message holds the compiler's own."""
-
-
 @dataclass(frozen=True)
 class Flavour:
     """What a library is built for. `march` and `fibers` concern the CPU only.
@@ -88,7 +84,7 @@ class Flavour:
     def here(target: str) -> Flavour:
         """This machine's; WEFT_MARCH and WEFT_FIBERS override."""
         if target == "cuda":
-            return Flavour("cuda", sm=_live_sm())
+            return Flavour("cuda", sm=live_sm())
         march = os.environ.get("WEFT_MARCH", "native")
         fibers = os.environ.get("WEFT_FIBERS", "asm")
         if fibers not in FIBERS:
@@ -192,43 +188,6 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def nvcc() -> str | None:
-    """The path of nvcc: on PATH, in CUDA_HOME, or in pip's wheels; or None."""
-    if found := shutil.which("nvcc"):
-        return found
-    try:
-        from cuda.pathfinder import find_nvidia_binary_utility
-
-        return find_nvidia_binary_utility("nvcc")
-    except ImportError:
-        return None
-
-
-def gxx() -> str | None:
-    """The path of the C++ compiler for the CPU target (CXX overrides), or None."""
-    return shutil.which(os.environ.get("CXX", "g++"))
-
-
-@functools.cache
-def _vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Where pip's wheels have the headers of cuDNN and cuBLAS, as flags of nvcc.
-
-    They come after the toolkit's own: such a folder may hold those in another version.
-    path: sys.path, on which they are looked for, once.
-    """
-    spec = importlib.util.find_spec("nvidia")  # a namespace: no code of its own
-    places = (spec and spec.submodule_search_locations) or ()
-    found = [
-        header.parent
-        for place in places
-        for name in ("cudnn.h", "cublas_v2.h")
-        for header in sorted(Path(place).glob(f"*/include/{name}"))
-    ]
-    return tuple(
-        word for folder in dict.fromkeys(found) for word in ("-isystem", f"{folder}")
-    )
-
-
 # ---- sources ---------------------------------------------------------------
 
 
@@ -256,8 +215,8 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
         arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
         return [
-            *[_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
-            *["-Xcompiler", host, *_vendor_headers(tuple(sys.path))],
+            *[tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
+            *["-Xcompiler", host, *vendor_headers(tuple(sys.path))],
             *own_flags(source),
         ]
     include += [f"-I{folder}" for folder in SIMT]
@@ -265,7 +224,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     common += ["-Wno-unknown-pragmas"]  # #pragma unroll
     if source.suffix == ".c":
         march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
-        return [_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
+        return [tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
     # Kernels are compiled for any machine and without fused multiply-adds:
     # what they compute must not depend on where they are compiled. No errno, so
@@ -277,7 +236,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")
     common += CHECK_FLAGS if flavour.check else []
-    return [_tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
+    return [tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
 
 
 def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
@@ -325,7 +284,7 @@ def _object_path(source: Path, command: list[str], read: Reader | None = None) -
         texts.append(rewriter.fingerprint())
     else:  # no path is left in its object: one for every checkout
         command = [word.replace(str(ROOT), "") for word in command]
-    digest = _hash(_compiler_version(command[0]), *command, *texts)
+    digest = _hash(version_of(command[0]), *command, *texts)
     return cache.folder("objects") / f"{source.stem}-{digest}.o"
 
 
@@ -333,8 +292,8 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     """Compile `files`, one at a time per core, and link them to a library."""
     read = functools.cache(_read)  # many files include the same headers
     names = [_object_path(f, _command(f, flavour), read).name for f in files]
-    # This very file decides how they are linked.
-    digest = _hash(*names, *map(str, needs), Path(__file__).read_text())
+    # These very files decide how they are linked.
+    digest = _hash(*names, *map(str, needs), *map(Path.read_text, OURS))
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
     for directory in _library_folders():
         if (directory / file).exists():
@@ -344,11 +303,11 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(lambda f: str(_object(f, flavour)), files))
     if flavour.target == "cuda":
-        link = [_tool("nvcc"), "-shared", *objects]
+        link = [tool("nvcc"), "-shared", *objects]
     else:
         # Found beside the library itself, also after the checkout has moved.
         paths = ["$ORIGIN", *{str(need.parent) for need in needs}]
-        link = [_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
+        link = [tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
         link += [f"-Wl,-soname,{file}", *[f"-Wl,-rpath,{path}" for path in paths]]
         link += [*map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
     _run(link, directory / file)
@@ -393,48 +352,6 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
 
     for path in sorted(directory.glob(pattern), key=age)[keep:]:
         path.unlink(missing_ok=True)
-
-
-# ---- tools -----------------------------------------------------------------
-
-_CURES = {
-    "g++": "no C++ compiler{}: install one (Debian, Ubuntu: apt install g++)",
-    "nvcc": "no nvcc: install the CUDA Toolkit, or pip install nvidia-cuda-nvcc",
-}
-
-
-def _tool(name: str) -> str:
-    found = gxx() if name == "g++" else nvcc()
-    if not found:
-        named = os.environ.get("CXX")
-        raise BuildError(_CURES[name].format(f" '{named}' (from CXX)" if named else ""))
-    return found
-
-
-@functools.cache
-def _compiler_version(compiler: str) -> str:
-    done = subprocess.run([compiler, "--version"], text=True, capture_output=True)
-    native = subprocess.run(["uname", "-m"], text=True, capture_output=True).stdout
-    return done.stdout + native + _cpu_flags()
-
-
-@functools.cache
-def _cpu_flags() -> str:
-    """What -march=native depends on, so that a shared checkout stays right."""
-    try:
-        return re.search(
-            r"(flags|Features)\s*:.*", Path("/proc/cpuinfo").read_text()
-        ).group()
-    except (OSError, AttributeError):
-        return ""
-
-
-def _live_sm() -> str:
-    if not device.count():
-        raise BuildError("no CUDA GPU here: the CUDA build needs one to build for")
-    major, minor = device.capability(device.current())
-    # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
-    return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
 def _texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
