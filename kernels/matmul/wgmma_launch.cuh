@@ -88,9 +88,9 @@ static inline double stage_cycles(const struct product *q,
     return loads > multiplies ? loads : multiplies;
 }
 
-/* About how many cycles it takes. Tiles of 256 columns need the fewest loads,
- * those of 64 twice the bytes for each product, but where there are few tiles
- * multiprocessors stand idle. */
+/* About how many cycles it takes, of 1.7 GHz, as measured on an H200. Tiles of
+ * 256 columns need the fewest loads, those of 64 twice the bytes for each
+ * product, but where there are few tiles multiprocessors stand idle. */
 static inline double cycles(const struct product *q, const struct tiles &t,
                             const struct making *how, int sms) {
     const int slots = sms / t.cluster;

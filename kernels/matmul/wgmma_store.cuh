@@ -5,7 +5,8 @@
  *          two tiles, while the tensor cores had nothing to do.
  * Idea:    two boxes of 32 columns in shared memory. While TMA takes one away,
  *          in whole lines, the threads write the other. Where rows of c do not
- *          start at multiples of 16 bytes, warps carry the lines instead.
+ *          start at multiples of 16 bytes, warps carry rows of both boxes
+ *          instead, side by side, by whole sectors of 32 bytes.
  * Limit:   the tensor cores still wait: 128 KB of a tile do not fit beside the
  *          ring. Without any stores bf16 would take 171 us at 4096 and 1361 at
  *          8192 where cuBLAS takes 181 and 1414.
@@ -142,8 +143,8 @@ PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
 
 /* All threads of a consumer: the same of boxes `box` and `box` + 1, together 64
  * rows x 64 columns of c, where c lies so that TMA cannot. A warp takes a row
- * at a time, and 32 bytes of memory with one instruction: in halves they would
- * cost twice as much. */
+ * at a time, from the sector on in which it begins: an instruction that wrote
+ * half a sector would leave the other half to the next. */
 template <int TURNED>
 PTX_INLINE void carry_boxes(float *c, const char *own_s, int box,
                             const struct tile &at, const spot<TURNED> &own) {
@@ -158,43 +159,42 @@ PTX_INLINE void carry_boxes(float *c, const char *own_s, int box,
         if (row0 + i >= own.rows) break;
         float *const to = c + (size_t)(row0 + i) * own.cols + col0;
         const int behind = (int)((size_t)to / sizeof(float) % 8);
-        const char *const line_s =
-            own_s +
-            (TURNED ? i / 32 * OUT_BYTES + i % 32 * WGMMA_ROW : i * WGMMA_ROW);
+        const int line =
+            TURNED ? i / 32 * OUT_BYTES + i % 32 * WGMMA_ROW : i * WGMMA_ROW;
 #pragma unroll
-        for (int j = lane - behind; j < SIDE + 7; j += 32)
-            if (j >= 0 && j < SIDE && col0 + j < own.cols) {
-                const char *const from =
-                    line_s + j / 32 * ACROSS + j % 32 * (int)sizeof(float);
-                to[j] = *(const float *)(own_s +
-                                         swizzled((unsigned)(from - own_s)));
-            }
+        for (int j = lane - behind; j < SIDE + 7; j += 32) {
+            if (j < 0 || j >= SIDE || col0 + j >= own.cols) continue;
+            const int byte = line + j / 32 * ACROSS + j % 32 * 4;
+            to[j] = *(const float *)(own_s + swizzled((unsigned)byte));
+        }
     }
 }
 
 /* Store a consumer's part of a tile by way of shared memory, a box at a time:
  * while one leaves, the threads write the next. BOXES: how many there are room
- * for at own_s, at least 2. */
+ * for at own_s: 2, which are carried together. */
 template <int BOXES, int TURNED, int COUNT>
 PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
                             char *own_s, const float (&acc)[COUNT],
                             const struct tile &at, const spot<TURNED> &own) {
+    static_assert(BOXES == 2, "as many as are carried together");
     const int consumer =
         (int)threadIdx.x / WARPGROUP; // 1 or 2, and its barrier
     const bool leader = threadIdx.x % WARPGROUP == 0;
 #pragma unroll
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
-        if (boxed && leader) tma_store_wait<BOXES - 1>(); // it has left
-        if (boxed || box % 2 == 0) named_barrier(consumer, WARPGROUP);
+        if (boxed && leader) tma_store_wait<BOXES - 1>();
+        if (boxed || box % 2 == 0)
+            named_barrier(consumer, WARPGROUP); // what was here has left
         write_box(box_s, acc, box, own);
-        if (boxed || box % 2) {
-            fence_proxy_async();
-            named_barrier(consumer, WARPGROUP);
-        }
-        if (boxed && leader) send_box(c_map, box_s, box, at, own);
-        if (!boxed && box % 2)
-            carry_boxes(c, box_s - OUT_BYTES, box - 1, at, own);
+        if (!boxed && box % 2 == 0) continue; // two boxes are carried at once
+        fence_proxy_async();
+        named_barrier(consumer, WARPGROUP); // the box is written
+        if (!boxed)
+            carry_boxes(c, own_s, box - 1, at, own);
+        else if (leader)
+            send_box(c_map, box_s, box, at, own);
     }
 }
 
