@@ -136,7 +136,7 @@ SIMT_INLINE void touch_array(const Box &box, Touch touch) {
 }
 
 static inline void load_now(simt::Later *later) {
-    const Box &box = *(const Box *)later;
+    const Box box = *(const Box *)later; // a copy: nothing stores to it
     for (int i = 0; i < box.map.box.rows; i++)
         for (size_t byte = 0; byte < box.width(); byte += 16) {
             float chunk[4] = {0};
@@ -144,14 +144,14 @@ static inline void load_now(simt::Later *later) {
             const size_t there = box.in_array(i, byte, &from);
             if (there) memcpy(chunk, from, there);
             if (box.map.array.type == TENSOR_TF32)
-                for (float &x : chunk) x = round_tf32(x);
+                for (float &x : chunk) x = even_tf32(x);
             memcpy(place(&box.map, box.shared, i, byte), chunk, sizeof chunk);
         }
     arrive(box.bar, 0, -(int)(box.width() * box.map.box.rows));
 }
 
 static inline void store_now(simt::Later *later) {
-    const Box &box = *(const Box *)later;
+    const Box box = *(const Box *)later; // a copy: nothing stores to it
     for (int i = 0; i < box.map.box.rows; i++)
         for (size_t byte = 0; byte < box.width(); byte += 16) {
             char *to = NULL;

@@ -145,6 +145,13 @@ PTX_INLINE float round_tf32(float x) {
 #endif
 }
 
+/* The same, of two as near the even one: as TMA rounds. */
+PTX_INLINE float even_tf32(float x) {
+    const unsigned bits = __float_as_uint(x), even = bits >> 13 & 1;
+    if (x != x) return x;
+    return __uint_as_float((bits + 0xfffu + even) & 0xffffe000u);
+}
+
 /* ---- fragments from shared memory --------------------------------------- */
 
 /* Four matrices of 8 rows of 16 bytes: lane i gives the address of row i % 8

@@ -10,11 +10,16 @@
  * Predict: at 4096 there are 512 tiles of 128 x 256 for 132 multiprocessors: 4
  *          turns of 64 stages of 1024 cycles, 132 us at 1.98 GHz, and 64 MB of
  *          c on top, 16 us at 4.1 TB/s.
- * Measured: H200, cool, over cuBLAS with the same operands. 4096: 180 us,
- *          0.989; 8192: 1390 us, 1.008; 2048: 0.975; 5120x256x5120: 0.97;
- *          1025: 1.28; 1000: 0.66; 512: 0.65. Without any stores 171 and 1361
- *          us.
- * Limit:   3 us between two tiles (wgmma_store.cuh), and the power limit.
+ * Measured: H200, cool, over cuBLAS with the same operands. 4096: 177 us,
+ *          0.994; 8192: 1363 us, 1.015; 2048: 25.8 us, 1.033. Without any
+ *          stores 169 and 1354 us.
+ *          Fewer instructions a stage (two thirds): 0.4 %. Every other tile's k
+ *          from its end: 0.3 %. Nothing from consumers that take turns, so that
+ *          one stores while the other multiplies: the pipe is busier, the clock
+ *          slower. Clusters of four, a quarter fewer bytes from L2: 0.83 and
+ *          0.94, since only 30 of them fit.
+ * Limit:   power: 1.73 GHz where 1.98 are allowed. 120 blocks instead of 132
+ *          take 5 % less for a round. And the stores' bytes.
  * Error:   products are exact; the tensor cores cut bits off as they add: a
  *          few 2^-24 of the largest addend for each instruction.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
@@ -47,34 +52,38 @@ static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
         mbarrier *empty, const struct tiles &t, const struct extras &x) {
     place<S::STAGES> at;
-    const int consumer = (int)threadIdx.x / WARPGROUP - 1;
+    const int consumer =
+        __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP - 1, 0);
+    // Few instructions a stage: each takes power from the tensor cores. 64 rows
+    // of a take as many bytes, whichever way they lie.
+    const uint64_t a_0 =
+        wgmma_tile(stages + consumer * OWN_ROWS * WGMMA_ROW, S::a::APART);
+    const uint64_t b_0 = wgmma_tile(stages + S::a::BYTES, S::b::APART);
     for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
         const struct piece p = piece_at(t, i, S::BN);
         float acc[S::BN / 2];
-        mbarrier *before = NULL;
+        int before = -1;
+#pragma unroll 1
         for (int step = p.first; step < p.last; step++) {
             mbarrier_wait(&full[at.stage], at.parity);
-            const char *const a_s = stages + at.stage * S::STAGE;
-            // 64 rows of a take as many bytes, whichever way they lie.
-            const uint64_t a =
-                wgmma_tile(a_s + consumer * OWN_ROWS * WGMMA_ROW, S::a::APART);
-            const uint64_t b = wgmma_tile(a_s + S::a::BYTES, S::b::APART);
+            const uint64_t a = wgmma_step(a_0, at.stage * S::STAGE);
+            const uint64_t b = wgmma_step(b_0, at.stage * S::STAGE);
             wgmma_fence();
 #pragma unroll
             for (int q = 0; q < 4; q++)
                 wgmma<typename S::element, S::A_K, S::B_K>(
                     acc, wgmma_step(a, q * S::a::K_STEP),
-                    wgmma_step(b, q * S::b::K_STEP), step + q > p.first);
+                    wgmma_step(b, q * S::b::K_STEP), step > p.first || q > 0);
             wgmma_commit();
             // This stage's products run while we wait for the next stage; those
             // of the one before are done.
             wgmma_wait<1>();
-            if (before) release(before, t.cluster);
-            before = &empty[at.stage];
+            if (before >= 0) release(&empty[before], t.cluster);
+            before = at.stage;
             at.next();
         }
         wgmma_wait<0>();
-        release(before, t.cluster);
+        release(&empty[before], t.cluster);
         store_piece<S, 0>(c, c_map, stages + S::OUT, acc, p, t, x);
     }
 }

@@ -17,9 +17,9 @@
  *          take for it; a's 64 KB take 512, TMA's 48 KB 384: full.
  * Measured: H200, cool, us, and over the better of cuBLAS's layouts.
  *                            b stored (k,n)    b stored (n,k)    cuBLAS
- *              4096           329  0.998        328  1.001        329 nt
- *              8192          2593  1.004       2591  1.004       2602 nn
- *              2048          47.6  0.998       47.0  1.011       47.5 nt
+ *              4096           328  1.000        328  1.001        328 nt
+ *              8192          2566  1.012       2574  1.008       2596 nn
+ *              2048          45.1  1.047       44.9  1.051       47.2 nt
  *              5120x256x5120 63.2  0.853       63.3  0.852       53.9 nt
  *          With a copy of b first 4096 took 372, 8192 2786. c^T by clusters of
  *          two blocks is slower here: 332 and 2607. Tiles of 128 columns: 412
@@ -82,7 +82,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
         float acc[S::BN / 2];
         // Products read their registers until they are done: two sets.
         uint32_t a_r[S::SETS][4][4];
-        mbarrier *before = NULL;
+        int before = -1;
         for (int step = p.first; step < p.last; step += S::SETS)
 #pragma unroll
             for (int j = 0; j < S::SETS; j++) {
@@ -94,12 +94,12 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
                 // This stage's products run while we wait for the next stage;
                 // those of the one before are done.
                 wgmma_wait<1>();
-                if (before) release(before, t.cluster);
-                before = &empty[at.stage];
+                if (before >= 0) release(&empty[before], t.cluster);
+                before = at.stage;
                 at.next();
             }
         wgmma_wait<0>();
-        release(before, t.cluster);
+        release(&empty[before], t.cluster);
         store_piece<S, S::TURNED>(c, c_map, stages + S::OUT, acc, p, t, x);
     }
 }

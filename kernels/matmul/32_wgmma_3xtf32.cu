@@ -5,103 +5,66 @@
  * Idea:    x = hi + lo, hi the part of x that tf32 holds, lo = x - hi exactly
  *          (13 bits left). Then a b = lo hi + hi lo + hi hi + (lo lo, dropped):
  *          three products on tensor cores, which are eight times as fast as
- *          the ordinary cores. Nobody makes hi: tensor cores do not look at
- *          the low 13 bits, so x itself is hi to them. lo of a is made in
- *          registers, from which wgmma takes a; lo of b in shared memory, by
- *          a fourth warpgroup: no pass over memory beforehand.
+ *          the ordinary cores. a comes to wgmma in registers, where it is split
+ *          on the way; nobody makes its hi: tensor cores do not look at the low
+ *          13 bits, so x itself is hi to them. b comes from shared memory: TMA
+ *          rounds it to hi, and lo has been written to the scratch memory by a
+ *          pass before, since m / 128 blocks would each make it again.
  *          Tensor cores cut bits off where fp32 rounds, always downwards, so
  *          the sums of 32 of k are added up in ordinary registers.
- * Error:   of the sum of absolute products: lo lo is below 2^-20; of lo's 13
+ * Error:   of the sum of absolute products: lo lo is below 2^-21; of lo's 13
  *          bits tf32 holds 11 from the first 1 on, below 3 * 2^-23 lost of
  *          each factor; 12 sums of tensor cores below 2^-21 each, of 32
  *          products only; k / 32 additions, 2^-24 each. At most
  *              2^-17 + k / 32 * 2^-24
- *          Infinities: inf * lo may be NaN where inf * x is not, so elements
- *          that come out NaN are computed again, one by one.
+ *          Infinities make NaN of lo, so elements that come out NaN are
+ *          computed again, one by one.
  * Predict: a stage is 3 * 512 cycles of the tensor cores, 4096 takes 794 us
- *          at 1.98 GHz, 3.4 times as fast as fp32. Shared memory gives 128
- *          bytes a cycle; wgmma reads b for each product, 96 KB a stage, and
- *          with TMA's 32, a's 16 and b's splitting 32 it is busy for 1408 of
- *          1536 cycles.
- * Measured: H200, cool, over cuBLAS fp32, b stored (n,k). Three warps beside
- *          the producer split each stage together: 2.32 at 4096. A box for
- *          each of the three: 2.46. The fourth warpgroup: 2.46 (1091 us), 2.49
- *          at 8192; error 5.9e-7 where cuBLAS has 1.15e-6. b stored (k,n) is
- *          copied first: 2.39 and 2.45. Splitters that transpose b as well:
- *          2.03; c^T = b^T a^T as rung wgmma_tf32 does: 2.23 and 2.29.
- * Limit:   who splits b, and shared memory.
+ *          at 1.98 GHz, 3.4 times as fast as fp32; the pass reads and writes
+ *          64 MB of b, 32 us. Shared memory gives 128 bytes a cycle; wgmma
+ *          reads b for each product, 96 KB a stage, with TMA's 48 and a's 16
+ *          it is busy for 1280 of 1536 cycles.
+ * Measured: H200, cool, over cuBLAS fp32, b stored (n,k), 4096 and 8192.
+ *              lo of b made in the kernel, by four warps  2.48  2.48
+ *              by the pass, hi cut out of b by wgmma      2.62  2.66
+ *              by the pass, hi rounded by TMA             2.74  2.78
+ *              the last without the pass                  2.83  2.83
+ *          The tensor pipe is busy 84 % in the first, 95 % in the second (ncu,
+ *          4096). Bits that are zero save power: that is the third's gain.
+ *          The whole rung: 4096 981 us, 2.73; 8192 7613 us, 2.82, since its
+ *          31.03 rounds of tiles are cut along k; 2048 2.61. Errors 3.9e-7 and
+ *          4.5e-7 where cuBLAS has 1.15e-6 and 1.6e-6. Sums of 64 of k: as
+ *          fast, 5.8e-7.
+ *          b stored (k,n) is copied first. Splitters that transpose b as well:
+ *          2.03; c^T = b^T a^T as rung wgmma_tf32 does: 2.23 and 2.29. Halves
+ *          of lo from two blocks of a cluster: 2.37. Both consumers in turns,
+ *          so that one stores while the other multiplies: 2.33.
+ * Limit:   power: rung wgmma_tf32 three times would be 2.71. And the pass.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
  */
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. A stage: a, b, and lo of b. */
+/* Tiles of BM x BN. A stage: a, hi of b, lo of b. */
 template <int BN_> struct shape {
     typedef operand<float, BM, 1> a;
     typedef operand<float, BN_, 1> b;
     enum {
         BN = BN_,
-        SPLITS = BN_ / 32, // boxes of b
-        LOADED = (int)a::BYTES + (int)b::BYTES,
-        STAGE = LOADED + (int)b::BYTES,
+        LOADED = (int)a::BYTES + 2 * (int)b::BYTES,
+        STAGE = LOADED,
         STAGES = BN_ == 128 ? 4 : 6,
         BOXES = 2,            // of c, for each consumer
         OUT = STAGES * STAGE, // where they lie
         RING = OUT + 2 * BOXES * OUT_BYTES,
-        SHARED = 1024 + RING + 3 * STAGES * 8,
+        SHARED = 1024 + RING + 2 * STAGES * 8,
     };
 };
 
-enum {
-    // b is split in boxes of 32 columns by 32 of k, each by one warp.
-    BOX = 32 * WGMMA_ROW,
-    SPLITTERS = 4, // warps of the block's last warpgroup
-    THREADS = WGMMA_THREADS + WARPGROUP,
-    // 65536 for four warpgroups: 128 each at the start
-    SPLITTER_REGISTERS = 40,
-    MULTIPLIER_REGISTERS = 208,
-};
-
-/* What tf32 cuts off; of an infinity nothing. */
-static __device__ __forceinline__ float low_part(float x) {
-    const unsigned bits = __float_as_uint(x);
-    const float rest = x - __uint_as_float(bits & 0xffffe000u);
-    return (bits & 0x7fffffffu) == 0x7f800000u ? 0.0f : rest;
-}
-
-/* The splitters: lo of b, stage after stage. It lies as b does, whatever the
- * swizzle is. */
-template <class S>
-static __device__ __forceinline__ void
-split_b(char *stages, mbarrier *full, mbarrier *split, const struct tiles &t) {
-    place<S::STAGES> at;
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
-    for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
-        const struct piece p = piece_at(t, i, S::BN);
-        for (int step = p.first; step < p.last; step++) {
-            mbarrier_wait(&full[at.stage], at.parity);
-            char *const b_s = stages + at.stage * S::STAGE + S::a::BYTES;
-            for (int box = warp; box < S::SPLITS; box += SPLITTERS) {
-                const float4 *const from = (const float4 *)(b_s + box * BOX);
-                float4 *const to = (float4 *)(b_s + S::b::BYTES + box * BOX);
-#pragma unroll
-                for (int j = lane; j < BOX / 16; j += 32) {
-                    const float4 x = from[j];
-                    to[j] = make_float4(low_part(x.x), low_part(x.y),
-                                        low_part(x.z), low_part(x.w));
-                }
-                fence_proxy_async(); // wgmma reads it
-                __syncwarp();
-                if (lane == 0) mbarrier_arrive(&split[at.stage]);
-            }
-            at.next();
-        }
-    }
-}
-
 /* The calling thread's part of 64 rows x 32 of k: hi and lo of a for the four
  * products, as wgmma_tf32() wants them. Lanes 4 g + t read chunk 2 q or 2 q + 1
- * of rows g: the swizzle puts the eight chunks into different banks. */
+ * of rows g: the swizzle puts the eight chunks into different banks. Nobody
+ * cuts hi out of x: the tensor cores do not look at the low 13 bits. */
 static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
@@ -115,20 +78,19 @@ split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
             const float x =
                 *(const float *)(row + i % 2 * WGMMA_GROUP + chunk * 16);
             hi[q][i] = __float_as_uint(x);
-            lo[q][i] = __float_as_uint(low_part(x));
+            const float upper = __uint_as_float(hi[q][i] & 0xffffe000u);
+            lo[q][i] = __float_as_uint(x - upper);
         }
 }
 
 /* part = the products of a stage. */
 template <class S>
 static __device__ __forceinline__ void
-multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s,
-         mbarrier *split, unsigned parity) {
+multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s) {
     uint32_t hi[4][4], lo[4][4];
     split_a(hi, lo, a_s);
     const uint64_t b_hi = wgmma_tile(b_s, 0);
     const uint64_t b_lo = wgmma_tile(b_s + S::b::BYTES, 0);
-    mbarrier_wait(split, parity);
     wgmma_fence();
 #pragma unroll
     for (int q = 0; q < 4; q++) {
@@ -172,8 +134,8 @@ mend(float (&sum)[COUNT], const float *a, const float *b, const struct piece &p,
 template <class S>
 static __device__ __forceinline__ void
 consume(float *c, const tensor_map *c_map, const float *a, const float *b,
-        char *stages, mbarrier *full, mbarrier *empty, mbarrier *split,
-        const struct tiles &t, const struct extras &x) {
+        char *stages, mbarrier *full, mbarrier *empty, const struct tiles &t,
+        const struct extras &x) {
     place<S::STAGES> at;
     const int consumer = (int)threadIdx.x / WARPGROUP - 1;
     for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
@@ -184,7 +146,7 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
             mbarrier_wait(&full[at.stage], at.parity);
             const char *const a_s = stages + at.stage * S::STAGE;
             multiply<S>(part, a_s + consumer * OWN_ROWS * WGMMA_ROW,
-                        a_s + S::a::BYTES, &split[at.stage], at.parity);
+                        a_s + S::a::BYTES);
             release(&empty[at.stage], t.cluster);
 #pragma unroll
             for (int j = 0; j < S::BN / 2; j++) sum[j] += part[j];
@@ -198,29 +160,25 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
 /* c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored (n,k).
  */
 template <class S>
-static __global__ void __launch_bounds__(THREADS, 1)
+static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,
                         const __grid_constant__ tensor_map a_map,
                         const __grid_constant__ tensor_map b_map,
+                        const __grid_constant__ tensor_map lo_map,
                         const __grid_constant__ tensor_map c_map,
                         struct tiles t, struct extras x) {
     extern __shared__ char raw[];
     char *const stages = aligned_1024(raw);
     mbarrier *const full = (mbarrier *)(stages + S::RING);
-    mbarrier *const empty = full + S::STAGES, *const split = empty + S::STAGES;
-    if (threadIdx.x == 0)
-        for (int i = 0; i < S::STAGES; i++) mbarrier_init(&split[i], S::SPLITS);
+    mbarrier *const empty = full + S::STAGES;
     start_ring<S::STAGES>(full, empty, &a_map, &b_map, t.cluster);
     if (threadIdx.x < WARPGROUP) {
         registers_down<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            produce<S>(&a_map, &b_map, stages, full, empty, t);
-    } else if (threadIdx.x >= WGMMA_THREADS) {
-        registers_down<SPLITTER_REGISTERS>();
-        split_b<S>(stages, full, split, t);
+            produce<S>(&a_map, &b_map, stages, full, empty, t, &lo_map);
     } else {
-        registers_up<MULTIPLIER_REGISTERS>();
-        consume<S>(c, &c_map, a, b, stages, full, empty, split, t, x);
+        registers_up<CONSUMER_REGISTERS>();
+        consume<S>(c, &c_map, a, b, stages, full, empty, t, x);
     }
     end_ring(t.cluster);
 }
@@ -233,25 +191,84 @@ static __global__ void __launch_bounds__(ADDERS)
     add_sums<BN, 0>(c, groups, t, x);
 }
 
+/* ---- lo of b ------------------------------------------------------------- */
+
+/* x less what TMA makes of it. NaN where that is infinite, so that mend() sees
+ * the sum. */
+static __device__ __forceinline__ float low_part(float x) {
+    const float hi = even_tf32(x);
+    return x - hi + 0.0f * hi;
+}
+
+enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 }; // threads; rows of each
+
+/* lo (rows,pitch) of b (rows,pitch_b), k numbers of each row. Eight loads of a
+ * thread are on their way at the same time. */
+static __global__ void __launch_bounds__(LOW_WIDE *LOW_HIGH)
+    matmul_low_parts(float *lo, const float *b, int rows, int k, size_t pitch,
+                     size_t pitch_b, size_t step_b) {
+    pdl_wait(); // what came before has written b, and read lo
+    const int wide = CEIL_DIV(k, LOW_WIDE);
+    const int across = (int)(blockIdx.x % wide) * LOW_WIDE + (int)threadIdx.x;
+    const int row0 = (int)(blockIdx.x / wide) * LOW_HIGH * LOW_ROWS +
+                     (int)threadIdx.y * LOW_ROWS;
+    if (across >= k) return;
+    b += blockIdx.y * step_b + across;
+    lo += blockIdx.y * rows * pitch + across;
+    float x[LOW_ROWS];
+#pragma unroll
+    for (int i = 0; i < LOW_ROWS; i++)
+        x[i] = row0 + i < rows ? b[(row0 + i) * pitch_b] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < LOW_ROWS; i++)
+        if (row0 + i < rows) lo[(row0 + i) * pitch] = low_part(x[i]);
+}
+
+/* How lo lies in the scratch memory, behind the sums of parts: as b does, but
+ * rows of a multiple of 16 bytes without gaps between them. */
+static struct tensor low_array(const struct product *q, size_t sums) {
+    const size_t pitch = (size_t)CEIL_DIV(q->k, 4) * 4, step = pitch * q->n;
+    const int moves = q->batch > 1 && q->extras.step_b;
+    return {TENSOR_TF32,     (char *)q->scratch + sums,
+            (size_t)q->k,    (size_t)q->n,
+            pitch,           (size_t)(moves ? q->batch : 1),
+            moves ? step : 0};
+}
+
+static int make_low(const struct product *q, const struct tensor &lo,
+                    cudaStream_t stream) {
+    const dim3 block(LOW_WIDE, LOW_HIGH);
+    const dim3 grid((unsigned)(CEIL_DIV(q->k, LOW_WIDE) *
+                               CEIL_DIV(q->n, LOW_HIGH * LOW_ROWS)),
+                    (unsigned)lo.batch);
+    return launch_early("matmul_low_parts", matmul_low_parts, grid, block,
+                        stream, (float *)lo.data, (const float *)q->b, q->n,
+                        q->k, lo.pitch, q->extras.pitch_b, q->extras.step_b);
+}
+
 /* ---- launching ----------------------------------------------------------- */
 
 static const struct making how = {4, shape<128>::a::BK, 1, 128,
-                                  1, {1000.0, 1900.0}};
+                                  1, {1000.0, 1600.0}};
 
 template <class S>
 static int launch_shape(const struct product *q, struct tiles t,
                         cudaStream_t stream) {
-    tensor_map a_map, b_map, c_map;
+    const struct tensor lo = low_array(q, sums_bytes(t));
+    tensor_map a_map, b_map, lo_map, c_map;
     WEFT_TRY(S::a::make_map(&a_map, TENSOR_FLOAT, q->a, q->m, q->k,
                             q->extras.pitch_a, q->batch, q->extras.step_a, 1));
-    WEFT_TRY(S::b::make_map(&b_map, TENSOR_FLOAT, q->b, q->n, q->k,
+    WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
                             q->extras.pitch_b, q->batch, q->extras.step_b,
                             t.cluster));
+    WEFT_TRY(S::b::make_map(&lo_map, TENSOR_TF32, lo.data, q->n, q->k, lo.pitch,
+                            q->batch, lo.step, t.cluster));
     WEFT_TRY(make_c_map(&c_map, q, 0, &t));
+    WEFT_TRY(make_low(q, lo, stream));
     WEFT_TRY(launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>,
-                          THREADS, t, S::SHARED, stream, q->c,
+                          WGMMA_THREADS, t, S::SHARED, stream, q->c,
                           (const float *)q->a, (const float *)q->b, a_map,
-                          b_map, c_map, t, q->extras));
+                          b_map, lo_map, c_map, t, q->extras));
     return add_parts(q, t, matmul_wgmma_3xtf32_add<S::BN>, stream);
 }
 
@@ -266,11 +283,14 @@ static int launch(const struct product *q, cudaStream_t stream) {
 }
 
 static size_t scratch(const struct product *q) {
-    return sums_bytes(tiles_of(q));
+    const struct tensor lo = low_array(q, 0);
+    const size_t floats = lo.batch * lo.rows * lo.pitch;
+    return sums_bytes(tiles_of(q)) + floats * sizeof(float);
 }
 
 double matmul_wgmma_3xtf32_us(const struct product *q) {
-    return best_us(q, &how);
+    const double low = 8.0 * q->n * q->k * low_array(q, 0).batch; // bytes
+    return best_us(q, &how) + 1 + low / (30e3 * multiprocessors());
 }
 
 MATMUL_RUNG(wgmma_3xtf32,

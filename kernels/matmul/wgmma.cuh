@@ -69,7 +69,9 @@ PTX_INLINE uint64_t wgmma_step(uint64_t tile, int bytes) {
 #if PTX_TWIN
     return tile + (uint64_t)bytes;
 #else
-    return tile + (uint64_t)bytes / 16;
+    // The start is in the lower half: 32 bits take fewer instructions.
+    return (tile & 0xffffffff00000000) |
+           ((uint32_t)tile + (uint32_t)bytes / 16);
 #endif
 }
 

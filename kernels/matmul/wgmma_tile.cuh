@@ -157,11 +157,7 @@ PTX_INLINE void end_ring(int cluster) {
  * fills as well: tell both producers. */
 PTX_INLINE void release(mbarrier *empty, int cluster) {
     const unsigned rank = threadIdx.x % WARPGROUP;
-    if (cluster == 1) {
-        if (rank == 0) mbarrier_arrive(empty);
-    } else if (rank < (unsigned)cluster) {
-        mbarrier_arrive_at(empty, rank);
-    }
+    if (rank < (unsigned)cluster) mbarrier_arrive_at(empty, rank);
 }
 
 /* Rows of a (or columns of b) and k of one stage, as bytes and boxes of T:
@@ -252,27 +248,39 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
 }
 
 /* One thread of the producer: keep the ring full, piece after piece. S: how the
- * rung's stages look; of STAGE bytes LOADED are a, then b. */
+ * rung's stages look; of STAGE bytes LOADED are a, then b, and of a rung with a
+ * lo_map as much of what it says.
+ *
+ * Every other piece takes its k from the end: what the blocks took last is what
+ * the L2 cache still has. */
 template <class S>
 static __device__ __forceinline__ void
 produce(const tensor_map *a_map, const tensor_map *b_map, char *stages,
-        mbarrier *full, mbarrier *empty, const struct tiles &t) {
+        mbarrier *full, mbarrier *empty, const struct tiles &t,
+        const tensor_map *lo_map = NULL) {
     place<S::STAGES> at;
     const int rank = (int)cluster_rank();
+    bool back = false;
     for (int i = first_piece(t); i < pieces(t); i += piece_step(t)) {
         const struct piece p = piece_at(t, i, S::BN);
+        const int a_item = p.at.item * t.a_moves;
+        const int b_item = p.at.item * t.b_moves;
         for (int step = p.first; step < p.last; step++) {
             mbarrier_wait(&empty[at.stage], at.parity ^ 1);
             mbarrier *const bar = &full[at.stage];
             char *const a_s = stages + at.stage * S::STAGE;
+            char *const b_s = a_s + S::a::BYTES;
             mbarrier_expect(bar, S::LOADED);
-            const int k0 = step * S::a::BK;
-            S::a::load(a_s, a_map, bar, k0, p.at.row0, p.at.item * t.a_moves, 0,
-                       1);
-            S::b::load(a_s + S::a::BYTES, b_map, bar, k0, p.at.col0,
-                       p.at.item * t.b_moves, rank, t.cluster);
+            const int k0 =
+                (back ? p.first + p.last - 1 - step : step) * S::a::BK;
+            S::a::load(a_s, a_map, bar, k0, p.at.row0, a_item, 0, 1);
+            S::b::load(b_s, b_map, bar, k0, p.at.col0, b_item, rank, t.cluster);
+            if (lo_map)
+                S::b::load(b_s + S::b::BYTES, lo_map, bar, k0, p.at.col0,
+                           b_item, rank, t.cluster);
             at.next();
         }
+        back = !back;
     }
 }
 
