@@ -27,6 +27,7 @@ enum {
     PIECE_US = 9,  // to add one piece of a tile that was cut to the others,
     SMALL_PIECE_US = 3, // of one of k_groups
     STORE_US = 4,       // launch and first loads, of who mostly stores
+    ADD_US = 3,         // of parts of k
     COPY_US = 3,        // of the operands, besides their bytes
     COPIED = 3000       // bytes a nanosecond, read and written
 };
@@ -126,6 +127,7 @@ static double wmma_tf32_us(const struct product *q) {
 
 /* For whom: who asks for that precision. */
 enum { FP32 = 1, TF32 = 2, THREE = 4, FP16 = 8, BF16 = 16 };
+enum { CUT = 32 }; // its k may be cut: parts_of()
 enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 
 /* What can be picked, by whom, and for how many rows and columns at most: a
@@ -141,17 +143,17 @@ enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
     CHOICE(narrow, matmul_narrow_us<float>, FLOATS, ANY, 16, 0, 0)            \
     CHOICE(short, matmul_short_us<float>, FLOATS, 16, ANY, 0, 0)              \
     CHOICE(wgmma_3xtf32, matmul_wgmma_3xtf32_us, THREE, ANY, ANY, 3200, 1400) \
-    CHOICE(mma_3xtf32, mma_3xtf32_us, THREE, ANY, ANY, 1100, 400)             \
+    CHOICE(mma_3xtf32, mma_3xtf32_us, THREE | CUT, ANY, ANY, 1100, 400)       \
     CHOICE(wgmma_tf32, wgmma_tf32_us, TF32, ANY, ANY, 3200, 1400)             \
-    CHOICE(mma_tf32, mma_tf32_us, TF32, ANY, ANY, 2100, 400)                  \
+    CHOICE(mma_tf32, mma_tf32_us, TF32 | CUT, ANY, ANY, 2100, 400)            \
     CHOICE(wmma_tf32, wmma_tf32_us, TF32, ANY, ANY, 2100, 400)                \
     CHOICE(wgmma_bf16, wgmma_16_us, BF16, ANY, ANY, 3200, 1400)               \
-    CHOICE(mma_bf16, mma_16_us, BF16, ANY, ANY, 2100, 400)                    \
+    CHOICE(mma_bf16, mma_16_us, BF16 | CUT, ANY, ANY, 2100, 400)              \
     CHOICE(wmma_bf16, wmma_bf16_us, BF16, ANY, ANY, 2100, 400)                \
     CHOICE(narrow_bf16, matmul_narrow_us<__nv_bfloat16>, BF16, ANY, 16, 0, 0) \
     CHOICE(short_bf16, matmul_short_us<__nv_bfloat16>, BF16, 16, ANY, 0, 0)   \
     CHOICE(wgmma_fp16, wgmma_16_us, FP16, ANY, ANY, 3200, 1400)               \
-    CHOICE(mma_fp16, mma_16_us, FP16, ANY, ANY, 2100, 400)                    \
+    CHOICE(mma_fp16, mma_16_us, FP16 | CUT, ANY, ANY, 2100, 400)              \
     CHOICE(wmma_fp16, wmma_fp16_us, FP16, ANY, ANY, 2100, 400)                \
     CHOICE(narrow_fp16, matmul_narrow_us<__half>, FP16, ANY, 16, 0, 0)        \
     CHOICE(short_fp16, matmul_short_us<__half>, FP16, 16, ANY, 0, 0)
@@ -197,17 +199,48 @@ enum { HERE = WEFT_CPU };
 static int capability(void) { return ANY; }
 #endif
 
+/* ---- k in parts ---------------------------------------------------------- */
+
+/* Into how many equal parts to cut the k of a product whose operands lie as the
+ * rung wants them, so that its smallest tiles, 64 x 64, keep all
+ * multiprocessors busy. */
+static int parts_of(const struct product *q, const struct choice *choice) {
+    enum { SIDE = 64, LEAST = 256 };
+    int parts = 1;
+    if (!(choice->serves & CUT) || q->batch > 1) return parts;
+    const double tiles = tiles_of(q, SIDE, SIDE);
+    while (tiles * 2 * parts <= 4 * matmul_multiprocessors() &&
+           q->k % (2 * parts * SIDE) == 0 && q->k / (2 * parts) >= LEAST)
+        parts *= 2;
+    return parts;
+}
+
+/* The parts as a batch of products of their own, for rungs that know of none:
+ * part i has columns and rows i * k / parts and on, and plain sums. */
+static struct product parts_as_batch(const struct product *q, int parts) {
+    size_t step_part;
+    struct product batch = matmul_part_of(q, parts, &step_part);
+    if (parts == 1) return batch;
+    batch.batch = parts;
+    batch.k = q->k / parts;
+    batch.extras.step_a = (size_t)batch.k;
+    batch.extras.step_b = batch.k * q->extras.pitch_b;
+    return batch;
+}
+
 /* About how long a choice would take, copies included. */
 static double choice_us(const struct product *q, const struct choice *choice) {
     struct product packed = *q;
     matmul_pack_plan(&packed, choice->rung, (void *)256);
-    return fmax(choice->us(&packed), stores_us(q, choice)) +
-           copies_us(q, choice->rung);
+    const int parts = parts_of(&packed, choice);
+    const struct product batch = parts_as_batch(&packed, parts);
+    return fmax(choice->us(&batch), stores_us(q, choice)) +
+           (parts > 1 ? ADD_US : 0.0) + copies_us(q, choice->rung);
 }
 
-static const struct matmul_rung *pick(const struct product *q, int precision) {
+static const struct choice *pick(const struct product *q, int precision) {
     const int sm = capability();
-    const struct matmul_rung *best = NULL;
+    const struct choice *best = NULL;
     double least = INFINITY;
     for (const struct choice &choice : choices) {
         const struct weft_rung *const line = &choice.rung->line;
@@ -215,26 +248,33 @@ static const struct matmul_rung *pick(const struct product *q, int precision) {
         if (line->sm > sm || !(line->targets & HERE)) continue;
         if (q->m > choice.rows || q->n > choice.cols) continue;
         const double us = choice_us(q, &choice);
-        if (!best || us < least) least = us, best = choice.rung;
+        if (!best || us < least) least = us, best = &choice;
     }
     return best;
 }
 
 template <int PRECISION> static size_t scratch(const struct product *q) {
-    const struct matmul_rung *const rung = pick(q, PRECISION);
+    const struct choice *const choice = pick(q, PRECISION);
+    const struct matmul_rung *const rung = choice->rung;
     struct product packed = *q;
     matmul_pack_plan(&packed, rung, (void *)256);
     return matmul_pack_bytes(q, rung) +
-           (rung->scratch ? rung->scratch(&packed) : 0);
+           (rung->scratch
+                ? rung->scratch(&packed)
+                : matmul_partials_bytes(&packed, parts_of(&packed, choice)));
 }
 
 template <int PRECISION>
 static int launch(const struct product *q, cudaStream_t stream) {
-    const struct matmul_rung *const rung = pick(q, PRECISION);
+    const struct choice *const choice = pick(q, PRECISION);
+    const struct matmul_rung *const rung = choice->rung;
     struct product packed = *q;
     WEFT_TRY(matmul_pack(&packed, rung, q->scratch, stream));
     packed.scratch = (char *)q->scratch + matmul_pack_bytes(q, rung);
-    return rung->launch(&packed, stream);
+    const int parts = parts_of(&packed, choice);
+    const struct product batch = parts_as_batch(&packed, parts);
+    WEFT_TRY(rung->launch(&batch, stream));
+    return matmul_add_partials(&packed, parts, stream);
 }
 
 #define TUNED(name, precision, sm, kind)                             \
