@@ -140,7 +140,7 @@ static __global__ void __launch_bounds__(ADDERS)
 static const struct making straight = {4,   32, 1,
                                        256, 1,  {425.0, 576.0, 850.0, 1024.0}};
 static const struct making sideways = {4,   32, 2,
-                                       256, 0,  {570.0, 600.0, 850.0, 1024.0}};
+                                       256, 0,  {500.0, 850.0, 850.0, 1024.0}};
 
 /* How q is made; *as: q, or turned(it). */
 static struct tiles tiles_of(const struct product *q, struct product *as) {

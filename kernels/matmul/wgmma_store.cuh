@@ -5,11 +5,12 @@
  *          two tiles, while the tensor cores had nothing to do.
  * Idea:    two boxes of 32 columns in shared memory. While TMA takes one away,
  *          in whole lines, the threads write the other. Where rows of c do not
- *          start at multiples of 16 bytes, warps carry rows of both boxes
- *          instead, side by side, by whole sectors of 32 bytes.
+ *          start at multiples of 16 bytes, warps carry the lines instead.
  * Limit:   the tensor cores still wait: 128 KB of a tile do not fit beside the
  *          ring. Without any stores bf16 would take 171 us at 4096 and 1361 at
- *          8192 where cuBLAS takes 181 and 1414.
+ *          8192 where cuBLAS takes 181 and 1414. Lines that are carried:
+ *          4097x17x4097 takes 51 us where 4096x17x4096 takes 23. Two boxes at
+ *          once, rows cut where sectors of 32 bytes begin: 103.
  * Measured (H200, bf16, cool, of cuBLAS): 4096 from 0.963 to 0.985, 8192 from
  *          0.999 to 1.003, 5120x256x5120 from 0.78 to 0.97. Three stages and
  *          room for four boxes, instead of four and two: 0.947 at 4096. */
@@ -124,75 +125,75 @@ PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
     }
 }
 
-/* One thread: TMA takes a box away: turned, two boxes of 32 rows. */
-PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
-                         const struct tile &at, const spot<0> &) {
+/* A place of a consumer's box in c. */
+struct corner {
+    int row, col;
+};
+
+/* Where line `line` of 64 in a consumer's box begins: rows of c side by side;
+ * turned, 32 rows of each of two boxes. */
+PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
+                                 const spot<0> &) {
     const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
-    tma_store(c_map, box_s, at.col0 + box * OUT_COLS, at.row0 + first, at.item);
-    tma_store_commit();
+    return {at.row0 + first + line, at.col0 + box * OUT_COLS};
 }
-PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
-                         const struct tile &at, const spot<1> &) {
+PTX_INLINE struct corner line_at(int line, int box, const struct tile &at,
+                                 const spot<1> &) {
     const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
-    for (int half = 0; half < 2; half++)
-        tma_store(c_map, box_s + half * (OUT_BYTES / 2),
-                  at.row0 + first + half * OUT_COLS, at.col0 + box * 32,
-                  at.item);
+    return {at.col0 + box * 32 + line % 32,
+            at.row0 + first + line / 32 * OUT_COLS};
+}
+
+/* One thread: TMA takes a box away. */
+template <int TURNED>
+PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
+                         const struct tile &at, const spot<TURNED> &own) {
+    for (int line = 0; line < OWN_ROWS; line += TURNED ? 32 : OWN_ROWS) {
+        const struct corner to = line_at(line, box, at, own);
+        tma_store(c_map, box_s + line * WGMMA_ROW, to.col, to.row, at.item);
+    }
     tma_store_commit();
 }
 
-/* All threads of a consumer: the same of boxes `box` and `box` + 1, together 64
- * rows x 64 columns of c, where c lies so that TMA cannot. A warp takes a row
- * at a time, from the sector on in which it begins: an instruction that wrote
- * half a sector would leave the other half to the next. */
+/* All threads of a consumer: the same where c lies so that TMA cannot, each
+ * warp a line at a time. */
 template <int TURNED>
-PTX_INLINE void carry_boxes(float *c, const char *own_s, int box,
-                            const struct tile &at, const spot<TURNED> &own) {
-    enum { SIDE = 64, ACROSS = TURNED ? OUT_BYTES / 2 : OUT_BYTES };
+PTX_INLINE void carry_box(float *c, const char *box_s, int box,
+                          const struct tile &at, const spot<TURNED> &own) {
     const int lane = (int)threadIdx.x % 32;
-    const int first = ((int)threadIdx.x / WARPGROUP - 1) * OWN_ROWS;
-    const int row0 = TURNED ? at.col0 + box * 32 : at.row0 + first;
-    const int col0 = TURNED ? at.row0 + first : at.col0 + box * OUT_COLS;
 #pragma unroll 4
-    for (int i = (int)threadIdx.x % WARPGROUP / 32; i < SIDE;
-         i += WARPGROUP / 32) {
-        if (row0 + i >= own.rows) break;
-        float *const to = c + (size_t)(row0 + i) * own.cols + col0;
-        const int behind = (int)((size_t)to / sizeof(float) % 8);
-        const int line =
-            TURNED ? i / 32 * OUT_BYTES + i % 32 * WGMMA_ROW : i * WGMMA_ROW;
-#pragma unroll
-        for (int j = lane - behind; j < SIDE + 7; j += 32) {
-            if (j < 0 || j >= SIDE || col0 + j >= own.cols) continue;
-            const int byte = line + j / 32 * ACROSS + j % 32 * 4;
-            to[j] = *(const float *)(own_s + swizzled((unsigned)byte));
-        }
+    for (int line = (int)threadIdx.x % WARPGROUP / 32; line < OWN_ROWS;
+         line += WARPGROUP / 32) {
+        const struct corner to = line_at(line, box, at, own);
+        const int byte = line * WGMMA_ROW + lane * (int)sizeof(float);
+        if (to.row < own.rows && to.col + lane < own.cols)
+            c[(size_t)to.row * own.cols + to.col + lane] =
+                *(const float *)(box_s + swizzled((unsigned)byte));
     }
 }
 
 /* Store a consumer's part of a tile by way of shared memory, a box at a time:
  * while one leaves, the threads write the next. BOXES: how many there are room
- * for at own_s: 2, which are carried together. */
+ * for at own_s, at least 2. */
 template <int BOXES, int TURNED, int COUNT>
 PTX_INLINE void store_boxes(float *c, const tensor_map *c_map, int boxed,
                             char *own_s, const float (&acc)[COUNT],
                             const struct tile &at, const spot<TURNED> &own) {
-    static_assert(BOXES == 2, "as many as are carried together");
     const int consumer =
         (int)threadIdx.x / WARPGROUP; // 1 or 2, and its barrier
     const bool leader = threadIdx.x % WARPGROUP == 0;
 #pragma unroll
     for (int box = 0; box < COUNT / 16; box++) {
         char *const box_s = own_s + box % BOXES * OUT_BYTES;
-        if (boxed && leader) tma_store_wait<BOXES - 1>();
-        if (boxed || box % 2 == 0)
-            named_barrier(consumer, WARPGROUP); // what was here has left
+        if (boxed) {
+            if (leader) tma_store_wait<BOXES - 1>(); // what was here has left
+            named_barrier(consumer, WARPGROUP);
+        }
         write_box(box_s, acc, box, own);
-        if (!boxed && box % 2 == 0) continue; // two boxes are carried at once
         fence_proxy_async();
-        named_barrier(consumer, WARPGROUP); // the box is written
+        named_barrier(consumer, WARPGROUP);
         if (!boxed)
-            carry_boxes(c, own_s, box - 1, at, own);
+            carry_box(c, box_s, box, at, own);
         else if (leader)
             send_box(c_map, box_s, box, at, own);
     }
