@@ -115,7 +115,16 @@ def test_forward_agrees_with_float64(target, rung):
 # ---- many steps --------------------------------------------------------------------
 
 
-@each_rung
+# fp16 and bf16 are one kernel, and simulated tensor cores take their time.
+@pytest.mark.parametrize(
+    "target, rung",
+    [
+        pytest.param(
+            *p.values, id=p.id, marks=[pytest.mark.slow] * (p.id == "cpu-bf16")
+        )
+        for p in fused()
+    ],
+)
 def test_a_call_takes_the_same_steps_as_many_calls(target, rung):
     """To the bit, with a smaller batch at the end."""
     batch, count = (3, 200) if target == "cuda" else (2, 5)

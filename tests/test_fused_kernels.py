@@ -67,7 +67,15 @@ def cases() -> list:
             found += [("cuda", rung, kind, 64) for kind in CASES]
             found += [("cuda", rung, "noise", batch) for batch in LARGE]
             found.append(("cuda", rung, "again", 1000))
-    return [pytest.param(*c, id="-".join(map(str, c))) for c in found]
+    return [pytest.param(*c, id="-".join(map(str, c)), marks=marks(c)) for c in found]
+
+
+def marks(case: tuple) -> list:
+    """fp16 and bf16 are one kernel: what is simulated long, each does half of."""
+    target, rung, kind, batch = case
+    twice = {"fp16": LIKE, "bf16": ("noise", MANY["bf16"])}
+    slow = target == "cpu" and twice.get(rung) == (kind, batch)
+    return [pytest.mark.slow] * slow
 
 
 FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]
