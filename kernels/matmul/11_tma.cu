@@ -12,7 +12,7 @@
  *          chunks, so that a thread reads four steps of k at once without
  *          conflicts.
  *          3. The multiply-adds go forth and back, in an order that the
- *          compiler must keep: see multiply() in tma_tile.cuh.
+ *          compiler must keep: multiply() in tma_multiply.cuh.
  *          4. The last round's tiles are cut along k: see tma_work.cuh.
  * Prediction: of 536 instructions for four steps of k, 512 are multiply-adds:
  *          95 % of the peak at most. Cutting: 4096 has 512 tiles, 3.88 rounds
@@ -21,8 +21,10 @@
  * Measured: H200, variants of the kernel before e74775c in one run, TFLOP/s:
  *          not cut -> cut 4096 52.9 -> 53.9, 8192 52.9 -> 54.5, 5120x256x5120
  *          44.7 -> 45.3, where k is too short for the pieces to pay. cuBLAS:
- *          51.2, 51.1, 41.0. The order of multiply() with its fence: 4096
- *          54.3, 8192 55.0.
+ *          51.2, 51.1, 41.0. The order of multiply() with a fence in each step:
+ *          4096 53.9, 8192 54.7. One a_r and fewer addresses instead of fences:
+ *          55.2, 56.1 (cuBLAS in the same run 51.0, 51.2), 49 of 1024 wait for
+ *          a bank, counted in SASS. Others that count 29 to 38 were slower.
  * Limit:   256 x 128 is the tile that reads least. A c of 1024 x 1024 has 32 of
  *          them: most multiprocessors have a piece of one at best.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
@@ -54,11 +56,11 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 
     const struct own own = own_part<S>();
     float acc[TM][TN];
-    float4 a_r[TM], b_r[2][TN / 4];
+    float4 a_r[2][TM], b_r[2][TN / 4];
     const int pieces = pieces_of_block(w);
     if (!pieces) return;
     mbarrier_wait(&ring.full[0], 0);
-    struct places at = open_stage<S>(a_r, b_r[0], ring.stage(), own);
+    struct places at = open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
     for (int i = 0; i < pieces; i++) {
         const struct piece piece = piece_at(w, i);
         clear(acc);

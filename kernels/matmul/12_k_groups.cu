@@ -57,9 +57,11 @@ static __device__ __forceinline__ void add_groups(float sums[OWN_ROWS][TN],
 #pragma unroll
     for (int from = 0; from < S::GROUPS; from++) {
         const float *const place = handed(sums_s, own.group, from);
+        float sums_r[HANDED]; // all asked for before the first is added
 #pragma unroll
-        for (int i = 0; i < HANDED; i++)
-            sums[i / TN][i % TN] += place[i * GROUP_THREADS];
+        for (int i = 0; i < HANDED; i++) sums_r[i] = place[i * GROUP_THREADS];
+#pragma unroll
+        for (int i = 0; i < HANDED; i++) sums[i / TN][i % TN] += sums_r[i];
     }
 }
 
@@ -114,10 +116,10 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 
     const struct own own = own_part<S>();
     float acc[TM][TN];
-    float4 a_r[TM], b_r[2][TN / 4];
+    float4 a_r[2][TM], b_r[2][TN / 4];
     clear(acc);
     mbarrier_wait(&ring.full[0], 0);
-    struct places at = open_stage<S>(a_r, b_r[0], ring.stage(), own);
+    struct places at = open_stage<S>(a_r[0], b_r[0], ring.stage(), own);
     for (int left = piece.last - piece.first; left > 0; left--) {
         const int slot = ring.slot;
         if (threadIdx.x == 0)

@@ -2,7 +2,7 @@
 #ifndef WEFT_MATMUL_TMA_LAUNCH_CUH
 #define WEFT_MATMUL_TMA_LAUNCH_CUH
 #include "awkward.h"
-#include "tma_tile.cuh"
+#include "tma_multiply.cuh"
 
 /* How many blocks of S the device holds at once. */
 template <class S> static inline int blocks_at_once(void) {

@@ -105,7 +105,8 @@ template <int ROWS, int COLS>
 static __device__ __forceinline__ bool
 add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
            const struct work &w, unsigned *before_s) {
-    enum { COUNT = ROWS * COLS };
+    enum { COUNT = ROWS * COLS, BATCH = 32 };
+    static_assert(COUNT % BATCH == 0, "whole batches");
     float *const mine = partial_of<COUNT>(w, own, p.tile);
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -123,9 +124,18 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
     for (int i = 0; i < COUNT; i++) acc[i / COLS][i % COLS] = 0.0f;
     for (int block = first; block <= last; block++) {
         const float *const part = partial_of<COUNT>(w, block, p.tile);
+        // At -O1 ptxas leaves each addition right behind its load: so a batch
+        // is asked for before the first of it is added.
 #pragma unroll
-        for (int i = 0; i < COUNT; i++)
-            acc[i / COLS][i % COLS] += __ldcg(part + (size_t)i * blockDim.x);
+        for (int first_i = 0; first_i < COUNT; first_i += BATCH) {
+            float part_r[BATCH];
+#pragma unroll
+            for (int i = 0; i < BATCH; i++)
+                part_r[i] = __ldcg(part + (size_t)(first_i + i) * blockDim.x);
+#pragma unroll
+            for (int i = 0; i < BATCH; i++)
+                acc[(first_i + i) / COLS][(first_i + i) % COLS] += part_r[i];
+        }
     }
     return true;
 }

@@ -1,0 +1,241 @@
+/* tma_multiply.cuh -- what a thread does with a stage, in rungs 11 and 12.
+ *
+ * A warp makes 32 x 128 of c, a thread 8 x 16 of these. For each step of k a
+ * thread reads 16 numbers of b, and for each four steps four numbers of each of
+ * its 8 rows of a: 24 loads of 16 bytes for 512 multiply-adds. */
+#ifndef WEFT_MATMUL_TMA_MULTIPLY_CUH
+#define WEFT_MATMUL_TMA_MULTIPLY_CUH
+#include "tma_tile.cuh"
+
+/* The thread makes rows row + 8 i, columns col + 32 (j / 4) + j % 4 of the
+ * tile. Lanes 0 to 7 of a warp differ in col, so they read the same of a
+ * (broadcast), and 128 bytes side by side of b. */
+struct own {
+    int row, col, group;
+};
+
+template <class S> static __device__ __forceinline__ struct own own_part() {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int in_group = warp % (S::WARPS / S::GROUPS);
+    const int warp_m = in_group % S::ROWS_OF_WARPS;
+    const int warp_n = in_group / S::ROWS_OF_WARPS;
+    // Two warps share 64 rows: a thread's rows are 8 apart, so that row % 8, by
+    // which their chunks are swizzled, is the same for all.
+    return {warp_m / 2 * 64 + warp_m % 2 * 4 + lane / 8,
+            warp_n * WARP_COLS + lane % 8 * 4,
+            S::GROUPS == 1 ? 0 : warp / (S::WARPS / S::GROUPS)};
+}
+
+#if PTX_TWIN
+typedef size_t address; // in shared memory
+PTX_INLINE address address_of(const void *shared) { return (address)shared; }
+#else
+typedef unsigned address;
+PTX_INLINE address address_of(const void *shared) {
+    return shared_address(shared);
+}
+#endif
+
+PTX_INLINE float4 read4(address at) {
+#if PTX_TWIN
+    return *(const float4 *)at;
+#else
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(at));
+    return v;
+#endif
+}
+
+/* Where a thread reads in a stage. Its first row's quad q of a, four steps
+ * along k, is at a ^ q * QUAD_BYTES, since TMA swizzles the chunks of a row by
+ * exclusive or; row r of b is at b + r * BN * 4. */
+struct places {
+    address a, b;
+};
+enum { QUAD_BYTES = QUAD * 4 };
+
+template <class S>
+static __device__ __forceinline__ struct places
+places_in(const float *stage, const struct own &own) {
+    const address at = address_of(stage);
+    return {at + own.row * BK * 4 + own.row % 8 * QUAD_BYTES,
+            at + S::A_FLOATS * 4 + own.col * 4};
+}
+
+/* Four steps along k of row i of the thread's rows of a. */
+static __device__ __forceinline__ float4 read_a(address at, int i) {
+    return read4(at + i * 8 * BK * 4);
+}
+/* Columns 4 j to 4 j + 3 of the thread's columns of b. */
+static __device__ __forceinline__ float4 read_b(address at, int j) {
+    return read4(at + j * 32 * 4);
+}
+
+static __device__ __forceinline__ float part(const float4 &v, int i) {
+    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/* The column that comes as the q-th of row i in step kk of a quad: forth and
+ * back, so that a row begins with the column where the one before has ended.
+ * That column is even where kk is, so the last two of a row may change places:
+ * see multiply(). */
+PTX_INLINE constexpr int column_of(int i, int q, int kk) {
+    const int j = i % 2 ? TN - 1 - q : q;
+    if (kk % 2 == 0) return j >= TN - 2 ? 2 * TN - 3 - j : j;
+    return j < 2 ? 1 - j : j;
+}
+
+/* One step of k: TM x TN multiply-adds, in this order and no other. The
+ * register file has two banks, of even and odd registers, and an instruction
+ * that reads two of one bank waits a cycle. A row's number of a is kept at hand
+ * through the row, so the bank of b and that of the sum must differ, which the
+ * compiler sees to: column j of b is in bank j % 2, its sums in the other. At
+ * the end of a row it is the number of b that is kept, and the new one of a, in
+ * bank kk % 2, must not be in the sum's: so j % 2 == kk % 2 there. */
+template <class After>
+static __device__ __forceinline__ void
+multiply(float acc[TM][TN], const float4 a_r[TM], const float4 b_r[TN / 4],
+         int kk, After after_row) {
+#pragma unroll
+    for (int i = 0; i < TM; i++) {
+#pragma unroll
+        for (int q = 0; q < TN; q++) {
+            const int j = column_of(i, q, kk);
+            multiply_add(&acc[i][j], part(a_r[i], kk), part(b_r[j / 4], j % 4));
+        }
+        after_row(i);
+    }
+}
+
+/* Read the first numbers that the thread multiplies in a stage. */
+template <class S>
+static __device__ __forceinline__ struct places
+open_stage(float4 a_r[TM], float4 b_r[TN / 4], const float *stage,
+           const struct own &own) {
+    const struct places at = places_in<S>(stage, own);
+    const address first = own.group * (BK / QUAD / S::GROUPS) * QUAD_BYTES;
+#pragma unroll
+    for (int i = 0; i < TM; i++) a_r[i] = read_a(at.a ^ first, i);
+#pragma unroll
+    for (int j = 0; j < TN / 4; j++) b_r[j] = read_b(at.b + first * S::BN, j);
+    return at;
+}
+
+/* The next step's part of b, and of a where a quad ends, into its registers. */
+static __device__ __forceinline__ void read_next(float4 a_r[TM],
+                                                 float4 b_r[TN / 4],
+                                                 const struct places &then,
+                                                 bool ends) {
+#pragma unroll
+    for (int i = 0; ends && i < TM; i++) a_r[i] = read_a(then.a, i);
+#pragma unroll
+    for (int j = 0; j < TN / 4; j++) b_r[j] = read_b(then.b, j);
+}
+
+/* All steps of the stage at `at` that are the thread's group's. a_r[0] and
+ * b_r[0] hold what the first needs; in the end, what the first step of the
+ * stage needs that next() gives, and `at` where it lies.
+ *
+ * What the next step needs is asked for during this one's multiply-adds. A
+ * single group reads a row of a when its last multiply-adds are done, into the
+ * registers that they have left, so that ptxas has more to choose from where
+ * it places the sums. Groups wait for a stage four times as often, and read
+ * all of it ahead, into a second a_r. */
+template <class S, class Next>
+static __device__ __forceinline__ void
+multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
+               struct places *at, const struct own &own, Next next) {
+    enum { QUADS = BK / QUAD / S::GROUPS, AT_ONCE = 2, FIRST_B = 2 };
+    const bool ahead = S::GROUPS > 1;
+    const address first = own.group * QUADS * QUAD_BYTES;
+    const address end = first + QUADS * QUAD_BYTES;
+    address quad = first;
+    // Two quads are about 17 KB of code. Four, 34 KB, took 6 % longer: they do
+    // not stay in the cache of instructions.
+#pragma unroll 1
+    do {
+        const struct places here = {at->a ^ quad, at->b + quad * S::BN};
+#pragma unroll
+        for (int kk = 0; kk < AT_ONCE * QUAD; kk++) {
+            const int half = ahead ? kk / QUAD : 0; // of a_r
+            const bool ends = kk % QUAD == QUAD - 1;
+            struct places then = {here.a ^ (kk + 1) / QUAD * QUAD_BYTES,
+                                  here.b + (kk + 1) * S::BN * 4};
+            // ptxas moves no multiply-add across this. A single group's loop is
+            // faster without: it costs some cycles.
+            if (ahead) pdl_trigger();
+            if (kk == AT_ONCE * QUAD - 1) {
+                quad += AT_ONCE * QUAD_BYTES;
+                address q = quad;
+                if (QUADS == AT_ONCE || quad == end) {
+                    *at = places_in<S>(next(), own);
+                    q = first;
+                }
+                then = {at->a ^ q, at->b + q * S::BN};
+            }
+            if (ahead) read_next(a_r[1 - half], b_r[1 - kk % 2], then, ends);
+            multiply(acc, a_r[half], b_r[kk % 2], kk % QUAD, [&](int i) {
+                if (ahead) return;
+                if (i >= FIRST_B && i < FIRST_B + TN / 4)
+                    b_r[1 - kk % 2][i - FIRST_B] = read_b(then.b, i - FIRST_B);
+                if (ends) a_r[0][i] = read_a(then.a, i);
+            });
+        }
+    } while (QUADS != AT_ONCE && quad != end);
+}
+
+/* ---- the kernel -------------------------------------------------------- */
+
+static __device__ __forceinline__ void clear(float acc[TM][TN]) {
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) acc[i][j] = 0.0f;
+}
+
+/* Store ROWS rows of the thread's part of the tile at (row0,col0), `row` and
+ * those every 8 behind it. */
+template <class S, int ROWS>
+static __device__ __forceinline__ void
+store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
+           float acc[ROWS][TN], const struct extras &x) {
+    const size_t col = (size_t)col0 + own.col;
+    size_t row = (size_t)row0 + own.row;
+    // Stored as they are, the sums would have to lie four in a row throughout,
+    // in the banks of b.
+    struct extras rest = x;
+    rest.alpha = 1.0f;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) acc[i][j] *= x.alpha;
+    if (x.beta == 0.0f && !x.bias && !x.relu &&
+        row + 8 * (ROWS - 1) < (size_t)m && col0 + S::BN <= n &&
+        takes_vectors(c, n)) {
+        float *const out = c + row * n + col;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j += 4)
+                __stcs((float4 *)(out + (size_t)i * 8 * n + j * 8),
+                       make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2],
+                                   acc[i][j + 3]));
+        return;
+    }
+    // At an edge, or with more to do than alpha: much code, so there is one of
+    // it, and the rows wander to the front, since registers have no index.
+#pragma unroll 1
+    for (int i = 0; i < ROWS; i++, row += 8) {
+#pragma unroll
+        for (int j = 0; j < TN; j += 4)
+            store4(c, m, n, row, col + j * 8, &acc[0][j], rest);
+#pragma unroll
+        for (int next = 1; next < ROWS; next++)
+#pragma unroll
+            for (int j = 0; j < TN; j++) acc[next - 1][j] = acc[next][j];
+    }
+}
+
+#endif
