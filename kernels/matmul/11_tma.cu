@@ -23,8 +23,10 @@
  *          44.7 -> 45.3, where k is too short for the pieces to pay. cuBLAS:
  *          51.2, 51.1, 41.0. The order of multiply() with a fence in each step:
  *          4096 53.9, 8192 54.7. One a_r and fewer addresses instead of fences:
- *          55.2, 56.1 (cuBLAS in the same run 51.0, 51.2), 49 of 1024 wait for
- *          a bank, counted in SASS. Others that count 29 to 38 were slower.
+ *          55.6, 56.2. Half of a_r read later, one fence: 55.8, 56.4, and
+ *          5120x256x5120 49.0, as tma_pairs 49.4 (cuBLAS in the run of these
+ *          two 51.1, 51.0, 40.9). 55 of 1024 wait for a bank, counted in SASS;
+ *          some orders that count 29 to 49 were slower.
  * Limit:   256 x 128 is the tile that reads least. A c of 1024 x 1024 has 32 of
  *          them: most multiprocessors have a piece of one at best.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb

@@ -11,11 +11,12 @@
  * Prediction: c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead of
  *          32: nearly four times as fast as rung tma without cut tiles. 1025
  *          without cutting takes two rounds, twice as long as 1024.
- * Measured: H200, e74775c: 1024: 44.4 TFLOP/s (cuBLAS 38.7); tma 29.3, and 12.8
- *          where it does not cut (a run of variants before). 1025: 90 us cut
- *          (cuBLAS 69). 1023, where a and b are copied, takes 61, 1024 48.
+ * Measured: H200: 1024: 45.3 TFLOP/s (cuBLAS 38.8; tma 36.6, and 12.8 where it
+ *          does not cut, in a run of variants before). A fence in each step:
+ *          44.8. At e74775c 1025 took 90 us cut (cuBLAS 69), and 1023, where a
+ *          and b are copied, 61, when 1024 took 48.
  * Limit:   a stage of 64 x 128 has a quarter of the work of one of 256 x 128,
- *          and costs as much waiting: 49.1 TFLOP/s at 8192, where tma has 54.8.
+ *          and costs as much waiting: 50.2 TFLOP/s at 8192, where tma has 56.4.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */

@@ -123,15 +123,11 @@ open_stage(float4 a_r[TM], float4 b_r[TN / 4], const float *stage,
     return at;
 }
 
-/* The next step's part of b, and of a where a quad ends, into its registers. */
-static __device__ __forceinline__ void read_next(float4 a_r[TM],
-                                                 float4 b_r[TN / 4],
-                                                 const struct places &then,
-                                                 bool ends) {
+/* Rows i to end - 1 of a quad of a. */
+static __device__ __forceinline__ void read_rows(float4 a_r[TM], address at,
+                                                 int i, int end) {
 #pragma unroll
-    for (int i = 0; ends && i < TM; i++) a_r[i] = read_a(then.a, i);
-#pragma unroll
-    for (int j = 0; j < TN / 4; j++) b_r[j] = read_b(then.b, j);
+    for (; i < end; i++) a_r[i] = read_a(at, i);
 }
 
 /* All steps of the stage at `at` that are the thread's group's. a_r[0] and
@@ -139,15 +135,21 @@ static __device__ __forceinline__ void read_next(float4 a_r[TM],
  * stage needs that next() gives, and `at` where it lies.
  *
  * What the next step needs is asked for during this one's multiply-adds. A
- * single group reads a row of a when its last multiply-adds are done, into the
- * registers that they have left, so that ptxas has more to choose from where
- * it places the sums. Groups wait for a stage four times as often, and read
- * all of it ahead, into a second a_r. */
+ * single group has one a_r and reads half of its rows when their last
+ * multiply-adds are done, into the registers that they have left, so that ptxas
+ * has more to choose from where it places the sums; the other half follows when
+ * the next quad begins, long before its rows are due. Groups wait for a stage
+ * four times as often, and read all of it ahead, into a second a_r.
+ *
+ * pdl_trigger() serves as a fence: ptxas moves no multiply-add across it. (A
+ * kernel that it lets start early waits in pdl_wait().) One a pass was faster
+ * than none where there is one group, and than one a step where there are more.
+ */
 template <class S, class Next>
 static __device__ __forceinline__ void
 multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
                struct places *at, const struct own &own, Next next) {
-    enum { QUADS = BK / QUAD / S::GROUPS, AT_ONCE = 2, FIRST_B = 2 };
+    enum { QUADS = BK / QUAD / S::GROUPS, AT_ONCE = 2, HALF = TM / 2 };
     const bool ahead = S::GROUPS > 1;
     const address first = own.group * QUADS * QUAD_BYTES;
     const address end = first + QUADS * QUAD_BYTES;
@@ -159,14 +161,15 @@ multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
         const struct places here = {at->a ^ quad, at->b + quad * S::BN};
 #pragma unroll
         for (int kk = 0; kk < AT_ONCE * QUAD; kk++) {
-            const int half = ahead ? kk / QUAD : 0; // of a_r
-            const bool ends = kk % QUAD == QUAD - 1;
+            const bool begins = kk % QUAD == 0, ends = kk % QUAD == QUAD - 1;
+            const bool last = kk == AT_ONCE * QUAD - 1;
+            float4 *const a_now = a_r[ahead ? kk / QUAD : 0];
+            float4 *const a_then = a_r[ahead ? 1 - kk / QUAD : 0];
+            float4 *const b_then = b_r[1 - kk % 2];
             struct places then = {here.a ^ (kk + 1) / QUAD * QUAD_BYTES,
                                   here.b + (kk + 1) * S::BN * 4};
-            // ptxas moves no multiply-add across this. A single group's loop is
-            // faster without: it costs some cycles.
-            if (ahead) pdl_trigger();
-            if (kk == AT_ONCE * QUAD - 1) {
+            if (ahead && last) pdl_trigger();
+            if (last) {
                 quad += AT_ONCE * QUAD_BYTES;
                 address q = quad;
                 if (QUADS == AT_ONCE || quad == end) {
@@ -175,12 +178,17 @@ multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],
                 }
                 then = {at->a ^ q, at->b + q * S::BN};
             }
-            if (ahead) read_next(a_r[1 - half], b_r[1 - kk % 2], then, ends);
-            multiply(acc, a_r[half], b_r[kk % 2], kk % QUAD, [&](int i) {
+            if (ahead && ends) read_rows(a_then, then.a, 0, TM);
+            if (!ahead && begins)
+                read_rows(a_now, here.a ^ kk / QUAD * QUAD_BYTES, HALF, TM);
+#pragma unroll
+            for (int j = 0; ahead && j < TN / 4; j++)
+                b_then[j] = read_b(then.b, j);
+            multiply(acc, a_now, b_r[kk % 2], kk % QUAD, [&](int i) {
                 if (ahead) return;
-                if (i >= FIRST_B && i < FIRST_B + TN / 4)
-                    b_r[1 - kk % 2][i - FIRST_B] = read_b(then.b, i - FIRST_B);
-                if (ends) a_r[0][i] = read_a(then.a, i);
+                if (i < TN / 4) b_then[i] = read_b(then.b, i);
+                if (ends && i == HALF - 1) read_rows(a_then, then.a, 0, HALF);
+                if (last && i == HALF) pdl_trigger();
             });
         }
     } while (QUADS != AT_ONCE && quad != end);
