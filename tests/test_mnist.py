@@ -497,7 +497,8 @@ def test_the_picture_of_a_run_says_what_was_measured_how(result):
     ours = result.rows[0]
     assert "PyTorch's best: eager" in shown and "batch 32, fp32" in shown
     assert f"{ours['vs_torch_best']:.2f}×" in shown
-    for word in (ours["device"], "perf_counter_ns", "median", "threads", "fp32"):
+    timer = f"timer: {ours['timer']}"
+    for word in (ours["device"], timer, "median", "threads", "fp32"):
         assert word in shown
     assert f"{100 * ours['test_accuracy']:.2f}" in shown
 
