@@ -43,6 +43,18 @@ def test_what_is_kept_for_the_same_place_is_not_read_again():
     assert counted(loop_of(kept, other)).ceiling == 2 / 3
 
 
+def test_the_loop_may_hold_one_that_waits_for_a_barrier():
+    add, bad = "FFMA R0, R2, R3, R0;", "FFMA R0, R2, R4, R6;"
+    code = loop_of(bad, bad, bad, "BRA;", bad, add)
+    body = code.loops[0].body
+    loops = [  # over tiles, over k, a barrier's, and one that stores
+        *(Loop(0, body, hot=False), Loop(0, frozenset(range(4)), 1, hot=False)),
+        *(Loop(3, frozenset({3}), 2), Loop(4, frozenset({4, 5}), 1)),
+    ]
+    code.loops[:] = loops
+    assert counted(code) == RegisterWaits(3, 6)
+
+
 def test_without_nvcc_the_counts_are_those_that_came_with_the_lab(monkeypatch):
     monkeypatch.setattr(register_banks, "nvcc", lambda: None)
     fmas, waits = COUNTED["pipeline"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..build import BuildError, nvcc
 from ..machine import sass
-from ..machine.instructions import Code
+from ..machine.instructions import Code, Instruction, Loop
 from .code import rung_name, rung_path
 
 # By nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, those that wait.
@@ -25,6 +25,8 @@ COUNTED = {
     "warp_tiles": (512, 144),
     "double_buffer": (512, 369),
     "pipeline": (1024, 82),
+    "tma": (1024, 55),
+    "k_groups": (1024, 36),
 }
 
 
@@ -64,14 +66,14 @@ def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
 
 
 def counted(code: Code) -> RegisterWaits:
-    """Of the loop with most multiply-adds, in the order in which they stand."""
-    hot = max(code.hot, key=lambda loop: code.counts(loop).get("FMA", 0))
+    """Of the loop with most multiply-adds, in the order in which they stand.
+
+    Those of loops inside it do not count: who waits for a barrier in the loop over k
+    has a loop of its own there.
+    """
     fmas = waits = 0
     kept: dict[int, str] = {}
-    for index in sorted(hot.body):
-        one = code.instructions[index]
-        if one.opcode != "FFMA":
-            continue
+    for one in max((_own_fmas(code, loop) for loop in code.loops), key=len):
         sources = re.findall(r"\b(R\d+)(\.reuse)?", one.text)[1:]
         read = {name for at, (name, _) in enumerate(sources) if kept.get(at) != name}
         odd = sum(int(name[1:]) % 2 for name in read)
@@ -79,3 +81,10 @@ def counted(code: Code) -> RegisterWaits:
         kept = {at: name for at, (name, reuse) in enumerate(sources) if reuse}
         fmas += 1
     return RegisterWaits(fmas, waits)
+
+
+def _own_fmas(code: Code, loop: Loop) -> list[Instruction]:
+    inner = (other.body for other in code.loops if other.body < loop.body)
+    own = loop.body.difference(*inner)
+    those = (code.instructions[index] for index in sorted(own))
+    return [one for one in those if one.opcode == "FFMA"]
