@@ -54,11 +54,12 @@ static inline int tensor_map_check(const struct tensor *t,
                                    const struct tensor_box *box) {
     const size_t element = tensor_element(t->type);
     const size_t row = box->cols * element;
+    const size_t step = t->batch > 1 ? t->step : 0; // of one: not looked at
     WEFT_REQUIRE((size_t)t->data % 16 == 0 && t->pitch * element % 16 == 0 &&
-                     t->step * element % 16 == 0,
+                     step * element % 16 == 0,
                  "tensor map: address %p, pitch of %zu bytes, step of %zu "
                  "bytes, want multiples of 16",
-                 t->data, t->pitch * element, t->step * element);
+                 t->data, t->pitch * element, step * element);
     WEFT_REQUIRE(
         box->cols >= 1 && box->cols <= 256 && box->rows >= 1 &&
             box->rows <= 256 && row % 16 == 0 && (row <= 128 || !box->swizzled),

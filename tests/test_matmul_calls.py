@@ -64,6 +64,28 @@ def test_the_second_launch_of_a_large_batch_goes_on_where_the_first_ended(lib):
     assert torch.equal(c, 2 * a)
 
 
+KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@pytest.mark.parametrize("rung", native.rungs("matmul"), ids=lambda rung: rung.name)
+def test_the_steps_of_a_batch_of_one_are_not_used(lib, rung):
+    """TMA, too, is not told of them: it wants multiples of 16 bytes."""
+    kind = KINDS.get(rung.precision, torch.float32)
+    a, b = torch.ones(8, 24, dtype=kind), torch.ones(24, 16, dtype=kind)
+    c = torch.full((8, 16), torch.nan)
+    operands = [native.pointer(x, "void *") for x in (a, b)]
+    steps = {"stride_a": 3, "stride_b": -5, "stride_c": 7}
+    room = torch.empty(8192, dtype=torch.uint8)
+    start = room.data_ptr() + -room.data_ptr() % 256
+    more = {"workspace": native.ffi.cast("void *", start), "workspace_bytes": 7936}
+    options = native.ffi.new(
+        "struct weft_matmul_options *", {"alpha": 1.0} | steps | more
+    )
+    lib.call("weft_matmul", rung.index, native.pointer(c), *operands, 8, 16, 24,
+             options, native.NULL)  # fmt: skip
+    assert (c == 24).all()
+
+
 # ---- what is refused ---------------------------------------------------------
 
 CALL = {"m": 3, "n": 4, "k": 5, "c": True, "a": True, "b": True}

@@ -222,10 +222,9 @@ static inline int can_box(const struct product *q) {
 /* How TMA stores c, of which q says where it lies; *t learns whether it can. */
 static inline int make_c_map(tensor_map *map, const struct product *q,
                              int turned, struct tiles *t) {
-    const size_t step = q->batch > 1 ? q->extras.step_c : 0;
-    const struct tensor c = {TENSOR_FLOAT, q->c,         (size_t)q->n,
-                             (size_t)q->m, (size_t)q->n, (size_t)q->batch,
-                             step};
+    const struct tensor c = {TENSOR_FLOAT,    q->c,         (size_t)q->n,
+                             (size_t)q->m,    (size_t)q->n, (size_t)q->batch,
+                             q->extras.step_c};
     t->boxed = can_box(q);
     if (!t->boxed) {
         *map = tensor_map(); // not looked at

@@ -204,7 +204,6 @@ template <typename T, int WIDTH, int BY_K> struct operand {
     static int make_map(tensor_map *map, enum tensor_type type,
                         const void *data, int width, int k, size_t pitch,
                         int batch, size_t step, int parts) {
-        if (batch == 1) step = 0; // not looked at, and may be odd
         const struct tensor array = {type,
                                      data,
                                      (size_t)(BY_K ? k : width),
