@@ -83,6 +83,24 @@ def test_a_copied_rung_finds_the_headers_and_the_rungs_that_it_calls(tmp_path):
     assert one_rung("narrow").inspect(70, 3, 40).ok
 
 
+def test_the_rung_that_picks_a_rung_brings_all_that_it_picks_from():
+    assert one_rung("tuned").inspect(70, 33, 40).ok
+
+
+def test_where_there_is_no_wgmma_few_tiles_of_mma_share_k(tmp_path):
+    """As on an A100. The CPU target has wgmma, so the rung has to be told."""
+    mine = copy_rung("tuned", tmp_path / "mine.cu")
+    text = mine.path.read_text()
+    text, lost = re.subn(r" *CHOICE\((wgmma|wmma)_bf16,.*\n", "", text)
+    assert lost == 2
+    text = text.replace('mine, IDEA, "fp32"', 'mine, IDEA, "bf16"')
+    mine.path.write_text(text.replace("<FP32>", "<BF16>"))
+    report = mine.inspect(40, 52, 1024)
+    assert report.ok
+    # b's rows are copied to 16 bytes, one tile is made in parts, and they are added.
+    assert len(report.kernels) == 3
+
+
 def test_one_rung_counts_what_it_asks_of_memory():
     seen = one_rung("tiled").inspect(64, 64, 96).counters
     assert one_rung("naive").inspect(32, 32, 8).ok

@@ -277,12 +277,14 @@ static int launch(const struct product *q, cudaStream_t stream) {
     return matmul_add_partials(&packed, parts, stream);
 }
 
-#define TUNED(name, precision, sm, kind)                             \
-    MATMUL_RUNG(name, "the rung that suits the size and the device", \
-                precision, WEFT_CPU | WEFT_CUDA, sm, ANY_A | ANY_B,  \
-                launch<kind>, scratch<kind>)
-TUNED(tuned, "fp32", 0, FP32)
-TUNED(tuned_fp16, "fp16", 70, FP16)
-TUNED(tuned_bf16, "bf16", 80, BF16)
-TUNED(tuned_tf32, "tf32", 80, TF32)
-TUNED(tuned_3xtf32, "3xtf32", 80, THREE)
+#define IDEA "the rung that suits the size and the device"
+MATMUL_RUNG(tuned, IDEA, "fp32", WEFT_CPU | WEFT_CUDA, 0, ANY_A | ANY_B,
+            launch<FP32>, scratch<FP32>)
+MATMUL_RUNG(tuned_fp16, IDEA, "fp16", WEFT_CPU | WEFT_CUDA, 70, ANY_A | ANY_B,
+            launch<FP16>, scratch<FP16>)
+MATMUL_RUNG(tuned_bf16, IDEA, "bf16", WEFT_CPU | WEFT_CUDA, 80, ANY_A | ANY_B,
+            launch<BF16>, scratch<BF16>)
+MATMUL_RUNG(tuned_tf32, IDEA, "tf32", WEFT_CPU | WEFT_CUDA, 80, ANY_A | ANY_B,
+            launch<TF32>, scratch<TF32>)
+MATMUL_RUNG(tuned_3xtf32, IDEA, "3xtf32", WEFT_CPU | WEFT_CUDA, 80,
+            ANY_A | ANY_B, launch<THREE>, scratch<THREE>)

@@ -34,7 +34,9 @@ _TABLE = """\
 """
 # What rungs call besides: copies of operands, sums of parts; and each other.
 _SHARED = ("pack.cu", "partials.cu")
-_CALLED = re.compile(r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b")
+_CALLED = re.compile(
+    r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # of 40_tuned.cu
+)
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 
@@ -74,7 +76,8 @@ def _with_called(path: Path) -> list[Path]:
     """A rung's file and those of the rungs whose functions it calls, and so on."""
     files, defined = [path], set(_DEFINED.findall(path.read_text()))
     for file in files:  # grows as it goes
-        for name in dict.fromkeys(_CALLED.findall(file.read_text())):
+        called = ("".join(names) for names in _CALLED.findall(file.read_text()))
+        for name in dict.fromkeys(called):
             for other in (KERNELS / "matmul").glob(f"[0-9][0-9]_{name}.cu"):
                 if other not in files and name not in defined:
                     files.append(other)
