@@ -141,7 +141,7 @@ static int launch_shape(const struct product *q, enum tensor_type type,
 }
 
 static struct tiles tiles_of(const struct product *q) {
-    return best_tiles(q, &how[q->trans_b], multiprocessors());
+    return best_tiles(q, &how[q->trans_b], matmul_multiprocessors());
 }
 
 template <typename T, int B_BY_K>

@@ -142,14 +142,14 @@ static const struct making straight = {4,   32, 1,
 static const struct making sideways = {4,   32, 2,
                                        256, 0,  {500.0, 850.0, 850.0, 1024.0}};
 
-/* How q is made; *as: q, or turned(it). */
+/* How q is made; *as: q, or matmul_on_its_side(it). */
 static struct tiles tiles_of(const struct product *q, struct product *as) {
-    *as = q->trans_b ? *q : turned(q);
+    *as = q->trans_b ? *q : matmul_on_its_side(q);
     return best_tiles(as, q->trans_b ? &straight : &sideways,
-                      multiprocessors());
+                      matmul_multiprocessors());
 }
 
-/* q: the product, or turned(it); `c`: the product itself. */
+/* q: the product, or matmul_on_its_side(it); `c`: the product itself. */
 template <class S>
 static int launch_shape(const struct product *q, const struct product *c,
                         struct tiles t, cudaStream_t stream) {
@@ -188,7 +188,7 @@ static size_t scratch(const struct product *q) {
 }
 
 double matmul_wgmma_tf32_us(const struct product *q) {
-    const struct product as = q->trans_b ? *q : turned(q);
+    const struct product as = q->trans_b ? *q : matmul_on_its_side(q);
     return best_us(&as, q->trans_b ? &straight : &sideways);
 }
 

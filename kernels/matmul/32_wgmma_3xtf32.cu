@@ -273,7 +273,7 @@ static int launch_shape(const struct product *q, struct tiles t,
 }
 
 static struct tiles tiles_of(const struct product *q) {
-    return best_tiles(q, &how, multiprocessors());
+    return best_tiles(q, &how, matmul_multiprocessors());
 }
 
 static int launch(const struct product *q, cudaStream_t stream) {
@@ -290,7 +290,7 @@ static size_t scratch(const struct product *q) {
 
 double matmul_wgmma_3xtf32_us(const struct product *q) {
     const double low = 8.0 * q->n * q->k * low_array(q, 0).batch; // bytes
-    return best_us(q, &how) + 1 + low / (30e3 * multiprocessors());
+    return best_us(q, &how) + 1 + low / (30e3 * matmul_multiprocessors());
 }
 
 MATMUL_RUNG(wgmma_3xtf32,

@@ -2,34 +2,9 @@
  * in parts, and how it is started. */
 #ifndef WEFT_WGMMA_LAUNCH_CUH
 #define WEFT_WGMMA_LAUNCH_CUH
+#include "awkward.h"
 #include "wgmma_parts.cuh"
 #include "wgmma_us.h"
-
-static inline int multiprocessors(void) {
-#if PTX_TWIN
-    return 4; // the same on every machine, so that a sum has the same bits
-#else
-    int device = 0, count = 1;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-#endif
-}
-
-/* The same product as c^T (n,m) = b^T (n,k) @ a^T (k,m): whatever a rung does
- * with a happens to b, but c lies as it did. */
-static inline struct product turned(const struct product *q) {
-    struct product r = *q;
-    r.a = q->b;
-    r.b = q->a;
-    r.m = q->n;
-    r.n = q->m;
-    r.extras.step_a = q->extras.step_b;
-    r.extras.step_b = q->extras.step_a;
-    r.extras.pitch_a = q->extras.pitch_b;
-    r.extras.pitch_b = q->extras.pitch_a;
-    return r;
-}
 
 /* What the kernels of a rung are like. */
 struct making {
@@ -145,7 +120,7 @@ static inline struct tiles best_tiles(const struct product *q,
  * to read and write, these. */
 static inline double best_us(const struct product *q,
                              const struct making *how) {
-    const int sms = multiprocessors();
+    const int sms = matmul_multiprocessors();
     const double per_us = 30e3 * sms; // bytes, of memory
     const double a = (double)q->m * q->k, b = (double)q->k * q->n;
     const double bytes = (a + b) * how->element + 4.0 * q->m * q->n;
@@ -162,7 +137,7 @@ static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
                         cudaStream_t stream, A... arguments) {
     WEFT_CUDA_TRY(cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    const int slots = multiprocessors() / t.cluster;
+    const int slots = matmul_multiprocessors() / t.cluster;
     const int clusters = pieces(t) < slots ? pieces(t) : slots;
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
