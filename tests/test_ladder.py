@@ -183,3 +183,34 @@ def test_results_are_this_machines_before_those_that_came_along():
     assert results.source() == "here: a card; came with the lab: X, D"
     results.rows.append(row("tiled", 16.0))
     assert results.tflops("tiled", 64) == 1 / 16
+
+
+def test_a_wrong_rung_says_what_was_found_in_it(tmp_path):
+    mine = copy_rung("double_buffer", tmp_path / "mine.cu")
+    text = mine.path.read_text()
+    assert "__pipeline_wait_prior(0);" in text
+    mine.path.write_text(text.replace("__pipeline_wait_prior(0);", ";"))
+    with pytest.raises(Mismatch, match="mine is wrong: .*; .*not waited for"):
+        mine.inspect(16, 16, 16)
+
+
+def test_sizes_that_cannot_be_watched_are_refused_in_one_line():
+    for sizes, told in {
+        (0, 8, 8): "m = 0, want at least 1",
+        (8, -1, 8): "n = -1, want at least 1",
+        (8, 8, "4"): "k = '4', want at least 1",
+        (10**6, 10**6, 10**6): "1.0e.18 multiply-adds, each watched; at most 4e",
+    }.items():
+        with pytest.raises(ArgumentError, match=told):
+            one_rung("tiled").inspect(*sizes)
+
+
+def test_a_copy_of_a_rung_overwrites_no_file_of_the_lab(tmp_path):
+    path = rung_path("naive")
+    text = path.read_text()
+    with pytest.raises(ArgumentError, match=r"01_naive\.cu is the lab's"):
+        copy_rung("tiled", path)
+    assert path.read_text() == text
+    with pytest.raises(ArgumentError, match=r"mine: a rung's file ends in \.cu"):
+        copy_rung("tiled", tmp_path / "mine")
+    assert not list(tmp_path.iterdir())

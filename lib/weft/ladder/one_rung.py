@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ _CALLED = re.compile(
     r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # of 40_tuned.cu
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
+WATCHED = 2**32  # multiply-adds that inspect() takes on: many minutes
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 
 
@@ -53,17 +55,22 @@ def one_rung(name: str | Path) -> OneRung:
 def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
     """Copy a rung's file to `path`, as one's own rung called `own`, to be edited.
 
-    The essay at its top stays behind. A file that is there already is overwritten.
+    The essay at its top stays behind. A file that is there already is overwritten,
+    unless it is the lab's own: ArgumentError, and for a path that does not end in .cu.
     """
-    source = rung_path(name)
+    source, path = rung_path(name), Path(path)
+    if path.suffix != ".cu":
+        raise ArgumentError(f"{path}: a rung's file ends in .cu")
+    if path.exists() and KERNELS in path.resolve().parents:
+        raise ArgumentError(f"{path} is the lab's: copy_rung overwrites none of those")
     text = re.sub(r"\A/\*.*?\*/\s*", "", source.read_text(), flags=re.S)
     text = re.sub(
         rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
     )
     text = re.sub(r'#include "(\.\./|)([\w.]+)"', _from_kernels, text)
-    head = f"/* {Path(path).name}: a copy of {source.name}, to be changed. */\n"
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(head + text)
+    head = f"/* {path.name}: a copy of {source.name}, to be changed. */\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(head + text)
     return one_rung(path)
 
 
@@ -143,11 +150,13 @@ class OneRung:
         """One product of random numbers, watched on the CPU: what it asks of memory.
 
         .counters of the report count requests, sectors, wavefronts by array: c, a, b
-        and the kernel's shared ones. Raises Mismatch if c is wrong.
+        and the kernel's shared ones. Raises Mismatch if c is wrong, with the first
+        thing that was found; ArgumentError for sizes that are none, or too large.
         """
         from ..inspect import watched
         from ..jit.cpu_launch import runtime
 
+        _sizes(m, n, k)
         lib = self.library("cpu", check=True)
         rung = lib.rungs[0]
         if "cpu" not in rung.targets:
@@ -169,7 +178,12 @@ class OneRung:
         finally:
             for one in held.values():
                 one.release()
-        _compare(c, a, b, rung)
+        try:
+            _compare(c, a, b, rung)
+        except Mismatch as wrong:
+            if report.findings:  # very likely why
+                raise Mismatch(f"{wrong}; {report.findings[0].text}") from None
+            raise
         return report
 
     def __repr__(self) -> str:
@@ -199,6 +213,18 @@ def _table(name: str) -> Path:
         beside.write_text(text)
         beside.replace(path)
     return path
+
+
+def _sizes(m: int, n: int, k: int) -> None:
+    """ArgumentError unless all are whole and few enough to be watched."""
+    for name, value in {"m": m, "n": n, "k": k}.items():
+        if not isinstance(value, Integral) or value < 1:
+            raise ArgumentError(f"inspect: {name} = {value!r}, want at least 1")
+    if m * n * k > WATCHED:
+        raise ArgumentError(
+            f"inspect: {m} x {n} x {k}: {m * n * k:.1e} multiply-adds, each watched; "
+            f"at most {WATCHED:.0e}"
+        )
 
 
 def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
