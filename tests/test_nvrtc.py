@@ -42,6 +42,18 @@ def test_kernels_and_templates_become_machine_code(arch):
     assert made.log == "" and made.seconds > 0
 
 
+def test_ptxas_tells_registers_again_of_what_was_compiled_before():
+    """NVRTC has a cache of its own where there is a GPU: it would say nothing then."""
+    made = [nvrtc.compile(SAXPY, expressions=["saxpy"]) for _ in range(2)]
+    assert made[0].usage == made[1].usage and made[1].usage
+
+
+@pytest.mark.parametrize("version, told", [((12, 8), 0), ((12, 9), 1), ((13, 0), 1)])
+def test_nvrtcs_own_cache_is_off_where_it_has_one(monkeypatch, version, told):
+    monkeypatch.setattr(nvrtc, "version", lambda: version)
+    assert nvrtc.default_options("sm_80", []).count("--no-cache") == told
+
+
 def test_kernels_of_every_linkage_are_found():
     source = """
     extern "C" __global__ void plain(int *o) { o[0] = 1; }

@@ -11,7 +11,7 @@ import torch
 
 from weft import load_cuda
 from weft.build import gxx
-from weft.jit import nvrtc
+from weft.jit import nvrtc, stored
 from weft.machine import occupancy
 from weft.machine.limits import LIMITS
 from weft.native import ArgumentError
@@ -117,6 +117,18 @@ def test_a_kernel_brings_its_registers_and_shared_memory():
     assert one.shared == 1024 + 512 and 0 < one.registers <= 32
     assert one.name == "twice" and one.blocks == 8
     assert occupancy(kernel, arch="sm_80").occupancy == 1.0
+
+
+@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+def test_a_compiler_that_tells_no_registers_is_named_with_its_words(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(stored.cache, "folder", lambda *parts: tmp_path)
+    monkeypatch.setattr(nvrtc, "parse_usage", lambda log: {})
+    kernel = load_cuda("__global__ void silent(int *x) { *x = 1; }").silent
+    said = r"NVRTC \d+\.\d ended with code 0 and \d{3,} bytes, and said: nothing"
+    with pytest.raises(ArgumentError, match=said):
+        occupancy(kernel, threads=32)
 
 
 @pytest.mark.parametrize(

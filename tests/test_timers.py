@@ -29,7 +29,7 @@ def test_the_spread_is_the_width_of_the_medians_interval():
 
 
 def test_a_call_is_timed_on_the_host_and_says_how():
-    found = weft.bench(time.sleep, 0.002, seconds=0.1)
+    found = weft.bench(time.sleep, 0.002, device="cpu", seconds=0.1)
     assert 2000 <= found.us < 20_000
     row = found.row()
     assert (row["timer"], row["cache"], row["us"]) == ("wall", "warm", found.us)
@@ -181,9 +181,14 @@ def test_lost_marks_and_calls_without_kernels_are_told():
 @pytest.mark.parametrize("timer", clocks.TIMERS)
 def test_all_timers_of_a_gpu_agree(timer, cold):
     a = torch.randn(2048, 2048, device="cuda")
-    found = weft.bench(torch.mm, a, a, timer=timer, cold=cold)
-    want = weft.bench(torch.mm, a, a, timer="event")
-    assert 0.8 * want.us < found.us < 1.25 * want.us
+    us, want = math.inf, math.inf
+    for _ in range(8):  # others may use the GPU meanwhile, which only takes longer
+        found = weft.bench(torch.mm, a, a, timer=timer, cold=cold, seconds=0.3)
+        us = min(us, found.fastest)
+        want = min(want, weft.bench(torch.mm, a, a, timer="event", seconds=0.3).fastest)
+        if 0.8 * want < us < 1.25 * want:
+            break
+    assert 0.8 * want < us < 1.25 * want
     assert found.row()["cache"] == ("cold" if cold else "warm")
 
 

@@ -497,14 +497,14 @@ def test_on_a_gpu_the_fastest_is_found_and_remembered(remembered):
     for cached in (False, True):
         best = autotune(
             TWICE,
-            {"T": (32, 64, 256, 1024, 4096)},
+            {"T": (1, 64, 256, 1024, 4096)},
             launch=lambda T: (-(-n // T), T),
             args=args,
             check=lambda x: 2 * x,
             progress=False,
         )
         assert best.cached is cached and best.us > 0
-        assert best["T"] != 32  # half of the occupancy
+        assert best["T"] != 1  # a warp has 32 lanes: far slower on a busy GPU, too
         assert best.counts == {"not launchable": 1}
         assert re.search(r"timer graph", repr(best))
     best(*args)

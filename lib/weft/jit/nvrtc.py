@@ -147,6 +147,10 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
     """The options NVRTC gets: nvcc's defaults, the reader's flags, the headers."""
     given = translate(flags)
     options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
+    if version() >= (12, 9):
+        # Where there is a driver, these keep what they made in its cache, and of what
+        # they find there ptxas says nothing. stored.py keeps both.
+        options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in given):
         options.append("-std=c++17")
     options.append(f"--pre-include={prelude.NAME}")

@@ -34,7 +34,8 @@ class Compiled:
     """PTX, and what ptxas made of it.
 
     lowered: the mangled name of each C++ name asked for, where that is known. usage:
-    by mangled name. why: why there is no machine code, if there is none.
+    by mangled name. why: why there is no machine code, or else, if it is asked for, why
+    a kernel has no usage.
     """
 
     ptx: str
@@ -84,7 +85,9 @@ def by_nvrtc(
 ) -> Compiled:
     """A cell's source; what a launch on that GPU runs. Raises CompileError."""
     made, _ = stored.program(source, name, arch, flags, expressions, headers)
-    return Compiled(made.ptx, made.cubin, made.lowered, made.usage)
+    here = "NVRTC {}.{}".format(*nvrtc.version())
+    why = _no_usage(here, made.cubin, made.log)
+    return Compiled(made.ptx, made.cubin, made.lowered, made.usage, why)
 
 
 def by_nvcc(file: Path, arch: str) -> Compiled:
@@ -141,7 +144,15 @@ def _assembled(text: str, arch: str, *flags: str) -> Compiled:
         command = [tool, "-v", "-lineinfo", f"-arch={arch}", *flags]
         command += [str(into), "-o", str(out)]
         log = _run(command, "ptxas")
-        return Compiled(text, out.read_bytes(), usage=nvrtc.parse_usage(log))
+        cubin = out.read_bytes()
+    usage, why = nvrtc.parse_usage(log), _no_usage(tool, cubin, log)
+    return Compiled(text, cubin, usage=usage, why=why)
+
+
+def _no_usage(tool: str, cubin: bytes, log: str) -> str:
+    """Why a kernel may have no usage although there is machine code."""
+    said = log.strip() or "nothing"
+    return f"{tool} ended with code 0 and {len(cubin)} bytes, and said: {said}"
 
 
 def ptxas() -> str | None:
