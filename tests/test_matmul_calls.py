@@ -94,6 +94,8 @@ BAD = {
     "n = -4, want at least 1": {"n": -4},
     "k = 0, want at least 1": {"k": 0},
     "a would have 4611686014132420608 elements": {"m": 2**31 - 1, "k": 2**31 - 1},
+    "n = 2147479553, k = 5, want at most 2147479552": {"n": 2**31 - 4095},
+    "n = 4, k = 2147483647, want at most 2147479552": {"k": 2**31 - 1},
     "c is NULL": {"c": False},
     "a is NULL": {"a": False},
     "b is NULL": {"b": False},

@@ -4,6 +4,27 @@
  * before it, its idea, and what limits it now: the difference between two
  * neighbours is the lesson.
  *
+ *     00 to 09             plain C, then fp32 on a GPU from slow to fast
+ *     10_pipeline, 11_tma  ... copies that run ahead; large products
+ *     12_*                 ... where large tiles do not suit: few blocks,
+ *                          columns, rows, or both
+ *     20_wmma_*, 21_mma_*  tensor cores: by warps, ...
+ *     30 to 32             ... by warpgroups (sm_90)
+ *     40_tuned             for each precision what picks a rung by the size
+ *
+ * What several of them share:
+ *
+ *     matmul.h             a rung's line, its arguments, how c is stored
+ *     pack.*               operands copied to where a rung wants them
+ *     awkward.h, partials.cu   k in parts, and how these are added; the device;
+ *                          what 40_tuned asks the rungs for fp32
+ *     tma_*                rungs 11 and 12_k_groups: work (who makes which
+ *                          tile), tile (the ring), multiply, launch
+ *     wmma_tile, mma_tile, redo   rungs 20 and 21
+ *     wgmma.cuh            the instruction, on a GPU and on a CPU
+ *     wgmma_*              rungs 30 to 32: tile (the ring), store, parts (k in
+ *                          parts), launch, us (how long they would take)
+ *
  * A new rung is one file (matmul.h says what it holds) and its name in the list
  * below, which goes from slow to fast within a precision: who asks for no rung
  * gets the last one of the precision that the GPU can run. */
@@ -11,6 +32,8 @@
 
 #include "../checks.cuh"
 #include "pack.h"
+
+#include <limits.h>
 
 #ifndef MATMUL_LADDER // lib/weft/ladder/one_rung.py has a list of its own
 #define MATMUL_LADDER(RUNG) \
@@ -72,6 +95,9 @@ __attribute__((constructor)) static void register_rungs(void) {
  * blocks take at least 16 rows of c is safe with SLAB of them. */
 enum { MAX_GRID = 65535, SLAB = MAX_GRID * 16 };
 
+/* Of n and k, which kernels round up to whole tiles, and steps, in an int. */
+enum { LONGEST = INT_MAX - 4095 };
+
 /* A number of this call's; options may be NULL. */
 #define OPTION(options, field, otherwise) \
     ((options) ? (options)->field : (otherwise))
@@ -117,6 +143,8 @@ static int check_arguments(const struct product *q) {
     CHECK_COUNT(a, (double)m * k);
     CHECK_COUNT(b, (double)k * n);
     CHECK_COUNT(c, (double)m * n);
+    WEFT_REQUIRE(n <= LONGEST && k <= LONGEST,
+                 "weft_matmul: n = %d, k = %d, want at most %d", n, k, LONGEST);
     if (batch == 1) return WEFT_OK; // then the steps are not used
     const ptrdiff_t step_a = (ptrdiff_t)q->extras.step_a;
     const ptrdiff_t step_b = (ptrdiff_t)q->extras.step_b;

@@ -5,6 +5,7 @@
  *     device_*.h           what kernels call: shuffles and votes, atomics,
  *                          mathematics, intrinsics, printf(), malloc()
  *     cuda_api.h           what the host calls, cuda_*.h: cudaMalloc(), ...
+ *     later.*              copies and products that a kernel waits for
  *     simt_runtime.h       what only this runtime has: orders, limits, faults
  *     program.h, program/  what a whole program has besides
  *     include/             the headers that programs include by name: those of
