@@ -200,8 +200,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         }
 }
 
-/* ---- which of them, and with how many blocks ------------------------------
- */
+/* ---- which of them, and with how many blocks ----------------------------- */
 
 struct shape {
     int rows, cols, threads;

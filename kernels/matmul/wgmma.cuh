@@ -298,8 +298,7 @@ WGMMA_DEFINE(96, "m64n192", "%96", "%97", "%98", "%99", "%100", "%101")
 WGMMA_DEFINE(128, "m64n256", "%128", "%129", "%130", "%131", "%132", "%133")
 #endif
 
-/* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128, 192 or 256-------------
- */
+/* ---- c = a b + (keep ? c : 0), N = 2 COUNT: 64, 128, 192 or 256 ---------- */
 
 /* T: __nv_bfloat16 or __half (k = 16), or float: tf32 (k = 8), whose low 13
  * bits the tensor cores do not look at. A_BY_K, B_BY_K: whether k runs along
