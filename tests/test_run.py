@@ -189,6 +189,20 @@ int main() {
     assert len(said) == 5  # and nothing of the standard library's own lines
 
 
+def test_a_file_without_main_is_told_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.cu").write_text("int f() { return 0; }\n")
+    Path("b.cu").write_text("int g() { return 0; } // MATMUL_RUNG(b, ...)\n")
+    for files, told in {
+        ("a.cu",): "no main() in a.cu: a whole program is wanted",
+        ("a.cu", "b.cu"): "no main() in a.cu, b.cu: a whole program is wanted; "
+        "a rung alone: weft.ladder.one_rung('b.cu').inspect(m, n, k)",
+    }.items():
+        with pytest.raises(BuildError) as caught:
+            program.executable(run.parse(list(files)).program)
+        assert str(caught.value) == told
+
+
 def test_host_code_may_hold_assembly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = '__device__ void f() { asm volatile("" ::: "memory"); }\n'

@@ -296,7 +296,8 @@ def _link(
         twice = set(re.findall(r"multiple definition of `(.*?)'", str(error)))
         # Without -rdc every file has device functions and variables of its own.
         if not twice or not all(re.findall(r"\w+", t)[0] in device for t in twice):
-            raise build.BuildError(_link_message(str(error))) from None
+            said = _without_main(program, str(error)) or _link_message(str(error))
+            raise build.BuildError(said) from None
         own = _with_own(objects, twice, path)
         build._run([*command, *own, *rest], path)
         for file in set(own) - set(objects):
@@ -330,6 +331,19 @@ def _symbols(file: str, names: set[str]) -> list[str]:
         done = subprocess.run(command, text=True, capture_output=True)
         columns.append([row.split(" ", 2)[2] for row in done.stdout.splitlines()])
     return [symbol for symbol, name in zip(*columns, strict=True) if name in names]
+
+
+def _without_main(program: Program, said: str) -> str:
+    """One line if no file has a main(); "" if that is not what is missing."""
+    if "undefined reference to `main'" not in said:
+        return ""
+    files = ", ".join(program.sources)
+    said = f"no main() in {files}: a whole program is wanted"
+    texts = {file: Path(file).read_text(errors="replace") for file in program.sources}
+    rungs = [file for file, text in texts.items() if "MATMUL_RUNG(" in text]
+    if rungs:
+        said += f"; a rung alone: weft.ladder.one_rung('{rungs[0]}').inspect(m, n, k)"
+    return said
 
 
 def _link_message(text: str) -> str:

@@ -54,7 +54,7 @@ class Size:
         if not found:
             raise ArgumentError(
                 f"size '{text}': want 1024, or 5120x256x5120: m x k x n, or 64of256: "
-                "64 such products"
+                "64 such products; each number from 1 to 999999999"
             )
         batch, m, k, n = (int(x) if x else None for x in found.groups())
         return Size(m, k or m, n or m, batch or 1)
