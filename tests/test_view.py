@@ -53,3 +53,12 @@ def test_a_thread_that_does_nothing_is_dashed(monkeypatch):
     works, idle = shown[0].axes[0].patches
     assert (works.get_linestyle(), idle.get_linestyle()) == ("solid", "--")
     assert [t.get_text() for t in shown[0].axes[0].texts] == ["5", "6"]
+
+
+def test_a_figure_is_no_wider_than_its_page(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    with view.figure(20, 1) as ax:
+        view.thread(ax, 0, 0, 5)
+    tag = shown[0].data.split(">", 1)[0]
+    assert 'width="1440pt"' in tag and "max-width: 100%; height: auto" in tag

@@ -36,9 +36,11 @@ def show_figure(made: Figure) -> None:
     from IPython.display import HTML, display
 
     text = svg(made)
-    # As part of the page, so that the ink takes the colour of its text.
+    # As part of the page, so that the ink takes the colour of its text; no wider than
+    # the page has room, or what stands at its right end would be cut off.
     inline = text[text.index("<svg") :].replace(' color="#444444"', "", 1)
-    display(HTML(inline))
+    fits = '<svg style="max-width: 100%; height: auto"'
+    display(HTML(inline.replace("<svg", fits, 1)))
 
 
 def sheet(ax: Axes, columns: float, rows: float) -> None:
