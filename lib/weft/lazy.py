@@ -12,7 +12,7 @@ from typing import Any
 class Lazy(ModuleType):
     """A package that imports a public name's module with the name's first use.
 
-    Where a module and a public name are spelled alike, weft.show, it is the name that
+    Where a module and a public name are spelled alike, weft.check, it is the name that
     the package has, whoever imports the module, and when.
     """
 
