@@ -11,7 +11,7 @@ import torch
 from weft import build, native
 from weft.build import BuildError
 from weft.guarded import Mismatch
-from weft.ladder import Results, copy_rung, one_rung, rung_path, show_diff
+from weft.ladder import OneRung, Results, copy_rung, one_rung, rung_path, show_diff
 from weft.ladder.code import difference, kernel_code
 from weft.native import ArgumentError
 from weft.ops.check import check_rung
@@ -166,6 +166,11 @@ def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
     lib = native.Library("matmul", "cpu", path)
     assert lib.rung("mine").index == len(native.rungs("matmul"))
     assert check_rung(lib, lib.rung("mine")).runs >= 9
+
+
+def test_a_listed_rung_without_a_file_is_told_by_name():
+    with pytest.raises(ArgumentError, match=r"RUNG\(lost\) stands in matmul.cu's list"):
+        OneRung(rung_path("tiled"), "lost").library("cpu")
 
 
 def row(rung, us, impl="weft", **more):

@@ -136,6 +136,7 @@ def test_a_closed_over_constant_is_one_too():
         ({"2T": (1,)}, "'2T' is no name"),
         ({"T": (None,)}, "want numbers, or words of C"),
         ({c: range(100) for c in "ABCD"}, "100000000 combinations"),
+        ({"T": range(10**12)}, "T has 1000000000000 values, at most 200000"),
         ({"T": (2048, 4096)}, r"none of 2 .*\(not launchable 2\).*T=2048: block"),
     ],
 )

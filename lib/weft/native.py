@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,21 @@ _lost = ""  # why the CUDA context is gone, once it is
 _threads = 0
 
 
+def _loaded(path: Path) -> Any:
+    """The library's functions; ArgumentError if a listed rung is in no file."""
+    try:
+        return ffi.dlopen(str(path))
+    except OSError as error:
+        missing = re.search(r"undefined symbol: matmul_(\w+)_rung\b", str(error))
+        if not missing:
+            raise
+        name = missing[1]
+        raise ArgumentError(
+            f"RUNG({name}) stands in matmul.cu's list, but no file in kernels/matmul "
+            f"has MATMUL_RUNG({name}, ...)"
+        ) from None
+
+
 class Library:
     """One op's library on one target.
 
@@ -87,7 +103,7 @@ class Library:
         self.op, self.target = op, target
         self.path = path or build.library(op, build.Flavour.here(target))
         self.ffi = ffi
-        self.C = ffi.dlopen(str(self.path))
+        self.C = _loaded(self.path)
         self.rungs = self._read_rungs()
         self._chosen: dict[tuple[str | None, str], Rung] = {}  # what rung() answered
         if _threads:

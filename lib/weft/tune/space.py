@@ -13,6 +13,7 @@ from ..jit import config
 from ..native import ArgumentError
 
 MOST = 200_000  # combinations before `where`: more are a slip of the pen
+TRIED = f"at most {MOST} are tried"
 Constants = dict[str, Any]
 
 
@@ -68,6 +69,8 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
         if not isinstance(name, str) or not name.isidentifier():
             raise ArgumentError(f"space: {name!r} is no name of a constant")
         one = isinstance(values, str) or not isinstance(values, Iterable)
+        if isinstance(values, range) and len(values) > MOST:  # do not write it out
+            raise ArgumentError(f"space: {name} has {len(values)} values, {TRIED}")
         found[name] = tuple(dict.fromkeys([values] if one else values))
         if not found[name]:
             raise ArgumentError(f"space: {name} has no values")
@@ -78,7 +81,7 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
                 )
     count = math.prod(len(values) for values in found.values())
     if count > MOST:
-        raise ArgumentError(f"space: {count} combinations, at most {MOST} are tried")
+        raise ArgumentError(f"space: {count} combinations, {TRIED}")
     return found
 
 
