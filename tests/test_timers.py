@@ -107,7 +107,7 @@ class Invented:
     def __init__(self, samples):
         self.samples, self.rounds = itertools.cycle(samples), 0
 
-    def round(self, contenders, watches, pause):
+    def round(self, contenders, watches, pauses):
         self.rounds += 1
         return {name: [next(self.samples)] for name in contenders}
 
@@ -124,6 +124,26 @@ def test_measuring_ends_once_all_medians_are_known(monkeypatch):
     assert rounds == timers.LEAST
     assert {name: one.us for name, one in found.items()} == {"a": 5.0, "b": 7.0}
     assert found["a"].stopped == found["b"].stopped == "spread"
+
+
+def test_cool_calls_get_pauses_in_proportion_to_their_length(monkeypatch):
+    given = []
+
+    class Resting(Invented):
+        def round(self, contenders, watches, pauses):
+            given.append(pauses)
+            return super().round(contenders, watches, pauses)
+
+    clock = Resting([5.0])
+    monkeypatch.setattr(timers, "timer_named", lambda name, device: clock)
+    lengths = {"none": 0.0, "short": 1e-3, "long": 21e-3}  # seconds of a burst
+    three = {
+        name: clocks.Contender(lambda i: None, calls=1, burst=seconds)
+        for name, seconds in lengths.items()
+    }
+    found = timers.side_by_side(three, "cpu", cool=True)
+    assert given[0] == pytest.approx({"none": 0.06, "short": 0.06, "long": 0.63})
+    assert found["long"].row()["pause_ms"] == pytest.approx(630)
 
 
 def test_what_does_not_settle_is_stopped_and_says_why(monkeypatch):

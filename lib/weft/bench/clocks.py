@@ -37,6 +37,7 @@ class Contender:
     copies: int = 1
     flush: Callable[[], object] | None = None
     calls: int = 0  # in a burst; 0: not known yet
+    burst: float = 0.0  # about how many seconds one takes
     done: int = 0  # calls so far: the copies take turns from burst to burst
 
     def turn(self) -> None:
@@ -65,13 +66,16 @@ class WallTimer:
         self.device = device
 
     def round(
-        self, contenders: Mapping[str, Contender], watches: Any, pause: float
+        self,
+        contenders: Mapping[str, Contender],
+        watches: Any,
+        pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
-        """A sample of each contender: microseconds a call."""
+        """A sample of each contender: microseconds a call. pauses: seconds before."""
         found = {}
         for name, one in contenders.items():
             self.wait()
-            time.sleep(pause)
+            time.sleep(pauses[name])
             one.turn()
             found[name] = [self.sample(name, one, watches[name]) / one.calls]
         return found
@@ -193,7 +197,10 @@ class KernelTimer(WallTimer):
         self._mark = torch.zeros(1, dtype=torch.int64, device=device).bitwise_not_
 
     def round(
-        self, contenders: Mapping[str, Contender], watches: Any, pause: float
+        self,
+        contenders: Mapping[str, Contender],
+        watches: Any,
+        pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
         from ..traces.torch_kernels import _profiler
 
@@ -201,7 +208,7 @@ class KernelTimer(WallTimer):
             warnings.simplefilter("ignore", UserWarning)  # what a cycle keeps
             for name, one in contenders.items():
                 self.wait()
-                time.sleep(pause)
+                time.sleep(pauses[name])
                 one.turn()
                 for _ in range(one.calls):
                     (one.flush or self._mark)()

@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import device as devices
 from ..native import ArgumentError
-from .clocks import Contender, WallTimer, burst_of, timer_named
+from .clocks import BURST, Contender, WallTimer, burst_of, timer_named
 from .gpu_state import Watch
 from .results import device_name
 from .samples import REST, Timing, summarize
@@ -109,7 +109,8 @@ def bench(
     the work is done, by default where the arrays among args lie. check: called first;
     if it raises or returns False nothing is timed. cold: arrays among args take turns
     with copies of themselves; without any, the cache is flushed before each call.
-    seconds: at most, about. cool: bursts of 2 ms with pauses of 60 ms.
+    seconds: at most, about. cool: bursts of 2 ms with pauses of 60 ms; calls that take
+    longer than a burst get pauses in proportion.
     Raises ArgumentError for what makes no sense.
     """
     if not callable(call):
@@ -162,14 +163,15 @@ def side_by_side(
     """
     where = devices.named(device)
     clock = timer_named(timer, where)
-    pause = PAUSE if cool else REST if where.type == "cpu" else 0.0
+    pause = REST if where.type == "cpu" else 0.0
     for one in contenders.values():
         _set_calls(one, where)
+    pauses = {name: _cool(one) if cool else pause for name, one in contenders.items()}
     watches = {name: Watch(where) for name in contenders}
     found: dict[str, list[float]] = {name: [] for name in contenders}
     start = time.monotonic()
     for rounds in itertools.count(1):
-        taken = clock.round(contenders, watches, pause)
+        taken = clock.round(contenders, watches, pauses)
         for name, us in taken.items():
             found[name] += us
         spreads = {name: spread_of(us) for name, us in found.items()}
@@ -185,7 +187,7 @@ def side_by_side(
             summarize(us, clock.name),
             *(shown, "cold" if cold else "warm", spreads[name]),
             "spread" if spreads[name] <= spread else stopped,
-            *(contenders[name].calls, pause, min(us), watches[name].row()),
+            *(contenders[name].calls, pauses[name], min(us), watches[name].row()),
         )
         for name, us in found.items()
     }
@@ -242,8 +244,15 @@ def _set_calls(one: Contender, device: AnyDevice) -> None:
     for _ in range(3):  # until the burst is long enough for a clock
         us = timer.span(plain, one.calls, Watch(device)) / one.calls
         one.calls = burst_of(us)
+        one.burst = 1e-6 * us * one.calls
         if one.calls == 1:
             return
+
+
+def _cool(one: Contender) -> float:
+    """Seconds of pause before its burst: where a call takes longer than a burst
+    should, the pause is longer as well, so that as little of the time is work."""
+    return PAUSE * max(1.0, one.burst / BURST)
 
 
 def _stopped(

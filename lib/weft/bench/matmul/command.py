@@ -2,9 +2,9 @@
 
 For each size and precision all contenders take turns, each checked against float64
 first, and a rung that has not passed its check (checked.py) is not timed. Then the
-table of goals. With tensor cores in the race each burst of 2 ms is followed by a pause
-of 60 ms: back to back the card's power limit is measured, and noise. Products too
-small for that go without.
+table of goals. With tensor cores in the race each burst of 2 ms comes after a pause
+of 60 ms, a longer call after a pause in proportion: back to back the card's power limit
+is measured, and noise. Products too small for that go without.
 
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
 goals|ladder|odd|awkward|peaks|all; --rungs NAME,NAME; --precisions

@@ -41,6 +41,7 @@ TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
 SECONDS = {"cuda": 0.8, "cpu": 0.6}  # that a contender is timed in one race
+COOL_SECONDS = 8.0  # the same where most of it are pauses
 # Who takes longer than so many times the fastest, and so long, is timed thrice: the
 # longer a call, the less it varies.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
@@ -109,6 +110,8 @@ def _timed(
     slow = [one for one in there if seconds[one.name] > limit]
     fast = [one for one in there if one not in slow]
     cool = race.precision != "fp32" and race.size.flop >= COOL_FROM
+    cool = cool and where.type == "cuda"
+    usual = COOL_SECONDS if cool else SECONDS[where.type]
     found = {}
     for those, rounds in ((fast, min(options.rounds, race.rounds)), (slow, THRICE)):
         if those:
@@ -116,9 +119,9 @@ def _timed(
                 {one.name: one.contender for one in those},
                 *(str(where), options.timer or TIMER[where.type]),
                 cold=options.cold,
-                seconds=options.seconds or SECONDS[where.type],
+                seconds=options.seconds or usual,
                 samples=min(options.rounds, rounds),
-                cool=cool and where.type == "cuda",
+                cool=cool,
             )
     return found
 
