@@ -15,6 +15,10 @@ from weft import build
 
 FOLDER = Path(__file__).parent / "simt"
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 7}
+HERE = "asm" if os.uname().machine == "x86_64" else "ucontext"
+# Where it is not this machine's own kind, a second runtime has to be built for it.
+OTHER = [pytest.mark.slow] * (HERE != "ucontext")
+FIBERS = ["asm", pytest.param("ucontext", marks=OTHER)]
 
 
 class Simt:
@@ -35,7 +39,7 @@ class Simt:
 
 @pytest.fixture(scope="module")
 def simt():
-    simt = Simt("asm" if os.uname().machine == "x86_64" else "ucontext")
+    simt = Simt(HERE)
     yield simt
     simt.runtime.simt_set_order(0)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import simt_device
-from simt_device import FOLDER, ORDERS, pointer, poison
+from simt_device import FIBERS, FOLDER, ORDERS, pointer, poison
 
 from weft import build
 from weft.bench import simt as bench_simt
@@ -46,7 +46,7 @@ class Simt:
         return self.runtime.simt_last_fault().decode()
 
 
-@pytest.fixture(scope="module", params=["asm", "ucontext"])
+@pytest.fixture(scope="module", params=FIBERS)
 def simt(request):
     if request.param == "asm" and os.uname().machine != "x86_64":
         pytest.skip("the asm switch is for x86-64")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simt_device import FIBERS
 
 from weft import build
 
@@ -97,7 +98,7 @@ class Simt:
         assert data[0] == 100 * 128
 
 
-@pytest.fixture(scope="module", params=["asm", "ucontext"])
+@pytest.fixture(scope="module", params=FIBERS)
 def simt(request):
     if request.param == "asm" and os.uname().machine != "x86_64":
         pytest.skip("the asm switch is for x86-64")
