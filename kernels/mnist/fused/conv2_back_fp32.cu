@@ -10,6 +10,7 @@
  * Limit:   two warps a quarter of an SM, with all of its registers.
  * Shared:  98.7 KB a block, of which conv2_dw uses 56.6.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
+/* g++: -O1 */
 #include "conv2_dw_fp32.cuh"
 #include "conv2_dx_fp32.cuh"
 #include "launch.cuh"

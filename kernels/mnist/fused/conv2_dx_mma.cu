@@ -9,6 +9,7 @@
  * Binds:   building dy and adding up winners, which run before and after the
  *          products; other blocks on the multiprocessor fill the gaps.
  * Shared:  tf32 185 KB, 16 bits 110 KB. */
+/* g++: -O1 */
 #include "conv_tiles.cuh"
 #include "dx_tiles.cuh"
 #include "dy_lines.cuh"

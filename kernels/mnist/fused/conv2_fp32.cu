@@ -9,6 +9,7 @@
  *          batch of half as many images as the GPU has SMs; beyond 70 KB, and
  *          with room for two images 105 KB.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
+/* g++: -O1 */
 #include "conv2_fp32.cuh"
 #include "element.cuh"
 #include "launch.cuh"

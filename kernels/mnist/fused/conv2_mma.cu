@@ -15,6 +15,7 @@
  * Shared:  tf32 68 KB (small), 100 KB (large); 16 bits 34 KB, 50 KB.
  *
  * Statistics and winners are those of c2 as it is stored, rounded to T. */
+/* g++: -O1 */
 #include "conv_tiles.cuh"
 #include "launch.cuh"
 

@@ -14,6 +14,7 @@
  *          issue, or the tensor pipe and the reads of m2.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
+/* g++: -O1 */
 #include "fc1_tile.cuh"
 #include "launch.cuh"
 

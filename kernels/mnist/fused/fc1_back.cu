@@ -19,6 +19,7 @@
  *          for m2 and dp2.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
+/* g++: -O1 */
 #include "fc1_back_product.cuh"
 #include "launch.cuh"
 

@@ -14,6 +14,7 @@
  *          16384 the reads of fc1's parts and the writes of h and dh.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
+/* g++: -O1 */
 #include "element.cuh"
 #include "launch.cuh"
 #include "moments.cuh"
