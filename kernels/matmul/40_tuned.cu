@@ -234,7 +234,7 @@ static double choice_us(const struct product *q, const struct choice *choice) {
     const int parts = parts_of(&packed, choice);
     const struct product batch = parts_as_batch(&packed, parts);
     return fmax(choice->us(&batch), stores_us(q, choice)) +
-           (parts > 1 ? ADD_US : 0.0) + copies_us(q, choice->rung);
+           (parts > 1 ? (double)ADD_US : 0.0) + copies_us(q, choice->rung);
 }
 
 static const struct choice *pick(const struct product *q, int precision) {
