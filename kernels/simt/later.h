@@ -80,6 +80,7 @@ class CheckedUnseen {
     ~CheckedUnseen();
     CheckedUnseen(const CheckedUnseen &) = delete;
 };
+#pragma GCC visibility pop
 
 /* A copy by cp.async. */
 struct LaterCopy : Later {
