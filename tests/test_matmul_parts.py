@@ -12,6 +12,10 @@ from weft.ops.cases.matmul import Product, error_bound, matmul_case
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 RUNGS = [r for r in native.rungs("matmul") if r.name.startswith("wgmma")]
 ANY_RUNG = pytest.mark.parametrize("rung", RUNGS, ids=lambda r: r.name)
+# One of the two that differ in nothing but the numbers they take.
+ANY_KERNEL = pytest.mark.parametrize(
+    "rung", [r for r in RUNGS if r.precision != "fp16"], ids=lambda r: r.name
+)
 # One tile on the CPU target's four blocks: four parts, the last of them short by one
 # stage and a bit; and a tile left over after a round of whole ones.
 DEEP = {"bf16": 23 * 64 - 8, "fp16": 23 * 64 - 8, "tf32": 27 * 32 - 8, "3xtf32": 344}
@@ -44,9 +48,8 @@ def test_k_is_in_parts_where_that_is_worth_a_second_kernel(rung):
     assert _sums(rung, 9, 16, 8) == 0
 
 
-@pytest.mark.parametrize(
-    "rung", [r for r in RUNGS if r.precision != "fp16"], ids=lambda r: r.name
-)
+@pytest.mark.slow  # it wants the whole ladder's check build
+@ANY_KERNEL
 def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)
     case = matmul_case(torch.Generator().manual_seed(0), q, rung.precision)
@@ -68,7 +71,7 @@ def test_whole_tiles_and_tiles_in_parts_are_one_matrix(rung, batch):
     assert (error <= error_bound(rung.precision, k) * size).all()
 
 
-@ANY_RUNG
+@ANY_KERNEL
 def test_the_parts_are_added_in_one_order(rung):
     a, b = _operands(rung.precision, 9, 16, DEEP[rung.precision])
     lib = native.library("matmul", "cpu")
@@ -81,7 +84,7 @@ def test_the_parts_are_added_in_one_order(rung):
         lib.call("weft_set_order", 0)
 
 
-@ANY_RUNG
+@ANY_KERNEL
 def test_an_infinity_in_one_part_is_the_sum_and_two_are_no_number(rung):
     k = DEEP[rung.precision]
     a, b = _operands(rung.precision, 3, 8, k)

@@ -97,7 +97,8 @@ static double mma_16_us(const struct product *q) {
     return fmax(START_US + reads_us(q, 2, 2900), mma_us(q, 8.5));
 }
 static double mma_tf32_us(const struct product *q) {
-    return fmax(START_US + reads_us(q, 4, 4000), mma_us(q, 3.8));
+    const double rate = q->n <= 16 ? 2600 : 4000; // tall a, read by few columns
+    return fmax(START_US + reads_us(q, 4, rate), mma_us(q, 3.8));
 }
 static double mma_3xtf32_us(const struct product *q) {
     return fmax(START_US + reads_us(q, 4, 4000), mma_us(q, 1.05));
