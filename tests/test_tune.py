@@ -419,7 +419,8 @@ def test_what_is_slow_or_wrong_is_seen_in_the_rows_and_pictures(clock, tmp_path)
     assert shown.count("<svg") == 1 and "100 µs" in shown and "let go early" in shown
     with pytest.raises(ArgumentError, match="no constant 'VS'; there are US"):
         best.heat("US", "VS")
-    assert best.heat("US", "US")._repr_html_().startswith("<svg")
+    heat = best.heat("US", "US")._repr_html_()
+    assert heat.startswith("<svg") and "max-width: 100%" in heat[: heat.index(">")]
 
 
 # ---- what is remembered ----------------------------------------------------------

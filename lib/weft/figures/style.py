@@ -1,7 +1,7 @@
 """One look for every chart: Okabe and Ito's colours, text as text, no ground.
 
 Text and grey lines have the colour INK in matplotlib and `currentColor` in the
-SVG that svg() and save() give, so one picture serves light and dark pages.
+SVG that svg(), inline() and save() give, so one picture serves light and dark pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ WRITTEN = "#E69F00"  # orange
 SHARED = "#009E73"  # green
 THREAD = "#CC79A7"  # purple
 OPPONENT = FAULT = "#D55E00"  # vermilion
-INK = "#767676"  # grey enough for light and for dark where SVG is not possible
+INK = "#767676"  # grey enough for light and for dark where the page has no say
+ALONE = f' color="{INK}"'  # of an SVG file, which does not know its page's colour
 WIDTH = 920  # pixels of an SVG at most
 CODE = {  # by Pygments' short names of kinds of tokens
     **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
@@ -104,8 +105,17 @@ def svg(figure: Figure) -> str:
         # 72 SVG points an inch; no date, so that equal pictures are equal files.
         figure.savefig(out, format="svg", metadata={"Date": None})
     text = re.sub(INK, "currentColor", out.getvalue(), flags=re.IGNORECASE)
-    # A stand-alone file is read on white unless its page says otherwise.
-    return text.replace("<svg ", '<svg color="#444444" ', 1)
+    return text.replace("<svg", f"<svg{ALONE}", 1)
+
+
+def inline(figure: Figure) -> str:
+    """The figure as part of a page: its ink takes the colour of the page's text.
+
+    No wider than the page has room, or what stands at its right end would be cut off.
+    """
+    text = svg(figure)
+    fits = '<svg style="max-width: 100%; height: auto"'
+    return text[text.index("<svg") :].replace("<svg" + ALONE, fits, 1)
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from .style import INK, READ, THREAD, faint, style, svg
+from .style import INK, READ, THREAD, faint, inline, style
 
 
 @contextlib.contextmanager
@@ -35,12 +35,7 @@ def show_figure(made: Figure) -> None:
     """Show a figure below the cell as SVG."""
     from IPython.display import HTML, display
 
-    text = svg(made)
-    # As part of the page, so that the ink takes the colour of its text; no wider than
-    # the page has room, or what stands at its right end would be cut off.
-    inline = text[text.index("<svg") :].replace(' color="#444444"', "", 1)
-    fits = '<svg style="max-width: 100%; height: auto"'
-    display(HTML(inline.replace("<svg", fits, 1)))
+    display(HTML(inline(made)))
 
 
 def sheet(ax: Axes, columns: float, rows: float) -> None:

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ..bench import STATISTIC
-from ..figures.style import INK, OURS, faint, style, svg
+from ..figures.style import INK, OURS, faint, inline, style
 from ..figures.words import rounded
 from ..mnist.plot import INCH, write_caption
 from ..native import ArgumentError
@@ -32,8 +32,7 @@ class Picture(Figure):
         return Picture(figsize=(width / INCH, height / INCH), layout="constrained")
 
     def _repr_html_(self) -> str:
-        text = svg(self)
-        return text[text.index("<svg") :].replace(' color="#444444"', "", 1)
+        return inline(self)
 
 
 def strips(tuned: Tuned) -> Picture:
@@ -107,6 +106,8 @@ def _scale(axes: Axes, times: list[float]) -> None:
     """From 0, or, where times lie far apart, a log axis; room below for words."""
     low, high = min(times), max(times)
     if high < 4 * low:
+        ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= 1.08 * high]
+        axes.set_yticks(ticks)  # no time is below 0
         axes.set_ylim(-0.14 * high, 1.08 * high)
         return
     axes.set_yscale("log")
