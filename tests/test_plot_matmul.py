@@ -50,7 +50,7 @@ def test_the_roofline_has_slope_ceilings_and_every_rung():
     figure = roofline([*rows(), *peak_rows()], [])
     shown = texts(figure)
     words = {"tuned 54", "naive 0.6", "cuBLAS bf16 800", "copy: 4 TB/s"}
-    words |= {"fused multiply-adds: 65 TFLOP/s", "bf16: 960 TFLOP/s"}
+    words |= {"fused multiply-adds:", "65 TFLOP/s", "bf16: 960 TFLOP/s"}
     words |= {"tf32: 480 TFLOP/s", "tf32 / 3: 160 TFLOP/s"}
     assert not words - {*shown}
     (tuned,) = [d for d in dots(figure) if d.get_ydata()[0] == 54]
@@ -58,6 +58,15 @@ def test_the_roofline_has_slope_ceilings_and_every_rung():
     assert tuned.get_xdata()[0] == pytest.approx(4096 / 6)
     without = " ".join(texts(roofline(rows(), [])))
     assert "no roofs: weft bench matmul --set peaks" in without
+
+
+def test_a_roof_is_named_where_no_mark_can_be():
+    (axes,) = roofline([*rows(), *peak_rows()], []).axes
+    names = {n.get_text(): n for n in axes.texts if "FLOP/s" in n.get_text()}
+    assert len(names) == 4
+    for name in [*names.values(), *(n for n in axes.texts if "copy" in n.get_text())]:
+        assert name.get_ha() == "right"  # its right end is on the slope: 4 TB/s
+        assert name.xy[1] == pytest.approx(4 * name.xy[0])
 
 
 def test_names_are_apart_and_in_the_picture():
@@ -74,6 +83,23 @@ def test_sizes_have_a_panel_for_each_precision():
     (ours,) = [x for x in figure.axes[0].lines if x.get_label() == "our best"]
     assert list(ours.get_xdata()) == [1024, 4096]
     assert list(ours.get_ydata()) == [54, 54]
+
+
+def test_odd_sides_are_marks_beside_the_line():
+    figure = size_plot(rows(sizes=[(n,) * 3 for n in (1023, 1024, 1025, 4096)]), [])
+    ours = [x for x in figure.axes[0].lines if x.get_marker() == "o"]
+    assert [list(x.get_xdata()) for x in ours] == [[1024, 4096], [1023, 1025]]
+    assert [x.get_linestyle() for x in ours] == ["-", "None"]
+    assert "on no line: no multiples of 4" in " ".join(texts(figure))
+
+
+def test_rungs_stand_in_the_ladders_order_whatever_was_timed_here():
+    few = [r for r in rows() if r["impl"] != "weft" or r["rung"] == "tuned"]
+    (axes,) = ladder_plot(few, [elsewhere()]).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    (whole,) = ladder_plot([], [elsewhere()]).axes
+    assert names == [label.get_text() for label in whole.get_yticklabels()]
+    assert names.index("naive") < names.index("tuned")
 
 
 @pytest.mark.parametrize("draw", DRAW)

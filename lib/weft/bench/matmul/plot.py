@@ -59,10 +59,7 @@ def ladder_plot(
     chosen = size_of(size) if size else fullest(series)
     series = [(m, at(found, chosen)) for m, found in series if at(found, chosen)]
     ours = [r for _, found in series for r in found if r["impl"] in OURSELVES]
-    order = sorted(
-        dict.fromkeys(map(_key, ours)),
-        key=lambda key: (key[3], PRECISIONS.index(key[0]), OURSELVES.index(key[1])),
-    )
+    order = _order(series)
     with style():
         places = _places(order)
         high = 20 if len(series) < 2 else 28  # of a line, in SVG points
@@ -78,7 +75,7 @@ def ladder_plot(
         axes.set_xlim(low, high * (high / low) ** 0.34)  # room for words
         for number, (machine, found) in enumerate(series):
             _dots(axes, found, places, machine is not None)
-            _words(axes, found, places, 1.06 * high, number, len(series))
+            _words(axes, found, places, 1.06 * high, number, series)
             _opponent(axes, found, places, number)
         plain_log(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
@@ -104,6 +101,8 @@ def size_plot(
     """A panel for each precision: TFLOP/s over the side of cubes, with bands.
 
     precisions: () takes all that there are. 3xtf32 stands beside fp32's opponent.
+    Sides that are no multiple of 4 are marks on no line: they are slower, and so near
+    to others that a line would be a wall.
     """
     series = series_of(rows, committed)
     series = [(m, [r for r in found if _is_cube(r)]) for m, found in series]
@@ -129,7 +128,9 @@ def size_plot(
             axes.set_xlabel(f"m = k = n, {kind}")
         every[0].set_ylabel("TFLOP/s (up is better)")
         every[0].legend(loc="best")
-        tell(figure, series)
+        sides = [row["m"] for _, found in series for row in found]
+        loose = any(map(_is_loose, sides))
+        tell(figure, series, *["on no line: no multiples of 4"] * loose)
         return figure
 
 
@@ -196,7 +197,8 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
         when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
         there = "" if machine is None else "hollow: "
         words = [f"{there}{rows[0]['device']}", when]
-        words += [f"{t} threads" for t in {r.get("threads") for r in rows} if t]
+        threads = {row["threads"] for row in rows if row.get("threads")}
+        words += [f"{count} thread{'s' * (count > 1)}" for count in sorted(threads)]
         words += [f"timer: {', '.join(sorted({r['timer'] for r in rows}))}"]
         words += ["/".join(sorted({r["cache"] for r in rows})) + " caches"]
         told.append(", ".join(words))
@@ -206,6 +208,10 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
 def colour_of(row: Row) -> str:
     """Ours, or the opponent's."""
     return OURS if row["impl"] in OURSELVES else OPPONENT
+
+
+def _is_loose(side: int) -> bool:
+    return side % 4 > 0
 
 
 def _is_cube(row: Row) -> bool:
@@ -251,11 +257,12 @@ def _words(
     places: Places,
     x: float,
     number: int,
-    count: int,
+    series: Sequence[tuple],
 ) -> None:
     """Speeds in a column; those of several machines below each other."""
     for key, place in places.items():
         if row := _find(rows, key):
+            count = sum(_find(found, key) is not None for _, found in series)
             words = [speed_text(row["tflops"])]
             words += [f"{_per_cent(row):.3g} %"] if _ratio(row) else []
             up = 0 if count == 1 else 6 - 12 * number
@@ -266,10 +273,10 @@ def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> N
     """A line at 100 % beside each precision's rungs, with its name and speed."""
     groups: dict[tuple, list[float]] = {}
     for key, place in places.items():
-        if _find(rows, key):
-            groups.setdefault(_group(key), []).append(place)
-    for (kind, _), those in groups.items():
-        peer = opponent(rows, kind)
+        groups.setdefault(_group(key), []).append(place)
+    timed_here = {_group(key) for key in places if _find(rows, key)}
+    for (kind, where), those in groups.items():
+        peer = opponent(rows, kind) if (kind, where) in timed_here else None
         if peer is None:
             continue
         ends = [those[0] - 0.9, those[-1] + 0.45]
@@ -282,6 +289,19 @@ def _opponent(axes: Axes, rows: Sequence[Row], places: Places, number: int) -> N
         aside = {"ha": "left"} if number else {"ha": "right"}  # not on each other
         look = BESIDE | {"color": OPPONENT} | aside
         axes.annotate(name, (100, those[0] - 0.65), (5 if number else -5, 0), **look)
+
+
+def _order(series: Sequence[tuple]) -> list[tuple]:
+    """Each rung's key once, by precision, as the machine with most rungs has them."""
+    keys = [
+        dict.fromkeys(_key(row) for row in found if row["impl"] in OURSELVES)
+        for _, found in series
+    ]
+    longest_first = sorted(keys, key=len, reverse=True)
+    return sorted(
+        dict.fromkeys(key for those in longest_first for key in those),
+        key=lambda key: (key[3], PRECISIONS.index(key[0]), OURSELVES.index(key[1])),
+    )
 
 
 def _places(order: Sequence[tuple]) -> Places:
@@ -308,21 +328,26 @@ def _lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
         *[("cublas", "^", dash), ("torch", "v", ":")],
     ):
         sides = sorted({row["m"] for row in there if row["impl"] == impl})
-        found = [best((r for r in there if r["m"] == s), (impl,)) for s in sides]
-        if not found:
+        every = [best((r for r in there if r["m"] == s), (impl,)) for s in sides]
+        if not every:
             continue
-        colour = colour_of(found[0])
-        speeds = [row["tflops"] for row in found]
+        colour = colour_of(every[0])
+        found = [row for row in every if not _is_loose(row["m"])]
+        loose = [row for row in every if _is_loose(row["m"])]
         low, high = (
             [row["tflops"] * row["us"] / row[end] for row in found]
             for end in ("us_high", "us_low")
         )
-        axes.fill_between(sides, low, high, color=colour, alpha=0.25, lw=0)
+        on_line = [row["m"] for row in found]
+        axes.fill_between(on_line, low, high, color=colour, alpha=0.25, lw=0)
         fill = "none" if elsewhere else colour
         name = {"weft": "our best", "mine": "mine", **PEERS}[impl]
         name += " (hollow)" if elsewhere else ""
         look = {"mfc": fill, "mec": colour, "color": colour, "ms": 5, "lw": 1.3}
-        axes.plot(sides, speeds, mark, ls=style_, label=name, **look)
+        speeds = [row["tflops"] for row in found]
+        axes.plot(on_line, speeds, mark, ls=style_, label=name, **look)
+        points = [row["m"] for row in loose], [row["tflops"] for row in loose]
+        axes.plot(*points, mark, **look | {"ls": "none"})
 
 
 def speed_text(tflops: float) -> str:

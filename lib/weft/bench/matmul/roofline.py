@@ -10,6 +10,7 @@ the cache.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -41,7 +42,9 @@ from .plot import (
     tell,
 )
 
-LEFT, RIGHT, NAMES = 4.0, 3e5, 1.4e4  # flops per byte: of the picture, of its names
+LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: of the picture, of its names
+DECADE = 840 / math.log10(RIGHT / LEFT)  # SVG points, about, of ten times as many
+LETTER = 5.8  # SVG points, about
 UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else its precision
 
 
@@ -128,18 +131,38 @@ def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
     levels.pop("fp16" if "bf16" in levels else "", None)  # the same
     for kind, peak in levels.items():
         axes.plot([peak / slope, NAMES / 1.3], [peak] * 2, color=INK, lw=1.4, zorder=1)
-        name = f"{UNITS.get(kind, kind)}: {_number(peak)}FLOP/s"
-        look = {"va": "bottom", "color": INK}
-        start = max(peak / slope, LEFT)
-        axes.annotate(name, (start, peak), (4, 2), **BESIDE | look)
+        _roof_name(axes, UNITS.get(kind, kind), f"{_number(peak)}FLOP/s", peak, slope)
     top = max(levels.values(), default=1.0)
     axes.plot([0.1, top / slope], [0.1 * slope, top], color=INK, lw=1.6, zorder=1)
-    low = axes.get_ylim()[0]
-    at_left = max(1.6 * LEFT, 2.5 * low / slope)
-    if at_left > top / slope:
-        return  # the slope is left of the picture
     text = f"copy: {_number(slope)}B/s"
-    axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
+    levels_up = sorted(levels.values())
+    gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
+    _, middle = max(gaps, default=(1.0, slope * LEFT))  # of the widest
+    if _left_of(middle / slope) > LETTER * len(text):
+        look = {"ha": "right", "color": INK}
+        axes.annotate(text, (middle / slope, middle), (-8, 0), **BESIDE | look)
+        return
+    at_left = max(2 * LEFT, 2.5 * axes.get_ylim()[0] / slope)
+    if at_left < top / slope:  # else the slope is left of the picture
+        axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
+
+
+def _roof_name(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> None:
+    """Left of the slope, where no mark can be, or else on the roof."""
+    ridge = peak / slope
+    look: dict = {"va": "bottom", "color": INK}
+    for text in (f"{unit}: {speed}", f"{unit}:\n{speed}"):
+        if _left_of(ridge) > LETTER * max(map(len, text.split("\n"))) + 6:
+            look |= {"ha": "right", "multialignment": "right"}
+            axes.annotate(text, (ridge, peak), (-4, 0), **BESIDE | look)
+            return
+    start = max(ridge, LEFT), peak
+    axes.annotate(f"{unit}: {speed}", start, (4, 2), **BESIDE | look)
+
+
+def _left_of(intensity: float) -> float:
+    """SVG points, about, between the picture's left end and so many flops per byte."""
+    return DECADE * math.log10(intensity / LEFT)
 
 
 def _number(tera: float) -> str:
