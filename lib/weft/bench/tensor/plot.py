@@ -78,6 +78,7 @@ def staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
         simulated = found[0]["target"] == "cpu"
         colour, mark = (SHARED, "s") if simulated else (READ, "o")
         name = "simulated" if simulated else found[0]["device"]
+        name += "" if here else ", came with the lab"
         fill = colour if here else "none"
         look = {"mfc": fill, "mec": colour, "ms": 9, "mew": 1.5, "ls": "none"}
         points = [[row["x"] for row in found], [row["added"] for row in found]]
@@ -173,7 +174,7 @@ def pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
         ax.annotate(said, (row["tensor_pipe"], place), (6, 0), **BESIDE)
     names = [_name(row) for row in found]
     ax.set_yticks(range(len(found)), names)
-    ax.set(ylim=(len(found) - 0.5, -0.5), xlim=(0, 125))
+    ax.set(ylim=(len(found) - 0.5, -0.5), xlim=(0, 125), xticks=range(0, 101, 20))
     ax.set_xlabel("% of cycles in which the tensor cores were busy")
     ax.grid(axis="y", visible=False)
 
