@@ -407,6 +407,13 @@ def test_ctrl_c_gives_what_is_known(clock, monkeypatch):
     assert best["US"] == 110 and best.stopped and "stopped before the end" in repr(best)
 
 
+def test_times_that_lie_near_each_other_are_told_from_0(clock):
+    best = tune_functions(clock, [100, 170, 110])
+    axes = best.plot().axes[0]
+    ticks = list(axes.get_yticks())
+    assert ticks[0] == 0 and ticks[-1] >= 150 and axes.get_ylim()[0] < 0
+
+
 def test_what_is_slow_or_wrong_is_seen_in_the_rows_and_pictures(clock, tmp_path):
     best = tune_functions(clock, [100, 700, 110, 120, 180])
     best.save(tmp_path / "tuned.json")

@@ -106,9 +106,9 @@ def _scale(axes: Axes, times: list[float]) -> None:
     """From 0, or, where times lie far apart, a log axis; room below for words."""
     low, high = min(times), max(times)
     if high < 4 * low:
+        axes.set_ylim(-0.14 * high, 1.08 * high)
         ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= 1.08 * high]
         axes.set_yticks(ticks)  # no time is below 0
-        axes.set_ylim(-0.14 * high, 1.08 * high)
         return
     axes.set_yscale("log")
     axes.set_ylim(low / (high / low) ** 0.25, high * 1.2)
