@@ -100,9 +100,11 @@ static int tma_launch(const struct product *q, cudaStream_t stream) {
     WEFT_TRY(work_place(&w, q->scratch, stream));
     const int most = blocks_at_once<S>();
     const int blocks = w.units || w.tiles > most ? most : w.tiles;
-    return launch_tma(w.units == 0, "matmul_tma", matmul_tma<S>, blocks,
-                      S::THREADS, S::SHARED_BYTES, stream, q->c, a_map, b_map,
-                      q->m, q->n, q->extras, w);
+    const struct launch how = {"matmul_tma",     dim3((unsigned)blocks),
+                               dim3(S::THREADS), S::SHARED_BYTES,
+                               stream,           w.units == 0};
+    return launch_kernel(how, matmul_tma<S>, q->c, a_map, b_map, q->m, q->n,
+                         q->extras, w);
 }
 
 typedef shape<8, 1, 1, 4, 1> large; // 256 x 128, one block a multiprocessor

@@ -189,9 +189,11 @@ static int launch(const struct product *q, cudaStream_t stream) {
     WEFT_TRY(map_operands<S>(q, &a_map, &b_map));
     struct work w = small_work(q);
     WEFT_TRY(work_place(&w, q->scratch, stream));
-    return launch_tma(w.units == 0, "matmul_k_groups", matmul_k_groups,
-                      w.whole + w.sharers, S::THREADS, S::SHARED_BYTES, stream,
-                      q->c, a_map, b_map, q->m, q->n, q->extras, w);
+    const dim3 grid((unsigned)(w.whole + w.sharers));
+    const struct launch how = {"matmul_k_groups", grid,   dim3(S::THREADS),
+                               S::SHARED_BYTES,   stream, w.units == 0};
+    return launch_kernel(how, matmul_k_groups, q->c, a_map, b_map, q->m, q->n,
+                         q->extras, w);
 }
 
 MATMUL_RUNG(k_groups, "groups of warps share a small tile's k", "fp32",

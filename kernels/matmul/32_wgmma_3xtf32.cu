@@ -243,9 +243,10 @@ static int make_low(const struct product *q, const struct tensor &lo,
     const dim3 grid((unsigned)(CEIL_DIV(q->k, LOW_WIDE) *
                                CEIL_DIV(q->n, LOW_HIGH * LOW_ROWS)),
                     (unsigned)lo.batch);
-    return launch_early("matmul_low_parts", matmul_low_parts, grid, block,
-                        stream, (float *)lo.data, (const float *)q->b, q->n,
-                        q->k, lo.pitch, q->extras.pitch_b, q->extras.step_b);
+    return launch_kernel({"matmul_low_parts", grid, block, 0, stream, 1},
+                         matmul_low_parts, (float *)lo.data,
+                         (const float *)q->b, q->n, q->k, lo.pitch,
+                         q->extras.pitch_b, q->extras.step_b);
 }
 
 /* ---- launching ----------------------------------------------------------- */

@@ -95,9 +95,9 @@ static int launch_parts(const char *name, void (*kernel)(P...), dim3 grid,
                         A... flags) {
     size_t step_part;
     const struct product part = matmul_part_of(q, cut.parts, &step_part);
-    WEFT_TRY(launch_early(name, kernel, grid, dim3((unsigned)threads), stream,
-                          part.c, q->a, q->b, q->m, q->n, q->k, cut.depth,
-                          step_part, flags..., part.extras));
+    WEFT_TRY(launch_kernel({name, grid, dim3((unsigned)threads), 0, stream, 1},
+                           kernel, part.c, q->a, q->b, q->m, q->n, q->k,
+                           cut.depth, step_part, flags..., part.extras));
     const struct product whole = on_side ? matmul_on_its_side(q) : *q;
     return matmul_add_partials(&whole, cut.parts, stream);
 }

@@ -13,7 +13,7 @@
  * for every matrix of a batch, and take any sizes. */
 #ifndef WEFT_MATMUL_H
 #define WEFT_MATMUL_H
-#include "../internal.cuh"
+#include "../launch.cuh"
 
 /* What a kernel needs besides the arrays and their sizes. */
 struct extras {
@@ -68,32 +68,6 @@ struct matmul_rung {
 static inline dim3 matmul_grid(const struct product *q, int rows, int cols) {
     return dim3((unsigned)CEIL_DIV(q->n, cols), (unsigned)CEIL_DIV(q->m, rows),
                 (unsigned)q->batch);
-}
-
-/* Launch kernel(arguments...) so that its blocks may start while the kernel
- * before it still ends, where the device can: it calls pdl_wait() (ptx.cuh)
- * before it looks at what others write. Spares 1 us or 2 between two kernels.
- */
-template <class... P, class... A>
-static int launch_early(const char *name, void (*kernel)(P...), dim3 grid,
-                        dim3 block, cudaStream_t stream, A... arguments) {
-    int device = 0, major = 0;
-    WEFT_CUDA_TRY(cudaGetDevice(&device));
-    WEFT_CUDA_TRY(cudaDeviceGetAttribute(
-        &major, cudaDevAttrComputeCapabilityMajor, device));
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = major >= 9 ? 1 : 0;
-    const cudaError_t error =
-        cudaLaunchKernelEx(&config, kernel, (P)arguments...);
-    cudaGetLastError(); // not sticky
-    return error ? weft_cuda_fail(error, name) : WEFT_OK;
 }
 
 /* ---- in a kernel --------------------------------------------------------- */

@@ -278,13 +278,6 @@ PTX_INLINE void multiply(float sums[S::DOWN][S::ACROSS][4],
 
 /* ---- launching ----------------------------------------------------------- */
 
-static inline int device_has(cudaDeviceAttr which) {
-    int device = 0, value = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&value, which, device);
-    return value;
-}
-
 template <class S> static double tiles_of(const struct product *q) {
     return (double)CEIL_DIV(q->m, S::BM) * ((q->n - 1) / S::BN + 1);
 }

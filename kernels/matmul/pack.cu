@@ -135,8 +135,9 @@ static int launch_copies(const struct copy *a, const struct copy *b,
         blocks += both.blocks[i].across * both.blocks[i].down;
         if (both.blocks[i].down && deep > batch) batch = deep;
     }
-    return launch_early("pack_both", pack_both<T>, dim3(blocks, 1, batch),
-                        dim3(LANES, WARPS), stream, both);
+    return launch_kernel(
+        {"pack_both", dim3(blocks, 1, batch), dim3(LANES, WARPS), 0, stream, 1},
+        pack_both<T>, both);
 }
 
 /* ---- which operands, and where to --------------------------------------- */

@@ -6,10 +6,7 @@ enum { WARP = 32, THREADS = 256, MANY_PARTS = 16, MAX_PARTS = 256 };
 
 int matmul_multiprocessors(void) {
 #ifdef __CUDACC__
-    int device = 0, count = 1;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
+    return device_has(cudaDevAttrMultiProcessorCount);
 #else
     return 4; // the same on every machine, so that a sum has the same bits
 #endif
@@ -81,7 +78,7 @@ int matmul_add_partials(const struct product *q, int parts,
     const dim3 block(side_by_side, THREADS / side_by_side);
     const dim3 grid((unsigned)CEIL_DIV(count, (size_t)side_by_side), 1,
                     (unsigned)q->batch);
-    return launch_early("matmul_partials", matmul_partials, grid, block, stream,
-                        q->c, q->scratch, q->m, q->n, parts, elements(q),
-                        q->extras);
+    return launch_kernel({"matmul_partials", grid, block, 0, stream, 1},
+                         matmul_partials, q->c, q->scratch, q->m, q->n, parts,
+                         elements(q), q->extras);
 }

@@ -22,30 +22,6 @@ template <class S> static inline size_t tma_scratch(const struct product *q) {
     return work_bytes(&w, S::BM, S::BN, blocks_at_once<S>());
 }
 
-/* Launch kernel(...). With `early` its blocks may start while the kernel before
- * it still ends: it calls pdl_wait() before it reads what that one wrote. */
-template <class... P, class... A>
-static inline int launch_tma(int early, const char *name, void (*kernel)(P...),
-                             int blocks, int threads, size_t shared_bytes,
-                             cudaStream_t stream, A... arguments) {
-    WEFT_CUDA_TRY(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        (int)shared_bytes));
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = early;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    const cudaError_t error =
-        cudaLaunchKernelEx(&config, kernel, (P)arguments...);
-    return error == cudaSuccess ? WEFT_OK : weft_cuda_fail(error, name);
-}
-
 /* The maps of q's operands, for tiles of shape S. */
 template <class S>
 static inline int map_operands(const struct product *q, tensor_map *a_map,

@@ -135,26 +135,12 @@ template <class... P, class... A>
 static int launch_tiles(const char *name, void (*kernel)(P...), int threads,
                         const struct tiles &t, size_t shared,
                         cudaStream_t stream, A... arguments) {
-    WEFT_CUDA_TRY(cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     const int slots = matmul_multiprocessors() / t.cluster;
     const int clusters = pieces(t) < slots ? pieces(t) : slots;
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = (unsigned)t.cluster;
-    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(clusters * t.cluster));
-    config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = shared;
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = t.cluster > 1 ? 2 : 1;
-    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
-    cudaGetLastError(); // not sticky
-    return error ? weft_cuda_fail(error, name) : WEFT_OK;
+    const dim3 grid((unsigned)(clusters * t.cluster));
+    const struct launch how = {
+        name, grid, dim3((unsigned)threads), shared, stream, 1, t.cluster};
+    return launch_kernel(how, kernel, arguments...);
 }
 
 /* Then, where tiles were cut, `add`: the kernel that calls add_sums(). */
@@ -166,8 +152,8 @@ static inline int add_parts(const struct product *q, const struct tiles &t,
     const int groups = t.parts < MANY_PARTS ? 1 : GROUPS;
     const unsigned cut = (unsigned)(t.count - t.whole) * t.cluster;
     const dim3 grid(BM * t.width / 4 * groups / ADDERS, cut);
-    return launch_early("matmul_wgmma_add", add, grid, dim3(ADDERS), stream,
-                        q->c, groups, t, q->extras);
+    return launch_kernel({"matmul_wgmma_add", grid, dim3(ADDERS), 0, stream, 1},
+                         add, q->c, groups, t, q->extras);
 }
 
 #endif

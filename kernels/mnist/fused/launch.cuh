@@ -1,6 +1,7 @@
 /* launch.cuh -- how the fused step launches its kernels. */
-#ifndef WEFT_LAUNCH_H
-#define WEFT_LAUNCH_H
+#ifndef WEFT_FUSED_LAUNCH_CUH
+#define WEFT_FUSED_LAUNCH_CUH
+#include "../../launch.cuh"
 #include "fused.h"
 
 /* Launch kernel(...) and pass a failure on, as WEFT_TRY() does:
@@ -22,41 +23,13 @@
     WEFT_TRY(fused_launch((f), 1, #kernel, kernel, (grid), (threads),     \
                           (shared_bytes), (stream), __VA_ARGS__))
 
-enum { SHARED_ALWAYS = 48 << 10 }; /* bytes a block may have unasked */
-
-/* An attribute of the current device. */
-static inline int fused_attribute(cudaDeviceAttr which) {
-    int device = 0, value = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&value, which, device);
-    return value;
-}
-
-/* Let the kernel's blocks have that much dynamic shared memory. */
-template <class... P>
-static int fused_claim(const char *name, void (*kernel)(P...), size_t bytes) {
-    if (bytes <= SHARED_ALWAYS) return WEFT_OK;
-    // At each launch: it holds for one device, and costs less than a search
-    // for whether it has been done. A captured step asks once.
-    cudaError_t error = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    if (error == cudaSuccess) return WEFT_OK;
-    cudaGetLastError(); // not sticky
-    return weft_fail(WEFT_EINVAL,
-                     "mnist: %s needs %zu bytes of shared memory a block, this "
-                     "GPU has %d",
-                     name, bytes,
-                     fused_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
-}
-
 /* So much that no two blocks fit on a multiprocessor. Blocks that start early
  * find some multiprocessors still busy and crowd on the others, where they
  * stay: a step on 64 images took 95 us on an H200 instead of 87 without early
  * starts and 86 with them and this claim (tf32: 62, 64 and 57). */
 static size_t fused_alone(void) {
-    const int all =
-        fused_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
-    const int most = fused_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    const int all = device_has(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+    const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     const int alone = all / 2 + (2 << 10);
     return alone < most ? alone : most;
 }
@@ -65,8 +38,7 @@ static size_t fused_alone(void) {
  * small one may (99 KB): then kernels load an image while they compute another.
  */
 static inline int has_large_blocks() {
-    return fused_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >=
-           200 << 10;
+    return device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= 200 << 10;
 }
 
 template <class... P, class... A>
@@ -79,20 +51,9 @@ static int fused_launch(const struct fused *f, int pairs, const char *name,
     const bool early = f->pdl && (few || pairs);
     const size_t alone = early && !pairs ? fused_alone() : 0;
     if (shared_bytes < alone) shared_bytes = alone;
-    WEFT_TRY(fused_claim(name, kernel, shared_bytes));
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = early ? 1 : 0;
-    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
-    cudaGetLastError(); // not sticky
-    return error ? weft_cuda_fail(error, name) : WEFT_OK;
+    return launch_kernel(
+        {name, grid, dim3((unsigned)threads), shared_bytes, stream, early},
+        kernel, arguments...);
 }
 
 #endif

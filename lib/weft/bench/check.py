@@ -21,7 +21,7 @@ from .. import bench, build
 from ..jit.checked import raw_report
 from ..jit.cpu_launch import runtime
 from ..ops.cases import sum_bound
-from . import edit as bench_edit
+from . import edit
 from .samples import clock_for
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -203,7 +203,7 @@ def _accesses(name: str) -> int:
 
 
 def _edits(edits: int) -> dict[str, Any]:
-    row = bench_edit._ours("cpu", edits, watched=True)
+    row = edit._ours("cpu", edits, watched=True)
     return {**row, "mode": "check", "fastest": row["us_low"]}
 
 

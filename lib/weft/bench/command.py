@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark, print its rows and write them."""
-    from . import ops as bench_ops
+    from . import ops
 
     _check_device(args.device)
     if args.what in BENCHMARKS:
@@ -59,8 +59,8 @@ def main(args: argparse.Namespace) -> int:
     else:
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
-        rows = bench_ops.rows(args.what, args.device, sizes, rungs)
-        named = [key for key in bench_ops.SIZES if key in rows[0]]
+        rows = ops.rows(args.what, args.device, sizes, rungs)
+        named = [key for key in ops.SIZES if key in rows[0]]
         shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
         shown += ["gbs", "tflops", "error", "vs_torch"]
     print(table(rows, shown))

@@ -29,10 +29,6 @@ import hashlib
 import re
 from pathlib import Path
 
-from . import lockstep as rewrite_lockstep
-from . import preprocess, unsupported
-from . import shared as rewrite_shared
-from . import text as cuda_text
 from .lockstep import lockstep
 from .preprocess import Source
 from .shared import shared
@@ -103,9 +99,8 @@ def _device_variables(text: Text) -> set[str]:
 @functools.cache
 def fingerprint() -> str:
     """A hash of all that decides what rewrite() makes of a source."""
-    modules = (cuda_text, preprocess, rewrite_lockstep, rewrite_shared, unsupported)
-    files = [__file__, *(module.__file__ for module in modules)]
-    parts = [Path(file).read_bytes() for file in files]
+    names = ("rewrite", "text", "preprocess", "lockstep", "shared", "unsupported")
+    parts = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in names]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 

@@ -16,7 +16,7 @@ class Results:
     """Rows of `bench matmul`, those of this machine before those that came along.
 
     rows: measured here; more can be added to .rows. told: results as
-    plot_matmul.committed_results() has them; None: those.
+    committed_results() has them; None: those.
     """
 
     def __init__(self, rows: Sequence[Row] = (), told: list[Any] | None = None):

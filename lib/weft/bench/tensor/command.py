@@ -29,13 +29,12 @@ from typing import Any
 import torch
 
 from ... import bench
-from . import limits as bench_tensor_limits
-from . import sums as bench_tensor_sums
+from . import limits, sums
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
 SHOWN += ["error_rms", "bias", "us", "tflops", "clock_median", "ghz", "power"]
 SHOWN += ["tensor_pipe"]
-OPS = bench_tensor_sums.OPS | bench_tensor_limits.OPS
+OPS = sums.OPS | limits.OPS
 
 Row = dict[str, Any]
 
