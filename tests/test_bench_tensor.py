@@ -85,6 +85,18 @@ def test_counters_of_ncu_are_told_apart_by_kernel():
     ]
 
 
+def test_of_several_kernels_the_longest_ones_counters_are_told():
+    launches = [
+        ("copy", {"gpu__time_duration.sum": 2e3, "sm__cycles_active.avg": 1}),
+        ("void matmul_x<4>(float *)", {"gpu__time_duration.sum": 8e3}),
+        ("add(float *)", {"gpu__time_duration.sum": 1e3}),
+    ]
+    row = bench_tensor_limits._told(launches, 100, 40)
+    assert (row["us"], row["others_us"], row["kernel"]) == (8.0, 3.0, "matmul_x")
+    assert row["active"] is None and row["tflops"] == pytest.approx(0.1)
+    assert (row["m"], row["k"], row["n"]) == (100, 40, 100)
+
+
 def test_charts_of_what_was_measured_and_of_nothing():
     others = committed()
     charts = {

@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,14 @@ HEATED_BY = (  # precision, numbers, modes
     ("bf16", "zeros", ("hot",)),
     ("fp32", "random", ("cool", "hot")),
 )
-SIDE = 4096  # of ncu's products
+SIDE = 4096  # of the products by each rung
 _SUSTAINED = "avg.pct_of_peak_sustained"
+STALLS = (  # ncu's words for what a warp waits for
+    *("barrier", "dispatch_stall", "lg_throttle", "long_scoreboard", "membar"),
+    *("math_pipe_throttle", "mio_throttle", "no_instruction", "not_selected"),
+    *("short_scoreboard", "sleeping", "wait"),
+)
+_STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or cycles
     "us": "gpu__time_duration.sum",
     "tensor_pipe": f"sm__pipe_tensor_cycles_active.{_SUSTAINED}_active",
@@ -50,6 +56,9 @@ METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or
     "dram_bytes": "dram__bytes.sum",
     "active": "sm__cycles_active.avg",
     "elapsed": "sm__cycles_elapsed.max",
+    # Cycles of a warp for each instruction, and how many of them it spent waiting.
+    "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
+    **{f"stall_{one}": _STALLED.format(one) for one in STALLS},
 }
 MARK = "bitwise_not"  # a kernel that nobody else uses: it tells calls apart
 COUNTED = (  # precision, rung; "": cuBLAS
@@ -58,8 +67,14 @@ COUNTED = (  # precision, rung; "": cuBLAS
     *(("3xtf32", name) for name in ("mma_3xtf32", "wgmma_3xtf32")),
     *(("fp32", name) for name in ("tuned", "")),
 )
+FURTHER = ((1024, 1024), (2048, 2048), (5120, 256))  # m = n, and k: fp32 for ncu
+WATCHED = (  # precision, rung, m = n, k
+    *((*one, SIDE, SIDE) for one in COUNTED),
+    *(("fp32", name, *size) for size in FURTHER for name in ("tuned", "")),
+)
 
 Row = dict[str, Any]
+Product = tuple[str, str, int, int]  # one of WATCHED
 
 
 def _heat(where: AnyDevice) -> Iterator[Row]:
@@ -113,7 +128,8 @@ def _clock(where: AnyDevice) -> Iterator[Row]:
     """At which clock each of COUNTED runs when it is cool."""
     if where.type == "cpu":
         return
-    for (kind, rung), call in _counted(where):
+    products = ((*one, SIDE, SIDE) for one in COUNTED)
+    for (kind, rung, *_), call in _calls(products, where):
         head = head_of(where, "clock", rung or "cublas", kind)
         yield head | _clocked(call, where) | {"n": SIDE}
 
@@ -151,27 +167,29 @@ def _counters(where: AnyDevice) -> Iterator[Row]:
     if where.type == "cpu":
         return
     text = _watched(list(METRICS.values()))
-    parts: list[list[dict[str, float]]] = [[]]
+    parts: list[list[tuple[str, dict[str, float]]]] = [[]]
     for name, found in _launches(text):
         if MARK in name:
             parts.append([])
         else:
-            parts[-1].append(found)
-    if len(parts) != len(COUNTED) + 1:
-        raise ncu.NoCounters(ncu.explain(text, len(parts) - 1, len(COUNTED)))
-    time_of = METRICS["us"]
-    for (kind, rung), launches in zip(COUNTED, parts[1:]):
-        main = max(launches, key=lambda found: found[time_of])
-        told = {name: main.get(metric) for name, metric in METRICS.items()}
-        told["us"] = main[time_of] / 1e3  # base units are nanoseconds
-        others = sum(found[time_of] for found in launches) / 1e3 - told["us"]
-        flop = 2.0 * SIDE**3
+            parts[-1].append((name, found))
+    if len(parts) != len(WATCHED) + 1:
+        raise ncu.NoCounters(ncu.explain(text, len(parts) - 1, len(WATCHED)))
+    for (kind, rung, side, k), launches in zip(WATCHED, parts[1:]):
         head = head_of(where, "ncu", rung or "cublas", kind)
-        yield (
-            head
-            | told
-            | {**{"others_us": others, "tflops": flop / told["us"] / 1e6, "n": SIDE}}
-        )
+        yield head | _told(launches, side, k)
+
+
+def _told(launches: list[tuple[str, dict[str, float]]], side: int, k: int) -> Row:
+    """Of a product's kernels: the longest one's counters, the others' time."""
+    time_of = METRICS["us"]
+    name, main = max(launches, key=lambda launch: launch[1][time_of])
+    told: Row = {name: main.get(metric) for name, metric in METRICS.items()}
+    told["us"] = main[time_of] / 1e3  # base units are nanoseconds
+    told["others_us"] = sum(one[time_of] for _, one in launches) / 1e3 - told["us"]
+    told["tflops"] = 2.0 * side**2 * k / told["us"] / 1e6
+    kernel = re.split(r"[<(]", name)[0].split()[-1]
+    return told | {"m": side, "k": k, "n": side, "kernel": kernel}
 
 
 def _watched(metrics: list[str]) -> str:
@@ -200,10 +218,10 @@ def _launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def launch_all() -> None:
-    """What ncu watches: each of COUNTED once, behind a kernel that marks it."""
+    """What ncu watches: each of WATCHED once, behind a kernel that marks it."""
     where = torch.device("cuda", torch.cuda.current_device())
     mark = torch.zeros(1, dtype=torch.int64, device=where)
-    for _, call in _counted(where):
+    for _, call in _calls(WATCHED, where):
         call()
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
@@ -213,18 +231,20 @@ def launch_all() -> None:
         torch.cuda.cudart().cudaProfilerStop()
 
 
-def _counted(
-    where: AnyDevice,
-) -> Iterator[tuple[tuple[str, str], Callable[[], object]]]:
-    """Each of COUNTED, and a call that multiplies by it."""
+def _calls(
+    products: Iterable[Product], where: AnyDevice
+) -> Iterator[tuple[Product, Callable[[], object]]]:
+    """Each of them, as WATCHED has them, and a call that multiplies by it."""
     from ..cublas import Gemm
 
-    numbers = numbers_of(SIDE, SIDE, where)
-    c = torch.empty(SIDE, SIDE, device=where)
-    for kind, rung in COUNTED:
-        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in numbers)
+    for kind, rung, side, k in products:
+        a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
+        c = torch.empty(side, side, device=where)
         call = functools.partial(_by_rung, rung) if rung else Gemm(kind)
-        yield (kind, rung), functools.partial(call, c, a, b)
+        yield (kind, rung, side, k), functools.partial(call, c, a, b)
+
+
+_numbers = functools.lru_cache(maxsize=1)(numbers_of)  # those of the product before
 
 
 def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
