@@ -173,21 +173,44 @@ def test_a_listed_rung_without_a_file_is_told_by_name():
         OneRung(rung_path("tiled"), "lost").library("cpu")
 
 
-def row(rung, us, impl="weft", **more):
+def row(rung, us, impl="weft", side=64, device="a card", **more):
     made = {"op": "matmul", "impl": impl, "rung": rung, "precision": "fp32", "us": us}
-    made |= {"m": 64, "k": 64, "n": 64, "tflops": 1 / us, "race": "fp32"}
-    return made | {"device": "a card", "date": "2026-01-01", **more}
+    made |= {"m": side, "k": side, "n": side, "tflops": 1 / us, "race": "fp32"}
+    return made | {"device": device, "date": "2026-01-01", **more}
+
+
+def peak(tflops, device):
+    made = {"op": "peak", "impl": "weft", "rung": "ffma", "precision": "fp32"}
+    return made | {"tflops": tflops, "device": device}
+
+
+def elsewhere(*rows):
+    return {"machine": {"device": "X", "date": "D"}, "rows": [*rows]}
 
 
 def test_results_are_this_machines_before_those_that_came_along():
-    told = [{"machine": {"device": "X", "date": "D"}, "rows": [row("tiled", 2.0)]}]
+    told = [elsewhere(row("tiled", 2.0, side=32), row("tiled", 2.0))]
     results = Results([row("naive", 8.0), row("naive", 4.0)], told)
-    assert results.us("naive", 64) == 4.0 and results.us("tiled", 64) == 2.0
+    assert results.us("naive", 64) == 4.0 and results.us("tiled", 32) == 2.0
     assert math.isnan(results.tflops("tiled", 128))
     assert results.row("cublas", 64) is None
     assert results.source() == "here: a card; came with the lab: X, D"
     results.rows.append(row("tiled", 16.0))
     assert results.tflops("tiled", 64) == 1 / 16
+
+
+def test_a_size_is_told_by_one_machine_alone():
+    there = [row(rung, 2.0, side=side, device="X")
+             for side in (64, 128) for rung in ("tiled", "tuned")]  # fmt: skip
+    told = [elsewhere(peak(60.0, "X"), *there)]
+    results = Results([peak(8.0, "a card"), row("tuned", 4.0)], told)
+    assert results.us("tuned", 64) == 4.0
+    # X's time of another rung is none of this card's: no ratio of the two.
+    assert math.isnan(results.us("tiled", 64) / results.us("tuned", 64))
+    assert [results.us(rung, 128) for rung in ("tiled", "tuned")] == [2.0, 2.0]
+    assert [results.device(side) for side in (64, 128, 256)] == ["a card", "X", ""]
+    peaks = [results.ceilings(side).get("fp32") for side in (64, 128, 256)]
+    assert peaks == [8.0, 60.0, None]
 
 
 def test_a_wrong_rung_says_what_was_found_in_it(tmp_path):

@@ -7,15 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..bench.matmul.plot import at, committed_results, ladder_plot, size_of
+from ..bench.peaks import ceilings
 from ..figures.view import show_figure
 
 Row = dict[str, Any]
 
 
 class Results:
-    """Rows of `bench matmul`, those of this machine before those that came along.
+    """Rows of `bench matmul`; each size is told by one machine alone.
 
-    rows: measured here; more can be added to .rows. told: results as
+    By this one if it has measured any product of that size, else by the first results
+    that came along and have it: a ratio of two cards says nothing. What the machine
+    that tells of a size has not measured there is NaN.
+
+    rows: measured here, peaks too; more can be added to .rows. told: results as
     committed_results() has them; None: those.
     """
 
@@ -28,33 +33,42 @@ class Results:
     ) -> Row | None:
         """The fastest row of a rung, or of "cublas", "torch", "numpy", at a size.
 
-        None if nobody has measured it.
+        None if the machine that tells of this size has not measured it.
         """
+        those = [
+            row
+            for row in at(_products(self._machine(size)), size_of(str(size)))
+            if row["precision"] == precision and rung in (row["rung"], row["impl"])
+        ]
+        return min(those, key=lambda row: row["us"], default=None)
+
+    def device(self, size: int | str = 4096) -> str:
+        """The device that tells of a size; "" if nobody has measured it."""
+        there = at(_products(self._machine(size)), size_of(str(size)))
+        return there[0]["device"] if there else ""
+
+    def ceilings(self, size: int | str = 4096) -> dict[str, float]:
+        """The peaks of that device, as bench.peaks.ceilings() has them.
+
+        "gbs", and TFLOP/s by precision; those that were not measured there lack.
+        """
+        return ceilings(self._machine(size))
+
+    def _machine(self, size: int | str) -> list[Row]:
+        """All rows of the machine that tells of a size."""
         sizes = size_of(str(size))
-        for rows in (self.rows, *(found["rows"] for found in self.told)):
-            those = [
-                row
-                for row in rows
-                if row.get("us")
-                and row["op"] == "matmul"
-                and row.get("batch", 1) == 1
-                and row["precision"] == precision
-                and rung in (row["rung"], row["impl"])
-                and (row["m"], row["k"], row["n"]) == sizes
-            ]
-            if those:
-                return min(those, key=lambda row: row["us"])
-        return None
+        everywhere = [self.rows, *(found["rows"] for found in self.told)]
+        return next((rows for rows in everywhere if at(_products(rows), sizes)), [])
 
     def tflops(
         self, rung: str, size: int | str = 4096, precision: str = "fp32"
     ) -> float:
-        """Its TFLOP/s; NaN if nobody has measured it."""
+        """Its TFLOP/s; NaN where row() is None."""
         row = self.row(rung, size, precision)
         return row["tflops"] if row else math.nan
 
     def us(self, rung: str, size: int | str = 4096, precision: str = "fp32") -> float:
-        """Its time in microseconds; NaN if nobody has measured it."""
+        """Its time in microseconds; NaN where row() is None."""
         row = self.row(rung, size, precision)
         return row["us"] if row else math.nan
 
@@ -73,6 +87,15 @@ class Results:
         words = [f"here: {', '.join(here)}"] * bool(here)
         words += [f"came with the lab: {'; '.join(told)}"] * bool(told)
         return "; ".join(words) or "nothing measured yet"
+
+
+def _products(rows: Sequence[Row]) -> list[Row]:
+    """Those of single products that were timed."""
+    return [
+        row
+        for row in rows
+        if row["op"] == "matmul" and row.get("us") and row.get("batch", 1) == 1
+    ]
 
 
 def _of(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
