@@ -109,7 +109,18 @@ def test_cold_operands_take_turns(monkeypatch):
     assert len({t.data_ptr() for one in operands.sets for t in one}) == 18
     (found, *_) = bench_matmul.rows(sizes=["20"], rungs=["reference"], cold=True,
                                     seconds=0.01)  # fmt: skip
-    assert found["cache"] == "cold"
+    assert found["cache"] == "cold, rotated" and found["checked"] is True
+
+
+def test_operands_too_small_to_take_turns_are_flushed(monkeypatch):
+    """64 copies of a product of 100 x 100 are 7 MiB, and were called cold."""
+    flushed = []
+    monkeypatch.setattr(bench_matmul_calls.timers, "cache_size", lambda device: 60 << 20)
+    monkeypatch.setattr(bench_matmul_calls.timers, "flusher",
+                        lambda device: lambda: flushed.append(1))  # fmt: skip
+    (found, *_) = bench_matmul.rows(sizes=["7"], rungs=["reference"], cold=True,
+                                    seconds=0.01)  # fmt: skip
+    assert found["cache"] == "cold, flushed" and flushed
 
 
 # ---- what is wrong is not timed ----------------------------------------------

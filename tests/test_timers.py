@@ -64,6 +64,14 @@ def test_a_check_that_raises_comes_through_and_nothing_is_timed():
     assert not calls
 
 
+def test_what_has_passed_no_check_is_said_to_be_unchecked():
+    options = {"device": "cpu", "seconds": 0.01}
+    without = weft.bench(time.sleep, 1e-4, **options)
+    assert without.row()["checked"] is False and ", unchecked" in repr(without)
+    right = weft.bench(time.sleep, 1e-4, check=lambda: True, **options)
+    assert right.row()["checked"] is True and "unchecked" not in repr(right)
+
+
 def test_the_module_of_benchmarks_can_be_called():
     from weft import bench
 
@@ -85,6 +93,23 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
     assert seen[0] is x is seen[6]
     assert len({array.ctypes.data for array in seen[:6]}) == 6
     assert all(np.array_equal(array, x) for array in seen)
+    assert one.cache == "cold, rotated"
+
+
+@pytest.mark.parametrize("n", [16, 100, 256, 512, 1024])
+def test_what_goes_by_before_an_input_returns_is_larger_than_the_cache(monkeypatch, n):
+    """Or the cache is flushed: 64 products of 256 x 256 would stay in an L2."""
+    cache, size = 60 << 20, 3 * 4 * n * n
+    monkeypatch.setattr(timers, "cache_size", lambda device: cache)
+    copies = timers.copies_for(size, CPU)
+    assert 1 <= copies <= timers.MOST_COPIES
+    assert (copies - 1) * size >= 2 * cache if n >= 100 else copies == 1
+    x = np.ones((3, n, n), np.float32)
+    monkeypatch.setattr(timers, "flusher", lambda device: lambda: None)
+    if n < 200:
+        one = timers.contender(np.sum, (x,), CPU, cold=True)
+        assert one.cache == ("cold, rotated" if n >= 100 else "cold, flushed")
+        assert bool(one.flush) == (one.copies == 1)
 
 
 def test_a_cold_call_without_arrays_has_the_cache_flushed_each_time(monkeypatch):
@@ -94,6 +119,7 @@ def test_a_cold_call_without_arrays_has_the_cache_flushed_each_time(monkeypatch)
     one.calls = 3
     clocks.WallTimer(CPU).sample("it", one, gpu_state.Watch(CPU))
     assert events == list("fcfcfc")
+    assert one.cache == "cold, flushed"
 
 
 # ---- several -----------------------------------------------------------------
@@ -209,7 +235,16 @@ def test_all_timers_of_a_gpu_agree(timer, cold):
         if 0.8 * want < us < 1.25 * want:
             break
     assert 0.8 * want < us < 1.25 * want
-    assert found.row()["cache"] == ("cold" if cold else "warm")
+    assert found.row()["cache"] == ("cold, rotated" if cold else "warm")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("timer", clocks.TIMERS)
+def test_a_cold_call_takes_longer_flushed_too(timer):
+    a = torch.randn(8 << 20, device="cuda")  # 32 MiB: read from the cache or not
+    cold = weft.bench(a.sum, timer=timer, cold=True, device="cuda", seconds=0.3)
+    warm = weft.bench(a.sum, timer=timer, device="cuda", seconds=0.3)
+    assert cold.cache == "cold, flushed" and cold.fastest > warm.fastest
 
 
 # ---- the GPU's state ---------------------------------------------------------
@@ -261,8 +296,43 @@ def test_without_nvml_nothing_is_known(monkeypatch):
 def test_a_graph_that_captured_nothing_is_no_measurement(monkeypatch):
     timer = clocks.GraphTimer(torch.device("cuda", 0))
     empty = SimpleNamespace(replay=lambda: None)
-    monkeypatch.setattr(timer, "_captured", lambda one: empty)
+    monkeypatch.setattr(timer, "_captured", lambda one, calls: empty)
     monkeypatch.setattr(timer, "taken", lambda work, watch: 2.0)
     one = clocks.Contender(lambda i: None, calls=40)
     with pytest.raises(ArgumentError, match="elsewhere takes 0.005 µs, so nothing was"):
         timer.sample("elsewhere", one, None)
+
+
+def recorded(monkeypatch, events, us=10.0):
+    """A graph timer without a GPU: what it captures and replays is written down."""
+    timer = clocks.GraphTimer(torch.device("cuda", 0))
+
+    def captured(one, calls):
+        graph = SimpleNamespace(calls=calls)
+        graph.replay = lambda: events.append(calls)
+        return graph
+
+    def taken(work, watch):
+        work()
+        return us * events[-1]
+
+    monkeypatch.setattr(timer, "_captured", captured)
+    monkeypatch.setattr(timer, "taken", taken)
+    return timer
+
+
+def test_a_graph_is_flushed_before_its_first_event(monkeypatch):
+    events = []
+    timer = recorded(monkeypatch, events)
+    flush = lambda: events.append("f")  # noqa: E731
+    one = clocks.Contender(lambda i: None, flush=flush, calls=3)
+    assert timer.sample("it", one, None) == 2000
+    assert events == [3, 200, *("f", 1) * 200]  # of 10 µs
+
+
+def test_all_copies_take_the_same_turns_in_a_graph(monkeypatch):
+    events = []
+    timer = recorded(monkeypatch, events, us=8.0)
+    one = clocks.Contender(lambda i: None, copies=161, calls=90)
+    assert timer.sample("it", one, None) == 8 * 322
+    assert events == [161, *[322] * 2] and one.calls == 322  # 2 ms are 250 calls

@@ -6,6 +6,7 @@ samples there is a pause, and one call that is not timed.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,8 @@ LEAST_US = 0.3  # no kernel of a graph is as short: an empty one takes a microse
 class Contender:
     """What is timed. run(i) does the work once, on the i-th copy of its inputs.
 
-    copies: how many there are; flush: empties the cache, where there is but one.
+    copies: how many there are, more than one only to be cold; flush: empties the cache
+    before each call, where there is but one. checked: it is known to be right.
     """
 
     run: Callable[[int], object]
@@ -39,6 +41,14 @@ class Contender:
     calls: int = 0  # in a burst; 0: not known yet
     burst: float = 0.0  # about how many seconds one takes
     done: int = 0  # calls so far: the copies take turns from burst to burst
+    checked: bool = False
+
+    @property
+    def cache(self) -> str:
+        """In which caches its inputs are when it is called: in none, if cold."""
+        if self.flush:
+            return "cold, flushed"
+        return "cold, rotated" if self.copies > 1 else "warm"
 
     def turn(self) -> None:
         """One call, on the copy whose turn it is."""
@@ -144,37 +154,48 @@ class GraphTimer(EventTimer):
         self._graphs: dict[str, Any] = {}
 
     def sample(self, name: str, one: Contender, watch: Watch) -> float:
-        if one.flush:
-            raise ArgumentError(
-                "timer 'graph' cannot flush the cache: hand over the arrays as "
-                "arguments, or take timer 'kernel' or 'event'"
-            )
         if name not in self._graphs:
-            self._graphs[name] = self._captured(one)
-            # The burst was made for the host's launches, which a graph does without.
-            took = self.taken(self._graphs[name].replay, watch)
-            wanted = burst_of(took / one.calls)
-            if wanted > 1.25 * one.calls:
-                one.calls = wanted
-                self._graphs[name] = self._captured(one)
-        took = self.taken(self._graphs[name].replay, watch)
-        if took / one.calls < LEAST_US:
+            self._graphs[name] = self._fitting(name, one, watch)
+        replay = self._graphs[name].replay
+        if not one.flush:
+            return self.taken(replay, watch)
+        us = 0.0
+        for _ in range(one.calls):
+            one.flush()  # before the first event: it is not timed
+            us += self.taken(replay, watch)
+        return us
+
+    def _fitting(self, name: str, one: Contender, watch: Watch) -> Any:
+        """A graph that takes as long as a burst should; to be flushed, of one call."""
+        graph = self._captured(one, self._whole(one, one.calls))
+        # The burst was made for the host's launches, which a graph does without.
+        wanted = burst_of(self.taken(graph.replay, watch) / one.calls)
+        if wanted > 1.25 * one.calls:
+            graph = self._captured(one, self._whole(one, wanted))
+        us = self.taken(graph.replay, watch) / one.calls
+        if us < LEAST_US:
             raise ArgumentError(
-                f"timer 'graph': {name} takes {took / one.calls:.2g} µs, so nothing "
+                f"timer 'graph': {name} takes {us:.2g} µs, so nothing "
                 f"was captured: it launches on another stream than torch's current "
                 f"one; take timer 'event'"
             )
-        return took
+        return self._captured(one, 1) if one.flush else graph
 
-    def _captured(self, one: Contender) -> Any:
+    def _whole(self, one: Contender, calls: int) -> int:
+        """So many calls or a few more, and so sets one.calls: the copies take whole
+        turns, since each replay begins anew with the same one."""
+        one.calls = one.copies * math.ceil(calls / one.copies)
+        return one.calls
+
+    def _captured(self, one: Contender, calls: int) -> Any:
+        """A graph of so many calls."""
         import torch
 
-        one.calls = max(one.calls, one.copies)  # all take part in each replay
         with torch.cuda.device(self.device):
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                for _ in range(one.calls):
+                for _ in range(calls):
                     one.turn()
             graph.replay()
         return graph

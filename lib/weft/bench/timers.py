@@ -8,11 +8,11 @@
     bench(torch.mm, a, b)             one call
     side_by_side({"a": ..., ...})     several in turn, so that all see the same machine
 
-Warm: the same inputs again and again. Cold: inputs that are in no cache, either since
-copies of them take turns that together are larger than the cache, or since it is
-flushed before each call. A burst of calls is one sample (with `kernel` each call is).
-Measuring ends once the median is known well enough, or when the time is up: `stopped`
-says which.
+Warm: the same inputs again and again. Cold: inputs that are in no cache, either
+"rotated", since copies of them take turns that together are larger than the cache, or
+"flushed" before each call, where so many copies would be too many. A burst of calls is
+one sample (with `kernel` each call is). Measuring ends once the median is known well
+enough, or when the time is up: `stopped` says which.
 """
 
 from __future__ import annotations
@@ -39,21 +39,25 @@ if TYPE_CHECKING:
 PAUSE = 60e-3  # seconds between samples when tensor cores are to stay cool
 LEAST = 8  # samples before a spread is believed
 SPREAD = 0.005  # the median is known to half a percent
-MOST_COPIES = 64  # of the inputs
+# Of the inputs; a graph of a burst has a call of each. At 2048 those of 60 kB and more
+# take turns in an L2 of 60 MiB, for smaller ones it is flushed.
+MOST_COPIES = 2048
 
 
 @dataclass
 class Timed:
     """A Timing, and what else must be said of it.
 
-    cache: cold or warm; spread: the width of the median's 95 % interval over the
-    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts;
-    fastest: of all samples, in microseconds.
+    cache: "warm", "cold, rotated" or "cold, flushed"; checked: whether the call had
+    passed a check before it was timed; spread: the width of the median's 95 % interval
+    over the median; stopped: "spread", "time" or "samples"; pause: seconds between
+    bursts; fastest: of all samples, in microseconds.
     """
 
     timing: Timing
     device: str
     cache: str
+    checked: bool
     spread: float
     stopped: str
     calls: int
@@ -70,7 +74,8 @@ class Timed:
         """The keys of a row of results."""
         return {
             **self.timing.row(),
-            **{"cache": self.cache, "samples": self.timing.samples},
+            **{"cache": self.cache, "checked": self.checked},
+            "samples": self.timing.samples,
             **{"calls": self.calls, "pause_ms": 1e3 * self.pause},
             "spread": self.spread if self.spread < math.inf else None,
             **{"stopped": self.stopped, **self.state},
@@ -80,6 +85,7 @@ class Timed:
         from ..figures.words import rounded
 
         t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
+        said += "" if self.checked else ", unchecked"
         text = f"{rounded(t.median)} µs ({rounded(t.low)} to {rounded(t.high)}; "
         text += f"{t.timer}, {said}"
         clocks = self.state.get("clock")
@@ -107,8 +113,9 @@ def bench(
 
     timer: of TIMERS; by default "kernel" on a GPU and "wall" on a CPU. device: where
     the work is done, by default where the arrays among args lie. check: called first;
-    if it raises or returns False nothing is timed. cold: arrays among args take turns
-    with copies of themselves; without any, the cache is flushed before each call.
+    if it raises or returns False nothing is timed; without one the result is said to be
+    unchecked. cold: arrays among args take turns with copies of themselves; without
+    any, or where it would take too many copies, the cache is flushed before each call.
     seconds: at most, about. cool: bursts of 2 ms with pauses of 60 ms; calls that take
     longer than a burst get pauses in proportion.
     Raises ArgumentError for what makes no sense.
@@ -119,8 +126,9 @@ def bench(
         raise ArgumentError("bench: not timed, since it has not passed its check")
     where = devices.named(_device_of(args) if device is None else device)
     one = contender(call, args, where, cold)
+    one.checked = check is not None
     found = side_by_side(
-        {"it": one}, where, timer, cold=cold, seconds=seconds, spread=spread, cool=cool
+        {"it": one}, where, timer, seconds=seconds, spread=spread, cool=cool
     )
     return found["it"]
 
@@ -133,17 +141,20 @@ def contender(
     size = sum(a.nbytes for a in arrays)
     if not cold:
         return Contender(lambda i: call(*args))
-    if not size:
-        return Contender(lambda i: call(*args), flush=flusher(device))
     copies = copies_for(size, device)
+    if copies == 1:
+        return Contender(lambda i: call(*args), flush=flusher(device))
     sets = [args, *(tuple(map(_copy, args)) for _ in range(copies - 1))]
     return Contender(lambda i: call(*sets[i % copies]), copies)
 
 
 def copies_for(size: int, device: AnyDevice) -> int:
-    """How many inputs of `size` bytes in turn are never found in a cache."""
+    """How many inputs of `size` bytes in turn are never found in a cache.
+
+    1 where that would be more than MOST_COPIES: the cache is to be flushed then.
+    """
     wanted = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
-    return min(MOST_COPIES, wanted)
+    return wanted if wanted <= MOST_COPIES else 1
 
 
 def side_by_side(
@@ -151,7 +162,6 @@ def side_by_side(
     device: AnyDevice | str,
     timer: str = "",
     *,
-    cold: bool = False,
     seconds: float = 1.0,
     samples: int = 200,
     spread: float = SPREAD,
@@ -185,7 +195,7 @@ def side_by_side(
     return {
         name: Timed(
             summarize(us, clock.name),
-            *(shown, "cold" if cold else "warm", spreads[name]),
+            *(shown, contenders[name].cache, contenders[name].checked, spreads[name]),
             "spread" if spreads[name] <= spread else stopped,
             *(contenders[name].calls, pauses[name], min(us), watches[name].row()),
         )

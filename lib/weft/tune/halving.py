@@ -40,7 +40,8 @@ def race(
     """
     runs = {str(one): one for one in candidates if one.state == "ready"}
     contenders = {
-        name: Contender(lambda i, run=one.run: run(*args)) for name, one in runs.items()
+        name: Contender(lambda i, run=one.run: run(*args), checked=True)
+        for name, one in runs.items()
     }
     _first_sight(runs, contenders, device)
     samples, done = FIRST, 0

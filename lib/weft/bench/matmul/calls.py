@@ -11,7 +11,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -85,21 +85,24 @@ class Size:
 class Operands:
     """a, b and c in one or several copies, and what c has to be.
 
-    precision: of the race.
+    precision: of the race. flush: empties the cache, where they are to be cold and
+    so small that too many copies would have to take turns.
     """
 
     size: Size
     precision: str
     device: torch.device
     sets: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+    flush: Callable[[], object] | None = None
 
     @staticmethod
     def random(
         size: Size, precision: str, device: torch.device, cold: bool
     ) -> Operands:
-        """Signed random numbers; cold: as many copies as do not fit the cache."""
+        """Signed random numbers; cold: copies that do not fit the cache."""
         needed = int(size.bytes(precision))
         copies = timers.copies_for(needed, device) if cold else 1
+        flush = timers.flusher(device) if cold and copies == 1 else None
         generator = torch.Generator(device).manual_seed(0)
         kind = TYPES.get(precision, torch.float32)
 
@@ -118,7 +121,7 @@ class Operands:
             (torch.empty(*size.stack, *c, device=device), *((a, b) if i == 0 else
              (a.clone(), b.clone()))) for i in range(copies)
         ]  # fmt: skip
-        return Operands(size, precision, device, sets)
+        return Operands(size, precision, device, sets, flush)
 
     def stored(self, layout: str) -> Operands:
         """The same with a and b as they lie in a layout: "nt" has b as (n,k)."""
@@ -129,7 +132,7 @@ class Operands:
             return x.mT.contiguous() if way == "t" else x
 
         sets = [(c, *map(lying, (a, b), layout)) for c, a, b in self.sets]
-        return Operands(self.size, self.precision, self.device, sets)
+        return replace(self, sets=sets)
 
     @functools.cached_property
     def want(self) -> torch.Tensor:
@@ -202,7 +205,7 @@ def entry(
         call(*sets[i % count])
 
     layout = more.pop("layout", "nn")
-    contender = clocks.Contender(run, count)
+    contender = clocks.Contender(run, count, operands.flush)
     return Entry(impl, rung, precision, contender, layout, more)
 
 

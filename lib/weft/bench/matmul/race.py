@@ -118,7 +118,6 @@ def _timed(
             found |= timers.side_by_side(
                 {one.name: one.contender for one in those},
                 *(str(where), options.timer or TIMER[where.type]),
-                cold=options.cold,
                 seconds=options.seconds or usual,
                 samples=min(options.rounds, rounds),
                 cool=cool,
@@ -217,7 +216,7 @@ def _row(
     us, moved = timed.us, size.bytes(one.precision)
     return {
         **_head(one, size, where),
-        **timed.row(),
+        **{**timed.row(), "checked": bool(errors)},
         **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
         **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
         "threads": torch.get_num_threads() if where.type == "cpu" else None,
