@@ -1,4 +1,4 @@
-"""Where a product's cycles go, from what ncu counted: rows of `bench tensor --rungs ncu`.
+"""Where a product's cycles go, by ncu: rows of `bench tensor --rungs ncu`.
 
 For each of four schedulers of a multiprocessor a cycle is one of four things: it starts
 a multiply-add, starts another instruction, has warps and none that is ready, or has no
