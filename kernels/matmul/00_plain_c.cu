@@ -1,13 +1,13 @@
 /* 00_plain_c.cu -- matmul, the rungs in plain C, for the CPU only.
  *
- * Idea:        a ladder of its own, of the same ideas: what is near is reused.
- *              ijk, ikj, blocked and simd are ../reference/matmul_<name>.c,
- *              reference is ../reference/matmul.c. Each opens as a rung does,
- *              with its own limit.
- * Measured:    AMD EPYC with AVX-512, 2 cores: simd 169 GFLOP/s at 1024^3,
- *              where torch.mm has 145, and 176 at 2048^3 (174); on one core
- *              93 (89) and 92 (82). Again: python -m weft bench matmul
- *              --device cpu --json notebooks/results/matmul_amd_epyc.json
+ * A ladder of its own, of the same ideas: what is near is reused. ijk, ikj,
+ * blocked and simd are ../reference/matmul_<name>.c, reference is
+ * ../reference/matmul.c. Each opens as a rung does, with what was slow before
+ * it, and its own prediction and limit. Their figures are those of
+ *     python -m weft bench matmul --device cpu
+ *            --json notebooks/results/matmul_amd_epyc.json
+ * on an AMD EPYC with AVX-512.
+ *
  * Lesson:      notebooks/08a_matmul_tiles.ipynb
  */
 #include "matmul.h"

@@ -3,15 +3,17 @@
  * Idea:        thread (x,y) owns element (row,col) of c, walks along its row of
  *              a and down its column of b, and keeps the sum in a register.
  * Prediction:  8 bytes asked of global memory per multiply-add: 550 GB at
- *              4096^3, 8.4 MB by a block. A warp's load from a touches 16 rows,
- *              a load from b one: 17 lines, of which the L1 cache looks up one
- *              a clock, for 32 multiply-adds where an SM does 128 a clock.
- *              32 / (17 * 128) = 1.5 % of an H200's 60 TFLOP/s.
- * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.6 %; in blocks of 32 x 32, where a
- *              load touches 33 lines, 0.50. But k = 4128 or 4224 gives 0.97,
- *              4112 1.6, 4104 2.2 and 4097 2.7: it matters where rows lie in
- *              their lines of 128 bytes. So banks limit it, it seems, rather
- *              than lookups: the L1 cache is the same memory as shared memory.
+ *              4096^3, 8.4 MB by a block. A warp's load from a touches 16
+ *              rows, a load from b one: 17 lines, of which the L1 cache looks
+ *              up one a clock, for 32 multiply-adds where an SM does 128 a
+ *              clock: 32 / (17 * 128) = 1.5 % of the peak.
+ * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (here and below
+ *              the measured one, 66 TFLOP/s of multiply-adds). Tried: blocks
+ *              of 32 x 32, where a load touches 33 lines, 0.50; k = 4128 or
+ *              4224 0.97, 4112 1.6, 4104 2.2 and 4097 2.7: it matters where
+ *              rows lie in their lines of 128 bytes. So banks limit it, it
+ *              seems, rather than lookups: the L1 cache is the same memory as
+ *              shared memory.
  * Limit:       x numbers the rows here: neighbours in a warp read floats of a
  *              and write floats of c that lie whole rows apart, a sector of 32
  *              bytes for 4. Rung 2 attacks that.

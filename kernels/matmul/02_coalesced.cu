@@ -4,10 +4,10 @@
  *              and each store to c, touches a row of its own per thread.
  * Idea:        swap the two: x numbers the columns. A warp reads floats of b
  *              that lie side by side, and one float of a serves all of a row.
- * Prediction:  the same 550 GB asked for, in 3 lines per multiply-add of a warp
- *              (a: 2 rows, b: 1) instead of 17: 32 / (3 * 128) = 8 % of 60
- *              TFLOP/s.
- * Measured:    H200, 4096^3: 4.7 TFLOP/s, 7.8 %.
+ * Prediction:  the same 550 GB asked for, in 3 lines per multiply-add of a
+ *              warp (a: 2 rows, b: 1) instead of 17: 32 / (3 * 128) = 8 % of
+ *              the peak.
+ * Measured:    H200, 4096^3: 4.7 TFLOP/s, 7.1 %.
  * Limit:       still two loads from global memory for each multiply-add: a is
  *              read n times and b m times. Caches catch much of it, but the
  *              loads keep the multipliers waiting. Rung 3 attacks that.

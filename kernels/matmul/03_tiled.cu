@@ -8,9 +8,9 @@
  * Prediction:  1 MB from global memory by a block, 17 GB at 4096^3. Two loads
  *              from shared memory per multiply-add; shared memory answers one
  *              load of a warp a clock, and an SM multiplies for 4 warps: 1 / 8
- *              of 60 TFLOP/s. Since TILE is a constant, nvcc unrolls the loop,
+ *              of the peak. Since TILE is a constant, nvcc unrolls the loop,
  *              and reads a_s[ty][i] by four: 40 loads per 32, at most 20 %.
- * Measured:    H200, 4096^3: 8.4 TFLOP/s, 14 %. A load of four floats goes
+ * Measured:    H200, 4096^3: 8.4 TFLOP/s, 13 %. A load of four floats goes
  *              into four registers of each lane, and takes as long as about
  *              three loads of one: what counts is floats.
  * Limit:       more than one load from shared memory for each multiply-add.

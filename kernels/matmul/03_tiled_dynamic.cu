@@ -5,10 +5,10 @@
  *              03_tiled.cu, and only where the tiles lie is the launch's word.
  * Prediction:  no difference: the loop has the same 40 shared loads and 32
  *              multiply-adds (SASS; nvcc 13.0, sm_90).
- * Measured:    H200, 4096^3: 8.3 TFLOP/s where 03_tiled.cu has 8.4. An earlier
- *              text of both, with indices of 64 bits, had 8.1 here and 5.7
- *              there: it took 40 registers a thread there and 32 here, and of
- *              blocks of 1024 threads an SM holds one with 40, two with 32.
+ * Measured:    H200, 4096^3: 8.3 TFLOP/s where 03_tiled.cu has 8.4. Tried: a
+ *              text of both with indices of 64 bits had 8.1 here and 5.7 there:
+ *              it took 40 registers a thread there and 32 here, and of blocks
+ *              of 1024 threads an SM holds one with 40, two with 32.
  *              Equal loops are not equal kernels: look at registers, too.
  * Limit:       as 03_tiled.cu's.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb

@@ -14,12 +14,13 @@
  *              once, LDS.128; the loop is gone. An argument: an instruction for
  *              the address of each row of b_s; a_s[ty * tile + i] need not lie
  *              at 16 bytes, so one float a load; a loop of 16, one of 4 and
- *              one of 1 multiply-adds. By the loads 1.25 / 2: 12.5 % of 60
- *              TFLOP/s at most.
- * Measured:    H200, 4096^3: 6.5 TFLOP/s, 10.8 %, where 03_tiled.cu has 8.4.
- *              One at a time: a constant pitch, i < tile as it is: 8.2. So the
- *              loop's end costs little and the unknown pitch nearly all. And in
- *              03_tiled.cu: a_s read one by one 6.9, the loop not unrolled 6.2.
+ *              one of 1 multiply-adds. By the loads 1.25 / 2: 12.5 % of the
+ *              peak at most.
+ * Measured:    H200, 4096^3: 6.5 TFLOP/s, 9.9 %, where 03_tiled.cu has 8.4.
+ *              Tried, one at a time: a constant pitch, i < tile as it is: 8.2.
+ *              So the loop's end costs little and the unknown pitch nearly all.
+ *              And in 03_tiled.cu: a_s read one by one 6.9, the loop not
+ *              unrolled 6.2.
  * Limit:       what the compiler must not assume. That the memory is dynamic
  *              costs nothing: 03_tiled_dynamic.cu.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb

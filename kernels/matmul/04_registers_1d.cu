@@ -4,12 +4,12 @@
  *              multiply-add.
  * Idea:        a thread makes TM elements below each other. They share a column
  *              of b: one float of b_s in a register serves TM multiply-adds.
- * Prediction:  2 MB from global memory by a block of 64 x 64, 8.6 GB at 4096^3.
- *              1 + 1 / TM floats of shared memory per multiply-add, those of a
- *              by four: 24 loads per 64, at most 67 % of 60 TFLOP/s. All
- *              instructions: 122 per 64, at most 52 %.
- * Measured:    H200, 4096^3: 15.9 TFLOP/s, 26 %. By floats, as rung 3 found:
- *              72 per 64, 22 %. BK = 32 and two blocks an SM: 19.2.
+ * Prediction:  2 MB from global memory by a block of 64 x 64, 8.6 GB at
+ *              4096^3. 1 + 1 / TM floats of shared memory per multiply-add,
+ *              those of a by four: 24 loads per 64, at most 67 % of the peak.
+ *              All instructions: 122 per 64, at most 52 %.
+ * Measured:    H200, 4096^3: 15.8 TFLOP/s, 24 %. By floats, as rung 3 found:
+ *              72 per 64, 22 %. Tried: BK = 32 and two blocks an SM: 19.2.
  * Limit:       an element of a_s serves one multiply-add of each thread that
  *              reads it. Rung 5 attacks that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb

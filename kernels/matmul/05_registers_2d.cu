@@ -5,11 +5,12 @@
  *              in registers serve TM * TN multiply-adds.
  * Prediction:  4.2 MB from global memory by a block of 128 x 128, 4.3 GB at
  *              4096^3. A fourth of a float of shared memory per multiply-add
- *              and 706 instructions per 512: at most 73 % of 60 TFLOP/s. A
+ *              and 706 instructions per 512: at most 73 % of the peak. A
  *              thread takes 170 registers, so an SM holds one block, and all
  *              of it waits at once for the tiles: rather 50 %.
- * Measured:    H200, 4096^3: 21.6 TFLOP/s, 36 %; with BLOCKS = 2, at the price
- *              of 12 registers spilled, 26.5, 44 %. BK = 16 gives 26.5 without.
+ * Measured:    H200, 4096^3: 26 TFLOP/s, 40 %, with two blocks at the price of
+ *              12 registers spilled. Tried: BLOCKS = 1: 21.6; BK = 16: 26.5
+ *              with nothing spilled.
  * Limit:       a load, global or shared, names one float. Rung 6 attacks that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb
  */

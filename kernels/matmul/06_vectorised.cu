@@ -6,10 +6,10 @@
  *              run along k: 4 steps of k at once, 32 registers.
  * Idea:        float4 everywhere. The tile of a is transposed on its way to
  *              shared memory, so that a thread's rows lie side by side.
- * Prediction:  the same bytes by a fourth of the loads: 26 instead of 142 other
- *              instructions, 580 per 512, at most 88 % of 60 TFLOP/s. Nothing
- *              spills. Conflicts and waiting cost their part: 65 %.
- * Measured:    H200, 4096^3: 35.1 TFLOP/s, 58 %; 37.4 with BK = 16.
+ * Prediction:  the same bytes by a fourth of the loads: 26 instead of 142
+ *              other instructions, 580 per 512, at most 88 % of the peak.
+ *              Nothing spills. Conflicts and waiting cost their part: 65 %.
+ * Measured:    H200, 4096^3: 34.5 TFLOP/s, 52 %. Tried: BK = 16: 37.4.
  * Limit:       lanes meet in the same banks: a store to a_s and a load of b_s
  *              take twice the wavefronts they need. Rung 7 attacks that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb

@@ -20,11 +20,10 @@
  * Prediction:  for 4 k a warp loads 8 + 16 times, 96 wavefronts, beside 128
  *              cycles of multiply-adds: shared memory no longer sets the pace.
  *              0.9 of cuBLAS.
- * Measured:    H200, 4096: 40.7 -> 50.5 TFLOP/s, 98 % of cuBLAS, with Large
- *              asked for by itself, the best of some 30 shapes and settings in
- *              the runs they were chosen from. In SASS 63 of 1024 multiply-adds
- *              wait for a register bank (counted in a like kernel, 16 k a
- *              stage).
+ * Measured:    H200, 4096^3: 40.7 -> 50.6 TFLOP/s, where cuBLAS has 51.3. In
+ *              SASS 82 of 1024 multiply-adds wait for a register bank (lesson
+ *              08b counts them). Tried: some 30 shapes and settings; Large is
+ *              the best of them there.
  * Limit:       every thread copies, waits and meets the others in a barrier.
  *              Rung 11 has one thread ask for whole tiles, and no barrier.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb

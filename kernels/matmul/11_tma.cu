@@ -18,15 +18,15 @@
  *          95 % of the peak at most. Cutting: 4096 has 512 tiles, 3.88 rounds
  *          of 132, which took 4: 3 % faster. 5120x256x5120 has 6.06 rounds,
  *          which took 7: 15 %.
- * Measured: H200, variants of the kernel before e74775c in one run, TFLOP/s:
- *          not cut -> cut 4096 52.9 -> 53.9, 8192 52.9 -> 54.5, 5120x256x5120
- *          44.7 -> 45.3, where k is too short for the pieces to pay. cuBLAS:
- *          51.2, 51.1, 41.0. The order of multiply() with a fence in each step:
- *          4096 53.9, 8192 54.7. One a_r and fewer addresses instead of fences:
- *          55.6, 56.2. Half of a_r read later, one fence: 55.8, 56.4, and
- *          5120x256x5120 49.0, as tma_pairs 49.4 (cuBLAS in the run of these
- *          two 51.1, 51.0, 40.9). 55 of 1024 wait for a bank, counted in SASS;
- *          some orders that count 29 to 49 were slower.
+ * Measured: H200: 4096^3 55.9 TFLOP/s, where cuBLAS has 51.3; through rung
+ *          tuned 8192^3 56.2 (51.3), 5120x256x5120, as tma_pairs, 49.4 (41.0).
+ *          55 of 1024 multiply-adds wait for a bank, counted in SASS.
+ *          Tried, H200, TFLOP/s of an earlier text: not cut -> cut 4096 52.9
+ *          -> 53.9, 8192 52.9 -> 54.5, 5120x256x5120 44.7 -> 45.3, where k is
+ *          too short for the pieces to pay. With a fence in each step of
+ *          multiply() 53.9 at 4096; with one a_r and fewer addresses instead
+ *          of fences 55.6; half of a_r read later, one fence: as it is. Some
+ *          orders with 29 to 49 that wait were slower.
  * Limit:   256 x 128 is the tile that reads least. A c of 1024 x 1024 has 32 of
  *          them: most multiprocessors have a piece of one at best.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb

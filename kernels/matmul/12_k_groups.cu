@@ -11,12 +11,13 @@
  * Prediction: c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead of
  *          32: nearly four times as fast as rung tma without cut tiles. 1025
  *          without cutting takes two rounds, twice as long as 1024.
- * Measured: H200: 1024: 45.3 TFLOP/s (cuBLAS 38.8; tma 36.6, and 12.8 where it
- *          does not cut, in a run of variants before). A fence in each step:
- *          44.8. At e74775c 1025 took 90 us cut (cuBLAS 69), and 1023, where a
- *          and b are copied, 61, when 1024 took 48.
+ * Measured: H200: 1024^3 45.3 TFLOP/s (cuBLAS 38.6, tma 36.4). Through rung
+ *          tuned: 1024^3 47 us, 1025^3, cut, 75 (cuBLAS 69), 1023^3, where a
+ *          and b are copied, 54 (54). Tried: a fence in each step, 44.8
+ *          TFLOP/s at 1024.
  * Limit:   a stage of 64 x 128 has a quarter of the work of one of 256 x 128,
- *          and costs as much waiting: 50.2 TFLOP/s at 8192, where tma has 56.4.
+ *          and costs as much waiting: 48.3 TFLOP/s at 4096, where tma has
+ *          55.9.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */

@@ -9,12 +9,12 @@
  *              quads of four floats and keep ROWS x COLS sums each; the piece
  *              of b that they need lies in shared memory with k along its rows.
  *              At the end the lanes' sums are added.
- * Prediction:  50000x784x10 moves 157 MB of a, 2 MB of c: 37 us at 4.2 TB/s.
- *              Its 0.4 G multiply-adds take 13 us meanwhile, b's loads from
- *              shared memory (one for 4 ROWS multiply-adds) less.
- * Measured:    H200: 50000x784x10 52.1 us (cuBLAS 69.7), 4096x4096x1 24.0
- *              (22.3). Numbers of 16 bits, with the same kernel: 36.9 (45.8)
- *              and 10.3 (10.2).
+ * Prediction:  50000x784x10 moves 157 MB of a, 2 MB of c: 39 us at the 4.1
+ *              TB/s that a copy reaches. Its 0.4 G multiply-adds take 13 us
+ *              meanwhile, b's loads from shared memory (one for 4 ROWS
+ *              multiply-adds) less.
+ * Measured:    H200: 50000x784x10 52 us (cuBLAS 70), 4096x4096x1 24 (23).
+ *              Numbers of 16 bits, with the same kernel: 32 (46) and 10 (10).
  * Limit:       memory, while COLS is small; columns beyond 16 are further
  *              strips, and each reads a again.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb

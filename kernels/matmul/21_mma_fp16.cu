@@ -9,17 +9,17 @@
  *              sums go to c without a way through shared memory, copies are
  *              asynchronous, in a ring, and each step's fragments are loaded
  *              while the step before is multiplied (mma_tile.cuh).
- * Prediction:  a warp makes 64 x 64: 8 loads of 512 bytes, 32 cycles of
- *              shared memory and 12 more for the copies, for 32 instructions
- *              of 2048 multiply-adds, which take 48 at the rate that
- *              mma.sync has on an H200 (0.62 of wgmma, about 620 TFLOP/s).
- *              So the tensor cores should be busy most of the time: 500
- *              TFLOP/s, 0.65 of cuBLAS.
- * Measured:    H200, 4096^3: 433 TFLOP/s, 0.69 of cuBLAS; 1.8 times wmma.
- *              Shapes of 128 x 256 and 128 x 128 (two blocks) come out
- *              alike: neither the barriers nor the ends of blocks are what
- *              is missing.
- * Limit:       operands pass through registers; the other 0.38 of the tensor
+ * Prediction:  a warp makes 64 x 64: 8 loads of 512 bytes, 32 cycles of shared
+ *              memory and 12 more for the copies, for 32 instructions of 2048
+ *              multiply-adds, which take 53 at the rate that mma.sync has on
+ *              an H200 (640 TFLOP/s measured, 0.69 of wgmma). So the tensor
+ *              cores should be busy most of the time: 500 TFLOP/s, 0.65 of
+ *              cuBLAS.
+ * Measured:    H200, 4096^3: 450 TFLOP/s, 0.62 of cuBLAS; 1.75 times wmma.
+ *              Tried: shapes of 128 x 256 and 128 x 128 (two blocks) come out
+ *              alike: neither the barriers nor the ends of blocks are what is
+ *              missing.
+ * Limit:       operands pass through registers; the other 0.31 of the tensor
  *              cores is for wgmma (rung wgmma_fp16).
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */

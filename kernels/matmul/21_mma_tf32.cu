@@ -8,12 +8,12 @@
  *              instead of once, by cores that have little else to do. b's
  *              fragments come word by word, since ldmatrix transposes
  *              numbers of 16 bits only.
- * Prediction:  for 32 instructions of 1024 multiply-adds a warp loads 4 x
- *              512 bytes of a and 16 x 128 of b: 32 cycles of shared memory,
- *              44 with the copies, where the tensor cores take 48 (316
- *              TFLOP/s by mma.sync). 260 TFLOP/s, 0.65 of cuBLAS.
- * Measured:    H200, 4096^3: 200 TFLOP/s, 0.56 of cuBLAS; without the rounding
- *              it would be 210. 8192: 206.
+ * Prediction:  for 32 instructions of 1024 multiply-adds a warp loads 4 x 512
+ *              bytes of a and 16 x 128 of b: 32 cycles of shared memory, 44
+ *              with the copies, where the tensor cores take 53 (322 TFLOP/s by
+ *              mma.sync, measured). 260 TFLOP/s, 0.65 of cuBLAS.
+ * Measured:    H200, 4096^3: 202 TFLOP/s, 0.50 of cuBLAS; 8192^3: 207, 0.51.
+ *              Tried: without the rounding 210 at 4096.
  * Limit:       as there. sm_80.
  * Error:       2^-11 of each factor.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb

@@ -11,21 +11,18 @@
  *              c^T = b^T a^T
  *          a has k along its rows, and b^T comes by way of registers, where it
  *          may lie as it likes: turned_fragments() of wgmma_tile.cuh.
- * Predict: half of wgmma_bf16's speed, whichever way b lies. Shared memory: a
- *          stage of b^T is 16 KB to load, 128 cycles of 1024 without bank
+ * Prediction: half of wgmma_bf16's speed, whichever way b lies. Shared memory:
+ *          a stage of b^T is 16 KB to load, 128 cycles of 1024 without bank
  *          conflicts (256 with two-way ones), as many as wgmma itself would
  *          take for it; a's 64 KB take 512, TMA's 48 KB 384: full.
  * Measured: H200, cool, us, and over the better of cuBLAS's layouts.
- *                            b stored (k,n)    b stored (n,k)    cuBLAS
- *              4096           328  1.000        328  1.001        328 nt
- *              8192          2566  1.012       2574  1.008       2596 nn
- *              2048          45.1  1.047       44.9  1.051       47.2 nt
- *              5120x256x5120 63.2  0.853       63.3  0.852       53.9 nt
- *          In the run that is committed, through tuned_tf32 for (n,k): 4096
- *          342, 0.994 and 340, 1.000; 8192 2684, 1.003 and 2677, 1.005.
- *          With a copy of b first 4096 took 372, 8192 2786. c^T by clusters of
- *          two blocks is slower here: 332 and 2607. Tiles of 128 columns: 412
- *          for (k,n), 372 for (n,k) at 4096.
+ *                   b stored (k,n)    b stored (n,k), by tuned_tf32
+ *              4096      342  0.99         340  1.00
+ *              8192     2684  1.00        2677  1.01
+ *          Tried, in a run where 4096 took 328 and 8192 2566: with a copy of b
+ *          first 372 and 2786. c^T by clusters of two blocks is slower here:
+ *          332 and 2607. Tiles of 128 columns: 412 for (k,n), 372 for (n,k) at
+ *          4096. And 5120x256x5120: 63, 0.85.
  * Limit:   shared memory, and what wgmma_store.cuh says: 5120x256x5120 has
  *          eight stages for each tile's stores.
  * Error:   2^-11 of each factor, so at most 2^-10 of the sum of absolute

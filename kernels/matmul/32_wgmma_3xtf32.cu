@@ -19,29 +19,29 @@
  *              2^-17 + k / 32 * 2^-24
  *          Infinities make NaN of lo, so elements that come out NaN are
  *          computed again, one by one.
- * Predict: a stage is 3 * 512 cycles of the tensor cores, 4096 takes 794 us
+ * Prediction: a stage is 3 * 512 cycles of the tensor cores, 4096 takes 794 us
  *          at 1.98 GHz, 3.4 times as fast as fp32; the pass reads and writes
  *          64 MB of b, 32 us. Shared memory gives 128 bytes a cycle; wgmma
  *          reads b for each product, 96 KB a stage, with TMA's 48 and a's 16
  *          it is busy for 1280 of 1536 cycles.
- * Measured: H200, cool, over cuBLAS fp32, b stored (n,k), 4096 and 8192.
+ * Measured: H200, cool, b stored (n,k), over cuBLAS fp32: 4096 1007 us, 2.66;
+ *          8192 7831 us, 2.74, since its 31.03 rounds of tiles are cut along k.
+ *          The tensor pipe is busy 97 % of the kernel (ncu, 4096). Errors
+ *          3.9e-7 and 4.4e-7 where cuBLAS has 1.15e-6 and 1.6e-6.
+ *          Tried, in a run where the card was faster with all tensor cores'
+ *          kernels, over cuBLAS fp32, 4096 and 8192:
  *              lo of b made in the kernel, by four warps  2.48  2.48
  *              by the pass, hi cut out of b by wgmma      2.62  2.66
- *              by the pass, hi rounded by TMA             2.74  2.78
+ *              by the pass, hi rounded by TMA: as it is   2.74  2.78
  *              the last without the pass                  2.83  2.83
- *          The tensor pipe is busy 84 % in the first, 95 % in the second (ncu,
- *          4096). Bits that are zero save power: that is the third's gain.
- *          The whole rung: 4096 981 us, 2.73; 8192 7613 us, 2.82, since its
- *          31.03 rounds of tiles are cut along k; 2048 2.61. Errors 3.9e-7 and
- *          4.5e-7 where cuBLAS has 1.15e-6 and 1.6e-6. Sums of 64 of k: as
- *          fast, 5.8e-7. In the run that is committed the card was slower with
- *          all tensor cores' kernels, cuBLAS's too: 1007 us, 2.66; 7831 us,
- *          2.74.
- *          b stored (k,n) is copied first. Splitters that transpose b as well:
- *          2.03; c^T = b^T a^T as rung wgmma_tf32 does: 2.23 and 2.29. Halves
- *          of lo from two blocks of a cluster: 2.37. Both consumers in turns,
- *          so that one stores while the other multiplies: 2.33.
- * Limit:   power: rung wgmma_tf32 three times would be 2.71. And the pass.
+ *          Bits that are zero save power: that is the third's gain. Sums of 64
+ *          of k: as fast, error 5.8e-7.
+ *          b stored (k,n) is copied first. Tried: splitters that transpose b as
+ *          well: 2.03; c^T = b^T a^T as rung wgmma_tf32 does: 2.23 and 2.29.
+ *          Halves of lo from two blocks of a cluster: 2.37. Both consumers in
+ *          turns, so that one stores while the other multiplies: 2.33.
+ * Limit:   power: rung wgmma_tf32 three times would be no faster. And the
+ *          pass.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb
  */
 /* g++: -O1 */

@@ -7,6 +7,10 @@
  *          feed 28 multiply-adds. Strips of a and b are copied beforehand
  *          (gemm.h), so that both are read straight ahead; one of b, 32 KiB,
  *          stays in L1 while all strips of a pass by.
+ * Prediction: 16 loads for 28 multiply-adds of vectors: the multiply-adds
+ *          set the pace, so about what NumPy has.
+ * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 76, 2048^3 66
+ *          (NumPy 94, 80; torch.mm 79, 70).
  * Limit:   one core; and where m is large the strips of a, m x BK floats, come
  *          from L3 once for every 32 columns. matmul.c blocks for that, too,
  *          and gives every core its part.

@@ -1,0 +1,72 @@
+"""Every rung of matmul: what its file opens with, and products that are new each day.
+
+And the kernels that are in no list of rungs, but that the tuned rungs pick.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from weft import native
+from weft.build import KERNELS
+from weft.ladder import OneRung
+from weft.ops.cases.matmul import matmul_case, random_product
+from weft.ops.check import check_rung, run_case
+
+RUNGS = native.rungs("matmul")
+FILES = {  # of what has a line of the table
+    name: path
+    for path in sorted(KERNELS.glob("matmul/*.cu"))
+    for name in re.findall(r"^MATMUL_RUNG\((\w+),", path.read_text(), re.MULTILINE)
+}
+UNLISTED = sorted(FILES.keys() - {rung.name for rung in RUNGS})
+
+
+def rung_file(name: str) -> Path:
+    """The file of a rung, be it CUDA or plain C."""
+    plain = "matmul.c" if name == "reference" else f"matmul_{name}.c"
+    return FILES.get(name, KERNELS / "reference" / plain)
+
+
+@pytest.mark.parametrize("name", [rung.name for rung in RUNGS])
+def test_a_rungs_file_says_what_was_predicted_and_what_came_of_it(name):
+    """And what was slow before it, unless it is the first of a ladder."""
+    head = rung_file(name).read_text().split("*/")[0]
+    wanted = ["Before", "Idea", "Prediction", "Measured", "Limit"]
+    told = re.findall(rf"^ \* ({'|'.join(wanted)}):", head, re.MULTILINE)
+    assert told == wanted[name in ("ijk", "naive") :]
+
+
+def test_a_kernel_that_is_not_listed_is_one_that_tuned_picks():
+    text = FILES["tuned"].read_text()
+    assert "tma_pairs" in UNLISTED
+    assert set(UNLISTED) <= set(re.findall(r"^ +CHOICE\((\w+),", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", UNLISTED)
+def test_a_kernel_that_only_tuned_picks_is_right(name, target):
+    lib = OneRung(FILES[name], name).library(target)
+    (rung,) = lib.rungs
+    if rung not in lib.here():
+        pytest.skip(f"{name} needs a newer GPU")
+    assert check_rung(lib, rung).runs >= 9
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
+def test_a_rung_is_right_for_todays_products(rung, target, device):
+    """Sizes 1 to 70 and all else at random, others each day."""
+    lib = native.library("matmul", target)
+    if rung.name not in [one.name for one in lib.here() if target in one.targets]:
+        pytest.skip(f"{rung.name} does not run here")
+    seed = 100 * int(f"{datetime.date.today():%Y%m%d}") + rung.index
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(4):
+        product = random_product(generator)
+        print(f"seed {seed}: {product.title}")
+        case = matmul_case(generator, product, rung.precision)
+        assert run_case(lib, rung.index, case, device) <= 1
