@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from invented_products import elsewhere, peak_rows, row, rows
 from test_mnist import texts
 
 from weft.bench import peaks, write_json
-from weft.bench.matmul import plot, readme
-from weft.bench.matmul.plot import ladder_plot, size_plot, timed
+from weft.bench.matmul import readme, series
+from weft.bench.matmul.goals import beside_fastest
+from weft.bench.matmul.plot import ladder_plot, size_plot
 from weft.bench.matmul.roofline import _apart, roofline
+from weft.bench.matmul.series import timed
 from weft.figures.style import svg
 
 DRAW = [ladder_plot, size_plot, roofline]
@@ -120,11 +124,11 @@ def test_without_any_result_the_picture_says_how_to_get_one(draw):
 
 
 def test_results_of_a_processor_are_not_taken_for_a_gpus(monkeypatch, tmp_path):
-    monkeypatch.setattr(plot, "RESULTS", tmp_path)
+    monkeypatch.setattr(series, "RESULTS", tmp_path)
     here = [r | {"target": "cpu", "device": "A CPU", "threads": 2} for r in rows()]
     for name, found in ("matmul_amd.json", here), ("matmul_nvidia.json", rows()):
         write_json(tmp_path / name, found)
-    first, second = plot.committed_results()
+    first, second = series.committed_results()
     assert {r["target"] for r in first["rows"]} == {"cuda"}
     assert {r["device"] for r in second["rows"]} == {"A CPU"}
     assert "| tuned | tuned's idea | fp32 | 54.0 | 108 % |" in readme.matmul_table()
@@ -136,6 +140,95 @@ def test_readme_and_results_agree():
     assert readme.written(text, readme.matmul_table()) == text, (
         "python -m weft.bench.matmul.readme"
     )
+
+
+def words_and_marks(text):
+    """What a picture says and where its marks are, without ids and versions."""
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", text)
+    marks = re.findall(r'<use [^>]*?x="([-.\d]+)" y="([-.\d]+)"', text)
+    return words, [tuple(map(float, mark)) for mark in marks]
+
+
+@pytest.mark.parametrize("draw", [ladder_plot, roofline])
+def test_the_pictures_beside_the_results_are_of_these_results(draw):
+    name = draw.__name__.removesuffix("_plot")
+    path = series.RESULTS / f"matmul_{name}_nvidia_h200.svg"
+    words, marks = words_and_marks(path.read_text())
+    now, there = words_and_marks(svg(draw([], size="4096")))
+    assert words == now, "python -m weft.bench.matmul.readme"
+    assert len(marks) == len(there) > 30
+    for old, new in zip(marks, there):  # another matplotlib may set its letters wider
+        assert old == pytest.approx(new, abs=3)
+
+
+def test_the_table_says_how_many_runs_it_is_of_and_how_well_it_is_known():
+    one, two = "2026-01-02T03:04:05+00:00", "2026-01-02T09:10:11+00:00"
+    told = {"spread": 0.004, "run": one}
+    there = [row | told for row in rows()]
+    found = elsewhere() | {"rows": there}
+    table = readme.matmul_table([found])
+    assert "in one run (2026-01-02 03:04 UTC) of `python" in table
+    assert "Medians (known to 0.4 % or better), caches warm" in table
+    there[0] |= {"run": two, "spread": None, "m": 4096, "k": 4096, "n": 4096}
+    table = readme.matmul_table([found])
+    assert "in 2 runs (2026-01-02 03:04 UTC, 2026-01-02 09:10 UTC) of" in table
+    assert "1 of " in table and "of too few samples to say" in table
+    assert "2 runs" in " ".join(texts(ladder_plot([], [found], "4096")))
+
+
+def test_readme_tells_cold_transposed_and_batched_products_in_tables_of_their_own():
+    found, cube = elsewhere(), (4096,) * 3
+    lying = row("weft", "tuned", "fp32", 54.0, cube, vs_cublas=0.97, layout="nt")
+    many = row("weft", "tuned", "fp32", 9.0, (256,) * 3, vs_torch=1.5, batch=64)
+    cold = [r | {"cache": "cold, rotated", "vs_cublas": 0.91} for r in rows()]
+    alone = readme.matmul_table([found])
+    table = readme.matmul_table(
+        [found | {"rows": [*cold, *found["rows"], lying, many]}]
+    )
+    assert "| times cuBLAS | 4096 nt | 64 of 256 |" in table
+    assert "| fp32 | 0.97 | 1.5 |" in table
+    assert "| fp32 | 4096 | 1.08 | 0.91 | 1.02 | 1.08 |" in table
+    assert "| fp32 | 4096 | 1.08 | – | 1.02 | 1.08 |" in alone
+    assert "times cuBLAS | 4096 nt" not in alone
+    rungs = [line for line in table.splitlines() if " idea " in line]
+    assert rungs == [line for line in alone.splitlines() if " idea " in line]
+
+
+def a_processors(threads=(1, 2)):
+    """Results of a processor, as read_json() has them."""
+    told = {"target": "cpu", "device": "A CPU", "vs_cublas": None}
+    there = [
+        row(impl, rung, "fp32", speed * count, (1024,) * 3, threads=count, **told)
+        for count in threads
+        for impl, rung, speed in (("weft", "reference", 0.1), ("torch", "mm", 0.125))
+    ]
+    beside_fastest(there)
+    machine = {"device": "A CPU", "date": "2026-01-04", "torch": "2.13"}
+    return {"machine": machine, "rows": there}
+
+
+def test_readme_has_the_plain_c_rungs_beside_torch_where_they_were_measured():
+    table = readme.matmul_table([elsewhere(), a_processors()])
+    assert "| 1024 | 1 | reference | 100 | 0.8 | 0.6 |" in table
+    assert "| 1024 | 2 | reference | 200 | 0.8 | 0.6 |" in table
+    assert "A CPU, PyTorch 2.13, 2026-01-02, each beside torch.mm" in table
+    assert "torch.mm" not in readme.matmul_table([elsewhere()])
+
+
+def test_a_processor_elsewhere_stands_beside_processors_alone():
+    told = [elsewhere(), a_processors()]
+    gpus = series.series_of([], told)
+    assert [machine["device"] for machine, _ in gpus] == ["That GPU"]
+    here = a_processors(threads=(1,))["rows"]
+    assert len(series.series_of(here, told)) == 3
+    (_, most) = series.series_of([], told[1:])[0]
+    assert {r["threads"] for r in most} == {2}
+
+
+def test_pictures_are_of_warm_caches_where_there_are_both():
+    cold = [r | {"cache": "cold, rotated", "us": 0.5 * r["us"]} for r in rows()]
+    assert series.series_of([*cold, *rows()], []) == [(None, rows())]
+    assert series.series_of(cold, []) == [(None, cold)]
 
 
 def test_the_table_has_every_rung_beside_cublas():
@@ -157,6 +250,22 @@ def test_the_table_has_a_line_for_each_way_in_which_b_is_stored():
     table = readme.matmul_table([found | {"rows": [*found["rows"], nt]}])
     assert "| wgmma_tf32 | wgmma_tf32's idea | tf32 | 410 |" in table
     assert "| wgmma_tf32, b stored (n,k) | wgmma_tf32's idea | tf32 | 420 |" in table
+
+
+def test_fp32_stands_beside_cublas_in_its_own_layout():
+    """In the race of 3xtf32 cuBLAS's fp32 has b stored (n,k) as well."""
+    found = elsewhere()
+    (peer, *_) = (r for r in found["rows"] if r["impl"] == "cublas" and r["m"] == 4096
+                  and r["race"] == "3xtf32")  # fmt: skip
+    nt = peer | {"layout": "nt", "us": 0.5 * peer["us"], "tflops": 100.0}
+    there = [*found["rows"], nt]
+    assert (
+        series.opponent(series.at(timed(there), (4096,) * 3), "fp32")["us"] > nt["us"]
+    )
+    assert series.opponent(series.at(timed(there), (4096,) * 3), "3xtf32") is nt
+    assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 |" in readme.matmul_table(
+        [found | {"rows": there}]
+    )
 
 
 def test_batches_are_in_no_picture():

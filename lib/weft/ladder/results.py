@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..bench.matmul.plot import at, committed_results, ladder_plot, size_of
+from ..bench.matmul.plot import ladder_plot
+from ..bench.matmul.series import at, committed_results, size_of
 from ..bench.peaks import ceilings
 from ..figures.view import show_figure
 

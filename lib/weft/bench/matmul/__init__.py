@@ -5,6 +5,7 @@ race      one race: who is checked, timed, left out
 plan      which races there are
 calls     who takes part
 goals     what has to be reached
-plot, roofline  pictures of the rows
+series    the rows as pictures and README take them
+plot, roofline  pictures of them
 readme    the table in README.md
 """

@@ -27,10 +27,6 @@ Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 # What the others compute in a race of that precision: fp32 is what 3xtf32 replaces.
 OPPONENTS = {"3xtf32": "fp32"}  # else the same
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
-# In which layouts the products of a race are made, since a tensor core may want b
-# stored (n,k): the best of each side counts. Ours are those of the fastest rung.
-LAYOUTS = {"tf32": ("nn", "nt"), "3xtf32": ("nn", "nt")}
-PEER_LAYOUTS = LAYOUTS | {"tf32": ("nn", "nt", "tn")}
 
 
 @dataclass(frozen=True)

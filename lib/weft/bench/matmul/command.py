@@ -7,7 +7,7 @@ of 60 ms, a longer call after a pause in proportion: back to back the card's pow
 is measured, and noise. Products too small for that go without.
 
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
-goals|ladder|odd|awkward|peaks|all; --rungs NAME,NAME; --precisions
+goals|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps the rows
 that were not measured anew, if they are of this device: a run can be made in parts. On
 a CPU the rungs in plain C race NumPy and torch, all with the same threads: as many as
@@ -29,7 +29,7 @@ from ...native import ArgumentError
 from .. import clocks, peaks
 from .calls import Operands, Product, Size, entry
 from .goals import beside_fastest, goals
-from .plan import PRECISIONS, SETS, Race, races
+from .plan import PRECISIONS, SETS, race_of, races
 from .race import WRONG, Options, Speeds, race_rows, say
 
 Row = dict[str, Any]
@@ -114,7 +114,7 @@ def mine(
     where = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
         raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
-    race, options = Race(Size.of(str(size)), kind, ()), Options(where, **more)
+    race, options = race_of(Size.of(str(size)), kind), Options(where, **more)
     operands = Operands.random(race.size, kind, where, options.cold)
     own = entry("mine", name, kind, operands, call)
     return race_rows(race, options, Speeds(), (own,), operands)
@@ -142,11 +142,12 @@ def note(rows: list[Row]) -> str:
     """What stands under the table: the goals, met or missed, and how it was timed."""
     lines = goals(rows)
     said = ["", bench.table(lines, [*lines[0]])] if lines else [""]
+    caches = sorted({row["cache"] for row in rows if row.get("cache")})
     first = next((row for row in rows if row["timer"]), rows[0])
     pause = max(row.get("pause_ms") or 0 for row in rows)
     said.append(
-        f"{first['device']}; timer {first['timer']}; cache {first['cache']}; pauses of "
-        f"up to {pause:.0f} ms between bursts; vs: the other's time over this one"
+        f"{first['device']}; timer {first['timer']}; cache {', '.join(caches)}; pauses "
+        f"of up to {pause:.0f} ms between bursts; vs: the other's time over this one"
     )
     why = {row["throttled"] for row in rows if row.get("throttled")}
     said += [f"throttled: {', '.join(sorted(why))}"] * bool(why)

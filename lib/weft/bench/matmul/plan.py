@@ -9,26 +9,31 @@ import torch
 
 from ... import native
 from ...native import ArgumentError
+from .. import timers
 from .calls import Size
+from .goals import BETTER, PRECISIONS
 
-PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
 ODD = ("1000", "1023", "2047", "3000", "4095", "4097", "6000", "8191")
-NARROW = ("50000x784x10", "10x784x50000", "64x65536x64", "50000x784x32")
-AWKWARD = (*NARROW, "256x16384x256", "1x4096x4096", "4096x4096x1", "4096x1x4096")
+TALL = "50000x784x10"
+NARROW = ("10x784x50000", "64x65536x64", "50000x784x32")
+AWKWARD = (TALL, *NARROW, "256x16384x256", "1x4096x4096", "4096x4096x1", "4096x1x4096")
 AWKWARD += ("100", "512", "768", "1025", "33x8191x257", "333x777x1111", "4097x17x4097")
 BATCHES = ("64of256", "1000of32")
 USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 
-# Which of our rungs take part: all; the best, in all layouts; the best, few rounds.
-EVERY, BEST, QUICK = "every", "best", "quick"
-FEW = 5
-# By name: (size, precisions, which rungs). A race that is there twice runs once, as it
+# Who takes part, and how: all rungs; the best; the best, few rounds, and so with a or b
+# transposed; the best, few rounds, with inputs that are in no cache.
+EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
+FEW = timers.LEAST
+CUBES = ("1024", "2048", "5120x256x5120")
+# By name: (size, precisions, who and how). A race that is there twice runs once, as it
 # stands first.
 SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
     "ladder": [(size, PRECISIONS, EVERY) for size in USUAL["cuda"]],
     "goals": [
-        *((size, ("fp32",), BEST) for size in ("1024", "2048", "5120x256x5120", *ODD)),
+        *((size, ("fp32",), BEST) for size in (*CUBES, *ODD)),
         *((size, PRECISIONS[:4], BEST) for size in ("4096", "8192")),
+        (TALL, PRECISIONS, BEST),
         *((size, ("fp32",), BEST) for size in NARROW),
     ],
     "odd": [(size, PRECISIONS, QUICK) for size in ODD],
@@ -36,22 +41,46 @@ SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
         *((size, PRECISIONS, QUICK) for size in AWKWARD),
         *((size, ("fp32",), QUICK) for size in BATCHES),
     ],
+    "layouts": [
+        ("1023", PRECISIONS, TRANSPOSED),
+        *((size, ("fp32", "bf16", "fp16"), TRANSPOSED) for size in USUAL["cuda"]),
+        (BATCHES[0], PRECISIONS, QUICK),
+    ],
+    # Not 8192: no cache holds enough of it for the next call.
+    "cold": [
+        *((size, ("fp32",), COLD) for size in CUBES),
+        ("4096", PRECISIONS[:4], COLD),
+        (TALL, PRECISIONS, COLD),
+    ],
     "peaks": [],
 }
-SETS["all"] = [
-    race for name in ("ladder", "goals", "odd", "awkward") for race in SETS[name]
-]
+SETS["all"] = [race for name in [*SETS] if name != "peaks" for race in SETS[name]]
 
 
 @dataclass(frozen=True)
 class Race:
-    """One size and precision, and which of our rungs take part."""
+    """One size and precision, and which of our rungs take part.
+
+    layouts: of a and b, of the last rung and of cuBLAS; the others have the first.
+    """
 
     size: Size
     precision: str
     rungs: tuple[native.Rung, ...]
-    layouts: bool = True  # whether those with other layouts race, too
+    layouts: tuple[str, ...] = ("nn",)
     rounds: int = 1000  # at most
+    cold: bool = False
+
+
+def race_of(
+    size: Size, kind: str, rungs: tuple[native.Rung, ...] = (), part: str = EVERY
+) -> Race:
+    """The race of a size and precision; part: who takes part, and how."""
+    better = ("nn", "nt", "tn") if kind in BETTER else ("nn",)
+    layouts = {QUICK: ("nn",), TRANSPOSED: ("nt", "tn")}.get(part, better)
+    few = part in (TRANSPOSED, COLD) or (part is QUICK and kind != "fp32")
+    rounds = FEW if few else Race.rounds
+    return Race(size, kind, rungs, layouts, rounds, part is COLD)
 
 
 def races(
@@ -80,7 +109,7 @@ def races(
         plan = [(size, kinds, EVERY) for size in sizes or USUAL[where.type]]
     else:
         plan = SETS[name]
-    found: dict[tuple[Size, str], Race] = {}
+    found: dict[tuple, Race] = {}
     for text, kinds, part in plan:
         size = Size.of(text)
         for kind in (k for k in kinds if not precisions or k in precisions):
@@ -88,9 +117,9 @@ def races(
             those = tuple(rung for rung in those if rung.precision == kind)
             # Rungs were named: where none has this precision there is no race.
             if those or not rungs:
-                rounds = FEW if part is QUICK and kind != "fp32" else Race.rounds
-                race = Race(size, kind, those, part is not QUICK, rounds)
-                found.setdefault((size, kind), race)  # that of more rungs is first
+                race = race_of(size, kind, those, part)
+                same = size, kind, race.cold, "nn" in race.layouts
+                found.setdefault(same, race)  # that of more rungs is first
     return [*found.values()]
 
 

@@ -12,37 +12,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ...build import ROOT
 from ...figures.style import OPPONENT, OURS, draw_unmeasured, style
 from ...mnist.plot import new_figure, write_caption
 from ...mnist.race_marks import BESIDE, plain_log
-from .. import STATISTIC, read_json
-from .goals import best
+from .. import STATISTIC
+from .goals import best, run_of
+from .series import (
+    OURSELVES,
+    PEERS,
+    PRECISIONS,
+    Found,
+    Row,
+    at,
+    fullest,
+    opponent,
+    peer_name,
+    series_of,
+    size_of,
+    size_text,
+)
 
-Row = dict[str, Any]
-Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
-Size = tuple[int, int, int]
 Places = dict[tuple[str, str, str, str], float]  # of rungs: see _key()
 
-PRECISIONS = ("fp32", "3xtf32", "fp16", "bf16", "tf32")
-OURSELVES = ("weft", "numba", "mine")
 MARKS = {"weft": "o", "numba": "s", "mine": "D"}
 KEY = ("precision", "impl", "rung", "target")
-PEERS = {"cublas": "cuBLAS", "torch": "torch.mm"}
-RESULTS = ROOT / "notebooks" / "results"
-
-
-def committed_results() -> list[Found]:
-    """What came with the lab: notebooks/results/matmul_*.json, those of GPUs first."""
-    found = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
-    found = [results for results in found if timed(results["rows"])]
-    return sorted(found, key=lambda results: results["rows"][0]["target"] == "cpu")
 
 
 def ladder_plot(
@@ -137,58 +135,6 @@ def size_plot(
 # ---- rows ------------------------------------------------------------------------
 
 
-def timed(rows: Iterable[Row]) -> list[Row]:
-    """The rows of products that were timed; no batches."""
-    return [
-        row
-        for row in rows
-        if row["op"] == "matmul" and row.get("us") and "race" in row
-        if row.get("batch", 1) == 1
-    ]
-
-
-def series_of(
-    rows: Sequence[Row], committed: Iterable[Found] | None
-) -> list[tuple[dict | None, list[Row]]]:
-    """(machine, its rows), this machine's first: it is None."""
-    others = committed_results() if committed is None else committed
-    every = [(None, timed(rows))]
-    every += [(found["machine"], timed(found["rows"])) for found in others]
-    return [(machine, found) for machine, found in every if found]
-
-
-def at(rows: Iterable[Row], size: Size | None) -> list[Row]:
-    """The rows of one size."""
-    return [row for row in rows if (row["m"], row["k"], row["n"]) == size]
-
-
-def size_of(text: str) -> Size:
-    """m, k, n of "4096" or "5120x256x5120"."""
-    from .calls import Size as Parsed
-
-    size = Parsed.of(text)
-    return size.m, size.k, size.n
-
-
-def size_text(size: Size) -> str:
-    """How a size is written: m = k = n = 4096, or m x k x n."""
-    if len({*size}) == 1:
-        return f"m = k = n = {size[0]}"
-    return " × ".join(map(str, size))
-
-
-def peer_name(rows: Sequence[Row]) -> str:
-    """Whom these rows are compared with."""
-    return PEERS["cublas" if any(r["impl"] == "cublas" for r in rows) else "torch"]
-
-
-def opponent(rows: Iterable[Row], precision: str) -> Row | None:
-    """The row at which a precision's rungs have 100 %: see beside_fastest()."""
-    against = "fp32" if precision == "3xtf32" else precision
-    those = [row for row in rows if row["precision"] == against]
-    return best(those, ("cublas",)) or best(those, ("torch",))
-
-
 def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     """Each machine with its date, and how it was timed."""
     told = []
@@ -201,6 +147,8 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
         words += [f"{count} thread{'s' * (count > 1)}" for count in sorted(threads)]
         words += [f"timer: {', '.join(sorted({r['timer'] for r in rows}))}"]
         words += ["/".join(sorted({r["cache"] for r in rows})) + " caches"]
+        count = len({run_of(row) for row in rows})
+        words += [f"{count} runs"] * (count > 1)
         told.append(", ".join(words))
     write_caption(figure, " · ".join([*told, STATISTIC, *notes]))
 
@@ -216,16 +164,6 @@ def _is_loose(side: int) -> bool:
 
 def _is_cube(row: Row) -> bool:
     return row["m"] == row["k"] == row["n"]
-
-
-def fullest(series: Sequence[tuple]) -> Size | None:
-    """The size with most of our rungs; of several the largest."""
-    first = series[0][1] if series else []
-    counts: dict[Size, int] = {}
-    for row in first:
-        size = row["m"], row["k"], row["n"]
-        counts[size] = counts.get(size, 0) + (row["impl"] in OURSELVES)
-    return max(counts, key=lambda s: (counts[s], math.prod(s)), default=None)
 
 
 def _ratio(row: Row) -> float | None:

@@ -7,6 +7,7 @@ sizes, is left out.
 
 from __future__ import annotations
 
+import datetime
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,6 @@ from ...mnist.row import stamp
 from ...mnist.twin import precision
 from .. import checked, clocks, timers
 from .calls import (
-    LAYOUTS,
-    PEER_LAYOUTS,
     TYPES,
     Entry,
     Operands,
@@ -40,8 +39,8 @@ Row = dict[str, Any]
 TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
-SECONDS = {"cuda": 0.8, "cpu": 0.6}  # that a contender is timed in one race
-COOL_SECONDS = 8.0  # the same where most of it are pauses
+SECONDS = {"cuda": 0.8, "cpu": 2.0}  # that a contender is timed in one race
+COOL_SECONDS = 4.0  # the same where most of it are pauses
 # Who takes longer than so many times the fastest, and so long, is timed thrice: the
 # longer a call, the less it varies.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
@@ -49,6 +48,10 @@ COOL_FROM = 2.0 * 1000**3  # flop of a product: smaller ones do not heat the car
 # Of one contender: the others race without it.
 FAILURES = (Mismatch, native.KernelError, torch.OutOfMemoryError)
 WRONG = "wrong"  # of a row: why its kernel was not timed
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Options:
     numba: bool = False
     rounds: int = 25
     seconds: float = 0.0  # 0: as usual there
+    run: str = field(default_factory=_now)  # of which the rows are: when it began
 
 
 @dataclass
@@ -87,7 +91,7 @@ def race_rows(
     say(f"{race.size}, {race.precision}")
     with precision(race.precision):
         operands = operands or Operands.random(
-            race.size, race.precision, where, options.cold
+            race.size, race.precision, where, options.cold or race.cold
         )
         there, wrong = _ready(race, options, speeds, operands)
         for one in others:
@@ -95,7 +99,7 @@ def race_rows(
         timed = _timed(race, options, speeds, [one for one, _ in there])
     made = [_row(one, race.size, where, timed[one.name], err) for one, err in there]
     for row in (*made, *wrong):
-        row["race"] = race.precision
+        row |= {"race": race.precision, "run": options.run}
     beside_fastest(made)
     return [*made, *wrong]
 
@@ -148,9 +152,8 @@ def _entries(
     """Every contender; a rung that fails its check becomes a row of `wrong`."""
     where = operands.device
     lib = native.library("matmul", where.type)
-    layouts = LAYOUTS.get(race.precision, ("nn",)) if race.layouts else ("nn",)
     for rung in race.rungs:
-        for layout in layouts if rung is race.rungs[-1] else ("nn",):
+        for layout in race.layouts if rung is race.rungs[-1] else race.layouts[:1]:
             try:
                 checked.require(lib, rung)
                 one = of_rung(lib, rung, operands, layout)
@@ -160,15 +163,15 @@ def _entries(
                 break
             else:
                 yield one
-    single = race.size.batch == 1
-    if options.numba and race.precision == "fp32" and where.type == "cuda" and single:
-        yield from of_numba(operands)
-    if where.type == "cuda":
-        if single:  # batches race torch.bmm, which is cuBLAS's
-            kinds = PEER_LAYOUTS.get(race.precision, ("nn",))
-            yield from of_cublas(operands, kinds if race.layouts else ("nn",))
-    elif race.precision not in TYPES:  # NumPy has no bf16, and adds fp16 in fp16
-        yield of_numpy(operands)
+    single, usual = race.size.batch == 1, "nn" in race.layouts
+    if where.type == "cuda" and single:  # batches race torch.bmm, which is cuBLAS's
+        if options.numba and race.precision == "fp32" and usual:
+            yield from of_numba(operands)
+        yield from of_cublas(operands, race.layouts)
+    if not usual:  # the others' rows are of another race
+        return
+    if where.type == "cpu" and race.precision not in TYPES:
+        yield of_numpy(operands)  # NumPy has no bf16, and adds fp16 in fp16
     yield of_torch(operands)
 
 
@@ -198,7 +201,12 @@ def _too_slow(one: Entry, race: Race, options: Options, speeds: Speeds) -> bool:
 
 
 def _see(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
-    """Note how fast its fastest call is, of five at most."""
+    """Note how fast its fastest call is, of five at most.
+
+    The first of all is not timed: Numba compiles then, and libraries are loaded.
+    """
+    if one.name not in speeds.seen:
+        one.contender.run(0)
     times: list[float] = []
     while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
         timing = bench.time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)

@@ -1,4 +1,4 @@
-"""The part of README.md that is made from results: the table of the matmul ladder.
+"""The part of README.md that is made from results: the tables of the matmul ladder.
 
 `python -m weft.bench.matmul.readme` writes it between its two marks, and draws the two
 pictures that stand beside the results in notebooks/results/; a test holds README.md to
@@ -12,23 +12,24 @@ from typing import Any
 
 from ...build import ROOT
 from ...figures.style import save
-from .goals import CUBLAS, best, goals
-from .plot import (
+from .goals import best, goals, is_cold, run_of
+from .plot import ladder_plot
+from .roofline import roofline
+from .series import (
     OURSELVES,
     PRECISIONS,
     RESULTS,
     at,
     committed_results,
-    ladder_plot,
+    opponent,
     timed,
 )
-from .roofline import roofline
 
 README = ROOT / "README.md"
 BEGIN = "<!-- matmul: made by python -m weft.bench.matmul.readme -->"
 END = "<!-- /matmul -->"
 SIZE = (4096, 4096, 4096)
-RUN = "`python -m weft bench matmul --device cuda --set all --numba --rounds 10`"
+RUN = "`python -m weft bench matmul --device cuda --set all --numba`"
 
 Row = dict[str, Any]
 # What stands behind a name where a and b are not stored as (m,k) and (k,n).
@@ -42,7 +43,8 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     the first. Where there is nothing it says how to measure.
     """
     found = committed_results() if committed is None else committed
-    rows = at(timed(found[0]["rows"]), SIZE) if found else []
+    every = found[0]["rows"] if found else []
+    rows = [row for row in at(timed(every), SIZE) if not is_cold(row)]
     if not rows:
         return f"The ladder has not been measured yet: {RUN}."
     lines = ["| rung | idea | precision | TFLOP/s | of cuBLAS | error |"]
@@ -53,31 +55,111 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         for name in names:
             same = (r for r in ours if (r["rung"], r["layout"]) == name)
             lines.append(_line(name[0], best(same, OURSELVES)))
-        peers = [row for row in rows if row["precision"] == kind]
-        if (peer := best(peers, CUBLAS)) and names:
+        peer = opponent(rows, kind)
+        # 3xtf32 stands beside the one in fp32.
+        if peer and peer["impl"] == "cublas" and names and kind != "3xtf32":
             lines.append(_line("*cuBLAS*", peer))
-    machine, dates = found[0]["machine"], sorted({row["date"] for row in rows})
-    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    machine = found[0]["machine"]
     said = (
         f"m = k = n = 4096, {machine['device']}, driver {machine['driver']}, CUDA "
-        f"{machine['toolkit']}, PyTorch {machine['torch']}, {when}. Medians, all in "
-        f"turn in one run of {RUN}; 3xtf32 beside cuBLAS in fp32. Error: root mean "
-        "square, relative, against float64."
+        f"{machine['toolkit']}, PyTorch {machine['torch']}, {_dates(rows)}. Medians "
+        f"{_known(rows)}, caches warm (a and b are those of the call before), "
+        f"{_runs(timed(every))} of {RUN}; ratios are within a run, 3xtf32 is beside "
+        "cuBLAS in fp32. Error: root mean square, relative, against float64."
     )
-    return "\n".join([*lines, "", said, *_goals(found[0]["rows"])])
+    own = [line for results in found[1:] for line in _processor(results)]
+    return "\n".join([*lines, "", said, *_goals(every), *_transposed(every), *own])
+
+
+def _dates(rows: list[Row]) -> str:
+    dates = sorted({row["date"] for row in rows})
+    return dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+
+
+def _known(rows: list[Row]) -> str:
+    """How well the medians are known: the worst, and how many are not known so."""
+    spreads = [row["spread"] for row in rows if row.get("spread")]
+    worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
+    few = len(rows) - len(spreads)
+    told = f"{few} of {len(rows)} of too few samples to say" if few else ""
+    return f"({', '.join(filter(None, (worst, told)))})"
+
+
+def _runs(rows: list[Row]) -> str:
+    """How many runs the rows are of, and when these began."""
+    runs = sorted({run_of(row) or "" for row in rows})
+    began = {row["run"] for row in rows if row.get("run")}
+    told = [
+        f"{run[:10]} {run[11:16]} UTC" if run in began else f"commit {run}"
+        for run in filter(None, runs)
+    ]
+    words = f" ({', '.join(told)})" * bool(told)
+    return (
+        f"all in turn in {'one run' if len(runs) == 1 else f'{len(runs)} runs'}{words}"
+    )
 
 
 def _goals(rows: list[Row]) -> list[str]:
     """What the ladder was to reach, and what it did: a table, or nothing."""
-    asked = [line for line in goals(rows) if line["must"]]
+    asked = [line for line in goals(rows) if line["target"] == "cuda"]
     if not asked:
         return []
-    lines = ["", "| precision | m x k x n | times cuBLAS | asked | hoped for |"]
-    lines += ["|---|---|---:|---:|---:|"]
+    lines = ["", "| precision | m x k x n | times cuBLAS | cold | asked | hoped for |"]
+    lines += ["|---|---|---:|---:|---:|---:|"]
     for line in asked:
-        named = [line["precision"], line["size"], f"{line['vs cuBLAS']:.3g}"]
+        cold = f"{line['cold']:.3g}" if line["cold"] else "–"
+        named = [line["precision"], line["size"], f"{line['ratio']:.3g}", cold]
         lines.append(f"| {' | '.join(named)} | {line['must']} | {line['goal']} |")
     return lines
+
+
+def _transposed(rows: list[Row]) -> list[str]:
+    """Our best beside cuBLAS with a or b transposed, and in batches; or nothing."""
+    told: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if row["op"] != "matmul" or row["impl"] != "weft" or is_cold(row):
+            continue
+        count = row.get("batch", 1)
+        ratio = row.get("vs_torch" if count > 1 else "vs_cublas")
+        same = row["m"] == row["k"] == row["n"] and (count > 1 or row["layout"] != "nn")
+        if ratio and same:
+            name = f"{count} of {row['m']}" if count > 1 else f"{row['m']}"
+            name += f" {row['layout']}" * (row["layout"] != "nn")
+            there = told.setdefault(row["race"], {})
+            there[name] = max(ratio, there.get(name, 0.0))
+    names = sorted({name for there in told.values() for name in there}, key=_in_order)
+    if not names:
+        return []
+    lines = ["", f"| times cuBLAS | {' | '.join(names)} |"]
+    lines += ["|---" + "|---:" * len(names) + "|"]
+    for kind, there in told.items():
+        cells = [f"{there[name]:.3g}" if name in there else "–" for name in names]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    said = "nt: b stored (n,k); tn: a stored (k,m); cuBLAS has the same, in "
+    said += "tf32 and 3xtf32 that of its layouts which is fastest; batches: torch.bmm."
+    return [*lines, "", said]
+
+
+def _in_order(name: str) -> tuple[bool, int]:
+    """Of a column: "64 of 256" behind "1023 nt", and that before "4096 nt"."""
+    return " of " in name, int(name.split()[0])
+
+
+def _processor(results: dict[str, Any]) -> list[str]:
+    """The rungs in plain C beside torch.mm, where a processor's goals are told."""
+    asked = [line for line in goals(results["rows"]) if line["target"] == "cpu"]
+    if not asked:
+        return []
+    lines = ["", "| m = k = n | threads | rung | GFLOP/s | times torch.mm | asked |"]
+    lines += ["|---|---:|---|---:|---:|---:|"]
+    for line in asked:
+        told = [line["size"], line["threads"], line["ours"]]
+        told += [f"{1e3 * line['TFLOP/s']:.3g}", f"{line['ratio']:.3g}", line["must"]]
+        lines.append(f"| {' | '.join(map(str, told))} |")
+    machine, rows = results["machine"], timed(results["rows"])
+    said = f"Plain C, fp32, {machine['device']}, PyTorch {machine['torch']}, "
+    said += f"{_dates(rows)}, each beside torch.mm with as many threads, "
+    return [*lines, "", f"{said}{_runs(rows)} of `python -m weft bench matmul`."]
 
 
 def written(text: str, table: str) -> str:

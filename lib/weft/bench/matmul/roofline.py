@@ -23,23 +23,19 @@ from ...mnist.plot import new_figure
 from ...mnist.race_marks import BESIDE
 from ..peaks import ceilings
 from .goals import best
-from .plot import (
-    KEY,
-    MARKS,
+from .plot import KEY, MARKS, colour_of, name_of, tell
+from .series import (
     OURSELVES,
     PRECISIONS,
     Found,
     Row,
     at,
-    colour_of,
     committed_results,
     fullest,
-    name_of,
     opponent,
     series_of,
     size_of,
     size_text,
-    tell,
 )
 
 LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: of the picture, of its names
