@@ -137,6 +137,19 @@ def as_tf32(x):
     return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
+@pytest.mark.parametrize("kind", ["tf32", "bf16"])
+def test_one_wrong_element_of_four_million_is_refused(kind):
+    operands = Operands.random(Size(2000, 9, 2000), kind, CPU, cold=False)
+    c, a, b = operands.sets[0]
+    right = as_tf32(a) @ as_tf32(b) if kind == "tf32" else a.float() @ b.float()
+    assert operands.errors(lambda i: c.copy_(right), kind)["error_max"] < 2e-3
+    right[1234, 56] += 0.1 * right.std()
+    rms = float((right - operands.want).square().mean().sqrt() / right.std())
+    assert rms < bench_matmul_calls.error_limit(kind, 9)  # which says nothing of it
+    with pytest.raises(Mismatch, match=r"c\[1234, 56\] is .* off; 1 of 4000000 wrong"):
+        operands.errors(lambda i: c.copy_(right), kind)
+
+
 @pytest.mark.parametrize(
     "product",
     [
