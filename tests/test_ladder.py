@@ -194,6 +194,7 @@ def test_a_listed_rung_without_a_file_is_told_by_name():
 def row(rung, us, impl="weft", side=64, device="a card", **more):
     made = {"op": "matmul", "impl": impl, "rung": rung, "precision": "fp32", "us": us}
     made |= {"m": side, "k": side, "n": side, "tflops": 1 / us, "race": "fp32"}
+    made |= {"layout": "nn", "cache": "warm", "target": "cuda"}
     return made | {"device": device, "date": "2026-01-01", **more}
 
 
@@ -229,6 +230,12 @@ def test_a_size_is_told_by_one_machine_alone():
     assert [results.device(side) for side in (64, 128, 256)] == ["a card", "X", ""]
     peaks = [results.ceilings(side).get("fp32") for side in (64, 128, 256)]
     assert peaks == [8.0, 60.0, None]
+
+
+def test_what_was_cold_or_transposed_tells_no_speed_of_a_rung():
+    cold = [row("tiled", 1.0, cache="cold, flushed"), row("tiled", 3.0)]
+    results = Results([*cold, row("tiled", 2.0, layout="nt")], [])
+    assert results.us("tiled", 64) == 3.0
 
 
 def test_a_wrong_rung_says_what_was_found_in_it(tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..bench.matmul.plot import ladder_plot
-from ..bench.matmul.series import at, committed_results, size_of
+from ..bench.matmul.series import at, committed_results, series_of, size_of
 from ..bench.peaks import ceilings
 from ..figures.view import show_figure
 
@@ -38,14 +38,14 @@ class Results:
         """
         those = [
             row
-            for row in at(_products(self._machine(size)), size_of(str(size)))
+            for row in self._told_of(size)[1]
             if row["precision"] == precision and rung in (row["rung"], row["impl"])
         ]
         return min(those, key=lambda row: row["us"], default=None)
 
     def device(self, size: int | str = 4096) -> str:
         """The device that tells of a size; "" if nobody has measured it."""
-        there = at(_products(self._machine(size)), size_of(str(size)))
+        there = self._told_of(size)[1]
         return there[0]["device"] if there else ""
 
     def ceilings(self, size: int | str = 4096) -> dict[str, float]:
@@ -53,13 +53,17 @@ class Results:
 
         "gbs", and TFLOP/s by precision; those that were not measured there lack.
         """
-        return ceilings(self._machine(size))
+        machine, there = self._told_of(size)
+        told = [found["rows"] for found in self.told if found["machine"] is machine]
+        return ceilings([*told, self.rows][0]) if there else {}
 
-    def _machine(self, size: int | str) -> list[Row]:
-        """All rows of the machine that tells of a size."""
+    def _told_of(self, size: int | str) -> tuple[dict | None, list[Row]]:
+        """The machine that tells of a size, None for this one, and its rows there."""
         sizes = size_of(str(size))
-        everywhere = [self.rows, *(found["rows"] for found in self.told)]
-        return next((rows for rows in everywhere if at(_products(rows), sizes)), [])
+        for machine, rows in series_of(self.rows, self.told):
+            if there := at(rows, sizes):
+                return machine, there
+        return None, []
 
     def tflops(
         self, rung: str, size: int | str = 4096, precision: str = "fp32"
@@ -88,15 +92,6 @@ class Results:
         words = [f"here: {', '.join(here)}"] * bool(here)
         words += [f"came with the lab: {'; '.join(told)}"] * bool(told)
         return "; ".join(words) or "nothing measured yet"
-
-
-def _products(rows: Sequence[Row]) -> list[Row]:
-    """Those of single products that were timed."""
-    return [
-        row
-        for row in rows
-        if row["op"] == "matmul" and row.get("us") and row.get("batch", 1) == 1
-    ]
 
 
 def _of(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
