@@ -225,6 +225,16 @@ def test_a_processor_elsewhere_stands_beside_processors_alone():
     assert {r["threads"] for r in most} == {2}
 
 
+def test_the_words_of_several_machines_stand_below_each_other():
+    """Also where a machine between them has no such rung."""
+    there = a_processors()
+    figure = ladder_plot(there["rows"], [elsewhere(), there], "1024")
+    words = [
+        t for axes in figure.axes for t in axes.texts if "200 GFLOP" in t.get_text()
+    ]
+    assert [word.xyann[1] for word in words] == [6, -6]
+
+
 def test_pictures_are_of_warm_caches_where_there_are_both():
     cold = [r | {"cache": "cold, rotated", "us": 0.5 * r["us"]} for r in rows()]
     assert series.series_of([*cold, *rows()], []) == [(None, rows())]

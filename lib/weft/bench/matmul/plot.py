@@ -200,10 +200,10 @@ def _words(
     """Speeds in a column; those of several machines below each other."""
     for key, place in places.items():
         if row := _find(rows, key):
-            count = sum(_find(found, key) is not None for _, found in series)
+            have = [_find(found, key) is not None for _, found in series]
             words = [speed_text(row["tflops"])]
             words += [f"{_per_cent(row):.3g} %"] if _ratio(row) else []
-            up = 0 if count == 1 else 6 - 12 * number
+            up = 6 * (sum(have) - 1) - 12 * sum(have[:number])
             axes.annotate(" · ".join(words), (x, place), (0, up), **BESIDE)
 
 

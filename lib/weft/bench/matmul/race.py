@@ -40,7 +40,7 @@ TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # seconds of one call: slower ones are left out
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first seen
 SECONDS = {"cuda": 0.8, "cpu": 2.0}  # that a contender is timed in one race
-COOL_SECONDS = 4.0  # the same where most of it are pauses
+COOL_SECONDS = 5.0  # the same where most of it are pauses
 # Who takes longer than so many times the fastest, and so long, is timed thrice: the
 # longer a call, the less it varies.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
@@ -165,7 +165,7 @@ def _entries(
                 yield one
     single, usual = race.size.batch == 1, "nn" in race.layouts
     if where.type == "cuda" and single:  # batches race torch.bmm, which is cuBLAS's
-        if options.numba and race.precision == "fp32" and usual:
+        if options.numba and race.precision == "fp32" and usual and not race.cold:
             yield from of_numba(operands)
         yield from of_cublas(operands, race.layouts)
     if not usual:  # the others' rows are of another race
