@@ -8,6 +8,7 @@ sees is outside.
 
 import ctypes
 import faulthandler
+import functools
 import mmap
 import os
 import sys
@@ -62,11 +63,12 @@ def run_rungs(op: str) -> None:
     native.set_threads(1)  # what is so small is done before a second one has begun
     lib = native.library(op, "cpu")
     march = build.Flavour.here("cpu").march
+    made = functools.cache(lambda precision: list(cases.cases(op, 0, precision)))
     for rung in lib.here():
         # Kernels are compiled for any machine, plain C for this one or WEFT_MARCH.
         if march != "native" and rung.targets != ("cpu",):
             continue
-        for case in cases.cases(op, 0, rung.precision):
+        for case in made(rung.precision):
             for at_end in (True, False) if case.every_order else (True,):
                 run(lib, rung.index, case, at_end)
             KEPT.clear()
