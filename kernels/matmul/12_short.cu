@@ -12,8 +12,9 @@
  * Prediction:  10x784x50000 moves the same 159 MB as 50000x784x10: 39 us.
  * Measured:    H200: 10x784x50000 61 us (cuBLAS 87), 1x4096x4096 20 (18). With
  *              numbers of 16 bits 1x4096x4096 11 (9.3 to 10). Tried:
- *              10x784x50000 in 16 bits 54, so rung tuned takes another, 31 (23).
- *              Dividing, to know which number of a to stage, cost 10 us of 72.
+ *              10x784x50000 in 16 bits 54, so rung tuned takes another, 31
+ *              (23). Dividing, to know which number of a to stage, cost 10 us
+ *              of 72.
  * Limit:       memory, while m is small; rows beyond 16 are further strips, and
  *              each reads b again.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
