@@ -401,7 +401,15 @@ def test_time_launches_on_copies_and_says_that_it_is_simulated(capsys):
     k, x = load_cuda(SOURCE, target="cpu", time=True), torch.zeros(1)
     k.sums[1, 2](x)
     assert x.item() == pytest.approx(0.1)
-    assert "says nothing about a GPU" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "says nothing about a GPU" in said and "unchecked (--check)" in said
+
+
+def test_a_time_after_a_check_is_not_said_to_be_unchecked(capsys):
+    k = load_cuda(SOURCE, target="cpu", time=True, check=True)
+    k.sums[1, 2](torch.zeros(1))
+    said = capsys.readouterr().out
+    assert "a launch (" in said and "unchecked" not in said
 
 
 def test_isolated_launches_and_what_ends_them(capsys):

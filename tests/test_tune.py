@@ -334,7 +334,7 @@ def clock(monkeypatch):
         rounds.append((sorted(map(us_of, contenders)), samples))
         timings = {n: bench.summarize([us_of(n)] * samples, timer) for n in contenders}
         return {
-            n: Timed(t, "cpu", "warm", 0.0, "spread", 1, 0.0, t.median)
+            n: Timed(t, "cpu", "warm", True, 0.0, "spread", 1, 0.0, t.median)
             for n, t in timings.items()
         }
 
@@ -464,6 +464,16 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
     for path in remembered.glob("*.json"):
         path.write_text("{")
     assert not total().cached
+
+
+def test_each_device_has_a_choice_of_its_own(remembered, monkeypatch):
+    monkeypatch.setattr(halving, "SECONDS", 0.02)
+    assert not total().cached and total().cached
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(bench, "device_name", lambda device: "Invented GPU")
+        assert not total().cached  # what is best here need not be best there
+        assert total().cached
+    assert total().cached and len([*remembered.glob("*.json")]) == 2
 
 
 # ---- plain C ---------------------------------------------------------------------

@@ -133,6 +133,8 @@ def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
         f"{kernel.__name__}: {_time(timing.median)} a launch ({_time(timing.low)} to "
         f"{_time(timing.high)}; {samples} x {calls}, {timing.timer})"
     )
+    if not kernel.module.check:
+        text += " · unchecked (--check)"
     if target == "cpu":
         text += " · simulated: says nothing about a GPU"
     return text

@@ -103,7 +103,8 @@ def cuda(line: str, cell: str) -> None:
                      under the check build, about 20 times slower: accesses out of
                      bounds, races, reads of what nobody wrote and the like are told
                      below the cell, and kernel.report has what each line cost
-    --time           after each launch, time it on copies of its arrays
+    --time           after each launch, time it on copies of its arrays; without --check
+                     the time is said to be of an unchecked kernel
     --check          before each launch, run it under the check build in three orders
                      of its threads, say what was found, and refuse it if the result
                      depends on the order
