@@ -76,7 +76,9 @@ def race_of(
     size: Size, kind: str, rungs: tuple[native.Rung, ...] = (), part: str = EVERY
 ) -> Race:
     """The race of a size and precision; part: who takes part, and how."""
-    better = ("nn", "nt", "tn") if kind in BETTER else ("nn",)
+    # Of cubes, as the goals ask: what is tall or wide stands beside the same.
+    counts = kind in BETTER and size.m == size.k == size.n
+    better = ("nn", "nt", "tn") if counts else ("nn",)
     layouts = {QUICK: ("nn",), TRANSPOSED: ("nt", "tn")}.get(part, better)
     few = part in (TRANSPOSED, COLD) or (part is QUICK and kind != "fp32")
     rounds = FEW if few else Race.rounds
