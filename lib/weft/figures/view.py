@@ -76,8 +76,10 @@ def _cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
     look = {"ec": colour, "fc": faint(colour)} if colour else {"ec": INK, "fc": "none"}
     look |= {"lw": 1.4} if colour else {"lw": 0.7, "alpha": 0.7}
     corners = "round,pad=0,rounding_size=0.1"
-    ax.add_patch(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, corners, **look))
-    ax.text(x + 0.5, y + 0.52, text, size=8.5, ha="center", va="center")
+    # Nothing here moves the limits or the layout of a sheet: add_patch() would ask.
+    ax.add_artist(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, corners, **look))
+    inside = {"ha": "center", "va": "center", "in_layout": False}
+    ax.text(x + 0.5, y + 0.52, text, size=8.5, **inside)
 
 
 def thread(ax: Axes, x: float, y: float, number: Any = "", runs: bool = True) -> None:
