@@ -28,6 +28,7 @@ def test_simulated_tensor_cores_round_and_promotion_changes_little():
     errors = [row["error_rms"] for row in rows if row["op"] == "promotion"]
     assert len(errors) > 10 and all(0 < error < 1e-6 for error in errors)
     assert bench.table(rows, bench_tensor.SHOWN) and bench_tensor.note(rows)
+    assert {row["commit"] for row in rows} == {bench.commit()}
 
 
 def test_errors_are_those_of_the_bits_that_each_precision_keeps():

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from ... import bench
+from ...mnist.row import stamp
 from . import limits, sums
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
@@ -45,7 +46,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
 
 
 def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
-    """Measure all of it, or the named ops.
+    """Measure all of it, or the named ops; each row has its date and commit.
 
     Raises ValueError for an op that there is not, NoCounters where ncu gives none.
     """
@@ -55,7 +56,8 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
     wanted = [name for name in OPS if name in (ops or OPS)]
-    return [row for name in wanted for row in OPS[name](where)]
+    made = stamp()
+    return [row | made for name in wanted for row in OPS[name](where)]
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
