@@ -20,7 +20,7 @@
  *          on two twice that, since packing is shared, too: what NumPy's
  *          OpenBLAS has, which does the same.
  * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 87, on two 164
- *          (NumPy 94, 172); 2048^3 73, 178 (NumPy 80, 185; torch.mm 70, 146).
+ *          (NumPy 94, 173); 2048^3 73, 178 (NumPy 80, 185; torch.mm 70, 146).
  * Limit:   the multiply-adds of a core, and packing, which reads and writes a
  *          and b once more.
  */
