@@ -1,5 +1,6 @@
-"""NVIDIA's compute-sanitizer finds nothing in any op or rung. Needs a GPU."""
+"""NVIDIA's compute-sanitizer finds nothing in any op or rung. Most needs a GPU."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -8,15 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from weft import __main__ as command
 from weft import build, native
+from weft.bench import results
+from weft.build import tools
+from weft.ops import sanitizer
 
-SANITIZER = shutil.which("compute-sanitizer")
-TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-    pytest.mark.skipif(not SANITIZER, reason="needs compute-sanitizer"),
-]
+SANITIZER = shutil.which(sanitizer.SANITIZER)
+
+
+def on_a_gpu(test):
+    """Marks what runs the real compute-sanitizer."""
+    there = torch.cuda.is_available() and SANITIZER
+    reason = f"needs a GPU and {sanitizer.SANITIZER}"
+    return pytest.mark.slow(pytest.mark.skipif(not there, reason=reason)(test))
 
 
 def programs() -> list[str]:
@@ -26,31 +32,135 @@ def programs() -> list[str]:
     return ["ops", *[rung.name for rung in table if "cuda" in rung.targets]]
 
 
-def sanitized(tool: str, *program: object) -> str:
-    """What the program prints, of which the tool has nothing to say."""
-    options = ["--tool", tool, "--error-exitcode", "1"]
+@on_a_gpu
+@pytest.mark.parametrize("name", programs())
+@pytest.mark.parametrize("tool", sanitizer.TOOLS)
+def test_the_sanitizer_finds_nothing(tool, name):
+    one_step = str(Path(__file__).with_name("one_step.py"))
+    options = ["--tool", tool, "--error-exitcode", "1", sys.executable]
     done = subprocess.run(
-        [SANITIZER, *options, *map(str, program)], text=True, capture_output=True
+        [SANITIZER, *options, one_step, name], text=True, capture_output=True
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    return done.stdout
+    assert f"done: {name}" in done.stdout
 
 
-@pytest.mark.parametrize("name", programs())
-@pytest.mark.parametrize("tool", TOOLS)
-def test_the_sanitizer_finds_nothing(tool, name):
-    one_step = Path(__file__).with_name("one_step.py")
-    assert f"done: {name}" in sanitized(tool, sys.executable, one_step, name)
+@on_a_gpu
+@pytest.mark.skipif(not tools.nvcc(), reason="needs nvcc")
+def test_the_sanitizer_finds_nothing_in_any_rung_of_the_ladder():
+    rows = sanitizer.rows()
+    assert [row["tool"] for row in rows] == list(sanitizer.TOOLS)
+    names = [rung.name for rung in native.library("matmul", "cuda").here()]
+    for row in rows:
+        assert sanitizer.is_clean(row) and row["rungs"] == names and row["version"]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_the_sanitizer_finds_nothing_in_any_rung_of_the_ladder(tool, tmp_path):
-    if not build.nvcc():
-        pytest.skip("needs nvcc")
-    program, source = tmp_path / "every_rung", Path(__file__).with_name("every_rung.cu")
-    command = [build.nvcc(), "-I", build.KERNELS, source, "-o", program, "-ldl"]
-    subprocess.run(list(map(str, command)), check=True)
-    lib = native.library("matmul", "cuda")
-    said = sanitized(tool, program, lib.path)
-    for rung in lib.here():
-        assert f"done: {rung.name}\n" in said
+# ---- the command, without a GPU ----------------------------------------------
+
+INVENTED = """#!/bin/sh
+if [ "$1" = --version ]; then echo "Version 2025.3.1.0 (build 36398880)"; exit 0; fi
+tool=$2; shift 4
+echo "========= COMPUTE-SANITIZER"
+"$@" || exit 1
+if [ $tool = racecheck ]; then
+    found=$HAZARDS
+    echo "========= RACECHECK SUMMARY: $found hazards displayed ($found errors, ...)"
+else
+    found=$ERRORS
+    echo "========= ERROR SUMMARY: $found errors"
+fi
+[ $found = 0 ]
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """every_rung for the CPU's library."""
+    made = tmp_path_factory.mktemp("program") / "every_rung"
+    source = ["-x", "c++", "-I", build.KERNELS, sanitizer.SOURCE, "-o", made, "-ldl"]
+    subprocess.run([tools.gxx(), *map(str, source)], check=True)
+    return made
+
+
+@pytest.fixture
+def invented(monkeypatch, tmp_path, program):
+    """A compute-sanitizer that runs a program and says what the real one says."""
+    script = tmp_path / sanitizer.SANITIZER
+    script.write_text(INVENTED)
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("ERRORS", "0")
+    monkeypatch.setenv("HAZARDS", "0")
+    lib = native.library("matmul", "cpu")
+    monkeypatch.setattr(sanitizer.devices, "count", lambda: 1)
+    monkeypatch.setattr(sanitizer.native, "library", lambda op, target: lib)
+    monkeypatch.setattr(sanitizer, "_program", lambda folder: program)
+    monkeypatch.setattr(sanitizer.bench, "device_name", lambda device: "Invented GPU")
+    monkeypatch.setattr(results, "machine", lambda device: {"device": "Invented GPU"})
+
+
+def checked(path, *more):
+    words = ["check", "matmul", "--sanitizer", *more, "--json", str(path)]
+    status = command.main(words)
+    return status, json.loads(path.read_text())["rows"]
+
+
+def test_a_clean_rung_is_told_by_every_tool(invented, tmp_path, capsys):
+    status, rows = checked(tmp_path / "rows.json", "--rung", "naive")
+    assert status == 0 and [row["tool"] for row in rows] == list(sanitizer.TOOLS)
+    for row in rows:
+        assert (row["errors"], row["rungs"], row["missing"]) == (0, ["naive"], [])
+        assert row["version"] == "2025.3.1.0" and row["device"] == "Invented GPU"
+        assert row["commit"] and row["date"] and row["seconds"] > 0
+    said = capsys.readouterr()
+    assert "weft: racecheck: naive, 1 of 1" in said.err and "memcheck" in said.out
+
+
+@pytest.mark.parametrize(
+    "name, tool", [("ERRORS", "memcheck"), ("HAZARDS", "racecheck")]
+)
+def test_what_a_tool_finds_fails(invented, tmp_path, monkeypatch, capsys, name, tool):
+    monkeypatch.setenv(name, "2")
+    both = "memcheck,racecheck"
+    status, rows = checked(tmp_path / "rows.json", both, "--rung", "reference")
+    assert status == 1
+    assert {row["tool"]: row["errors"] for row in rows} == {
+        "memcheck": 2 * (tool == "memcheck"), "racecheck": 2 * (tool == "racecheck")
+    }  # fmt: skip
+    assert "SUMMARY: 2" in capsys.readouterr().err
+
+
+def test_a_rung_that_is_not_done_fails(invented, tmp_path, monkeypatch, capsys):
+    program = tmp_path / "every_rung"
+    monkeypatch.setattr(sanitizer, "_program", lambda folder: program)
+    for text, errors in (("exit 0", 0), ("echo Segmentation fault; exit 139", None)):
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        status, (row,) = checked(tmp_path / "rows.json", "memcheck", "--rung", "naive")
+        assert (status, row["errors"], row["missing"]) == (1, errors, ["naive"])
+        assert "WRONG  memcheck: naive did not" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["matmul", "--sanitizer", "nope"], "'nope': want of memcheck, racecheck"),
+        (["matmul", "--sanitizer", "--rung", "nope"], "nope"),
+        (["relu", "--sanitizer"], "takes every rung of matmul on a GPU"),
+        (["matmul", "--sanitizer", "--device", "cpu"], "takes every rung of matmul"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(invented, words, said, capsys):
+    assert command.main(["check", *words]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(monkeypatch, capsys):
+    words = ["check", "matmul", "--sanitizer"]
+    monkeypatch.setattr(sanitizer.devices, "count", lambda: 0)
+    assert command.main(words) == 1
+    assert "watches a GPU, and there is none here" in capsys.readouterr().err
+    monkeypatch.setattr(sanitizer.devices, "count", lambda: 1)
+    monkeypatch.setenv("PATH", "")
+    assert command.main(words) == 1
+    assert "compute-sanitizer is not on the PATH" in capsys.readouterr().err

@@ -14,6 +14,7 @@ products             matmul()
 calls                what all ops share: arrays in, calls of C, arrays out
 cases/               what every rung is checked with, and by which bound
 check                every rung against float64: python -m weft check
+sanitizer            every rung under compute-sanitizer: the same with --sanitizer
 gradients            a backward pass against finite differences, and autograd
 """
 

@@ -5,7 +5,8 @@ poisoned with NaN beforehand, and on the CPU once per order of threads. Then:
 all guard zones and inputs must be untouched, and every output within its bound
 of the float64 answer. NaN where a number is due is a failure.
 
-`python -m weft check [OP]` checks every rung that runs here.
+`python -m weft check [OP]` checks every rung that runs here; `python -m weft check
+matmul --sanitizer` runs them under compute-sanitizer instead (sanitizer.py).
 """
 
 from __future__ import annotations
@@ -118,6 +119,8 @@ def pointer(array: Guarded) -> Any:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m weft check`."""
+    from . import sanitizer
+
     parser.add_argument("op", nargs="?", choices=OPS, help="default: every op")
     parser.add_argument("--rung", help="default: every rung that runs here")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
@@ -125,11 +128,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         *("--wide", "-w"), **{"type": int, "default": 0, "metavar": "COUNT"},
         help="so many random cases more, and large ones, where there are such",
     )  # fmt: skip
+    parser.add_argument(
+        *("--sanitizer",), **{"nargs": "?", "const": ",".join(sanitizer.TOOLS)},
+        metavar="TOOL,TOOL", help="instead, of matmul on a GPU: compute-sanitizer, all "
+        f"of its tools or some of {', '.join(sanitizer.TOOLS)}",
+    )  # fmt: skip
     parser.add_argument("--json", metavar="PATH", help="write the verdicts there")
 
 
 def main(args: argparse.Namespace) -> int:
     """Print one line per rung; exit status 1 if any is wrong."""
+    if args.sanitizer is not None:
+        return _sanitized(args)
     targets = ["cpu"] + ["cuda"] * torch.cuda.is_available()
     targets = [args.device] if args.device else targets
     failures, rows = 0, []
@@ -146,6 +156,28 @@ def main(args: argparse.Namespace) -> int:
 
         write_json(args.json, rows)
     return 1 if failures else 0
+
+
+def _sanitized(args: argparse.Namespace) -> int:
+    """The same under compute-sanitizer: one line per tool, 1 if any found something."""
+    from ..bench import table, write_json
+    from . import sanitizer
+
+    if args.op != "matmul" or args.device == "cpu" or args.wide:
+        raise native.ArgumentError(
+            "--sanitizer takes every rung of matmul on a GPU, or --rung NAME: "
+            "weft check matmul --sanitizer"
+        )
+    tools = [word.strip() for word in args.sanitizer.split(",")]
+    rows = sanitizer.rows(tools, args.rung)
+    shown = [row | {"rungs": len(row["rungs"])} for row in rows]
+    print(table(shown, ["tool", "version", "device", "rungs", "errors", "seconds"]))
+    for row in rows:
+        for name in row["missing"]:
+            print(f"WRONG  {row['tool']}: {name} did not compute what it has to")
+    if args.json:
+        write_json(args.json, rows, "cuda")
+    return int(not all(map(sanitizer.is_clean, rows)))
 
 
 def _each(

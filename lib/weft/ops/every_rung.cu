@@ -191,6 +191,7 @@ static int named(const char *rung, int count, char **names) {
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0); // who waits sees how far it is
     void *const library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
     if (!library) {
         printf("every_rung LIBRARY [RUNG...]: %s\n", argc > 1 ? dlerror() : "");

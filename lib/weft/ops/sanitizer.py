@@ -1,0 +1,115 @@
+"""NVIDIA's compute-sanitizer over every rung: `weft check matmul --sanitizer`.
+
+every_rung.cu is a program of C that multiplies small matrices of whole numbers by each
+rung, and compares; each of the sanitizer's tools watches a run of it, all at a time.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from .. import bench, build, native
+from .. import device as devices
+from ..build import tools as toolchain
+from ..mnist.row import stamp
+from ..native import ArgumentError
+
+Row = dict[str, Any]
+
+SANITIZER = "compute-sanitizer"
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+SOURCE = Path(__file__).with_name("every_rung.cu")
+LAST = 3000  # characters that are shown of what it had to say
+
+
+def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
+    """A row for each tool. errors: how many it found; rungs: those that were computed
+    right; missing: those that were not.
+
+    rung: that one alone. errors is None where the tool did not come to its end. What
+    was found is printed. Raises ArgumentError for an unknown tool or rung, and where
+    compute-sanitizer, nvcc or a GPU is missing.
+    """
+    for tool in tools:
+        if tool not in TOOLS:
+            raise ArgumentError(f"{SANITIZER} '{tool}': want of {', '.join(TOOLS)}")
+    if not devices.count():
+        raise ArgumentError(f"{SANITIZER} watches a GPU, and there is none here")
+    if not shutil.which(SANITIZER):
+        raise ArgumentError(f"{SANITIZER} is not on the PATH; the CUDA toolkit has it")
+    lib = native.library("matmul", "cuda")
+    wanted = [lib.rung(rung)] if rung else lib.here()
+    names = [one.name for one in wanted]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [_program(Path(folder)), lib.path, *([rung] if rung else [])]
+        with ThreadPoolExecutor(len(tools)) as pool:
+            return [*pool.map(lambda tool: _row(tool, command, names), tools)]
+
+
+def is_clean(row: Row) -> bool:
+    """Whether the tool found nothing in any rung, and each was computed right."""
+    return row["errors"] == 0 and not row["missing"]
+
+
+def _program(folder: Path) -> Path:
+    """every_rung, compiled into the folder."""
+    nvcc = toolchain.nvcc()
+    if not nvcc:
+        raise ArgumentError(f"nvcc is missing: {SOURCE.name} is compiled with it")
+    program = folder / SOURCE.stem
+    command = [nvcc, "-I", build.KERNELS, SOURCE, "-o", program, "-ldl"]
+    done = subprocess.run([*map(str, command)], text=True, capture_output=True)
+    if done.returncode:
+        raise build.BuildError(f"{SOURCE.name}: {done.stderr[-LAST:]}")
+    return program
+
+
+def _row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
+    """What one tool has to say of the program, told on stderr while it goes on."""
+    begin, lines, done = time.monotonic(), [], []
+    watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
+    with subprocess.Popen(
+        watched, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("done: "):
+                done.append(line.removeprefix("done: ").strip())
+                _say(f"{tool}: {done[-1]}, {len(done)} of {len(names)}")
+    errors = _errors("".join(lines), process.returncode)
+    found = {
+        **{"op": "matmul", "impl": SANITIZER, "tool": tool, "version": _version()},
+        **{"target": "cuda", "device": bench.device_name("cuda"), "errors": errors},
+        **{"rungs": done, "missing": [name for name in names if name not in done]},
+        **{"seconds": time.monotonic() - begin, **stamp()},
+    }
+    if not is_clean(found):
+        _say("".join(lines)[-LAST:])
+    return found
+
+
+def _errors(text: str, status: int) -> int | None:
+    """How many errors, or hazards, its summaries tell of; None if it broke off."""
+    counts = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)
+    if not counts or (status and not any(map(int, counts))):
+        return None
+    return sum(map(int, counts))
+
+
+def _version() -> str | None:
+    done = subprocess.run([SANITIZER, "--version"], text=True, capture_output=True)
+    found = re.search(r"Version (\S+)", done.stdout)
+    return found and found[1]
+
+
+def _say(line: str) -> None:
+    print(f"weft: {line}", file=sys.stderr, flush=True)
