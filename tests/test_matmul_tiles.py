@@ -1,12 +1,17 @@
 """Rungs 1 to 3 of the matmul ladder do what their files say of them."""
 
+import re
+
 import pytest
 import torch
 
-from weft import ops
+from weft import bench, ops
+from weft.bench.matmul import command as bench_matmul
 from weft.build import BuildError, nvcc
 from weft.jit import disassembler
-from weft.machine import sass
+from weft.ladder import per_thread
+from weft.machine import ptx, sass
+from weft.native import ArgumentError
 
 
 def _disassembler() -> bool:
@@ -24,12 +29,68 @@ def test_the_naive_rung_takes_more_columns_than_a_grid_has_blocks_in_y():
 
 @pytest.mark.skipif(not nvcc() or not _disassembler(), reason="no nvcc, or no nvdisasm")
 def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
-    def loads_per_multiply_add(rung):
-        view = sass(f"kernels/matmul/03_{rung}.cu", f"matmul_{rung}", arch="sm_80")
-        most = max(view.kernels[0].loops, key=lambda counts: counts.get("FMA", 0))
-        return most["shared load"] / most["FMA"]
+    """In PTX and in SASS, of one compilation: what lesson 08a reads from both."""
 
-    constant = loads_per_multiply_add("tiled")
-    assert constant == 1.25
-    assert loads_per_multiply_add("tiled_dynamic") == constant
-    assert loads_per_multiply_add("tiled_runtime") == 2
+    def told(view, rung):
+        """For each multiply-add shared loads and others; registers with addresses."""
+        made = view(f"kernels/matmul/03_{rung}.cu", f"matmul_{rung}", arch="sm_80")
+        code = made.kernels[0].code
+        loop = max(code.hot, key=lambda loop: code.counts(loop)["FMA"])
+        counts = code.counts(loop)
+        texts = [code.instructions[i].text for i in loop.body]
+        loads = [text for text in texts if text.startswith(("LDS", "ld.shared"))]
+        bases = {re.search(r"\[([%\w]+)", text)[1] for text in loads}
+        loads_each = counts["shared load"] / counts["FMA"]
+        return loads_each, sum(counts.values()) / counts["FMA"] - loads_each - 1, bases
+
+    for view in ptx, sass:
+        rungs = "tiled", "tiled_dynamic", "tiled_runtime"
+        constant, dynamic, runtime = (told(view, rung) for rung in rungs)
+        if view is sass:  # in PTX tiled has its numbers one by one
+            assert constant[0] == dynamic[0] == 1.25
+        assert constant[1] == dynamic[1] < 1
+        assert len(constant[2]) == len(dynamic[2]) == 2  # one for each tile
+        assert runtime[0] == 2 and runtime[1] > 1.5
+        assert len(runtime[2]) > 4  # b_s's rows have one each
+
+
+@pytest.mark.parametrize("work", per_thread.WORKS)
+def test_more_work_per_thread_takes_fewer_numbers_and_changes_nothing_else(
+    work, tmp_path
+):
+    tm, tn = work
+    own = per_thread.variant(tm, tn, tmp_path)
+    seen = own.inspect(128, 128, 16).kernels[0].counters
+    assert seen.threads == 128 * 128 / (tm * tn)
+    assert seen.reads["a"] == seen.reads["b"] == 128 * 16
+    assert seen.barriers == 4 and seen.blocks == 1
+    numbers = sum(p.bytes // 4 for p in seen.places
+                  if p.kind == "read" and p.array in ("a_s", "b_s"))  # fmt: skip
+    assert numbers / (128 * 128 * 16) == (tm + tn) / (tm * tn)
+
+
+def test_work_per_thread_is_told_as_it_came_with_the_lab_where_there_is_no_gpu(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(per_thread, "ROOT", tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert per_thread.rows() == []
+    results = tmp_path / "notebooks" / "results"
+    results.mkdir(parents=True)
+    rows = [{"tm": tm, "tn": tn, "us": 1.0} for tm, tn in per_thread.WORKS]
+    bench.write_json(results / "per_thread_a_card.json", rows)
+    assert per_thread.rows() == rows
+
+
+def test_a_readers_product_takes_turns_with_the_rungs_that_are_named():
+    found = bench_matmul.mine(
+        lambda c, a, b: torch.mm(a, b, out=c),
+        *(24, "own"),
+        device="cpu",
+        rungs=["ikj"],
+        seconds=0.02,
+    )
+    names = {(row["impl"], row["rung"]) for row in found}
+    assert {("mine", "own"), ("weft", "ikj"), ("torch", "mm")} <= names
+    with pytest.raises(ArgumentError, match="no_such"):
+        bench_matmul.mine(torch.mm, 24, device="cpu", rungs=["no_such"])

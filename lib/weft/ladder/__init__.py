@@ -13,6 +13,7 @@ one_rung        a rung in a library of its own
 results         speeds, and the ladder so far
 drawn           08b: when tiles are loaded, in which order they are made
 register_banks  08b: which multiply-adds wait for a bank
+per_thread      08a: one rung with more threads that do less, or fewer that do more
 cycles          08b: where a product's cycles go, from ncu's counters
 """
 

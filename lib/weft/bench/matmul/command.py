@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from ... import bench
+from ... import bench, native
 from ...native import ArgumentError
 from .. import clocks, peaks
 from .calls import Operands, Product, Size, entry
@@ -104,17 +104,20 @@ def mine(
     name: str = "mine",
     kind: str = "fp32",
     device: str | None = None,
+    rungs: Sequence[str] = (),
     **more: Any,
 ) -> list[Row]:
     """The reader's own product beside cuBLAS and torch.mm: rows for the pictures.
 
-    call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n), torch tensors. more: as
-    of rows(). Raises Mismatch if it is wrong; it is not timed then.
+    call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n), torch tensors. rungs: of
+    ours, by name, that take turns with it. more: as of rows(). Raises Mismatch if it is
+    wrong; it is not timed then.
     """
     where = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
         raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
-    race, options = race_of(Size.of(str(size)), kind), Options(where, **more)
+    ours = tuple(native.library("matmul", where.type).rung(rung) for rung in rungs)
+    race, options = race_of(Size.of(str(size)), kind, ours), Options(where, **more)
     operands = Operands.random(race.size, kind, where, options.cold)
     own = entry("mine", name, kind, operands, call)
     return race_rows(race, options, Speeds(), (own,), operands)

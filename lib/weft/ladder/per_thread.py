@@ -1,0 +1,67 @@
+"""registers_2d with other work for each thread, everything else as it is (lesson 08a).
+
+    variant(4, 8, folder).inspect(128, 128, 16)     what it asks of memory
+    rows(4096)                                      how fast each is: here, or elsewhere
+
+The blocks, their tiles and what they read of a and b stay the same: only the number of
+threads in a block changes. `python -m weft.ladder.per_thread FILE.json` measures all on
+this GPU for notebooks/results/.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import bench
+from ..build import ROOT
+from .code import rung_name, rung_path
+from .one_rung import OneRung, copy_rung, one_rung
+
+Row = dict[str, Any]
+
+RUNG, ITS = "registers_2d", (8, 8)  # rows and columns of c that its threads make
+WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM and TN: 1024 threads down to 128
+OP = "matmul per thread"
+FOLDER = ROOT / "build" / "per_thread"
+
+
+def variant(tm: int, tn: int, folder: Path = FOLDER) -> OneRung:
+    """The rung with tm x tn elements of c a thread; its file is in `folder`."""
+    if (tm, tn) == ITS:
+        return one_rung(RUNG)
+    path = folder / f"registers_{tm}x{tn}.cu"
+    copy_rung(RUNG, path, path.stem)
+    text = path.read_text()
+    for name, value, other in zip(("TM", "TN"), ITS, (tm, tn)):
+        if text.count(f" {name} = {value},") != 1:
+            raise ValueError(f"{rung_path(RUNG).name}: {name} = {value} is not there")
+        text = text.replace(f" {name} = {value},", f" {name} = {other},")
+    path.write_text(text)
+    return OneRung(path, rung_name(path))
+
+
+def rows(size: int | str = 4096) -> list[Row]:
+    """A row of `bench matmul` for each of WORKS, with its "tm" and "tn".
+
+    Measured here, cubes of `size`, or without a GPU as they came with the lab; []: they
+    did not. Raises Mismatch if one is wrong.
+    """
+    if torch.cuda.is_available():
+        return [*_measured(size)]
+    found = sorted((ROOT / "notebooks" / "results").glob("per_thread_*.json"))
+    return [row for path in found[:1] for row in bench.read_json(path)["rows"]]
+
+
+def _measured(size: int | str) -> Iterator[Row]:
+    for tm, tn in WORKS:
+        own = [r for r in variant(tm, tn).race(size) if r["impl"] == "mine"]
+        yield from (row | {"op": OP, "tm": tm, "tn": tn} for row in own)
+
+
+if __name__ == "__main__":
+    bench.write_json(sys.argv[1], rows(), "cuda")
