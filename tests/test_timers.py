@@ -239,9 +239,9 @@ def test_all_timers_of_a_gpu_agree(timer, cold):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize("timer", clocks.TIMERS)
+@pytest.mark.parametrize("timer", ["kernel", "graph"])
 def test_a_cold_call_takes_longer_flushed_too(timer):
-    a = torch.randn(8 << 20, device="cuda")  # 32 MiB: read from the cache or not
+    a = torch.randn(4 << 20, device="cuda")  # 16 MiB: read from the cache or not
     cold = weft.bench(a.sum, timer=timer, cold=True, device="cuda", seconds=0.3)
     warm = weft.bench(a.sum, timer=timer, device="cuda", seconds=0.3)
     assert cold.cache == "cold, flushed" and cold.fastest > warm.fastest
