@@ -1,5 +1,6 @@
 """What more than one test needs: the targets that are here, and the zoo."""
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -20,6 +21,18 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
 ZOO = Path(__file__).parent / "zoo"
+
+
+@pytest.fixture(autouse=True)
+def turn(request, tmp_path_factory):
+    """A test marked `alone` has the GPU to itself: it waits until no other runs."""
+    if "cuda" not in TARGETS or "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    alone = request.node.get_closest_marker("alone")
+    with open(tmp_path_factory.getbasetemp().parent / "gpu.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
 
 
 @pytest.fixture(params=TARGETS)

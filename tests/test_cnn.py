@@ -544,6 +544,7 @@ def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
 # ---- timing ----------------------------------------------------------------
 
 
+@pytest.mark.alone
 @each_backend
 def test_profile_times_every_layer_of_one_step(target, rung):
     shape = Shape(28, 28, 8, 16, 32, 10, max_batch=16)

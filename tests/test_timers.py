@@ -222,13 +222,14 @@ def test_lost_marks_and_calls_without_kernels_are_told():
         kernel_timer()._parts([mark, mark], one)
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("cold", [False, True])
 @pytest.mark.parametrize("timer", clocks.TIMERS)
 def test_all_timers_of_a_gpu_agree(timer, cold):
     a = torch.randn(2048, 2048, device="cuda")
     us, want = math.inf, math.inf
-    for _ in range(8):  # others may use the GPU meanwhile, which only takes longer
+    for _ in range(8):  # other programs may use the GPU, which only takes longer
         found = weft.bench(torch.mm, a, a, timer=timer, cold=cold, seconds=0.3)
         us = min(us, found.fastest)
         want = min(want, weft.bench(torch.mm, a, a, timer="event", seconds=0.3).fastest)
@@ -238,6 +239,7 @@ def test_all_timers_of_a_gpu_agree(timer, cold):
     assert found.row()["cache"] == ("cold, rotated" if cold else "warm")
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("timer", ["kernel", "graph"])
 def test_a_cold_call_takes_longer_flushed_too(timer):

@@ -128,41 +128,60 @@ static const struct making how[2] = {
 template <class S>
 static int launch_shape(const struct product *q, enum tensor_type type,
                         struct tiles t, cudaStream_t stream) {
-    tensor_map a_map, b_map, c_map;
-    WEFT_TRY(S::a::make_map(&a_map, type, q->a, q->m, q->k, q->extras.pitch_a,
-                            q->batch, q->extras.step_a, 1));
-    WEFT_TRY(S::b::make_map(&b_map, type, q->b, q->n, q->k, q->extras.pitch_b,
-                            q->batch, q->extras.step_b, t.cluster));
-    WEFT_TRY(make_c_map(&c_map, q, 0, &t));
-    WEFT_TRY(launch_tiles("matmul_wgmma", matmul_wgmma<S>, WGMMA_THREADS, t,
-                          S::SHARED, stream, q->c, a_map, b_map, c_map, t,
-                          q->extras));
-    return add_parts(q, t, matmul_wgmma_add<S::BN>, stream);
+    if constexpr (WGMMA_RUNS) {
+        tensor_map a_map, b_map, c_map;
+        WEFT_TRY(S::a::make_map(&a_map, type, q->a, q->m, q->k,
+                                q->extras.pitch_a, q->batch, q->extras.step_a,
+                                1));
+        WEFT_TRY(S::b::make_map(&b_map, type, q->b, q->n, q->k,
+                                q->extras.pitch_b, q->batch, q->extras.step_b,
+                                t.cluster));
+        WEFT_TRY(make_c_map(&c_map, q, 0, &t));
+        WEFT_TRY(launch_tiles("matmul_wgmma", matmul_wgmma<S>, WGMMA_THREADS, t,
+                              S::SHARED, stream, q->c, a_map, b_map, c_map, t,
+                              q->extras));
+        return add_parts(q, t, matmul_wgmma_add<S::BN>, stream);
+    } else {
+        return no_wgmma();
+    }
 }
 
 static struct tiles tiles_of(const struct product *q) {
     return best_tiles(q, &how[q->trans_b], matmul_multiprocessors());
 }
 
-template <typename T, int B_BY_K>
+template <typename T, int A_BY_K, int B_BY_K>
 static int launch_width(const struct product *q, enum tensor_type type,
                         cudaStream_t stream) {
     const struct tiles t = tiles_of(q);
     switch (t.width) {
-    case 256: return launch_shape<shape<T, 256, 1, B_BY_K>>(q, type, t, stream);
-    case 192: return launch_shape<shape<T, 192, 1, B_BY_K>>(q, type, t, stream);
-    case 128: return launch_shape<shape<T, 128, 1, B_BY_K>>(q, type, t, stream);
-    default: return launch_shape<shape<T, 64, 1, B_BY_K>>(q, type, t, stream);
+    case 256:
+        return launch_shape<shape<T, 256, A_BY_K, B_BY_K>>(q, type, t, stream);
+    case 192:
+        return launch_shape<shape<T, 192, A_BY_K, B_BY_K>>(q, type, t, stream);
+    case 128:
+        return launch_shape<shape<T, 128, A_BY_K, B_BY_K>>(q, type, t, stream);
+    default:
+        return launch_shape<shape<T, 64, A_BY_K, B_BY_K>>(q, type, t, stream);
+    }
+}
+
+template <typename T>
+static int launch_layout(const struct product *q, enum tensor_type type,
+                         cudaStream_t stream) {
+    switch (2 * q->trans_a + q->trans_b) {
+    case 0: return launch_width<T, 1, 0>(q, type, stream);
+    case 1: return launch_width<T, 1, 1>(q, type, stream);
+    case 2: return launch_width<T, 0, 0>(q, type, stream);
+    default: return launch_width<T, 0, 1>(q, type, stream);
     }
 }
 
 static int launch_bf16(const struct product *q, cudaStream_t stream) {
-    return q->trans_b ? launch_width<__nv_bfloat16, 1>(q, TENSOR_BF16, stream)
-                      : launch_width<__nv_bfloat16, 0>(q, TENSOR_BF16, stream);
+    return launch_layout<__nv_bfloat16>(q, TENSOR_BF16, stream);
 }
 static int launch_fp16(const struct product *q, cudaStream_t stream) {
-    return q->trans_b ? launch_width<__half, 1>(q, TENSOR_F16, stream)
-                      : launch_width<__half, 0>(q, TENSOR_F16, stream);
+    return launch_layout<__half>(q, TENSOR_F16, stream);
 }
 
 static size_t scratch(const struct product *q) {
@@ -175,7 +194,7 @@ double matmul_wgmma_bf16_us(const struct product *q) {
 
 MATMUL_RUNG(wgmma_bf16,
             "wgmma and TMA: a warpgroup multiplies from shared memory", "bf16",
-            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_bf16, scratch)
+            WGMMA_TARGETS, 90, ANY_A | ANY_B | ALIGNED, launch_bf16, scratch)
 MATMUL_RUNG(wgmma_fp16,
             "wgmma and TMA: a warpgroup multiplies from shared memory", "fp16",
-            WGMMA_TARGETS, 90, ANY_B | ALIGNED, launch_fp16, scratch)
+            WGMMA_TARGETS, 90, ANY_A | ANY_B | ALIGNED, launch_fp16, scratch)

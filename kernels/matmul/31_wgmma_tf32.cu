@@ -152,17 +152,22 @@ static struct tiles tiles_of(const struct product *q, struct product *as) {
 template <class S>
 static int launch_shape(const struct product *q, const struct product *c,
                         struct tiles t, cudaStream_t stream) {
-    tensor_map a_map, b_map, c_map;
-    WEFT_TRY(S::a::make_map(&a_map, TENSOR_TF32, q->a, q->m, q->k,
-                            q->extras.pitch_a, q->batch, q->extras.step_a, 1));
-    WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
-                            q->extras.pitch_b, q->batch, q->extras.step_b,
-                            t.cluster));
-    WEFT_TRY(make_c_map(&c_map, c, S::TURNED, &t));
-    WEFT_TRY(launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>,
-                          WGMMA_THREADS, t, S::SHARED, stream, q->c, a_map,
-                          b_map, c_map, t, q->extras));
-    return add_parts(q, t, matmul_wgmma_tf32_add<S::BN, S::TURNED>, stream);
+    if constexpr (WGMMA_RUNS) {
+        tensor_map a_map, b_map, c_map;
+        WEFT_TRY(S::a::make_map(&a_map, TENSOR_TF32, q->a, q->m, q->k,
+                                q->extras.pitch_a, q->batch, q->extras.step_a,
+                                1));
+        WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
+                                q->extras.pitch_b, q->batch, q->extras.step_b,
+                                t.cluster));
+        WEFT_TRY(make_c_map(&c_map, c, S::TURNED, &t));
+        WEFT_TRY(launch_tiles("matmul_wgmma_tf32", matmul_wgmma_tf32<S>,
+                              WGMMA_THREADS, t, S::SHARED, stream, q->c, a_map,
+                              b_map, c_map, t, q->extras));
+        return add_parts(q, t, matmul_wgmma_tf32_add<S::BN, S::TURNED>, stream);
+    } else {
+        return no_wgmma();
+    }
 }
 
 template <int TURNED>

@@ -67,7 +67,7 @@ template <int BN_> struct shape {
  * products, as wgmma_tf32() wants them. Lanes 4 g + t read chunk 2 q or 2 q + 1
  * of rows g: the swizzle puts the eight chunks into different banks. Nobody
  * cuts hi out of x: the tensor cores do not look at the low 13 bits. */
-static __device__ __forceinline__ void
+[[maybe_unused]] static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     const int g = lane / 4, t = lane % 4;
@@ -257,22 +257,27 @@ static const struct making how = {4, shape<128>::a::BK, 1, 128,
 template <class S>
 static int launch_shape(const struct product *q, struct tiles t,
                         cudaStream_t stream) {
-    const struct tensor lo = low_array(q, sums_bytes(t));
-    tensor_map a_map, b_map, lo_map, c_map;
-    WEFT_TRY(S::a::make_map(&a_map, TENSOR_FLOAT, q->a, q->m, q->k,
-                            q->extras.pitch_a, q->batch, q->extras.step_a, 1));
-    WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
-                            q->extras.pitch_b, q->batch, q->extras.step_b,
-                            t.cluster));
-    WEFT_TRY(S::b::make_map(&lo_map, TENSOR_TF32, lo.data, q->n, q->k, lo.pitch,
-                            q->batch, lo.step, t.cluster));
-    WEFT_TRY(make_c_map(&c_map, q, 0, &t));
-    WEFT_TRY(make_low(q, lo, stream));
-    WEFT_TRY(launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>,
-                          WGMMA_THREADS, t, S::SHARED, stream, q->c,
-                          (const float *)q->a, (const float *)q->b, a_map,
-                          b_map, lo_map, c_map, t, q->extras));
-    return add_parts(q, t, matmul_wgmma_3xtf32_add<S::BN>, stream);
+    if constexpr (WGMMA_RUNS) {
+        const struct tensor lo = low_array(q, sums_bytes(t));
+        tensor_map a_map, b_map, lo_map, c_map;
+        WEFT_TRY(S::a::make_map(&a_map, TENSOR_FLOAT, q->a, q->m, q->k,
+                                q->extras.pitch_a, q->batch, q->extras.step_a,
+                                1));
+        WEFT_TRY(S::b::make_map(&b_map, TENSOR_TF32, q->b, q->n, q->k,
+                                q->extras.pitch_b, q->batch, q->extras.step_b,
+                                t.cluster));
+        WEFT_TRY(S::b::make_map(&lo_map, TENSOR_TF32, lo.data, q->n, q->k,
+                                lo.pitch, q->batch, lo.step, t.cluster));
+        WEFT_TRY(make_c_map(&c_map, q, 0, &t));
+        WEFT_TRY(make_low(q, lo, stream));
+        WEFT_TRY(launch_tiles("matmul_wgmma_3xtf32", matmul_wgmma_3xtf32<S>,
+                              WGMMA_THREADS, t, S::SHARED, stream, q->c,
+                              (const float *)q->a, (const float *)q->b, a_map,
+                              b_map, lo_map, c_map, t, q->extras));
+        return add_parts(q, t, matmul_wgmma_3xtf32_add<S::BN>, stream);
+    } else {
+        return no_wgmma();
+    }
 }
 
 static struct tiles tiles_of(const struct product *q) {

@@ -129,6 +129,14 @@ static inline double best_us(const struct product *q,
     return 2.5 + (makes > memory ? makes : memory);
 }
 
+/* Whether the library may call the kernels at all. One for another GPU spares
+ * the compiler their many shapes: launchers ask `if constexpr`. */
+enum { WGMMA_RUNS = (WGMMA_TARGETS & WEFT_TARGET) != 0 };
+
+static inline int no_wgmma(void) {
+    return weft_fail(WEFT_EINVAL, "matmul: wgmma needs an sm_90a library");
+}
+
 /* A rung's kernel on as many blocks as there are multiprocessors, or pieces. It
  * may begin while the kernel before it ends: it calls pdl_wait(). */
 template <class... P, class... A>
