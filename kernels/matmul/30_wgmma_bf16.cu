@@ -6,7 +6,8 @@
  * Idea:    wgmma reads both operands from shared memory, where TMA has put
  *          them in the order that it wants. A warpgroup asks for 64 x 256 x 16
  *          at a time and sees nothing but its sums. wgmma_tile.cuh says who
- *          loads and which tile comes next.
+ *          loads and which tile comes next. 16-bit numbers may lie either
+ *          way, a as (m,k) or (k,m), b as (k,n) or (n,k): nothing is copied.
  * Prediction: at 4096 there are 512 tiles of 128 x 256 for 132
  *          multiprocessors: 4 turns of 64 stages of 1024 cycles, 132 us at
  *          1.98 GHz, and 64 MB of c on top, 16 us at 4.1 TB/s.
