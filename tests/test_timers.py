@@ -152,6 +152,21 @@ def test_measuring_ends_once_all_medians_are_known(monkeypatch):
     assert found["a"].stopped == found["b"].stopped == "spread"
 
 
+def test_on_a_cpu_nobody_is_timed_beside_threads_that_still_spin(monkeypatch):
+    given = []
+
+    class Pauses(clocks.WallTimer):
+        def round(self, contenders, watches, pauses):
+            given.append(pauses)
+            return super().round(contenders, watches, pauses)
+
+    monkeypatch.setattr(timers, "timer_named", lambda name, device: Pauses(device))
+    quiet, spinning = clocks.Contender(int), clocks.Contender(int, spins=0.03)
+    timers.side_by_side({"a": quiet, "b": spinning}, "cpu", samples=1)
+    timers.side_by_side({"a": quiet}, "cpu", samples=1)
+    assert given == [{"a": 0.03, "b": 0.03}, {"a": timers.REST}]
+
+
 def test_cool_calls_get_pauses_in_proportion_to_their_length(monkeypatch):
     given = []
 

@@ -6,7 +6,7 @@
  * Prediction:  a third fewer different floats, but as many loads, and as the
  *              check build counts, 8 lanes to a wavefront, 136 wavefronts for 8
  *              k as before. If the GPU counts so, too, nothing moves.
- * Measured:    H200, 4096^3: 37.5 -> 37.4 TFLOP/s: nothing did. Tried: lanes
+ * Measured:    H200, 4096^3: 37.6 -> 37.4 TFLOP/s: nothing did. Tried: lanes
  *              in z order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8)
  *              had 38.2 beside 37.0 (at 106 registers), and 2 to 5 % more at
  *              five sizes, which that count does not explain.

@@ -10,7 +10,7 @@
  * Prediction:  the same bytes, wavefronts and multiply-adds, half the barriers;
  *              no wait for global memory while there is work: faster, at most
  *              by what shared memory allows, 128 / 136 of the peak.
- * Measured:    H200, 4096^3: 37.4 -> 40.7 TFLOP/s, 79 % of cuBLAS.
+ * Measured:    H200, 4096^3: 37.4 -> 40.6 TFLOP/s, 79 % of cuBLAS.
  * Limit:       4 loads from shared memory, 16 wavefronts, for each 64
  *              multiply-adds of a warp, 16 cycles; and in SASS 369 of 512
  *              multiply-adds wait for a register bank: ptxas at -O1 orders them

@@ -20,7 +20,7 @@
  * Prediction:  for 4 k a warp loads 8 + 16 times, 96 wavefronts, beside 128
  *              cycles of multiply-adds: shared memory no longer sets the pace.
  *              0.9 of cuBLAS.
- * Measured:    H200, 4096^3: 40.7 -> 50.6 TFLOP/s, where cuBLAS has 51.3. In
+ * Measured:    H200, 4096^3: 40.6 -> 50.6 TFLOP/s, where cuBLAS has 51.4. In
  *              SASS 82 of 1024 multiply-adds wait for a register bank (lesson
  *              08b counts them). Tried: some 30 shapes and settings; Large is
  *              the best of them there.

@@ -18,8 +18,8 @@
  *          95 % of the peak at most. Cutting: 4096 has 512 tiles, 3.88 rounds
  *          of 132, which took 4: 3 % faster. 5120x256x5120 has 6.06 rounds,
  *          which took 7: 15 %.
- * Measured: H200: 4096^3 55.9 TFLOP/s, where cuBLAS has 51.3; through rung
- *          tuned 8192^3 56.2 (51.3), 5120x256x5120, as tma_pairs, 49.4 (41.0).
+ * Measured: H200: 4096^3 55.9 TFLOP/s, where cuBLAS has 51.4; through rung
+ *          tuned 8192^3 56.1 (51.3), 5120x256x5120, as tma_pairs, 49.3 (40.9).
  *          55 of 1024 multiply-adds wait for a bank, counted in SASS.
  *          Tried, H200, TFLOP/s of an earlier text: not cut -> cut 4096 52.9
  *          -> 53.9, 8192 52.9 -> 54.5, 5120x256x5120 44.7 -> 45.3, where k is

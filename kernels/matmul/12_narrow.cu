@@ -13,7 +13,7 @@
  *              TB/s that a copy reaches. Its 0.4 G multiply-adds take 13 us
  *              meanwhile, b's loads from shared memory (one for 4 ROWS
  *              multiply-adds) less.
- * Measured:    H200: 50000x784x10 52 us (cuBLAS 70), 4096x4096x1 24 (23).
+ * Measured:    H200: 50000x784x10 52 us (cuBLAS 70), 4096x4096x1 24 (22).
  *              Numbers of 16 bits, with the same kernel: 32 (46) and 10 (10).
  * Limit:       memory, while COLS is small; columns beyond 16 are further
  *              strips, and each reads a again.

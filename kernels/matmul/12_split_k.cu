@@ -14,8 +14,8 @@
  *              512x512x512 in 4 parts: 256 blocks on 132 multiprocessors, 60 %
  *              of the 4.5 us that its multiply-adds take at the least, and a
  *              launch.
- * Measured:    H200: 64x65536x64 29 us (cuBLAS 27), 512x512x512 15.0 (12.6),
- *              1000 batches of 32x32x32 4.7 (torch.bmm 5.6).
+ * Measured:    H200: 64x65536x64 29 us (cuBLAS 27), 512x512x512 14.9 (12.4),
+ *              1000 batches of 32x32x32 4.7 (torch.bmm 5.5).
  * Limit:       a part needs depth to be worth a launch and the loading of a
  *              tile.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb

@@ -5,7 +5,7 @@
  * Idea:        bfloat16 has float's exponent, and 3 bits less of mantissa
  *              than fp16. The kernel is the same (wmma_tile.cuh).
  * Prediction:  the speed of fp16.
- * Measured:    H200, 4096^3: 170 TFLOP/s, two thirds of fp16, by other code
+ * Measured:    H200, 4096^3: 171 TFLOP/s, two thirds of fp16, by other code
  *              for the loads of fragments.
  * Limit:       as there. sm_80.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb

@@ -6,7 +6,7 @@
  *              many bits, and nothing before the tensor core looks into
  *              them.
  * Prediction:  the speed of fp16.
- * Measured:    H200, 4096^3: 451 TFLOP/s, 0.60 of cuBLAS; 8192^3: 477, 0.62.
+ * Measured:    H200, 4096^3: 454 TFLOP/s, 0.60 of cuBLAS.
  * Limit:       as there. sm_80.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */

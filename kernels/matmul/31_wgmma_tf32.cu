@@ -16,9 +16,9 @@
  *          conflicts (256 with two-way ones), as many as wgmma itself would
  *          take for it; a's 64 KB take 512, TMA's 48 KB 384: full.
  * Measured: H200, cool, us, and over the better of cuBLAS's layouts.
- *                   b stored (k,n)    b stored (n,k), by tuned_tf32
- *              4096      342  0.99         340  1.00
- *              8192     2684  1.00        2677  1.01
+ *                   b stored (k,n)    b stored (n,k): by tuned_tf32, as 8192
+ *              4096      339  1.00         338  1.00
+ *              8192     2662  1.00        2668  1.00
  *          Tried, in a run where 4096 took 328 and 8192 2566: with a copy of b
  *          first 372 and 2786. c^T by clusters of two blocks is slower here:
  *          332 and 2607. Tiles of 128 columns: 412 for (k,n), 372 for (n,k) at

@@ -12,9 +12,9 @@
  * Prediction: as fast as the best rung at every size, but for the 5 % of a
  *          guess, and for what copies cost where operands lie as no rung wants
  *          them.
- * Measured: H200: 1024^3 47.5 us, where k_groups takes 47.4; 4096^3 55.8
+ * Measured: H200: 1024^3 47.3 us, where k_groups takes 47.4; 4096^3 55.8
  *          TFLOP/s, where tma has 55.9; in bf16 182 us as wgmma_bf16, in tf32
- *          342 as wgmma_tf32. Against the best of cuBLAS: see README.md.
+ *          339 as wgmma_tf32. Against the best of cuBLAS: see README.md.
  * Limit:   a rule knows only what was put into it: python -m weft bench matmul
  *          --rungs tuned shows where it is wrong.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size"

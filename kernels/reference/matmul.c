@@ -19,8 +19,8 @@
  * Prediction: on one core a little more than simd, since strips come from L2;
  *          on two twice that, since packing is shared, too: what NumPy's
  *          OpenBLAS has, which does the same.
- * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 87, on two 164
- *          (NumPy 94, 173); 2048^3 73, 178 (NumPy 80, 185; torch.mm 70, 146).
+ * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 80, on two 170
+ *          (NumPy 89, 186); 2048^3 84, 158 (NumPy 96, 194; torch.mm 78, 130).
  * Limit:   the multiply-adds of a core, and packing, which reads and writes a
  *          and b once more.
  */

@@ -32,7 +32,8 @@ class Contender:
     """What is timed. run(i) does the work once, on the i-th copy of its inputs.
 
     copies: how many there are, more than one only to be cold; flush: empties the cache
-    before each call, where there is but one. checked: it is known to be right.
+    before each call, where there is but one. checked: it is known to be right. spins:
+    so many seconds its threads keep their cores busy after it, waiting for more work.
     """
 
     run: Callable[[int], object]
@@ -42,6 +43,7 @@ class Contender:
     burst: float = 0.0  # about how many seconds one takes
     done: int = 0  # calls so far: the copies take turns from burst to burst
     checked: bool = False
+    spins: float = 0.0
 
     @property
     def cache(self) -> str:

@@ -173,7 +173,8 @@ def side_by_side(
     """
     where = devices.named(device)
     clock = timer_named(timer, where)
-    pause = REST if where.type == "cpu" else 0.0
+    spins = max((one.spins for one in contenders.values()), default=0.0)
+    pause = max(REST, spins) if where.type == "cpu" else 0.0
     for one in contenders.values():
         _set_calls(one, where)
     pauses = {name: _cool(one) if cool else pause for name, one in contenders.items()}

@@ -146,7 +146,9 @@ def note(rows: list[Row]) -> str:
     lines = goals(rows)
     said = ["", bench.table(lines, [*lines[0]])] if lines else [""]
     caches = sorted({row["cache"] for row in rows if row.get("cache")})
-    first = next((row for row in rows if row["timer"]), rows[0])
+    first = next(
+        (row for row in rows if row["timer"] and row["op"] == "matmul"), rows[0]
+    )
     pause = max(row.get("pause_ms") or 0 for row in rows)
     said.append(
         f"{first['device']}; timer {first['timer']}; cache {', '.join(caches)}; pauses "
