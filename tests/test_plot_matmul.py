@@ -36,6 +36,14 @@ def test_the_ladder_is_in_per_cent_of_cublas():
     assert at == pytest.approx([1.2, 16, 108, 286, 100, 102.5])
 
 
+def test_the_words_stand_right_of_the_widest_band():
+    wide = [r | {"us_low": 0.5 * r["us"]} for r in rows()]
+    (axes,) = ladder_plot(wide, [], "4096").axes
+    ends = [max(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 2]
+    words = [t.xy[0] for t in axes.texts if "FLOP/s · " in t.get_text()]
+    assert len(words) == 6 and min(words) > max(ends) > 500
+
+
 def test_without_cublas_the_ladder_is_in_per_cent_of_torch():
     mine = [r | {"vs_cublas": None} for r in rows() if r["impl"] != "cublas"]
     shown = texts(ladder_plot(mine, []))
@@ -186,8 +194,8 @@ def test_readme_tells_cold_transposed_and_batched_products_in_tables_of_their_ow
         [found | {"rows": [*cold, *found["rows"], lying, many]}]
     )
     assert "| times cuBLAS | 4096 nt | 64 of 256 |" in table
-    assert "| fp32 | 0.97 | 1.5 |" in table
-    assert "| fp32 | 4096 | 1.08 | 0.91 | 1.02 | 1.08 |" in table
+    assert "| fp32 | 0.970 | 1.50 |" in table
+    assert "| fp32 | 4096 | 1.08 | 0.910 | 1.02 | 1.08 |" in table
     assert "| fp32 | 4096 | 1.08 | – | 1.02 | 1.08 |" in alone
     assert "times cuBLAS | 4096 nt" not in alone
     rungs = [line for line in table.splitlines() if " idea " in line]
@@ -209,9 +217,9 @@ def a_processors(threads=(1, 2)):
 
 def test_readme_has_the_plain_c_rungs_beside_torch_where_they_were_measured():
     table = readme.matmul_table([elsewhere(), a_processors()])
-    assert "| 1024 | 1 | reference | 100 | 0.8 | 0.6 |" in table
-    assert "| 1024 | 2 | reference | 200 | 0.8 | 0.6 |" in table
-    assert "A CPU, PyTorch 2.13, 2026-01-02, each beside torch.mm" in table
+    assert "| 1024 | 1 | reference | 100 | 0.800 | 0.60 |" in table
+    assert "| 1024 | 2 | reference | 200 | 0.800 | 0.60 |" in table
+    assert "A CPU, PyTorch 2.13, 2026-01-02, all in turn" in table
     assert "torch.mm" not in readme.matmul_table([elsewhere()])
 
 
@@ -244,7 +252,7 @@ def test_pictures_are_of_warm_caches_where_there_are_both():
 def test_the_table_has_every_rung_beside_cublas():
     table = readme.matmul_table([elsewhere()])
     lines = table.splitlines()
-    assert "| naive | naive's idea | fp32 | 0.600 | 1.2 % | 1.0e-06 |" in lines
+    assert "| naive | naive's idea | fp32 | 0.600 | 1.20 % | 1.0e-06 |" in lines
     ours = "| wgmma_3xtf32 | wgmma_3xtf32's idea | 3xtf32 | 143 | 286 % | 5.0e-07 |"
     assert ours in lines
     assert sum(line.startswith("| *cuBLAS*") for line in lines) == 3
@@ -260,6 +268,15 @@ def test_the_table_has_a_line_for_each_way_in_which_b_is_stored():
     table = readme.matmul_table([found | {"rows": [*found["rows"], nt]}])
     assert "| wgmma_tf32 | wgmma_tf32's idea | tf32 | 410 |" in table
     assert "| wgmma_tf32, b stored (n,k) | wgmma_tf32's idea | tf32 | 420 |" in table
+    tn = nn | {"layout": "tn", "tflops": 400.0}  # slower: in the table of layouts
+    table = readme.matmul_table([found | {"rows": [*found["rows"], tn]}])
+    assert "wgmma_tf32, a stored" not in table
+
+
+def test_layouts_stand_beside_each_other_and_batches_behind_them():
+    names = ["64 of 256", "4096 nt", "1023 tn", "1000 of 32", "1023 nt"]
+    want = ["1023 nt", "1023 tn", "4096 nt", "64 of 256", "1000 of 32"]
+    assert sorted(names, key=readme._in_order) == want
 
 
 def test_fp32_stands_beside_cublas_in_its_own_layout():
@@ -273,9 +290,26 @@ def test_fp32_stands_beside_cublas_in_its_own_layout():
         series.opponent(series.at(timed(there), (4096,) * 3), "fp32")["us"] > nt["us"]
     )
     assert series.opponent(series.at(timed(there), (4096,) * 3), "3xtf32") is nt
-    assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 |" in readme.matmul_table(
-        [found | {"rows": there}]
-    )
+    beside_fastest(there)  # beside nt cuBLAS's own nn has 50 %, its group's 100 %
+    table = readme.matmul_table([found | {"rows": there}])
+    assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 | 100 % |" in table
+
+
+def test_the_roofline_has_the_ladders_cublas_from_whichever_race():
+    cube = (4096,) * 3
+    cooler = row("cublas", "gemm_ex", "fp32", 52.0, cube, race="3xtf32", vs_cublas=1)
+    for figure in (
+        ladder_plot([*rows(), cooler], [], "4096"),
+        roofline([*rows(), cooler], [], "4096", ["fp32"]),
+    ):
+        told = " ".join(texts(figure)).replace(",", "")
+        assert "cuBLAS fp32 52" in told and "cuBLAS fp32 50" not in told
+
+
+def test_the_roofline_tells_of_small_marks_where_it_has_some():
+    note = "small: our best of other sizes"
+    assert note in " ".join(texts(roofline(rows(), [])))
+    assert note not in " ".join(texts(roofline(rows(((4096,) * 3,)), [])))
 
 
 def test_batches_are_in_no_picture():

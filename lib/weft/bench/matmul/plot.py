@@ -67,7 +67,7 @@ def ladder_plot(
             draw_unmeasured(axes, "matmul")
             return figure
         axes.set_xscale("log")
-        values = [_per_cent(row) for row in ours if _ratio(row)]
+        values = [end for row in ours if _ratio(row) for end in _band(row)]
         low = min(50.0, *(0.7 * value for value in values))
         high = 1.15 * max(120.0, *values)
         axes.set_xlim(low, high * (high / low) ** 0.34)  # room for words
@@ -174,6 +174,11 @@ def _per_cent(row: Row) -> float:
     return 100 * (_ratio(row) or math.nan)
 
 
+def _band(row: Row) -> list[float]:
+    """The ends of its band, in per cent."""
+    return [_per_cent(row) * row["us"] / row[end] for end in ("us_high", "us_low")]
+
+
 # ---- marks -----------------------------------------------------------------------
 
 
@@ -183,8 +188,9 @@ def _dots(axes: Axes, rows: Sequence[Row], places: Places, elsewhere: bool) -> N
         if row is None or not _ratio(row):
             continue
         x = _per_cent(row)
-        band = [x * row["us"] / row[end] for end in ("us_high", "us_low")]
-        axes.plot(band, [place] * 2, color=OURS, lw=5, alpha=0.4, solid_capstyle="butt")
+        axes.plot(
+            _band(row), [place] * 2, color=OURS, lw=5, alpha=0.4, solid_capstyle="butt"
+        )
         fill = "none" if elsewhere else OURS
         axes.plot(x, place, MARKS[key[1]], ms=7, mfc=fill, mec=OURS, mew=1.4, zorder=3)
 

@@ -67,8 +67,8 @@ def roofline(
         roofs = ceilings(rows if machine is None else _rows_of(others, machine))
         chosen = size_of(size) if size else fullest(series)
         kinds = [p for p in PRECISIONS if p in (precisions or PRECISIONS)]
-        found = [row for row in found if row["race"] in kinds]
-        marked = _marked(at(found, chosen), kinds)
+        ours = [row for row in found if row["race"] in kinds]
+        marked = _marked(at(ours, chosen), at(found, chosen), kinds)
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
         figure = new_figure(920, 180 + 16 * max(18, len(marked)))
         axes = figure.subplots()
@@ -79,7 +79,7 @@ def roofline(
         speeds += [roofs[kind] for kind in kinds if kind in roofs]
         axes.set_ylim(0.6 * min(speeds, default=0.1), 2 * max(speeds, default=1.0))
         _roofs(axes, roofs, kinds)
-        _small(axes, found, chosen)
+        others_too = _small(axes, ours, chosen)
         for row in marked:
             _mark(axes, row, machine is not None)
         _names(axes, marked, kinds)
@@ -93,7 +93,8 @@ def roofline(
         axes.set_xticks([10, 100, 1000, 10000])
         axes.set_xlabel(f"flops per byte that must move; named: {size_text(chosen)}")
         axes.set_ylabel(f"{unit}FLOP/s (up is better)")
-        notes = ["bytes: a, b and c once", "small: our best of other sizes"]
+        notes = ["bytes: a, b and c once"]
+        notes += ["small: our best of other sizes"] * others_too
         notes += [] if "gbs" in roofs else ["no roofs: weft bench matmul --set peaks"]
         tell(figure, series, *notes)
         return figure
@@ -108,13 +109,18 @@ def _rows_of(others: Sequence[Found], machine: dict) -> list[Row]:
     return next(found["rows"] for found in others if found["machine"] is machine)
 
 
-def _marked(rows: Sequence[Row], kinds: Sequence[str]) -> list[Row]:
-    """All of ours, each in the layout in which it is fastest, and the opponents."""
+def _marked(
+    asked: Sequence[Row], every: Sequence[Row], kinds: Sequence[str]
+) -> list[Row]:
+    """All of ours, each in the layout in which it is fastest, and the opponents.
+
+    These may have been fastest in another race, as in the ladder.
+    """
     ours: dict[tuple, Row] = {}
-    for row in sorted(rows, key=lambda row: row["us"]):
+    for row in sorted(asked, key=lambda row: row["us"]):
         if row["impl"] in OURSELVES:
             ours.setdefault(tuple(row[name] for name in KEY), row)
-    peers = [opponent(rows, kind) for kind in kinds if kind != "3xtf32"]
+    peers = [opponent(every, kind) for kind in kinds if kind != "3xtf32"]
     return [*ours.values(), *filter(None, peers)]
 
 
@@ -166,14 +172,17 @@ def _number(tera: float) -> str:
     return f"{tera:.3g} T" if tera >= 1 else f"{1e3 * tera:.3g} G"
 
 
-def _small(axes: Axes, rows: Sequence[Row], chosen: tuple) -> None:
-    """Our best of each other size and precision."""
+def _small(axes: Axes, rows: Sequence[Row], chosen: tuple) -> bool:
+    """Our best of each other size and precision; whether there is any."""
+    any_there = False
     keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
     for *size, kind in keys:
         row = best(r for r in at(rows, tuple(size)) if r["precision"] == kind)
         if row and tuple(size) != chosen:
             look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
             axes.plot(intensity(row), row["tflops"], ".", **look)
+            any_there = True
+    return any_there
 
 
 def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
