@@ -236,6 +236,13 @@ def test_what_was_cold_or_transposed_tells_no_speed_of_a_rung():
     cold = [row("tiled", 1.0, cache="cold, flushed"), row("tiled", 3.0)]
     results = Results([*cold, row("tiled", 2.0, layout="nt")], [])
     assert results.us("tiled", 64) == 3.0
+    # 3xTF32 is raced with cuBLAS's fp32 in every layout: fp32's opponent is as usual.
+    cublas = [row("gemm_ex", us, "cublas", layout=layout, race="3xtf32")
+              for layout, us in (("nn", 2.0), ("tn", 1.0))]  # fmt: skip
+    assert Results(cublas, []).us("cublas", 64) == 2.0
+    for one in cublas:
+        one["precision"] = "tf32"  # here the better layout counts
+    assert Results(cublas, []).us("cublas", 64, "tf32") == 1.0
 
 
 def test_a_wrong_rung_says_what_was_found_in_it(tmp_path):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ..bench.matmul.goals import BETTER
 from ..bench.matmul.plot import ladder_plot
 from ..bench.matmul.series import at, committed_results, series_of, size_of
 from ..bench.peaks import ceilings
@@ -34,12 +35,14 @@ class Results:
     ) -> Row | None:
         """The fastest row of a rung, or of "cublas", "torch", "numpy", at a size.
 
-        None if the machine that tells of this size has not measured it.
+        None if the machine that tells of this size has not measured it. a and b lie as
+        (m,k) and (k,n), or where the better layout counts (goals.BETTER) as they like.
         """
         those = [
             row
             for row in self._told_of(size)[1]
             if row["precision"] == precision and rung in (row["rung"], row["impl"])
+            if row["layout"] == "nn" or precision in BETTER
         ]
         return min(those, key=lambda row: row["us"], default=None)
 
