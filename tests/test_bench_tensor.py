@@ -120,6 +120,15 @@ def test_heat_is_drawn_over_time():
     assert all(f">{word}<" in text for word in ("hot", "cool", "zeros"))
 
 
+def test_the_caption_tells_the_days_of_the_rows_that_it_is_of():
+    machine = {"device": "that GPU", "date": "2026-01-05"}
+    rows = [{"op": "heat", "date": "2026-01-02"}, {"op": "ncu"}]
+    others = [{"machine": machine, "rows": rows}]
+    assert plot_tensor.caption([], others, "heat") == "hollow: that GPU, 2026-01-02"
+    assert plot_tensor.caption([], others, "ncu") == "hollow: that GPU, 2026-01-05"
+    assert plot_tensor.caption([], others, "error") == "nothing measured"
+
+
 def test_every_element_has_one_owner_and_every_lane_as_many_as_the_others():
     for which, each in {"a": 8, "b": 4, "c": 4}.items():
         lane, number = tensor_view.owners(which)

@@ -179,13 +179,15 @@ def pipes(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     ax.grid(axis="y", visible=False)
 
 
-def caption(rows: Sequence[Row], others: Sequence[Found]) -> str:
-    """Whose numbers these are."""
+def caption(rows: Sequence[Row], others: Sequence[Found], op: str) -> str:
+    """Whose numbers the rows of `op` are, and of which days."""
     here = dict.fromkeys(row["device"] for row in rows)
     said = [f"full: {device}" for device in here]
     for found in others:
         machine = found["machine"]
-        said.append(f"hollow: {machine['device']}, {machine['date']}")
+        shown = [row for row in found["rows"] if row["op"] == op]
+        days = sorted({row.get("date") or machine["date"] for row in shown})
+        said += [f"hollow: {machine['device']}, {' and '.join(days)}"] * bool(days)
     return "; ".join(said) or "nothing measured"
 
 
