@@ -10,21 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-Row = dict[str, Any]
+from ..bench.tensor.limits import STALLS
 
-STALLS = {  # ncu's word: what it means here
-    "barrier": "a barrier of the block",
-    "dispatch_stall": "the dispatcher, e.g. for banks of registers",
-    "lg_throttle": "the queue to global memory",
-    "long_scoreboard": "global memory",
-    "math_pipe_throttle": "multipliers at work",
-    "membar": "a fence",
-    "mio_throttle": "the queue to shared memory",
-    "no_instruction": "instructions to be fetched",
-    "short_scoreboard": "shared memory",
-    "sleeping": "sleep",
-    "wait": "an instruction's fixed time",
-}
+Row = dict[str, Any]
 
 
 def cycles_of(row: Row) -> dict[str, float]:
@@ -42,8 +30,8 @@ def cycles_of(row: Row) -> dict[str, float]:
 def stalls_of(row: Row) -> dict[str, float]:
     """Per cent of a warp's time for each thing it waits for, the longest first.
 
-    By ncu's words, STALLS has ours. Without the time in which it was ready and another
-    warp was chosen. {} for a row of before these were counted.
+    By ncu's words, limits.STALLS has ours. Without the time in which it was ready and
+    another warp was chosen. {} for a row of before these were counted.
     """
     whole = row.get("warp_cycles") or math.nan
     found = {name: 100 * (row.get(f"stall_{name}") or 0) / whole for name in STALLS}

@@ -114,12 +114,12 @@ def _of_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
         for threads in dict.fromkeys(row.get("threads") for row in every):
             there = [row for row in every if row.get("threads") == threads]
             ours, peer = best(there), best(there, CUBLAS)
-            if ours is None or _ratio(ours) is None:
+            if ours is None or ratio_of(ours) is None:
                 continue
-            line = _line(goal.precision, _text(ours), _ratio(ours), ours, peer)
+            line = _line(goal.precision, _text(ours), ratio_of(ours), ours, peer)
             also = best(r for r in _there(cold, goal) if r.get("threads") == threads)
-            line["cold"] = _ratio(also) if also else None
-            line |= _met(_ratio(ours), goal.must, goal.goal)
+            line["cold"] = ratio_of(also) if also else None
+            line |= _met(ratio_of(ours), goal.must, goal.goal)
             if goal.precision == "3xtf32" and peer:
                 worse = ours["error_rms"] > peer["error_rms"]
                 line["error"] = "larger than cuBLAS fp32's" if worse else "no larger"
@@ -154,12 +154,12 @@ def _mean(rows: Sequence[Row]) -> Iterator[Row]:
 def _worst(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     """The size and layout with the lowest ratio: one line."""
     found = list(_ours(rows, precision))
-    row = min(found, key=_ratio, default=None)
+    row = min(found, key=ratio_of, default=None)
     if row is None:
         return
     lying = "" if row["layout"] == "nn" else f" {row['layout']}"
     name = f"worst of {len(found)}: {_text(row)}{lying}"
-    yield _line(precision, name, _ratio(row), row) | _met(_ratio(row), WORST, WORST)
+    yield _line(precision, name, ratio_of(row), row) | _met(ratio_of(row), WORST, WORST)
 
 
 def _ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
@@ -170,11 +170,11 @@ def _ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
             found.setdefault((_size(row), row["layout"]), []).append(row)
     for there in found.values():
         ours = best(there)
-        if ours and _ratio(ours):
+        if ours and ratio_of(ours):
             yield ours
 
 
-def _ratio(row: Row) -> float | None:
+def ratio_of(row: Row) -> float | None:
     """Beside cuBLAS; a batch beside torch.bmm, which calls it; on a CPU torch.mm."""
     beside_torch = row.get("batch", 1) > 1 or row["target"] == "cpu"
     return row.get("vs_torch" if beside_torch else "vs_cublas")

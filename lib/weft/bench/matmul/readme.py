@@ -12,7 +12,7 @@ from typing import Any
 
 from ...build import ROOT
 from ...figures.style import save
-from .goals import best, goals, is_cold, run_of
+from .goals import best, goals, is_cold, ratio_of, run_of
 from .plot import ladder_plot
 from .roofline import roofline
 from .series import (
@@ -144,7 +144,7 @@ def _transposed(rows: list[Row]) -> list[str]:
         if row["op"] != "matmul" or row["impl"] != "weft" or is_cold(row):
             continue
         count = row.get("batch", 1)
-        ratio = row.get("vs_torch" if count > 1 else "vs_cublas")
+        ratio = ratio_of(row)
         same = row["m"] == row["k"] == row["n"] and (count > 1 or row["layout"] != "nn")
         if ratio and same:
             name = f"{count} of {row['m']}" if count > 1 else f"{row['m']}"

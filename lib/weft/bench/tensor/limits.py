@@ -40,11 +40,20 @@ HEATED_BY = (  # precision, numbers, modes
 )
 SIDE = 4096  # of the products by each rung
 _SUSTAINED = "avg.pct_of_peak_sustained"
-STALLS = (  # ncu's words for what a warp waits for
-    *("barrier", "dispatch_stall", "lg_throttle", "long_scoreboard", "membar"),
-    *("math_pipe_throttle", "mio_throttle", "no_instruction", "not_selected"),
-    *("short_scoreboard", "sleeping", "wait"),
-)
+STALLS = {  # ncu's word for what a warp waits for: what it means here
+    "barrier": "a barrier of the block",
+    "dispatch_stall": "the dispatcher, e.g. for banks of registers",
+    "lg_throttle": "the queue to global memory",
+    "long_scoreboard": "global memory",
+    "math_pipe_throttle": "multipliers at work",
+    "membar": "a fence",
+    "mio_throttle": "the queue to shared memory",
+    "no_instruction": "instructions to be fetched",
+    "short_scoreboard": "shared memory",
+    "sleeping": "sleep",
+    "wait": "an instruction's fixed time",
+}
+READY = "not_selected"  # it could go on, but another warp was chosen
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or cycles
     "us": "gpu__time_duration.sum",
@@ -58,7 +67,7 @@ METRICS = {  # our name: ncu's; per cent of what the unit could do, or bytes, or
     "elapsed": "sm__cycles_elapsed.max",
     # Cycles of a warp for each instruction, and how many of them it spent waiting.
     "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
-    **{f"stall_{one}": _STALLED.format(one) for one in STALLS},
+    **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
 }
 MARK = "bitwise_not"  # a kernel that nobody else uses: it tells calls apart
 COUNTED = (  # precision, rung; "": cuBLAS
