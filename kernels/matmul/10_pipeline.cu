@@ -273,13 +273,6 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 
 /* ---- which shape --------------------------------------------------------- */
 
-static int attribute(cudaDeviceAttr which) {
-    int device = 0, value = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&value, which, device);
-    return value;
-}
-
 template <class S> static struct order order_of(const struct product *q) {
     const int down = CEIL_DIV(q->m, S::BM), across = (q->n - 1) / S::BN + 1;
     return {down, across, down * across * q->batch};
@@ -289,7 +282,7 @@ template <class S> static struct order order_of(const struct product *q) {
 template <class S> static int blocks_of(void) {
     const auto kernel = matmul_pipeline<S>;
     int blocks = 0;
-    if (S::BYTES <= attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
+    if (S::BYTES <= device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin) &&
         cudaFuncSetAttribute(kernel,
                              cudaFuncAttributeMaxDynamicSharedMemorySize,
                              S::BYTES) == cudaSuccess)

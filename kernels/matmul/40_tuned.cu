@@ -189,21 +189,15 @@ static double stores_us(const struct product *q, const struct choice *choice) {
     return rate > 0.0 ? STORE_US + bytes / (1000 * rate) : 0.0;
 }
 
-/* What runs here: a rung's target, and the device's compute capability. The CPU
- * target runs all. */
-#ifdef __CUDACC__
-enum { HERE = WEFT_CUDA };
+/* The device's compute capability, times ten; the CPU target runs all. */
 static int capability(void) {
-    int device = 0, major = 0, minor = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    return 10 * major + minor;
-}
+#ifdef __CUDACC__
+    return 10 * device_has(cudaDevAttrComputeCapabilityMajor) +
+           device_has(cudaDevAttrComputeCapabilityMinor);
 #else
-enum { HERE = WEFT_CPU };
-static int capability(void) { return ANY; }
+    return ANY;
 #endif
+}
 
 /* ---- k in parts ---------------------------------------------------------- */
 
@@ -251,7 +245,7 @@ static const struct choice *pick(const struct product *q, int precision) {
     for (const struct choice &choice : choices) {
         const struct weft_rung *const line = &choice.rung->line;
         if (!(choice.serves & precision)) continue;
-        if (line->sm > sm || !(line->targets & HERE)) continue;
+        if (line->sm > sm || !(line->targets & WEFT_TARGET)) continue;
         if (q->m > choice.rows || q->n > choice.cols) continue;
         const double us = choice_us(q, &choice);
         if (!best || us < least) least = us, best = &choice;
