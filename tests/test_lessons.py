@@ -141,6 +141,12 @@ def with_puzzles(marker=MARKER):
     )
 
 
+def test_puzzles_by_name_become_cells_in_that_order():
+    made = lessons.clean(with_puzzles("<!-- puzzles: zip map -->"))
+    ids = [c.id for c in made.cells if c.id.endswith("-answer")]
+    assert ids == ["puzzle-zip-answer", "puzzle-map-answer"]
+
+
 def test_a_group_of_puzzles_becomes_cells_below_its_line():
     made = lessons.clean(with_puzzles())
     assert made.cells[0].source == MARKER and made.cells[-1].source == "after = 1"
@@ -173,7 +179,7 @@ def test_the_source_has_the_answers_of_puzzles_and_the_reader_the_stubs():
 
 
 def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
-    (cell,) = (c for c in cells("threads", False) if c.id == "puzzle-guards-help")
+    (cell,) = (c for c in cells(["threads"], False) if c.id == "puzzle-guards-help")
     text, puzzle = cell.source, puzzles.guards
     assert text.count("<details>") == text.count("</details>")
     at = [text.index(hint) for hint in puzzle.hints]
@@ -187,7 +193,7 @@ def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
 @pytest.mark.parametrize(
     ("marker", "says"),
     [
-        ("<!-- puzzles: thread -->", "no puzzles 'thread'; there are threads, shared"),
+        ("<!-- puzzles: thread -->", "no puzzles 'thread'; there are map, zip"),
         (f"Here:\n{MARKER}", "not alone"),
     ],
 )

@@ -56,11 +56,16 @@ def test_every_puzzle_has_a_name_a_title_and_a_kernel_of_its_own():
     for names in (NAMES, [p.title for p in found], [p.kernel_name for p in found]):
         assert len(set(names)) == len(names)
     assert list(puzzles.groups) == list(GROUPS) == list(LESSONS)
-    assert [p.name for p in puzzles.groups["shared"]] == list(GROUPS["shared"])
+    assert [p.name for p in puzzles.groups["sums"]] == list(GROUPS["sums"])
 
 
-def test_a_puzzle_called_like_its_folder_is_the_puzzle():
-    import weft.puzzles.shared.dot  # noqa: F401  Python puts the folder in its place
+def test_no_puzzle_is_called_like_a_group():
+    """The line that puts puzzles into a lesson names either."""
+    assert not set(GROUPS) & set(NAMES)
+
+
+def test_importing_a_module_of_the_package_hides_no_puzzle():
+    import weft.puzzles.tiles.shared  # noqa: F401
 
     assert puzzles.shared.name == "shared" and callable(puzzles.progress)
 

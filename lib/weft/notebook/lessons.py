@@ -38,12 +38,14 @@ An exercise in a source is, in this order:
        Words that only who has solved it should read.
        </details>
 
-A group of puzzles (lib/weft/puzzles/) is one Markdown cell that has this line alone:
+Puzzles (lib/weft/puzzles/), by their names or a group of them, are one Markdown cell
+that has this line alone:
 
-    <!-- puzzles: threads -->
+    <!-- puzzles: map zip -->
 
 The cells below it with the tag "puzzle" are written by `make notebooks`, here with the
-answers and for the reader with the stubs; what is changed in them is lost.
+answers and for the reader with the stubs; what is changed in them is lost. The same
+holds for the cells with the tag "course", and for the first code cell (course.py).
 
 No later cell may use what an exercise or a puzzle defines: a reader may not have
 solved it.
@@ -54,7 +56,6 @@ it, utils.size(full, small), and each ## section starts from the cells above the
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -64,12 +65,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..build import ROOT
+from . import course
+from .course import NOTEBOOKS, Lesson, source_of
 from .stubs import HIDDEN, LessonError, solved, stub
 
-NOTEBOOKS = ROOT / "notebooks"
-SOLUTIONS = NOTEBOOKS / "solutions"
 ANSWER = "<!-- answer -->"
-PUZZLES = re.compile(r"<!-- puzzles: (\w+) -->\s*")
+PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
 METADATA = {
     "kernelspec": {
         "display_name": "Python 3",
@@ -110,6 +111,7 @@ def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
     """
     made = nbformat.from_dict(notebook | {"metadata": METADATA})
     made.cells = [nbformat.from_dict(cell) for cell in _expanded(notebook, answered)]
+    made.cells = course.strip(made.cells)
     for cell in made.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
@@ -128,7 +130,7 @@ def _expanded(notebook: NotebookNode, answered: bool) -> Iterator[NotebookNode]:
         if group and cell.cell_type == "markdown":
             from ..puzzles.cells import cells  # most lessons have none
 
-            yield from cells(group[1], answered)
+            yield from cells(group[1].split(), answered)
         else:
             _want("<!-- puzzles:" not in cell.source, f"not alone:\n{cell.source}")
 
@@ -188,11 +190,6 @@ def has_exercises(notebook: NotebookNode) -> bool:
     )
 
 
-def source_of(lesson: Path) -> Path:
-    """The file in which a lesson is written."""
-    return SOLUTIONS / lesson.name if (SOLUTIONS / lesson.name).exists() else lesson
-
-
 def text_of(notebook: NotebookNode) -> str:
     """As it stands in its file."""
     nbformat.validate(notebook)
@@ -201,16 +198,25 @@ def text_of(notebook: NotebookNode) -> str:
 
 def files() -> Iterator[tuple[Path, str]]:
     """Every notebook of the lab, and the text that it should have."""
-    sources = sorted(SOLUTIONS.glob("*.ipynb"))
-    learners = {NOTEBOOKS / path.name: path for path in sources}
-    own = [path for path in sorted(NOTEBOOKS.glob("*.ipynb")) if path not in learners]
-    for path in itertools.chain(sources, own):
+    for path in sorted(NOTEBOOKS.glob("[a-z]*.ipynb")):  # the glossary is no lesson
         yield path, text_of(clean(nbformat.read(path, as_version=4)))
-    for path, source in learners.items():
+    for lesson in course.lessons():
         try:
-            yield path, text_of(learner(nbformat.read(source, as_version=4)))
+            yield from _files_of(lesson)
         except LessonError as error:
-            raise LessonError(f"{source.relative_to(ROOT)}: {error}") from None
+            raise LessonError(f"{lesson.path.name}: {error}") from None
+
+
+def _files_of(lesson: Lesson) -> Iterator[tuple[Path, str]]:
+    """The notebooks of a lesson: its source, and the reader's where that is another."""
+    written = Lesson(lesson.path, clean(lesson.source))
+    source = nbformat.from_dict(written.source)
+    course.complete(source, written)
+    yield source_of(lesson.path), text_of(source)
+    if source_of(lesson.path) != lesson.path:
+        reader = learner(lesson.source)
+        course.complete(reader, written)
+        yield lesson.path, text_of(reader)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ over its puzzles, and each is one of its attributes.
     progress              what is solved, kept
     cloth                 the small delight
     example               a puzzle to show how they work
-    threads/ shared/ memory/ execution/      the puzzles
+    threads/ grids/ tiles/ counting/ sums/ memory/ execution/    the puzzles
 """
 
 from __future__ import annotations
@@ -38,23 +38,29 @@ from typing import Any
 from .puzzle import Puzzle
 
 GROUPS = {
-    "threads": (
-        *("map", "zip", "guards", "map2d", "broadcast", "blocks", "blocks2d"),
-        *("grid_stride", "image_filter_numpy", "image_filter"),
+    "threads": ("map", "zip", "guards", "map2d", "broadcast"),
+    "grids": (
+        "blocks",
+        "blocks2d",
+        "grid_stride",
+        "image_filter_numpy",
+        "image_filter",
     ),
-    "shared": (
-        *("shared", "pooling", "dot", "conv1d", "prefix_sum", "axis_sum"),
-        *("matmul_nt", "matmul_budget", "argmax", "softmax"),
-    ),
+    "tiles": ("shared", "pooling", "conv1d"),
+    "counting": ("matmul_nt", "matmul_budget"),
+    "sums": ("dot", "prefix_sum", "axis_sum", "argmax", "softmax"),
     "memory": ("coalescing", "transpose", "fusion", "quantise"),
     "execution": (
         *("divergence", "warp_sum", "histogram", "histogram_private"),
         *("scan_blocks", "scan_add", "compact"),
     ),
 }
-LESSONS = {  # each teaches what a group needs, and ends with it
-    "threads": "01_kernels_in_python.ipynb",
-    "shared": "02_shared_memory.ipynb",
+LESSONS = {  # the lesson that teaches what a group needs, and has its puzzles
+    "threads": "01a_kernels_in_python.ipynb",
+    "grids": "01b_warps.ipynb",
+    "tiles": "02a_shared_memory.ipynb",
+    "counting": "02b_counting.ipynb",
+    "sums": "02c_sums.ipynb",
     "memory": "07a_memory.ipynb",
     "execution": "07b_execution.ipynb",
 }
@@ -125,8 +131,7 @@ class _Collection(ModuleType):
 def _attribute(value: Any) -> property:
     """A value that stays one when a module of the same name is imported.
 
-    Python would put that module in its place: the folder of the group "shared" there
-    where the puzzle is looked for.
+    Python would put the imported module in its place.
     """
     return property(lambda self: value(), lambda self, module: None)
 

@@ -1,8 +1,8 @@
-"""The cells of a notebook that a group of puzzles becomes; lessons.py puts them in."""
+"""The cells of a notebook that puzzles become; lessons.py puts them in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import nbformat
 from nbformat import NotebookNode
@@ -14,15 +14,21 @@ from .puzzle import Puzzle
 TAG = "puzzle"  # of every cell made here: `make notebooks` writes them anew
 
 
-def cells(group: str, answered: bool) -> list[NotebookNode]:
-    """The cells of a group's puzzles; answered: with the answers, not with the stubs.
+def cells(words: Iterable[str], answered: bool) -> list[NotebookNode]:
+    """The cells of puzzles; answered: with the answers, not with the stubs.
 
-    Raises LessonError if there is no such group.
+    words: names of puzzles or of groups. Raises LessonError for one that is neither.
     """
-    if group not in GROUPS:
-        raise LessonError(f"no puzzles {group!r}; there are {', '.join(GROUPS)}")
-    puzzles = map(load, GROUPS[group])
-    return [cell for puzzle in puzzles for cell in _of(puzzle, answered)]
+    names = [name for word in words for name in _named(word)]
+    return [cell for name in names for cell in _of(load(name), answered)]
+
+
+def _named(word: str) -> tuple[str, ...]:
+    """The puzzles that a word names."""
+    known = {name: (name,) for names in GROUPS.values() for name in names} | GROUPS
+    if word not in known:
+        raise LessonError(f"no puzzles {word!r}; there are {', '.join(known)}")
+    return known[word]
 
 
 def _of(puzzle: Puzzle, answered: bool) -> Iterator[NotebookNode]:
