@@ -30,7 +30,7 @@ PITCH = 4  # pixels from thread to thread
 GAP = 0.25  # left free on each side of one
 ENDS, PICKS = 75, 14  # threads of the warp and of the weft: 300 x 56 pixels
 GROUP_ENDS, GROUP_PICKS = 160, 18  # of a group's cloth
-BORDER = 2  # threads between two bands
+BORDER = 2  # threads between two bands, in plain weave: no float crosses it
 LINES = (
     "The warp holds still, the weft does the work. That is you.",
     "Thirty-two threads pulled at once, and not one broke.",
@@ -172,7 +172,9 @@ def gamp(names: Sequence[str], rng: random.Random) -> Draft:
     shafts, count = 8, len(names)
     *bands, weft = COLOURS
     width = (GROUP_ENDS + BORDER) // count - BORDER
-    tie_up = _twill(rng.choice(_FANCY))
+    twill = _twill(rng.choice(_FANCY))
+    # The borders' own two shafts: one treadle lifts the first, the next the other.
+    tie_up = tuple(lifts | {shafts + t % BORDER} for t, lifts in enumerate(twill))
     treads = rng.choice([_straight(shafts), _point(shafts)])
     threading: list[int] = []
     warp: list[str] = []
@@ -183,7 +185,7 @@ def gamp(names: Sequence[str], rng: random.Random) -> Draft:
         second = own.choice([colour for colour in bands if colour != first])
         stripes = _stripes(own, (first, second))
         if number:
-            threading += range(BORDER)
+            threading += range(shafts, shafts + BORDER)
             warp += ["#767676"] * BORDER
         threading += _over(threads, width)
         warp += _over(stripes, width)
