@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from puzzle_answers import RIGHT
 
 from weft import (
     ArgumentError,
@@ -19,7 +20,7 @@ from weft import (
 )
 from weft.guarded import Mismatch
 from weft.puzzles import counts
-from weft.puzzles.score import Case, Row, Score, names_known, score
+from weft.puzzles.score import EXPLAINED, Case, Row, Score, names_known, score
 
 ADVICE = "it reads each number once"
 
@@ -81,7 +82,7 @@ def puzzle(answer=add, n=4, launch=(1, 8), limits=None, **more):
     facts = dict(
         **dict(spec=lambda a: a + 10, answer=answer, better=ADVICE, scored=None),
         **dict(checks={"outputs": {"out": "n"}, "inputs": {"a": "n"}}),
-        **dict(drawn={"n": n}, launch=launch, limits=limits or {}),
+        **dict(drawn={"n": n}, launch=launch, limits=limits or {}, budget={}),
     )
     return types.SimpleNamespace(**(facts | more))
 
@@ -111,12 +112,72 @@ def test_more_than_the_best_known_is_told_with_what_that_does_better():
 
 def test_fewer_than_the_best_known_is_a_delight_only_if_nothing_costs_more():
     found = score(puzzle(answer=add_twice), add)
-    assert found.beats and "Fewer than our best" in str(found)
+    assert found.beats and "Better than ours" in str(found)
     mixed = Score((Row("reads", 1, 2), Row("writes", 3, 2)), ADVICE)
     assert not mixed.beats and not mixed.within
-    assert "Less" in mixed.sentence and ADVICE in mixed.sentence
+    assert "less than ours in one place" in mixed.sentence and ADVICE in mixed.sentence
     lanes = Row("active lanes", 32, 16, least=True)
     assert (lanes.mark, Row("lanes", 8, 16, True).mark) == ("more!", "fewer")
+
+
+def alone(case):
+    """Whether a case is a Python kernel, which is quick to count."""
+    return not case.in_c and puzzles[case.puzzle].is_kernel
+
+
+@pytest.mark.parametrize("case", [c for c in RIGHT if c.taught and alone(c)], ids=str)
+def test_what_a_lesson_teaches_is_within_the_budget(case):
+    found = score(puzzles[case.puzzle], case.answer)
+    assert found.within, found
+    assert "Within" in found.sentence or "As good" in found.sentence
+
+
+def test_ways_that_lessons_teach_are_listed():
+    taught = {case.puzzle for case in RIGHT if case.taught}
+    known = {"prefix_sum", "axis_sum", "shared", "conv1d", "softmax", "dot"}
+    assert known <= taught and len(taught) > 20
+
+
+@pytest.mark.parametrize("puzzle", [p.name for p in puzzles if p.is_kernel])
+def test_the_published_answer_differs_in_nothing_from_the_best_known(puzzle):
+    found = score(puzzles[puzzle], puzzles[puzzle].answer)
+    assert found.within and not found.differing
+    assert str(found) == "As good as the best we know." == found.sentence
+
+
+def test_no_answer_is_better_than_ours_by_accident():
+    """One is, since it walks over the row once."""
+    better = [c for c in RIGHT if alone(c) and score(puzzles[c.puzzle], c.given).beats]
+    assert [str(case) for case in better] == ["softmax-softmax_in_one_walk"]
+
+
+def test_what_is_shared_may_cost_twice_as_much_and_nothing_else():
+    best = puzzle(add_shared, n=64, launch=(1, 64))
+
+    def waits(times, again):
+        def add(out, a, n):
+            s = cuda.shared.array(64, np.float32)
+            i = cuda.threadIdx.x
+            s[i] = a[i]
+            for _ in range(times):
+                cuda.syncthreads()
+            out[i] = s[i] + 10
+            if again:
+                out[i] = s[i] + 10
+
+        return score(best, add)
+
+    assert waits(3, False).within and not waits(4, False).within
+    assert not waits(1, True).within
+    assert "barriers" in EXPLAINED.lower() and "twice" in EXPLAINED
+
+
+def test_a_puzzle_may_allow_more_than_twice_as_much():
+    asked = puzzle(add_shared, n=64, launch=(1, 64))
+    asked.budget = {"barriers": 0}
+    assert score(asked, add_shared).within  # what the best needs is within, always
+    with pytest.raises(ArgumentError, match="no count 'bariers'"):
+        names_known({"bariers": 4})
 
 
 def test_the_size_and_launch_of_a_score_may_differ_from_what_is_drawn():
@@ -243,15 +304,23 @@ def test_c_that_only_a_gpu_takes_is_not_counted(monkeypatch):
 
 def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
     better = "a < b & c"
-    found = Score((Row("reads", 2, 1), Row("x < y", 1, 1), Row("w", 1, 2)), better)
+    found = Score((Row("x < y", 2, 1), Row("same", 1, 1), Row("w", 1, 2)), better)
     page = found._repr_html_()
     text = "".join(ET.fromstring(f"<div>{page}</div>").itertext())
-    for word in ("more", "as good", "fewer!", "best known", "x < y", better):
+    for word in ("more", "fewer!", "best known", better):
         assert word in text
+    assert "x < y" in text and "same" not in text  # what is alike tells nothing
+
+
+def stores_twice(out, a, n):
+    i = cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i]
+        out[i] = 2 * a[i]
 
 
 def test_the_sizes_that_are_counted_are_told_where_others_are_drawn():
-    counted = score(puzzles.guards, puzzles.guards.answer)
+    counted = score(puzzles.guards, stores_twice)
     assert counted.case == "n = 4, grid 1, block 16"
     for page in (str(counted), counted._repr_html_()):
         assert f"Counted with {counted.case}." in page

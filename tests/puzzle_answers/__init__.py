@@ -1,6 +1,7 @@
 """Right and wrong answers to the puzzles, a file each: threads/map.py, ...
 
     @right("guards")                    another style than the published answer
+    @right("dot", taught=True)          one that a lesson or a hint teaches
     @wrong("guards", says="guard")      plausible, and refused by words that match
     right_c("guards", "...")            the same in CUDA C, for `says` too: wrong_c
 
@@ -23,12 +24,15 @@ from weft import load_cuda
 @dataclass(eq=False)
 class Case:
     """An answer. given: a Python function, or CUDA C as a text. says: what the refusal
-    of a wrong one matches; where: whether it tells an element or a thread."""
+    of a wrong one matches; where: whether it tells an element or a thread. taught:
+    whether a lesson or a hint teaches this way, so that no score may hold it against a
+    reader."""
 
     puzzle: str
     given: Any
     says: str = ""
     where: bool = True
+    taught: bool = False
 
     @cached_property
     def answer(self) -> Any:
@@ -57,11 +61,11 @@ RIGHT: list[Case] = []
 WRONG: list[Case] = []
 
 
-def right(puzzle: str) -> Callable[[Any], Any]:
+def right(puzzle: str, taught: bool = False) -> Callable[[Any], Any]:
     """Register a right answer in Python."""
 
     def register(function: Any) -> Any:
-        RIGHT.append(Case(puzzle, function))
+        RIGHT.append(Case(puzzle, function, taught=taught))
         return function
 
     return register

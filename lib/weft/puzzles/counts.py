@@ -27,6 +27,7 @@ too, since they read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ from ..report import Counters, Place, Report, Sums
 from ..report.lines import short
 
 CLOSE = 1e-9  # of a ratio: equal up to rounding
+SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Count:
     global memory, the array. space, kind: of the places that are summed up ("" of a
     kind: any). column: which of their sums. per: "thread", "block" or "warp", by which
     a row divides; limits speak of the whole launch, but for those per block or warp.
-    least: more of it is better.
+    least: more of it is better. budget: what of it is still within the budget, where
+    the best answer needs less: SAME, TWICE or ANY.
     """
 
     of: str
@@ -57,6 +60,16 @@ class Count:
     column: str = "accesses"
     per: str = ""
     least: bool = False
+    budget: str = SAME
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is a mean over requests or steps, not a sum."""
+        return self.least or self.column == "sectors_per_request"
+
+    def allowed(self, best: float) -> float:
+        """The most that is within the budget where the best answer needs `best`."""
+        return {SAME: best, TWICE: 2 * best + 1, ANY: math.inf}[self.budget]
 
     def places(self, seen: Counters, array: str = "") -> list[Place]:
         """The places in the source that it is a sum over."""
@@ -75,7 +88,8 @@ def _elements(kind: str, space: str = "global") -> Count:
     said, thing = f"{kind}s {{}} of {where} in all", "element"
     if kind == "atomic":
         said, thing = f"makes {{}} of {where} in all", "atomic update"
-    return Count(of, said, thing, space, kind, per="thread")
+    free = ANY if space == "shared" else SAME  # what it costs are turns
+    return Count(of, said, thing, space, kind, per="thread", budget=free)
 
 
 def _ratio(of: str, verb: str, kind: str = "") -> Count:
@@ -90,7 +104,7 @@ COUNTS = {
     "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
         *("rounds", "needs {} over {} for each of its warps, on average", "round"),
-        **dict(column="requests", per="warp"),
+        **dict(column="requests", per="warp", budget=ANY),  # limits bound them
     ),
     "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
     "sectors_per_request": _ratio("sectors per request", "touches"),
@@ -106,14 +120,15 @@ COUNTS = {
     },
     "shared_turns": Count(
         *("shared turns", "takes {} in shared memory", "turn"),
-        **dict(column="wavefronts", **_SHARED),
+        **dict(column="wavefronts", budget=TWICE, **_SHARED),
     ),
     "bank_conflicts": Count(
         *("bank conflicts", "has {}", "bank conflict"),
         **dict(column="conflicts", **_SHARED),
     ),
     "barriers": Count(
-        *("barriers", "waits at {} in each block", "barrier"), per="block", **_NONE
+        *("barriers", "waits at {} in each block", "barrier"),
+        **dict(per="block", budget=TWICE, **_NONE),
     ),
     "active_lanes": Count(
         *("active lanes", "keeps {} of a warp's 32 busy", "lane"), least=True, **_NONE
@@ -133,6 +148,18 @@ def value(seen: Counters, what: str) -> float:
         total.add(place)
     found = getattr(total, COUNTS[name].column)
     return found / max(1, seen.warps) if name == "rounds" else found
+
+
+def allowed(puzzle: Any, what: str, best: float) -> float:
+    """How much of a count is within a puzzle's budget.
+
+    Of a mean (lanes, sectors of a request) as much as the puzzle's limit, if it has
+    one; else the puzzle's own budget, or what the kind of count allows.
+    """
+    count, limit = COUNTS[what.partition(".")[0]], puzzle.limits.get(what)
+    if count.is_mean and isinstance(limit, (int, float)):
+        return limit
+    return puzzle.budget.get(what, count.allowed(best))
 
 
 def above(number: float, other: float) -> bool:

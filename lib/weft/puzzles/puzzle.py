@@ -40,7 +40,9 @@ class Puzzle:
     which are checked first. hints: one after another. better: a line on what the
     better answer does, for one that took more. scored: sizes for the score, with
     "launch", if not those. limits: counts that an answer must meet (score.py has their
-    names). start: a function, or its text, that the reader is to repair; the stub then.
+    names). budget: counts, as a score shows them, that are still within the budget,
+    where a way that is taught needs more than is usual. start: a function, or its text,
+    that the reader is to repair; the stub then.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Puzzle:
         launch: tuple[Any, Any] | None = None,
         scored: Any = None,
         limits: Mapping[str, Any] | None = None,
+        budget: Mapping[str, float] | None = None,
         start: Any = None,
         name: str | None = None,
     ) -> None:
@@ -64,13 +67,14 @@ class Puzzle:
         self.title, self.text, self.spec, self.answer = title, text, spec, answer
         self.checks, self.drawn, self.launch = dict(checks), dict(drawn), launch
         self.hints, self.better, self.scored = tuple(hints), better, scored
-        self.limits, self.start = dict(limits or {}), start
+        self.limits, self.budget = dict(limits or {}), dict(budget or {})
+        self.start = start
         self.kernel_name = answer.__name__
         self.parameters = tuple(inspect.signature(answer).parameters)
         self.is_kernel = any(checks.get(kind) for kind in ("outputs", "inout"))
         if self.is_kernel and launch is None:
             raise ArgumentError(f"{self.name}: launch=(grid, block) for {self.drawn}")
-        names_known(self.limits, self.parameters)
+        names_known({**self.limits, **self.budget}, self.parameters)
 
     # ---- what the reader calls ---------------------------------------------------
 

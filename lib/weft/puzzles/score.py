@@ -2,8 +2,9 @@
 
 One launch at the puzzle's `scored` sizes (`drawn`, if it names none) is counted: a
 Python kernel, Numba's too, on the simulator, and CUDA C by the check build on the CPU,
-wherever it was checked. The best known is counted in the same way. counts.py says what
-is counted.
+wherever it was checked. The best known is counted in the same way. counts.py defines
+what is counted, and what of it is within the budget. The budget takes every way to the
+answer that a lesson or a hint teaches; EXPLAINED is what a reader is told of it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,22 @@ from typing import TYPE_CHECKING, Any
 from ..figures.style import OURS, SHARED, WRITTEN
 from ..report import Counters, Report
 from ..report.lines import short
-from .counts import COUNTS, above, names_known, refusals, value
+from .counts import COUNTS, above, allowed, names_known, refusals, value
 
 if TYPE_CHECKING:
     from ..check.cases import Shape
     from ..check.runners import Runner
     from .puzzle import Puzzle
 
-__all__ = ["Row", "Score", "names_known", "score"]
+__all__ = ["EXPLAINED", "Row", "Score", "names_known", "score"]
 
+EXPLAINED = (
+    "The score compares your answer with the best that we know. Your answer is *within "
+    "the budget* if it needs no more reads, writes and atomics in global memory, and "
+    "causes no more bank conflicts. Barriers and turns of shared memory may be about "
+    "twice as many. Every way that a lesson teaches is within the budget; an answer "
+    "beyond it is still right."
+)
 NOT_COUNTED = "Not counted: that is done on the CPU, where this does not compile."
 TIMEOUT = 10.0  # seconds of a launch, as check() has it
 ALWAYS = ("reads", "writes")
@@ -58,7 +66,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     case.judge(runner.name, report)
     best = _best(case, runner)
     assert report.counters is not None
-    rows = tuple(_rows(puzzle, report.counters, best))
+    rows = tuple(_rows(case, report.counters, best))
     return Score(rows, puzzle.better, case.other(report))
 
 
@@ -175,9 +183,9 @@ def _best(case: Case, runner: Runner) -> Counters:
     return _known[key]
 
 
-def _rows(puzzle: Puzzle, yours: Counters, best: Counters) -> list[Row]:
+def _rows(case: Case, yours: Counters, best: Counters) -> list[Row]:
     rows = []
-    for name in _names(puzzle, yours, best):
+    for name in _names(case.puzzle, yours, best):
         base, _, array = name.partition(".")
         count = COUNTS[base]
         what = f"{count.of} of {array}" if array else count.of
@@ -186,7 +194,8 @@ def _rows(puzzle: Puzzle, yours: Counters, best: Counters) -> list[Row]:
         numbers = [value(seen, name) / each for seen in (yours, best)]
         if array and not any(numbers):
             continue
-        rows.append(Row(what, *numbers, count.least))
+        budget = allowed(case.puzzle, name, numbers[1])
+        rows.append(Row(what, *numbers, count.least, budget))
     return rows
 
 
@@ -211,20 +220,33 @@ def _names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One count: what, of the answer, of the best known. least: more is better."""
+    """One count: what, of the answer, of the best known.
+
+    least: more of it is better. budget: up to this, or down to it, an answer is within
+    the budget; None: up to the best known.
+    """
 
     what: str
     yours: float
     best: float
     least: bool = False
+    budget: float | None = None
 
     @property
     def worse(self) -> bool:
-        return above(*(self.best, self.yours)[:: 1 if self.least else -1])
+        """Whether the best known needs less."""
+        return self._is_worse_than(self.best)
 
     @property
     def better(self) -> bool:
+        """Whether the best known needs more."""
         return above(*(self.best, self.yours)[:: -1 if self.least else 1])
+
+    @property
+    def within(self) -> bool:
+        """Whether this count is within the budget."""
+        budget = self.best if self.budget is None else self.budget
+        return not (self.worse and self._is_worse_than(budget))
 
     @property
     def mark(self) -> str:
@@ -232,40 +254,55 @@ class Row:
         if not self.worse and not self.better:
             return "as good"
         word = "more" if self.yours > self.best else "fewer"
-        return word + "!" * self.better
+        if self.better:
+            return f"{word}!"
+        return f"{word}, within the budget" if self.within else word
+
+    def _is_worse_than(self, other: float) -> bool:
+        return above(*(other, self.yours)[:: 1 if self.least else -1])
 
 
 @dataclass(frozen=True)
 class Score:
-    """How an answer compares with the best known. advice: what that does better; case:
-    the sizes and the launch that were counted, where they are to be told."""
+    """How an answer compares with the best that we know; EXPLAINED is the rule.
+
+    rows: what was counted; those in which the answer differs are shown. advice: what
+    the best known does better. case: the sizes and the launch that were counted, where
+    they are not those of the picture.
+    """
 
     rows: tuple[Row, ...] = ()
     advice: str = ""
     case: str = ""
 
     @property
+    def differing(self) -> tuple[Row, ...]:
+        """The rows in which the answer and the best known differ."""
+        return tuple(row for row in self.rows if row.worse or row.better)
+
+    @property
     def within(self) -> bool:
-        """Whether nothing costs more than in the best known."""
-        return not any(row.worse for row in self.rows)
+        """Whether every count is within the budget."""
+        return all(row.within for row in self.rows)
 
     @property
     def beats(self) -> bool:
         """Whether something costs less, and nothing more."""
-        return self.within and any(row.better for row in self.rows)
+        differing = self.differing
+        return bool(differing) and all(row.better for row in differing)
 
     @property
     def sentence(self) -> str:
         """How good that is; what the best known does better, where it does."""
         if not self.rows:
             return self.advice
+        if not self.differing:
+            return "As good as the best we know."
         if self.beats:
-            return "Fewer than our best: wonderful! Tell us how you did it."
-        if self.within:
-            return "As good as the best known."
-        start = "More than the best known needs"
+            return "Better than ours in all that differs: wonderful!"
+        start = "Within the budget" if self.within else "More than the budget allows"
         if any(row.better for row in self.rows):
-            start = "Less than the best known needs in one place, more in another"
+            start += ", with less than ours in one place and more in another"
         return f"{start}{': ' + self.advice if self.advice else '.'}"
 
     def json(self) -> dict[str, list[float]]:
@@ -275,9 +312,11 @@ class Score:
     def __str__(self) -> str:
         if not self.rows:
             return self.sentence
-        wide = max(len(row.what) for row in self.rows)
+        if not self.differing:
+            return self.sentence
+        wide = max(len(row.what) for row in self.differing)
         lines = [f"{'':<{wide}}  yours   best"]
-        for row in self.rows:
+        for row in self.differing:
             numbers = f"{short(row.yours):>6} {short(row.best):>6}"
             lines.append(f"{row.what:<{wide}} {numbers}  {row.mark}")
         counted = [f"Counted with {self.case}."] * bool(self.case)
@@ -286,19 +325,20 @@ class Score:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        if not self.rows:
+        if not self.differing:
             return f"<div>{html.escape(self.sentence)}</div>" if self.sentence else ""
         head = ("", "yours", "best known", "")
         rows = [
             (html.escape(r.what), short(r.yours), _quiet(short(r.best)), _mark(r))
-            for r in self.rows
+            for r in self.differing
         ]
         body = "".join(map(_line, [tuple(map(_quiet, head)), *rows]))
         counted = f" Counted with {html.escape(self.case)}." if self.case else ""
         return (
             f'<table style="border-collapse:collapse;border:0;margin:4px 0;'
             f'font-size:13px;color:inherit;background:transparent">{body}</table>'
-            f"<div>{html.escape(self.sentence)}{_quiet(counted)}</div>"
+            f'<div title="{html.escape(EXPLAINED, quote=True)}">'
+            f"{html.escape(self.sentence)}{_quiet(counted)}</div>"
         )
 
 
@@ -314,8 +354,6 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _mark(row: Row) -> str:
-    sign, colour = "=", SHARED
-    if row.better or row.worse:
-        sign = "▴" if row.yours > row.best else "▾"
-        colour = OURS if row.better else WRITTEN
+    sign = "▴" if row.yours > row.best else "▾"
+    colour = OURS if row.better else SHARED if row.within else WRITTEN
     return f'<span style="color:{colour}">{sign}</span> {row.mark}'

@@ -18,7 +18,7 @@ def nt_without_tiles(c, a, b, m, n, k):
         c[row * n + col] = acc
 
 
-@right("matmul_nt")
+@right("matmul_nt", taught=True)
 def nt_turned_while_brought(c, a, b, m, n, k):
     a_s = cuda.shared.array((3, 3), float32)
     b_s = cuda.shared.array((3, 3), float32)

@@ -9,7 +9,7 @@ from .. import right, right_c, wrong, wrong_c
 ALL = 0xFFFFFFFF
 
 
-@right("warp_sum")
+@right("warp_sum", taught=True)
 def by_xor(out, a, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     v = a[i] if i < n else float32(0)

@@ -5,10 +5,16 @@ from weft import cuda
 from .. import right, right_c, wrong, wrong_c
 
 
-@right("blocks")
+@right("blocks", taught=True)
 def by_grid(out, a, n):
     i = cuda.grid(1)
     if i < n:
+        out[i] = a[i] + 10
+
+
+@right("blocks", taught=True)
+def in_a_grid_stride_loop(out, a, n):
+    for i in range(cuda.grid(1), n, cuda.gridsize(1)):
         out[i] = a[i] + 10
 
 

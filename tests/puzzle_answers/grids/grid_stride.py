@@ -5,7 +5,7 @@ from weft import cuda
 from .. import right, right_c, wrong
 
 
-@right("grid_stride")
+@right("grid_stride", taught=True)
 def while_there_are_numbers(out, a, n):
     i = cuda.grid(1)
     while i < n:
@@ -14,7 +14,7 @@ def while_there_are_numbers(out, a, n):
         i += cuda.gridsize(1)
 
 
-@right("grid_stride")
+@right("grid_stride", taught=True)
 def a_stretch_for_each(out, a, n):
     threads = cuda.gridDim.x * cuda.blockDim.x
     each = (n + threads - 1) // threads

@@ -5,7 +5,7 @@ from weft import cuda
 from .. import right, right_c, wrong, wrong_c
 
 
-@right("coalescing")
+@right("coalescing", taught=True)
 def in_turns(out, a, n, each):
     start = cuda.blockIdx.x * cuda.blockDim.x * each + cuda.threadIdx.x
     for turn in range(each):

@@ -7,7 +7,7 @@ from weft import cuda
 from .. import right, right_c, wrong
 
 
-@right("fusion")
+@right("fusion", taught=True)
 def tree(y, sums, x, a, b, n):
     part = cuda.shared.array(8, float32)
     t = cuda.threadIdx.x
@@ -40,7 +40,7 @@ right_c(
 )
 
 
-@wrong("fusion", says="reads 14 elements of y.*none", where=False)
+@wrong("fusion", says="reads 16 elements of y.*none", where=False)
 def reads_y_back(y, sums, x, a, b, n):
     i = cuda.grid(1)
     if i < n:
@@ -53,7 +53,7 @@ def reads_y_back(y, sums, x, a, b, n):
         sums[cuda.blockIdx.x] = total
 
 
-@wrong("fusion", says="reads 28 elements of x.*14", where=False)
+@wrong("fusion", says="reads 32 elements of x.*16", where=False)
 def computes_twice(y, sums, x, a, b, n):
     i = cuda.grid(1)
     if i < n:

@@ -18,6 +18,30 @@ def largest_of(mine, largest):
     return mine
 
 
+@right("quantise", taught=True)
+def by_a_tree(q, scale, back, x, cols):
+    largest = cuda.shared.array(8, float32)
+    row, t = cuda.blockIdx.x, cuda.threadIdx.x
+    largest[t] = 0
+    for col in range(t, cols, 8):
+        largest[t] = max(largest[t], abs(x[row * cols + col]))
+    half = 4
+    while half > 0:
+        cuda.syncthreads()
+        if t < half:
+            largest[t] = max(largest[t], largest[t + half])
+        half //= 2
+    cuda.syncthreads()
+    step = largest[0] / float32(127) if largest[0] > 0 else float32(1)
+    if t == 0:
+        scale[row] = step
+    for col in range(t, cols, 8):
+        i = row * cols + col
+        whole = math.floor(x[i] / step + float32(0.5))
+        q[i] = whole
+        back[i] = float32(whole) * step
+
+
 @right("quantise")
 def by_atomics(q, scale, back, x, cols):
     largest = cuda.shared.array(1, float32)

@@ -23,6 +23,27 @@ def argmax_in_order(out, a, cols):
         out[row] = best
 
 
+@right("argmax", taught=True)
+def argmax_by_a_tree_in_shared_memory(out, a, cols):
+    s = cuda.shared.array(32, float32)
+    at = cuda.shared.array(32, int32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    s[col] = a[row * cols + col] if col < cols else float32(-np.inf)
+    at[col] = col
+    half = 16
+    while half > 0:
+        cuda.syncthreads()
+        if col < half:
+            other = s[col + half]
+            first = at[col + half] < at[col]
+            if other > s[col] or (other == s[col] and first):
+                s[col] = other
+                at[col] = at[col + half]
+        half //= 2
+    if col == 0:
+        out[row] = at[0]
+
+
 @right("argmax")
 def argmax_of_neighbours(out, a, cols):
     s = cuda.shared.array(32, float32)

@@ -7,7 +7,23 @@ from weft import cuda
 from .. import right, right_c, wrong
 
 
-@right("axis_sum")
+@right("axis_sum", taught=True)
+def row_by_the_lessons_tree(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * cols + t
+    s[t] = a[i] if t < cols else float32(0)
+    half = 8 // 2
+    while half > 0:
+        cuda.syncthreads()
+        if t < half:
+            s[t] += s[t + half]
+        half //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = s[0]
+
+
+@right("axis_sum", taught=True)
 def row_in_order(out, a, cols):
     s = cuda.shared.array(8, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x

@@ -7,7 +7,40 @@ from weft import cuda
 from .. import right, right_c, wrong, wrong_c
 
 
-@right("prefix_sum")
+@right("prefix_sum", taught=True)
+def block_sum_by_the_lessons_tree(out, a, n):
+    s = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 8 + t
+    s[t] = a[i] if i < n else float32(0)
+    half = 8 // 2
+    while half > 0:
+        cuda.syncthreads()
+        if t < half:
+            s[t] += s[t + half]
+        half //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = s[0]
+
+
+@right("prefix_sum", taught=True)
+def block_sum_by_a_tree_that_ends_with_a_barrier(out, a, n):
+    s = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 8 + t
+    s[t] = a[i] if i < n else float32(0)
+    cuda.syncthreads()
+    half = 4
+    while half > 0:
+        if t < half:
+            s[t] += s[t + half]
+        cuda.syncthreads()
+        half //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = s[0]
+
+
+@right("prefix_sum", taught=True)
 def block_sum_in_order(out, a, n):
     s = cuda.shared.array(8, float32)
     t = cuda.threadIdx.x

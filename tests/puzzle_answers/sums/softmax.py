@@ -10,7 +10,7 @@ from weft import cuda
 from .. import right, right_c, wrong
 
 
-@right("softmax")
+@right("softmax", taught=True)
 def softmax_by_trees(out, a, cols):
     s = cuda.shared.array(8, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x
@@ -34,6 +34,57 @@ def softmax_by_trees(out, a, cols):
     cuda.syncthreads()
     if col < cols:
         out[row * cols + col] = e / s[0]
+
+
+@right("softmax", taught=True)
+def softmax_by_everyone(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    if col < cols:
+        s[col] = a[row * cols + col]
+    cuda.syncthreads()
+    most = s[0]
+    for j in range(cols):
+        most = max(most, s[j])
+    total = float32(0)
+    for j in range(cols):
+        total += math.exp(s[j] - most)
+    if col < cols:
+        out[row * cols + col] = math.exp(s[col] - most) / total
+
+
+@right("softmax", taught=True)
+def softmax_by_those_with_a_column(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    if col < cols:
+        s[col] = a[row * cols + col]
+    cuda.syncthreads()
+    if col < cols:
+        most = s[0]
+        for j in range(1, cols):
+            most = max(most, s[j])
+        total = float32(0)
+        for j in range(cols):
+            total += math.exp(s[j] - most)
+        out[row * cols + col] = math.exp(s[col] - most) / total
+
+
+@right("softmax")  # fewer reads of s than ours, for one exp() more each
+def softmax_in_one_walk(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    mine = a[row * cols + col] if col < cols else float32(0)
+    s[col] = mine
+    cuda.syncthreads()
+    most, total = mine, float32(0)
+    for j in range(cols):
+        number = s[j]
+        larger = max(most, number)
+        total = total * math.exp(most - larger) + math.exp(number - larger)
+        most = larger
+    if col < cols:
+        out[row * cols + col] = math.exp(mine - most) / total
 
 
 @right("softmax")
@@ -225,7 +276,7 @@ def softmax_less_the_largest_of_seven(out, a, cols):
         out[row * cols + col] = math.exp(s[col] - most) / total
 
 
-@wrong("softmax", says="reads 156 elements of a .*allows 12", where=False)
+@wrong("softmax", says="reads 544 elements of a .*allows 32", where=False)
 def softmax_from_global(out, a, cols):
     col, row = cuda.threadIdx.x, cuda.blockIdx.x
     if col < cols:

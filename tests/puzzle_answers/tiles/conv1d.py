@@ -7,7 +7,26 @@ from weft import cuda
 from .. import right, right_c, wrong
 
 
-@right("conv1d")
+@right("conv1d", taught=True)
+def conv_with_zeros_in_the_halo(out, a, b, n, k):
+    a_s = cuda.shared.array(11, float32)
+    b_s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 8 + t
+    a_s[t] = a[i] if i < n else float32(0)
+    if t < 3:
+        a_s[t + 8] = a[i + 8] if t < k - 1 and i + 8 < n else float32(0)
+    if t < k:
+        b_s[t] = b[t]
+    cuda.syncthreads()
+    acc = float32(0)
+    for j in range(k):
+        acc += a_s[t + j] * b_s[j]
+    if i < n:
+        out[i] = acc
+
+
+@right("conv1d", taught=True)
 def conv_in_strides(out, a, b, n, k):
     a_s = cuda.shared.array(11, float32)
     b_s = cuda.shared.array(4, float32)

@@ -7,7 +7,7 @@ from weft import cuda
 from .. import right, right_c, wrong, wrong_c
 
 
-@right("pooling")
+@right("pooling", taught=True)
 def in_a_loop(out, a, n):
     s = cuda.shared.array(8, float32)
     i = cuda.threadIdx.x
@@ -20,7 +20,7 @@ def in_a_loop(out, a, n):
         out[i] = acc
 
 
-@right("pooling")
+@right("pooling", taught=True)
 def two_zeros_in_front(out, a, n):
     s = cuda.shared.array(10, float32)
     i = cuda.threadIdx.x

@@ -7,7 +7,19 @@ from weft import cuda
 from .. import right, right_c, wrong, wrong_c
 
 
-@right("shared")
+@right("shared", taught=True)
+def waits_for_nobody(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    if i < n:
+        s[t] = a[i]
+    cuda.syncthreads()
+    if i < n:
+        out[i] = s[t] + 10
+
+
+@right("shared", taught=True)
 def by_a_neighbour(out, a, n):
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x

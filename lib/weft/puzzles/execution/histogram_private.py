@@ -60,9 +60,10 @@ puzzle = Puzzle(
         "A block pays 8 atomics in global memory, however many numbers it counts. The "
         "many are in shared memory."
     ),
+    scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 7,  # a compiler may make two reads of one, for t < 8 and the others
+        "lanes.a": 8,  # a compiler may make two reads of one, for t < 8 and the others
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )

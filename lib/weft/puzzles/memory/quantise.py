@@ -118,4 +118,5 @@ puzzle = Puzzle(
         "never leaves -127 to 127."
     ),
     limits={"lanes.x": 8},  # not one thread for all
+    budget={"barriers": 4},  # of a tree
 )

@@ -60,4 +60,5 @@ puzzle = Puzzle(
         "lanes.a": 8,
         "atomics": 0,
     },
+    budget={"barriers": 4},  # of the lesson's tree
 )
