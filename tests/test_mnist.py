@@ -366,6 +366,7 @@ def test_rows_have_the_keys_of_the_schema(result):
         assert {*keys.split()} <= row.keys()
         assert 0 < row["us_low"] <= row["us"] <= row["us_high"]
         assert tuple(row["parts_us"]) == tuple(row["parts_mean_us"]) == PARTS
+        assert (row["samples"], row["steps"]) == (1, 5)  # of its 5 iterations
     assert (ours["impl"], ours["rung"]) == ("weft", "reference")
     assert {row["layout"] for row in theirs} == {"nchw", "channels_last"}
     assert ours["peak_bytes"] > 320 * 784 and theirs[0]["peak_bytes"] is None

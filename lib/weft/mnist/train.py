@@ -167,7 +167,7 @@ class _Race:
             impl, rung = impl_of(cnn.rung.name), cnn.rung
             row = self.row(impl, rung.name, rung.precision, timings[name])
             rows[name] = row
-            row |= {"layout": "nchw", "peak_bytes": cnn.bytes}
+            row |= {"layout": "nchw", "steps": sizes[name], "peak_bytes": cnn.bytes}
             profile = functools.partial(cnn.profile, lr=self.config.lr)
             row |= self.sections(profile, whole, name)
             cnn.losses()  # those of the timed steps
@@ -175,7 +175,8 @@ class _Race:
         for name, twin in twins.items():
             row = self.row("torch", twin.rung, twin.precision, timings[name])
             rows[name] = row
-            row |= {"layout": twin.layout, "peak_bytes": twin.peak_bytes}
+            row |= {"layout": twin.layout, "steps": sizes[name]}
+            row["peak_bytes"] = twin.peak_bytes
             # Inside a compiled or captured step nothing can be told apart.
             row |= {"parts_us": None, "parts_mean_us": None, "layers_us": None}
             if twin.rung == "eager":
@@ -233,7 +234,7 @@ class _Race:
             **{"op": "mnist", "impl": impl, "rung": rung},
             **{"precision": precision, "target": self.device.type},
             **{"device": bench.device_name(self.device)},
-            **timing.row(),
+            **{**timing.row(), "samples": timing.samples},  # of row["steps"] each
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
             **{"threads": _threads(self.config), "images": len(self.train)},
