@@ -1,9 +1,11 @@
-"""Answers in C: checked in a child, so that a wrong one leaves Python alive."""
+"""Exercises: what a wrong answer shows. One in C leaves Python alive."""
 
 import gc
+import re
 
 import pytest
 
+from weft import check, cuda
 from weft.notebook import exercises
 from weft.notebook.exercises import exercise, from_c
 
@@ -63,3 +65,91 @@ def test_the_compiler_is_quoted(tmp_path):
 def test_warnings_are_shown(tmp_path, capsys):
     one(tmp_path, "return 1;", check_null)
     assert "unused parameter" in capsys.readouterr().out
+
+
+# ---- what a notebook shows ---------------------------------------------------
+
+
+def shown(answer, check):
+    """The lines that a notebook shows below a wrong answer, and the error."""
+    with pytest.raises(Exception) as raised:
+        exercise(answer, check)
+    lines = raised.value._render_traceback_()
+    return [re.sub(r"\x1b\[\d*m", "", line) for line in lines], raised.value
+
+
+def check_three(function):
+    got = function([1, 2, 3])
+    if got != 3:  # no assert, to which pytest would add its words
+        raise AssertionError(f"{got}, not 3")
+
+
+def check_kernel(kernel):
+    vector = dict(outputs={"out": "n"}, inputs={"x": "n"}, block=8)
+    check(kernel, lambda x: x[::-1], sizes=[4], **vector)
+
+
+def test_a_wrong_answer_shows_its_message_without_a_traceback():
+    assert shown(lambda x: 4, check_three)[0] == ["AssertionError: 4, not 3"]
+
+
+def test_the_line_at_which_an_answer_stopped_follows_its_message():
+    def last(x):
+        return x[3]
+
+    number = last.__code__.co_firstlineno + 1
+    lines, error = shown(last, check_three)
+    assert lines[0] == "IndexError: list index out of range"
+    assert lines[1:] == [f"last, line {number}: `return x[3]`"]
+    assert isinstance(error, IndexError)
+
+
+def test_a_check_without_words_is_told_by_its_line():
+    def check_silently(function):
+        if function(1) != 3:
+            raise AssertionError
+
+    lines, _ = shown(lambda x: 4, check_silently)
+    assert lines[0] == "AssertionError"
+    assert re.fullmatch(r"check_silently, line \d+: `raise AssertionError`", lines[1])
+
+
+def test_a_kernel_that_leaves_its_array_is_told_in_a_few_lines():
+    def reverse(out, x, n):
+        out[cuda.threadIdx.x] = x[n - cuda.threadIdx.x]
+
+    lines, _ = shown(reverse, check_kernel)
+    assert lines[0].startswith("Mismatch: reverse is wrong with n=4, grid 1, block 8")
+    assert lines[-1].endswith(": `out[cuda.threadIdx.x] = x[n - cuda.threadIdx.x]`")
+    assert len(lines) <= 7
+    with pytest.raises(AssertionError) as alone:  # check() in a cell shows the same
+        check_kernel(reverse)
+    again = [re.sub(r"\x1b\[\d*m", "", s) for s in alone.value._render_traceback_()]
+    assert again == lines
+
+
+def test_what_python_says_of_a_kernel_is_told_in_a_few_lines():
+    def reverse(out, x, n):
+        out[0] = x[ten]  # noqa: F821
+
+    lines, error = shown(reverse, check_kernel)
+    assert lines[0] == "NameError: name 'ten' is not defined"
+    assert re.fullmatch(r"reverse, line \d+: `out\[0\] = x\[ten\].*`", lines[1])
+    assert len(lines) <= 5
+    assert isinstance(error, NameError)
+
+
+def test_an_interrupted_check_is_a_line():
+    def interrupt(function):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        exercise(lambda x: 4, interrupt)
+    assert len(stopped.value._render_traceback_()) <= 2
+
+
+def test_a_mistake_in_c_is_its_message(tmp_path):
+    with pytest.raises(AssertionError) as refused:
+        one(tmp_path, "(void)p; return 2;", check_null)
+    first, *_ = refused.value._render_traceback_()  # pytest adds lines to an assert
+    assert "AssertionError: 2, not 1" in first

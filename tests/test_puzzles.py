@@ -459,7 +459,10 @@ def test_a_refusal_shows_without_a_traceback_in_a_notebook():
     assert len(lines) <= 7
     plain = [re.sub(r"\x1b\[\d*m", "", line) for line in lines]
     assert max(map(len, plain)) <= 74  # else a page breaks them within a word
-    assert " ".join(plain).split() == f"Mismatch: {refused.value}".split()
+    line = "`out[cuda.threadIdx.x] = a[cuda.threadIdx.x] + 10`"
+    number = local.__code__.co_firstlineno + 1
+    said = f"Mismatch: {refused.value} local, line {number}: {line}"
+    assert " ".join(plain).split() == said.split()
 
 
 def test_what_python_says_inside_a_kernel_is_one_sentence_where_it_is_shown():

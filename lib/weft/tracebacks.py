@@ -1,10 +1,16 @@
-"""Errors that end, in a notebook, at the reader's own line."""
+"""Errors as notebooks show them: up to the reader's line, or by their message alone."""
 
 from __future__ import annotations
 
+import contextlib
+import linecache
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+WIDE = 74  # letters of a line; more do not fit where a page is shown large
 _OURS = str(Path(__file__).parent), "<launch of "  # the latter: jit/launch.py's
 
 
@@ -31,14 +37,74 @@ def readers(traceback: TracebackType | None) -> TracebackType | None:
 
     As it is if there are no others.
     """
-    frames = []
-    at = traceback
-    while at is not None:
-        frames.append(at)
-        at = at.tb_next
+    frames = list(_frames(traceback))
     while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_OURS):
         frames.pop()
     kept = None
     for one in reversed(frames):
         kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return kept or traceback
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+# ---- without a traceback -------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def message_first(answer: Any, check: Any = None) -> Iterator[None]:
+    """What is raised inside shows in a notebook as its message, without a traceback.
+
+    answer: the reader's function; the line at which it stopped follows the message.
+    check: the function that called it, whose line follows where the answer did not
+    stop and the message is empty or Python's own.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        shorten(error, answer, check)
+        raise
+
+
+def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None:
+    """Let a notebook show an error as message_first() does."""
+    message = f"{type(error).__name__}: {error}".removesuffix(": ")
+    notes = getattr(error, "__notes__", ())
+    said = "\n".join([message, *_stopped_at(error, answer, check), *notes])
+    parts = [
+        part
+        for line in said.splitlines()
+        for part in textwrap.wrap(line, WIDE, break_on_hyphens=False) or [""]
+    ]
+    lines = [f"\x1b[31m{part}\x1b[0m" for part in parts]
+    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+
+
+def line_of(function: Any, error: BaseException, but: Any = None) -> tuple[int, str]:
+    """The line at which a function stopped: its number in its cell, and its text.
+
+    Or a line of a function that it called from the same cell or file, but not of `but`.
+    (0, "") where none of them raised the error, nor what caused it.
+    """
+    code, other = (getattr(f, "__code__", None) for f in (function, but))
+    for raised in (error, error.__cause__):
+        for at in reversed(list(_frames(raised and raised.__traceback__))):
+            here = at.tb_frame.f_code
+            if code and here is not other and here.co_filename == code.co_filename:
+                text = linecache.getline(code.co_filename, at.tb_lineno)
+                return at.tb_lineno, text.strip()
+    return 0, ""
+
+
+def _stopped_at(error: BaseException, answer: Any, check: Any) -> list[str]:
+    function = answer
+    number, text = line_of(answer, error, but=check)
+    if not text and not (isinstance(error, AssertionError) and str(error)):
+        function = check
+        number, text = line_of(check, error)
+    told = not text or f"`{text}`" in str(error)
+    return [] if told else [f"{function.__name__}, line {number}: `{text}`"]

@@ -24,6 +24,7 @@ from ..figures.style import SHARED
 from ..guarded import Guarded, Mismatch, compare
 from ..jit import KernelFault, OrderDependence
 from ..native import ArgumentError
+from ..tracebacks import message_first
 from . import plan
 from .cases import Shape, Sizes, spoken_of
 from .limit import TooLong, time_limit
@@ -138,7 +139,8 @@ def check(
     verdicts = []
     for runner in found:
         cases = plan.plan(problem, runner, sizes, block, grid, launch, shared, first)
-        verdicts.append(_check(problem, runner, cases, timeout))
+        with message_first(getattr(runner, "function", None)):
+            verdicts.append(_check(problem, runner, cases, timeout))
     return _joined(verdicts)
 
 

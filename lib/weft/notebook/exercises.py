@@ -20,6 +20,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from ..tracebacks import message_first
+
 SECONDS = 20  # after which a check of C is ended: a loop that never ends
 NOT_SOLVED = "not solved yet"  # what the #error of a stub in C says
 
@@ -28,13 +30,14 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     """Run check(answer) and say how it went.
 
     An answer that raises NotImplementedError is not solved yet: the notebook
-    goes on. A wrong one raises what the check raises.
+    goes on. A wrong one raises what the check raises, which shows as its message.
     """
     try:
-        if isinstance(answer, FromC):
-            _check_apart(answer, check)
-        else:
-            check(answer)
+        with message_first(answer, check):
+            if isinstance(answer, FromC):
+                _check_apart(answer, check)
+            else:
+                check(answer)
     except NotImplementedError:
         print(f"{answer.__name__}: {NOT_SOLVED}")
     else:
@@ -128,5 +131,6 @@ def _run_check(
         with contextlib.redirect_stdout(printed):
             check(answer)
     except Exception as error:
-        failed = AssertionError(f"{type(error).__name__}: {error}")
+        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+        failed = AssertionError(f"{kind}{error}")
     results.send((printed.getvalue(), failed))

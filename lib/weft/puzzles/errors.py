@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import linecache
 import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..figures.words import plural
 from ..guarded import Mismatch
 from ..native import KernelError
+from ..tracebacks import line_of, shorten
 
 if TYPE_CHECKING:
     from .answers import Answer
 
 
-WIDE = 74  # letters of a line; more do not fit where a page is shown large
 PRINTED = 32  # lines of an answer's own prints; a check runs it many times
 OPTIONS = re.compile(  # advice on options of check(), which a puzzle has not
     r", or (allow (it )?more(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
@@ -29,23 +27,24 @@ CURE = re.compile(r"\s*usually cured by:")  # of report/text.py
 
 
 @contextlib.contextmanager
-def short_errors() -> Iterator[None]:
+def short_errors(answer: Any) -> Iterator[None]:
     """What a check refuses, as a puzzle says it.
 
     Without a cure, which may be the answer; and in a notebook without a traceback: the
     line that called it is the cell's own. So it is with what a reader interrupts.
     """
+    function = getattr(answer, "function", answer)  # of sim(k), numba_jit(k)
     try:
         yield
     except (Mismatch, KernelError) as error:
         kept = (one for one in str(error).splitlines() if not CURE.match(one))
         said = OPTIONS.sub("", "\n".join(kept))
         error.args = (said.replace(UNWATCHED, "look for a loop that does not end"),)
-        _shorten(error)
+        shorten(error, function)
         raise
     except KeyboardInterrupt as error:
         error.args = error.args or ("interrupted; nothing is lost, run it again",)
-        _shorten(error)
+        shorten(error)
         raise
 
 
@@ -85,22 +84,6 @@ class _FewLines:
         return getattr(self._stream, name)
 
 
-def _shorten(error: BaseException) -> None:
-    lines = _shown(error)
-    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-
-
-def _shown(error: BaseException) -> list[str]:
-    """The error's lines for a notebook, which would break them within a word."""
-    lines = f"{type(error).__name__}: {error}".splitlines()
-    parts = [
-        part
-        for line in lines
-        for part in textwrap.wrap(line, WIDE, break_on_hyphens=False) or [""]
-    ]
-    return [f"\x1b[31m{part}\x1b[0m" for part in parts]
-
-
 def stopped(given: Answer, error: Exception) -> Exception:
     """What Python itself raised inside an answer, as a refusal in one sentence."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
@@ -111,16 +94,10 @@ def stopped(given: Answer, error: Exception) -> Exception:
 
 def is_inside(given: Answer, error: Exception) -> bool:
     """Whether it was raised in the answer's own lines, or below them."""
-    return bool(_line(given, error))
+    return bool(line_of(given.function, error)[1])
 
 
 def _line(given: Answer, error: Exception) -> str:
     """The answer's own line at which it stopped."""
-    code = getattr(given.function, "__code__", None)
-    at, line = error.__traceback__, 0
-    while at is not None:
-        if code and at.tb_frame.f_code.co_filename == code.co_filename:
-            line = at.tb_lineno
-        at = at.tb_next
-    text = linecache.getline(code.co_filename, line).strip() if line else ""
+    _, text = line_of(given.function, error)
     return f" at `{text}`" if text else ""

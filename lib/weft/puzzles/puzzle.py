@@ -93,7 +93,7 @@ class Puzzle:
         does not meet the puzzle's limits, with the element and the thread, never with
         the answer; ArgumentError for what is no answer.
         """
-        with short_errors():
+        with short_errors(answer):
             given = understood(self, answer)
             try:
                 with few_prints():
@@ -109,7 +109,7 @@ class Puzzle:
         """A picture of what an answer does at the usual size: who touches what."""
         from .answered import show
 
-        with short_errors():
+        with short_errors(answer):
             given = understood(self, answer)
             try:
                 return show(self, answer)
