@@ -128,8 +128,9 @@ def test_the_package_list_is_the_pip_part_of_environment_yml():
     not (Path(sys.prefix) / ".weft-ready").exists(),
     reason="make did not prepare this environment, and a test must not",
 )
-def test_arguments_reach_the_python_that_was_prepared():
-    done = run("-c", "import sys; print(sys.argv[1])", "hello", PYTHON=sys.executable)
+def test_arguments_reach_the_python_that_was_prepared(tmp_path):
+    asked = "-c", "import sys; print(sys.argv[1])", "hello"
+    done = run(*asked, PYTHON=sys.executable, JUPYTER_DATA_DIR=str(tmp_path))
     assert done.stdout == "hello\n"
 
 

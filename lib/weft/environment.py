@@ -6,13 +6,15 @@ Which Python: the one PYTHON names, else that of an active conda or virtual
 environment, else the notebook machine's own (Colab, Kaggle), else .venv, which
 is made. The packages come from environment.yml. In .venv they get exactly the
 versions listed; elsewhere what is installed stays, torch above all, and only
-what is missing is added. PIP_ARGS is passed to pip.
+what is missing is added. PIP_ARGS is passed to pip. Every Jupyter of the user gets a
+kernel named Weft, which is this Python; but a hosted notebook has a kernel of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -56,9 +58,14 @@ def choose() -> tuple[str, bool]:
     prefix = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     if prefix and Path(prefix) != VENV and (Path(prefix) / "bin/python").exists():
         return f"{prefix}/bin/python", False
-    if "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
+    if is_hosted():
         return sys.executable, False
     return str(VENV / "bin" / "python"), True
+
+
+def is_hosted() -> bool:
+    """Whether this is the machine of a hosted notebook."""
+    return "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ
 
 
 def prepare(python: str, ours: bool) -> None:
@@ -73,12 +80,13 @@ def prepare(python: str, ours: bool) -> None:
     wanted = requirements()
     stamp = Path(prefix_of(python)) / ".weft-ready"
     key = hashlib.sha256(f"{ROOT}{wanted}".encode()).hexdigest()
-    if stamp.exists() and stamp.read_text() == key:
-        return
-    install(python, wanted if ours else missing(python, wanted))
-    # In an environment nobody may write to: look again next time.
-    with contextlib.suppress(OSError):
-        stamp.write_text(key)
+    if not (stamp.exists() and stamp.read_text() == key):
+        install(python, wanted if ours else missing(python, wanted))
+        # In an environment nobody may write to: look again next time.
+        with contextlib.suppress(OSError):
+            stamp.write_text(key)
+    if not is_hosted():
+        name_kernel(python)
 
 
 def requirements() -> list[str]:
@@ -119,12 +127,34 @@ def missing(python: str, wanted: list[str]) -> list[str]:
 
 def install(python: str, packages: list[str]) -> None:
     """pip install the packages, and weft itself in place."""
-    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     extra = shlex.split(os.environ.get("PIP_ARGS", ""))
-    if packages:
+    if packages:  # not -q: with torch, it downloads gigabytes
         print(f"weft: installing {', '.join(packages)}", file=sys.stderr)
         pip_run([*pip, *extra, *(p.replace(" ", "") for p in packages)])
-    pip_run([*pip, *extra, "--no-deps", "-e", str(ROOT)])
+    pip_run([*pip, "-q", *extra, "--no-deps", "-e", str(ROOT)])
+
+
+def name_kernel(python: str) -> None:
+    """Let every Jupyter of this user offer the interpreter, as the kernel Weft."""
+    kernel = jupyter_data() / "kernels" / "weft" / "kernel.json"
+    with contextlib.suppress(OSError, ValueError, LookupError):  # none, or broken
+        if json.loads(kernel.read_text())["argv"][0] == python:
+            return
+    named = ["--user", "--name", "weft", "--display-name", "Weft"]
+    # A home that nobody may write to is no reason to stop: `make lab` needs no name.
+    with contextlib.suppress(subprocess.CalledProcessError):
+        run([python, "-m", "ipykernel", "install", *named])
+
+
+def jupyter_data() -> Path:
+    """Where Jupyter keeps what belongs to this user."""
+    if named := os.environ.get("JUPYTER_DATA_DIR"):
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Jupyter"
+    share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(share) / "jupyter"
 
 
 def make_venv() -> None:
