@@ -13,6 +13,7 @@ matmul/, tensor/, graphs/, mnist, transpose, torch_kernels  what a GPU reaches
 bodies, launch, edit   one body by every runner; a launch; from an edit to its result
 sim, simt, check, counters  what running kernels on a CPU costs; is the count right
 plot_bodies, plot_transpose  charts
+readme, sentences      README.md's blocks, made from committed results
 """
 
 from ..lazy import callable_as

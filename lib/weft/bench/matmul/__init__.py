@@ -7,5 +7,5 @@ calls     who takes part
 goals     what has to be reached
 series    the rows as pictures and README take them
 plot, roofline  pictures of them
-readme    the table in README.md
+readme    the tables in README.md, which weft.bench.readme writes
 """

@@ -1,16 +1,12 @@
-"""The part of README.md that is made from results: the tables of the matmul ladder.
+"""The matmul tables of README.md, and the two pictures beside the results.
 
-`python -m weft.bench.matmul.readme` writes it between its two marks, and draws the two
-pictures that stand beside the results in notebooks/results/; a test holds README.md to
-these.
+weft.bench.readme writes them all.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from ...build import ROOT
 from ...figures.style import save
 from .goals import best, goals, is_cold, ratio_of, run_of
 from .plot import ladder_plot
@@ -25,9 +21,6 @@ from .series import (
     timed,
 )
 
-README = ROOT / "README.md"
-BEGIN = "<!-- matmul: made by python -m weft.bench.matmul.readme -->"
-END = "<!-- /matmul -->"
 SIZE = (4096, 4096, 4096)
 RUN = "`python -m weft bench matmul --device cuda --set all --numba`"
 
@@ -116,24 +109,22 @@ def _runs(rows: list[Row]) -> str:
 
 
 def _goals(rows: list[Row]) -> list[str]:
-    """What the ladder was to reach, and what it did: a table, or nothing."""
-    asked = [line for line in goals(rows) if line["target"] == "cuda"]
-    if not asked:
+    """Our fastest rung beside cuBLAS at chosen sizes: a table, or nothing."""
+    gpus = [line for line in goals(rows) if line["target"] == "cuda"]
+    if not gpus:
         return []
     lines = [
         "",
-        "The fastest rung's speed over cuBLAS's, beside what is asked of it at least "
-        "and what was hoped for. Cold: a and b in no cache. Worst of N: the lowest "
-        "of N sizes and layouts.",
+        "The fastest rung's speed over cuBLAS's. Cold: a and b are in no cache. "
+        "Worst of N: the lowest ratio of N sizes and layouts.",
         "",
-        "| precision | m x k x n | times cuBLAS | cold | asked | hoped for |",
+        "| precision | m x k x n | times cuBLAS | cold |",
     ]
-    lines += ["|---|---|---:|---:|---:|---:|"]
-    for line in asked:
+    lines += ["|---|---|---:|---:|"]
+    for line in gpus:
         cold = _three(line["cold"]) if line["cold"] else "–"
-        told = [line["precision"], line["size"], _three(line["ratio"]), cold]
-        told += [f"{line['must']:.2f}", f"{line['goal']:.2f}"]
-        lines.append(f"| {' | '.join(told)} |")
+        cells = [line["precision"], line["size"], _three(line["ratio"]), cold]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -176,35 +167,24 @@ def _three(value: float) -> str:
 
 
 def _processor(results: dict[str, Any]) -> list[str]:
-    """The rungs in plain C beside torch.mm, where a processor's goals are told."""
-    asked = [line for line in goals(results["rows"]) if line["target"] == "cpu"]
-    if not asked:
+    """The rungs in plain C beside torch.mm, for results of a processor."""
+    timed_there = [line for line in goals(results["rows"]) if line["target"] == "cpu"]
+    if not timed_there:
         return []
     lines = ["", "Plain C on a processor, beside torch.mm with as many threads:", ""]
-    lines += ["| m = k = n | threads | rung | GFLOP/s | times torch.mm | asked |"]
-    lines += ["|---|---:|---|---:|---:|---:|"]
-    for line in asked:
-        told = [line["size"], line["threads"], line["ours"]]
-        told += [_three(1e3 * line["TFLOP/s"]), _three(line["ratio"])]
-        told += [f"{line['must']:.2f}"]
-        lines.append(f"| {' | '.join(map(str, told))} |")
+    lines += ["| m = k = n | threads | rung | GFLOP/s | times torch.mm |"]
+    lines += ["|---|---:|---|---:|---:|"]
+    for line in timed_there:
+        cells = [line["size"], line["threads"], line["ours"]]
+        cells += [_three(1e3 * line["TFLOP/s"]), _three(line["ratio"])]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     machine, rows = results["machine"], timed(results["rows"])
     said = f"fp32, {machine['device']}, PyTorch {machine['torch']}, {_dates(rows)}, "
     return [*lines, "", f"{said}{_runs(rows)} of `python -m weft bench matmul`."]
 
 
-def written(text: str, table: str) -> str:
-    """README's text with the table between its marks; ValueError without them."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no {BEGIN} ... {END} in the text")
-    return f"{before}{begin}\n{table}\n{end}{after}"
-
-
-def write(path: Path = README) -> None:
-    """Bring the file and the ladder's two pictures up to date."""
-    path.write_text(written(path.read_text(), matmul_table()))
+def draw_pictures() -> None:
+    """Bring the ladder's two pictures beside the results up to date."""
     side = str(SIZE[0])
     save(ladder_plot([], size=side), RESULTS / "matmul_ladder_nvidia_h200.svg")
     save(roofline([], size=side), RESULTS / "matmul_roofline_nvidia_h200.svg")
@@ -218,7 +198,3 @@ def _line(name: str, row: Row) -> str:
     name += " (Numba)" if row["impl"] == "numba" else ""
     name += LYING.get(row["layout"], "")
     return f"| {name} | {idea} | {row['precision']} | {speed} | {share} | {error} |"
-
-
-if __name__ == "__main__":
-    write()

@@ -1,0 +1,214 @@
+"""README.md's measured numbers come from the committed rows."""
+
+import json
+import re
+
+import pytest
+
+from weft.bench import readme, sentences
+from weft.build import ROOT
+
+# A number with a unit of time, speed or share.
+MEASURED = re.compile(r"\d[\d.]*\s?(?:µs|us|ms|s|seconds|%|[GT]?FLOP/s)(?![\w/])")
+
+
+def outside_blocks(text):
+    for name in readme.BLOCKS:
+        text = readme.replace_block(text, name, "")
+    return re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+
+
+def test_readme_is_what_the_generator_writes():
+    text = readme.README.read_text(encoding="utf-8")
+    assert readme.generate(text) == text, readme.COMMAND
+
+
+def test_no_measured_number_is_typed_by_hand():
+    found = MEASURED.findall(outside_blocks(readme.README.read_text(encoding="utf-8")))
+    assert not found, f"{found}: measured? weft.bench.sentences writes such sentences"
+
+
+@pytest.mark.parametrize("text", ["takes 61 ms.", "1.4 µs", "over 99 % of", "12 s,"])
+def test_measured_numbers_are_found(text):
+    assert MEASURED.search(outside_blocks(readme.generate(every_mark()) + text))
+
+
+def every_mark():
+    return "".join("\n".join([*readme.marks(name), ""]) for name in readme.BLOCKS)
+
+
+def test_only_what_is_between_the_marks_is_written():
+    begin, end = readme.marks("race")
+    text = f"a\n{begin}\nold\n{end}\nb\n"
+    assert readme.replace_block(text, "race", "new") == text.replace("old", "new")
+    with pytest.raises(ValueError, match="no <!-- race: made by"):
+        readme.replace_block("a", "race", "new")
+
+
+def test_make_test_is_described_as_it_is():
+    make = (ROOT / "Makefile").read_text()
+    recipe = make.split("\ntest: ")[1].split("\n\n")[0]
+    (line,) = re.findall(r"^make test +# .*$", readme.README.read_text(), re.M)
+    assert ('"not slow"' in recipe) == ("make test-slow" in line)
+
+
+# ---- which results ---------------------------------------------------------------
+
+
+def results_of(*rows, **machine):
+    known = {"device": "A CPU", "cores": 2, "driver": "1", "toolkit": "2"}
+    known |= {"torch": "2.9.1+cpu", "date": "2026-01-02"} | machine
+    base = {"target": "cpu", "device": "A CPU"}
+    return {"machine": known, "rows": [base | row for row in rows]}
+
+
+def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tmp_path):
+    monkeypatch.setattr(sentences, "RESULTS", tmp_path)
+    gpu = {"target": "cuda", "device": "GPU"}
+    absent = {"target": "cuda", "device": None, "us": None}  # nvcc, without a GPU
+    for stem, rows, date in (
+        ("edit_a", [{}, absent], "2026-01-02"),
+        ("edit_b", [{}], "2026-01-03"),
+        ("edit_c", [{}, gpu], "2026-01-01"),
+    ):
+        text = json.dumps(results_of(*rows, date=date))
+        (tmp_path / f"{stem}.json").write_text(text)
+    assert sentences.newest("edit", "cpu")["stem"] == "edit_b"
+    assert sentences.newest("edit", "cuda")["stem"] == "edit_c"
+    with pytest.raises(ValueError, match=r"no race_\*\.json of cuda"):
+        sentences.newest("race", "cuda")
+
+
+# ---- the race --------------------------------------------------------------------
+
+
+def step(impl, rung, us, precision="fp32", **more):
+    row = {"measure": "step", "impl": impl, "rung": rung, "us": us, "batch": 64}
+    row |= {"precision": precision, "target": "cuda", "device": "GPU", "host_us": us}
+    return row | {"layout": "nchw", "date": "2026-01-02"} | more
+
+
+RACE = [
+    step("weft", "naive", 50.0),
+    step("weft", "pdl", 10.0, host_us=0.5),
+    step("torch", "compile+graph", 45.0, host_us=20.0),
+    step("torch", "compile+graph", 41.0, layout="channels_last", host_us=30.0),
+    step("torch", "eager", 900.0, host_us=1500.0),
+]
+
+
+def milestone(measure, impl, us, accuracy):
+    row = step(impl, "any", us, measure=measure, test_accuracy=accuracy)
+    return row | {"epochs": 2, "samples": 5, "one_cycle": measure == "target"}
+
+
+MILESTONES = [
+    milestone(measure, impl, us, accuracy)
+    for measure in ("epoch", "target", "seeds")
+    for impl, us, accuracy in (("weft", 1e4, 0.99), ("torch", 3e4, 0.98))
+]
+STRONGER = results_of(
+    step("weft", None, 10.2, vs_torch_best=4.03, vs_torch_stronger=3.0),
+    step("torch", "without biases", 30.6),
+    device="GPU",
+)
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+def test_the_race_is_between_the_fastest_of_both_sides():
+    text = one_line(sentences.race(results_of(*RACE, *MILESTONES), STRONGER))
+    assert "| 64 | 10.0 µs | 41.0 µs | 4.10 |" in text
+    assert "costs the host 0.500 to 0.500 µs" in text
+    assert "of PyTorch costs it 20.0 to 30.0 µs, an eager one 1.50 to 1.50 ms" in text
+    assert "takes 10.0 ms in fp32, PyTorch's 30.0 ms (medians of five)" in text
+    assert "accuracy of 99.00 %, PyTorch's reach 98.00 %" in text
+
+
+def test_a_stronger_pytorch_stands_beside_the_race():
+    text = one_line(sentences.race(results_of(*RACE, *MILESTONES), STRONGER))
+    assert "measured apart (GPU, PyTorch 2.9, 2026-01-02): without biases." in text
+    assert "images takes 30.6 µs in fp32, ours 10.2 µs" in text
+    assert "factors at 64 images are 3.00, not 4.10 as in the table" in text
+
+
+def test_a_layout_that_did_not_race_is_not_claimed():
+    rows = [step("weft", "tf32", 1.0, "tf32"), step("torch", "graph", 2.0, "tf32")]
+    text = one_line(sentences.race_opponent(results_of(*RACE, *rows)))
+    assert "In 1 of the 2 races below" in text
+    assert "biases before batch norm" in text and "graph of one step" in text
+    assert "races below" not in sentences.race_opponent(results_of(*RACE))
+
+
+def test_the_committed_stronger_race_has_the_factors_of_its_times():
+    """Times are known to half of their last digit, factors too."""
+    rows = sentences.newest("stronger_torch", "cuda")["rows"]
+    ours = sentences.select(rows, impl="weft")
+    assert len(ours) == 3
+    for row in ours:
+        (peer,) = sentences.select(rows, impl="torch", precision=row["precision"])
+        low = (peer["us"] - 0.05) / (row["us"] + 0.05) - 0.005
+        high = (peer["us"] + 0.05) / (row["us"] - 0.05) + 0.005
+        assert low <= row["vs_torch_stronger"] <= high
+
+
+def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():
+    band = {"us_low": 9e3, "us_high": 1.2e4, "batch": 64}
+    ours = {"impl": "weft", "us": 1e4, "epoch_s": 5.0, **band}
+    ours |= {"samples": 20, "steps": 5}
+    theirs = {"impl": "torch", "us": 3e4, "epoch_s": None, **band}
+    eager = theirs | {"us": 2e4, "epoch_s": 7.5}
+    text = one_line(sentences.processor_race(results_of(ours, theirs, eager)))
+    assert "64 images takes 10.0 ms (9.00 to 12.0)" in text
+    assert "PyTorch 2.9's two variants" in text and "2.0 times as long. An" in text
+    assert "takes 5.00 s, PyTorch's 7.50 s, 1.5 times as long" in text
+    assert "percentiles of 20 samples of 5 steps" in text
+
+
+# ---- the others ------------------------------------------------------------------
+
+
+def test_reasons_of_counts_that_differ_are_grouped():
+    base = {"rung": "k", "metric": "sectors", "agrees": True, "verdict": "same"}
+    wide = {"difference": 0.5, "verdict": "the compiler merged accesses: 4 LDS.128"}
+    lanes = {"metric": "active threads per instruction", "difference": -0.25}
+    rows = [
+        base | {"difference": 0.0},
+        base | wide,
+        base | wide,
+        base | {"difference": -0.01, "verdict": "within 2%: scattered"},
+        base | {"difference": 0.3, "verdict": "something new"},
+        base | lanes | {"verdict": "ncu weighs each instruction"},
+        base | {"difference": None, "agrees": None, "verdict": ""},
+    ]
+    text = one_line(sentences.counters(results_of(*rows)))
+    assert "of 5 that Nsight Compute took of 1 launches, 1 are equal" in text
+    assert "Two differ because the compiler merged" in text
+    assert "One differs because the GPU takes scattered" in text
+    assert "(1.0 % more sectors)" in text and "One differs (something new)" in text
+    assert "in 0 of 1 launches. In the other one they differ by up to 25 %" in text
+
+
+def test_watching_costs_from_the_cheapest_to_the_dearest():
+    rows = [
+        {"op": "check", "mode": "check", "rung": rung, "cost": cost}
+        for rung, cost in (("add", 9.0), ("matmul_tiled", 7.0), ("sum", 2.0))
+    ]
+    text = one_line(sentences.watching(results_of(*rows, device="AMD EPYC")))
+    assert "On two cores of an AMD EPYC a watched launch takes 2.0 times" in text
+    assert "(`sum`) to 9.0 times (`add`). A product with tiles takes 7.0" in text
+
+
+@pytest.mark.parametrize(
+    "us, text",
+    [(0.696, "0.696 µs"), (999.4, "999 µs"), (999.6, "1.00 ms"), (8.1e5, "810 ms")],
+)
+def test_times_have_three_digits(us, text):
+    assert sentences.duration(us) == text
+
+
+def test_processors_have_short_names():
+    machine = {"cores": 1, "device": "Intel(R) Xeon(R) Processor"}
+    assert sentences._cores(machine) == "one core of an Intel Xeon"
