@@ -175,7 +175,7 @@ def test_the_source_has_the_answers_of_puzzles_and_the_reader_the_stubs():
         assert "SOLUTION" not in answer.source
         scope = {"cuda": cuda}
         exec(answer.source, scope)
-        assert scope["add_ten_guarded"].__doc__
+        assert scope["halve_guarded"].__doc__
 
 
 def test_the_answer_of_a_puzzle_is_folded_below_its_hints():

@@ -211,7 +211,7 @@ def one_too_few(out, a, n):
 
 def unguarded(out, a, n):
     i = cuda.threadIdx.x
-    out[i] = a[i] + 10
+    out[i] = a[i] / 2
 
 
 def endless(out, a, n):
@@ -269,22 +269,22 @@ def test_a_function_that_returns_is_shown_beside_the_goal():
     assert wrong == np.flatnonzero(~equal).tolist()
 
 
-KERNEL_C = """__global__ void add_ten_guarded(float *out, const float *a, int n) {
+KERNEL_C = """__global__ void halve_guarded(float *out, const float *a, int n) {
     int i = threadIdx.x;
-    if (i < %s) out[i] = a[i] + %s;
+    if (i < %s) out[i] = a[i] / %s;
 }"""
 
 
 @pytest.mark.parametrize(
-    "most, add, said",
+    "most, by, said",
     [
-        ("n", 10, "out holds what the goal asks for"),
-        ("n - 1", 10, "1 of 4 elements of out differs from the goal: out[3] was not"),
-        ("n + 1", 10, "thread 4 reads a[4]: a has 4 elements"),
+        ("n", 2, "out holds what the goal asks for"),
+        ("n - 1", 2, "1 of 4 elements of out differs from the goal: out[3] was not"),
+        ("n + 1", 2, "thread 4 reads a[4]: a has 4 elements"),
     ],
 )
-def test_cuda_c_is_shown_by_its_values(most, add, said):
-    answer = load_cuda(KERNEL_C % (most, add), target="cpu")
+def test_cuda_c_is_shown_by_its_values(most, by, said):
+    answer = load_cuda(KERNEL_C % (most, by), target="cpu")
     svg = puzzles.guards.show(answer).svg()
     assert said in svg and "drawn for Python kernels" in svg
     assert "✗" in svg or "✓" in svg

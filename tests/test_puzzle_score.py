@@ -316,7 +316,7 @@ def stores_twice(out, a, n):
     i = cuda.threadIdx.x
     if i < n:
         out[i] = a[i]
-        out[i] = 2 * a[i]
+        out[i] = a[i] / 2
 
 
 def test_the_sizes_that_are_counted_are_told_where_others_are_drawn():

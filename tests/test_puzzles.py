@@ -5,6 +5,7 @@ The answers stand in puzzle_answers/, a file for each puzzle.
 
 import ast
 import builtins
+import inspect
 import re
 
 import numpy as np
@@ -33,7 +34,7 @@ FIRST_USE = {
     r"\bfor\b|\bwhile\b|gridDim|gridsize": "grid_stride",
     r"shared\.array|syncthreads": "shared",
     r"\bint8\b|round|rint": "quantise",
-    r"shfl|ballot|syncwarp|laneid": "divergence",
+    r"shfl|ballot|syncwarp|laneid": "warp_sum",
     r"atomic": "histogram",
 }
 
@@ -92,6 +93,26 @@ def test_a_puzzle_is_short_and_helps(name):
     assert len(puzzle.solved_text.splitlines()) <= 25, puzzle.solved_text
     assert len(puzzle.hints) >= 2 and len(set(puzzle.hints)) == len(puzzle.hints)
     assert puzzle.better and puzzle.title[:1].isupper()
+
+
+def test_no_two_puzzles_ask_for_the_same():
+    asked = {}
+    for puzzle in puzzles:
+        body = puzzle.spec_text.partition("\n")[2]
+        inputs = repr(puzzle.checks.get("inputs"))  # a @ b: of rows, of matrices
+        asked.setdefault((body, inputs), []).append(puzzle.name)
+    twice = [names for names in asked.values() if len(names) > 1]
+    assert twice == [["histogram", "histogram_private"]]  # the same, at another cost
+
+
+@every_kernel
+def test_a_launch_with_blocks_to_spare_is_announced(name):
+    """Whoever reads the text alone knows that a block may have nothing to do."""
+    puzzle = puzzles[name]
+    source = inspect.getsource(inspect.getmodule(puzzle.answer))
+    spare = re.search(r"cdiv\([^()]*\) \+ \d", source)
+    said = re.search(r"to spare|stick out|more blocks", puzzle.text)
+    assert said or not spare, puzzle.text
 
 
 @every
@@ -357,7 +378,7 @@ def test_a_kernel_for_numba_is_refused_by_the_simulator(given, says, monkeypatch
 # ---- what is no answer -------------------------------------------------------------
 
 
-def add_ten_guarded(out, a, n):
+def halve_guarded(out, a, n):
     i = cuda.threadIdx.x
     if i < n:
         out[i] = a[i] + 10
@@ -393,7 +414,7 @@ __global__ void two(float *out, const float *a, int n) { out[0] = a[n - 1]; }
         ("guards", puzzles.map.answer, r"belongs to the puzzle map: puzzles\.map\."),
         ("guards", lambda out, a, n: None, "a function with a name"),
         ("image_filter_numpy", puzzles.image_filter_numpy.spec, "the spec itself"),
-        ("image_filter_numpy", sim(add_ten_guarded), "asks for a function of NumPy"),
+        ("image_filter_numpy", sim(halve_guarded), "asks for a function of NumPy"),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_told_so_in_a_sentence(name, given, says):
@@ -402,12 +423,41 @@ def test_what_is_no_answer_is_told_so_in_a_sentence(name, given, says):
     assert "\n" not in str(refused.value)
 
 
+def in_rows_and_columns(out, a, height, width):
+    col, row = cuda.threadIdx.x, cuda.threadIdx.y
+    if row < height and col < width:
+        out[row, col] = 255 - a[row, col]
+
+
+def in_rows_of_rows(out, a, height, width):
+    col, row = cuda.threadIdx.x, cuda.threadIdx.y
+    if row < height and col < width:
+        out[row * width + col] = 255 - a[row][col]
+
+
+@pytest.mark.parametrize("form", [lambda kernel: kernel, sim, as_cuda_c, numba_jit])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (in_rows_and_columns, r"`out\[row, col\]`"),
+        (in_rows_of_rows, r"a\[row\]\[col\]"),
+    ],
+)
+def test_a_flat_array_takes_one_index(form, given, says):
+    """The puzzle is about that index, and no CUDA C gets it otherwise."""
+    puzzle = puzzles.map2d
+    for call in (puzzle.check, puzzle.show):
+        with pytest.raises(ArgumentError, match=says + ".*arrives flat") as refused:
+            call(form(given))
+        assert not answers_lines(puzzle, str(refused.value), given)
+    tile = puzzles.transpose.answer  # of its own it may index with two
+    assert puzzles.transpose.check(tile)
+
+
 def test_of_several_kernels_in_a_source_that_of_the_puzzle_is_taken():
     text = puzzles.guards.cuda_c_answer
     assert puzzles.guards.check(load_cuda(TWO + text, target="cpu"))
-    with pytest.raises(
-        ArgumentError, match=r"2 kernels \(one, two\) and none is add_t"
-    ):
+    with pytest.raises(ArgumentError, match=r"2 kernels \(one, two\) and none is halv"):
         puzzles.guards.check(load_cuda(TWO, target="cpu"))
 
 
@@ -577,7 +627,7 @@ def test_the_command_checks_a_file(tmp_path, capsys):
         (["check", "a.py"], "check FILE NAME"),
         (["check", "a.txt", "guards"], "a.txt: want a .py or a .cu"),
         (["check", "no.cu", "guards"], "No such file"),
-        (["check", "two.py", "guards"], "for add_ten_guarded, this file has one, two"),
+        (["check", "two.py", "guards"], "for halve_guarded, this file has one, two"),
     ],
 )
 def test_what_the_command_cannot_do_is_a_sentence(

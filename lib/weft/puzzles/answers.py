@@ -47,6 +47,7 @@ def understood(puzzle: Puzzle, given: Any) -> Answer:
             f"({wanted}), in this order; puzzles.{puzzle.name}.reset({language}) gives "
             f"it again"
         )
+    _refuse_several_indices(puzzle, answer)
     return answer
 
 
@@ -155,6 +156,28 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: Answer) -> None:
             raise ArgumentError(
                 f"{answer.name} belongs to the puzzle {name}: puzzles.{name}.check"
                 f"({answer.name}); here {puzzle.kernel_name} is asked for"
+            )
+
+
+def _refuse_several_indices(puzzle: Puzzle, answer: Answer) -> None:
+    """ArgumentError where a kernel in Python reads a flat array as rows and columns.
+
+    check() would give it an array of two dimensions, which no CUDA C gets.
+    """
+    if not puzzle.is_kernel or answer.function is None or not answer.text:
+        return
+    arrays = puzzle.specs()
+    for node in ast.walk(source_of(answer.function).tree):
+        if not isinstance(node, ast.Subscript):
+            continue
+        array, several = node.value, isinstance(node.slice, (ast.Tuple, ast.Slice))
+        if isinstance(array, ast.Subscript):  # a[row][col]
+            array, several = array.value, True
+        if several and isinstance(array, ast.Name) and array.id in arrays:
+            raise ArgumentError(
+                f"{puzzle.name}: `{ast.unparse(node)}` does not fit, since {array.id} "
+                f"arrives flat, as it lies in memory: it takes one index, the number "
+                f"of the element counted from the beginning"
             )
 
 

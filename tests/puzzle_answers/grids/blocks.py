@@ -6,112 +6,114 @@ from .. import right, right_c, wrong, wrong_c
 
 
 @right("blocks", taught=True)
-def by_grid(out, a, n):
+def by_grid(out, a, b, n):
     i = cuda.grid(1)
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @right("blocks", taught=True)
-def in_a_grid_stride_loop(out, a, n):
+def in_a_grid_stride_loop(out, a, b, n):
     for i in range(cuda.grid(1), n, cuda.gridsize(1)):
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @right("blocks")
-def one_block_after_another(out, a, n):
+def one_block_after_another(out, a, b, n):
     before = 0
     for _ in range(cuda.blockIdx.x):
         before += cuda.blockDim.x
     i = before + cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 right_c(
     "blocks",
-    """__global__ void add_ten_blocks(float *out, const float *a, int n) {
+    """__global__ void subtract_blocks(float *out, const float *a, const float *b,
+                                int n) {
     const int i = blockDim.x * blockIdx.x + threadIdx.x;
     if (i >= n) return;
-    out[i] = a[i] + 10.0f;
+    out[i] = a[i] - b[i];
 }""",
 )
 
 
 @wrong("blocks", says="threadIdx where the global index is due")
-def local_index(out, a, n):
+def local_index(out, a, b, n):
     i = cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="guard")
-def blocks_without_a_guard(out, a, n):
+def blocks_without_a_guard(out, a, b, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    out[i] = a[i] + 10
+    out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="blockIdx where the global index is due")
-def block_number_only(out, a, n):
+def block_number_only(out, a, b, n):
     i = cuda.blockIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="No thread wrote")
-def block_and_thread_added(out, a, n):
+def block_and_thread_added(out, a, b, n):
     i = cuda.blockIdx.x + cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="block 3: .*\nNo thread.*\nIt looks like the last")
-def blocks_of_four(out, a, n):
+def blocks_of_four(out, a, b, n):
     i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="No thread wrote")
-def times_the_number_of_blocks(out, a, n):
+def times_the_number_of_blocks(out, a, b, n):
     i = cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="last block, which is not full")
-def last_block_missing(out, a, n):
+def last_block_missing(out, a, b, n):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n // cuda.blockDim.x * cuda.blockDim.x:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="begins too early")
-def counted_from_block_one(out, a, n):
+def counted_from_block_one(out, a, b, n):
     i = (cuda.blockIdx.x - 1) * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
 
 
 @wrong("blocks", says="needs 8 rounds over out", where=False)
-def one_for_all_blocks(out, a, n):
+def one_for_all_blocks(out, a, b, n):
     if cuda.grid(1) == 0:
         for i in range(n):
-            out[i] = a[i] + 10
+            out[i] = a[i] - b[i]
 
 
 wrong_c(
     "blocks",
-    """__global__ void add_ten_blocks(float *out, const float *a, int n) {
+    """__global__ void subtract_blocks(float *out, const float *a, const float *b,
+                                int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i <= n) out[i] = a[i] + 10.0f;
+    if (i <= n) out[i] = a[i] - b[i];
 }""",
     says="guard",
 )
 
 
 @wrong("blocks", says=r"from 37 on are never written \(with n=97, ")  # not of n=9
-def blocks_and_threads_swapped(out, a, n):
+def blocks_and_threads_swapped(out, a, b, n):
     i = cuda.blockIdx.x + cuda.blockDim.x * cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]

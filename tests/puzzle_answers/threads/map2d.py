@@ -11,15 +11,15 @@ def left_early_2d(out, a, height, width):
     row = cuda.threadIdx.y
     if row >= height or col >= width:
         return
-    out[width * row + col] = a[width * row + col] + 10
+    out[width * row + col] = 255 - a[width * row + col]
 
 
 right_c(
     "map2d",
-    """__global__ void add_ten_2d(float *out, const float *a, int height, int width) {
+    """__global__ void invert(float *out, const float *a, int height, int width) {
     const int col = threadIdx.x, row = threadIdx.y;
     if (row < height && col < width) {
-        out[row * width + col] = a[row * width + col] + 10.0f;
+        out[row * width + col] = 255.0f - a[row * width + col];
     }
 }""",
 )
@@ -28,7 +28,7 @@ right_c(
 @wrong("map2d", says="guard")
 def no_guard_2d(out, a, height, width):
     i = cuda.threadIdx.y * width + cuda.threadIdx.x
-    out[i] = a[i] + 10
+    out[i] = 255 - a[i]
 
 
 @wrong("map2d", says="guard.*row would be 2, the last is 1")
@@ -36,7 +36,7 @@ def rows_unguarded(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if col < width:
-        out[row * width + col] = a[row * width + col] + 10
+        out[row * width + col] = 255 - a[row * width + col]
 
 
 @wrong("map2d", says="guard.*column would be 2, the last is 1")
@@ -44,14 +44,14 @@ def columns_unguarded(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if row < height:
-        out[row * width + col] = a[row * width + col] + 10
+        out[row * width + col] = 255 - a[row * width + col]
 
 
 @wrong("map2d", says="writes 20 elements of out", where=False)
 def guarded_by_the_flat_index(out, a, height, width):
     i = cuda.threadIdx.y * width + cuda.threadIdx.x
     if i < height * width:
-        out[i] = a[i] + 10
+        out[i] = 255 - a[i]
 
 
 @wrong("map2d", says="guard.*column would be 2")
@@ -59,7 +59,7 @@ def either_guard(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if row < height or col < width:
-        out[row * width + col] = a[row * width + col] + 10
+        out[row * width + col] = 255 - a[row * width + col]
 
 
 @wrong("map2d", says="x and y swapped")
@@ -67,7 +67,7 @@ def x_for_the_row(out, a, height, width):
     row = cuda.threadIdx.x
     col = cuda.threadIdx.y
     if row < height and col < width:
-        out[row * width + col] = a[row * width + col] + 10
+        out[row * width + col] = 255 - a[row * width + col]
 
 
 @wrong("map2d", says="wrong index rather than a missing guard")
@@ -75,7 +75,7 @@ def rows_of_the_wrong_length(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if row < height and col < width:
-        out[row * height + col] = a[row * height + col] + 10
+        out[row * height + col] = 255 - a[row * height + col]
 
 
 @wrong("map2d", says="a read along the wrong axis")
@@ -83,7 +83,7 @@ def turned(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if row < height and col < width:
-        out[row * width + col] = a[col * height + row] + 10
+        out[row * width + col] = 255 - a[col * height + row]
 
 
 @wrong("map2d", says="guard.*row would be 1, the last is 0")
@@ -91,7 +91,7 @@ def row_and_column_swapped_in_the_guard(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if row < width and col < height:
-        out[row * width + col] = a[row * width + col] + 10
+        out[row * width + col] = 255 - a[row * width + col]
 
 
 @wrong("map2d", says="wrong index rather than a missing guard")
@@ -100,14 +100,14 @@ def rows_as_long_as_the_block(out, a, height, width):
     row = cuda.threadIdx.y
     i = row * cuda.blockDim.x + col
     if row < height and col < width:
-        out[i] = a[i] + 10
+        out[i] = 255 - a[i]
 
 
 @wrong("map2d", says="needs 4 rounds over out", where=False)
 def one_for_all_places(out, a, height, width):
     if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
         for i in range(height * width):
-            out[i] = a[i] + 10
+            out[i] = 255 - a[i]
 
 
 @wrong("map2d", says="guard")
@@ -115,4 +115,4 @@ def guarded_for_two_by_two(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     if row < 2 and col < 2:
-        out[row * width + col] = a[row * width + col] + 10
+        out[row * width + col] = 255 - a[row * width + col]

@@ -16,7 +16,7 @@ def waits_for_nobody(out, a, n):
         s[t] = a[i]
     cuda.syncthreads()
     if i < n:
-        out[i] = s[t] + 10
+        out[i] = s[t] * s[t] * s[t]
 
 
 @right("shared", taught=True)
@@ -28,17 +28,17 @@ def by_a_neighbour(out, a, n):
         s[t] = a[first + t]
     cuda.syncthreads()
     if first + 3 - t < n:
-        out[first + 3 - t] = s[3 - t] + 10
+        out[first + 3 - t] = s[3 - t] ** 3
 
 
 right_c(
     "shared",
-    """__global__ void add_ten_shared(float *out, const float *a, int n) {
+    """__global__ void cube_shared(float *out, const float *a, int n) {
     __shared__ float s[4];
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     s[threadIdx.x] = i < n ? a[i] : 0.0f;
     __syncthreads();
-    if (i < n) out[i] = s[threadIdx.x] + 10.0f;
+    if (i < n) out[i] = s[threadIdx.x] * s[threadIdx.x] * s[threadIdx.x];
 }""",
 )
 
@@ -50,7 +50,7 @@ def no_guard(out, a, n):
     i = cuda.blockIdx.x * 4 + t
     s[t] = a[i]
     cuda.syncthreads()
-    out[i] = s[t] + 10
+    out[i] = s[t] * s[t] * s[t]
 
 
 @wrong("shared", says=r"s\[4\]")
@@ -59,7 +59,7 @@ def global_index_in_s(out, a, n):
     i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
     if i < n:
         s[i] = a[i]
-        out[i] = s[i] + 10
+        out[i] = s[i] * s[i] * s[i]
 
 
 @wrong("shared", says="global index is due")
@@ -68,7 +68,7 @@ def local_index(out, a, n):
     t = cuda.threadIdx.x
     if t < n:
         s[t] = a[t]
-        out[t] = s[t] + 10
+        out[t] = s[t] * s[t] * s[t]
 
 
 @wrong("shared", says="global index is due")
@@ -78,7 +78,7 @@ def brings_the_first_four(out, a, n):
     i = cuda.blockIdx.x * 4 + t
     if i < n:
         s[t] = a[t]
-        out[i] = s[t] + 10
+        out[i] = s[t] * s[t] * s[t]
 
 
 @wrong("shared", says="no barrier between")
@@ -89,7 +89,7 @@ def neighbour_without_a_barrier(out, a, n):
     if first + t < n:
         s[t] = a[first + t]
     if first + 3 - t < n:
-        out[first + 3 - t] = s[3 - t] + 10
+        out[first + 3 - t] = s[3 - t] ** 3
 
 
 @wrong("shared", says="barrier")
@@ -100,7 +100,7 @@ def barrier_under_the_guard(out, a, n):
     if i < n:
         s[t] = a[i]
         cuda.syncthreads()
-        out[i] = s[t] + 10
+        out[i] = s[t] * s[t] * s[t]
 
 
 @wrong("shared", says="an end that comes one too early")
@@ -110,7 +110,7 @@ def stops_one_early(out, a, n):
     i = cuda.blockIdx.x * 4 + t
     if i < n - 1:
         s[t] = a[i]
-        out[i] = s[t] + 10
+        out[i] = s[t] * s[t] * s[t]
 
 
 @wrong("shared", says="elements from 8 on are never written")
@@ -120,23 +120,24 @@ def eight_numbers_only(out, a, n):
     i = cuda.blockIdx.x * 4 + t
     if i < min(n, 8):
         s[t] = a[i]
-        out[i] = s[t] + 10
+        out[i] = s[t] * s[t] * s[t]
 
 
 @wrong("shared", says="no elements of shared memory .*at least 8", where=False)
 def straight(out, a, n):
     i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        number = a[i]
+        out[i] = number * number * number
 
 
 wrong_c(
     "shared",
-    """__global__ void add_ten_shared(float *out, const float *a, int n) {
+    """__global__ void cube_shared(float *out, const float *a, int n) {
     __shared__ float s[4];
     const int t = threadIdx.x, i = blockIdx.x * 4 + t;
     s[t] = a[i];
-    if (i < n) out[i] = s[t] + 10.0f;
+    if (i < n) out[i] = s[t] * s[t] * s[t];
 }""",
     says="guard",
 )

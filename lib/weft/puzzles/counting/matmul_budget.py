@@ -49,8 +49,9 @@ def launch_more(m, n):
 puzzle = Puzzle(
     title="Matmul on a budget",
     text="`c` is the product of `a` and `b`. A block has 4 x 4 threads and makes 4 "
-    "rows and 8 columns of `c`. The budget: a number of `a` may be read once for "
-    "every 8 columns of `c`, a number of `b` once for every 4 rows.",
+    "rows and 8 columns of `c`; there may be blocks to spare. The budget: a number of "
+    "`a` may be read once for every 8 columns of `c`, a number of `b` once for every 4 "
+    "rows.",
     spec=spec,
     answer=matmul_budget,
     checks=dict(

@@ -45,8 +45,8 @@ def launch_more(m, n):
 puzzle = Puzzle(
     title="Matmul",
     text="`c[row, col]` is the sum of the products of row `row` of `a` and row `col` "
-    "of `b`, for matrices of any size. Blocks have 3 x 3 threads; let them bring "
-    "[tiles](glossary.ipynb#tile) of 3 x 3.",
+    "of `b`, for matrices of any size. Blocks have 3 x 3 threads, and there may be "
+    "some to spare; let each bring [tiles](glossary.ipynb#tile) of 3 x 3.",
     spec=spec,
     answer=matmul_nt,
     checks=dict(

@@ -51,8 +51,9 @@ puzzle = Puzzle(
     title="Compact",
     text=(
         "`out` gets the numbers of `a` that are above 0, in their order, without gaps. "
-        "Blocks have 32 threads, and `begin[block]` says where in `out` the first of "
-        "a block goes: a scan has told how many the blocks before it keep."
+        "Blocks have 32 threads, and there may be one to spare. `begin[block]` is the "
+        "place in `out` of a block's first: a scan has counted what the blocks before "
+        "it keep."
     ),
     spec=spec,
     answer=keep_positive,

@@ -30,7 +30,7 @@ puzzle = Puzzle(
     text=(
         "`a` has `n` whole numbers from 0 to 7. Count how often each comes: "
         "`counts[k]`, zero at first, grows by 1 for every k in `a`. Read each number "
-        "once."
+        "once; there may be a block to spare."
     ),
     spec=spec,
     answer=count_all,

@@ -31,7 +31,7 @@ puzzle = Puzzle(
     text=(
         "The same histogram, but atomics on global memory are dear where many threads "
         "want one element. Let each block count in shared memory, and then add its 8 "
-        "counts to `counts`: 8 atomics there for each block."
+        "counts to `counts`: 8 atomics there for each block, also for one to spare."
     ),
     spec=spec,
     answer=count_in_blocks,

@@ -41,7 +41,7 @@ puzzle = Puzzle(
         "The second launch: `out` has the running sums of each block of 32, `totals` "
         "the sum of each block. Add to every number of `out` the totals of all blocks "
         "before its own: that makes running sums of the whole. A block reads each "
-        "total at most once."
+        "total at most once, and there may be one to spare."
     ),
     spec=spec,
     answer=add_what_came_before,

@@ -39,7 +39,8 @@ puzzle = Puzzle(
     text=(
         "Running sums over many blocks take two launches. This is the first: each "
         "block of 32 threads writes to `out` the running sums of its own 32 numbers, "
-        "and the sum of them all to `totals[block]`. The last block may have fewer."
+        "and the sum of them all to `totals[block]`. The last block may have fewer, "
+        "and one to spare has none."
     ),
     spec=spec,
     answer=scan_each_block,

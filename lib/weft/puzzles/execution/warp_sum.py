@@ -31,9 +31,9 @@ puzzle = Puzzle(
     title="Warp sum",
     text=(
         "`out[w]` is the sum of the 32 numbers of `a` that warp `w` of the grid has, "
-        "the last of which may have fewer. No shared memory and no "
-        "[barrier](glossary.ipynb#barrier): let the [lanes](glossary.ipynb#lane) hand "
-        "each other what they have."
+        "the last of which may have fewer; a block to spare has none. No shared memory "
+        "and no [barrier](glossary.ipynb#barrier): let the [lanes]"
+        "(glossary.ipynb#lane) hand each other what they have."
     ),
     spec=spec,
     answer=sum_by_shuffles,

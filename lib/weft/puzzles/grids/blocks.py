@@ -6,28 +6,29 @@ from ...check.cases import cdiv
 from ..puzzle import Puzzle
 
 
-def spec(a):
-    return a + 10
+def spec(a, b):
+    return a - b
 
 
-def add_ten_blocks(out, a, n):
-    """out (n) = a (n) + 10, by many blocks. Three lines."""
+def subtract_blocks(out, a, b, n):
+    """out (n) = a (n) - b (n), by many blocks. Three lines."""
     ### BEGIN SOLUTION
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] - b[i]
     ### END SOLUTION
 
 
 puzzle = Puzzle(
     title="Blocks",
-    text="Add 10 to each of the `n` numbers of `a`, now by blocks of a few threads "
-    "each. Together they have threads enough, and often a few too many.",
+    text="Subtract `b` from `a`, place by place, now in many blocks of a few threads "
+    "each. Together these have a thread for each of the `n` places, and often some to "
+    "spare.",
     spec=spec,
-    answer=add_ten_blocks,
+    answer=subtract_blocks,
     checks=dict(
         outputs={"out": "n"},
-        inputs={"a": "n"},
+        inputs={"a": "n", "b": "n"},
         sizes=[1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 97],
         launch=[
             lambda n: (cdiv(n, 4), 4),
@@ -44,7 +45,8 @@ puzzle = Puzzle(
         "threads each has: how many stand in the blocks before this one?",
         "And 3 blocks of 4 threads are 12, for 9 numbers: what do the last three do?",
     ],
-    better="Each number is read once and written once, by the one thread that has it.",
+    better="Each place is done once, by the one thread that has it: two reads and one "
+    "write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
         "writes.out": lambda n: 2 * n,  # not all of it by each thread

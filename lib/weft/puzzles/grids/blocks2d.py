@@ -1,5 +1,7 @@
 """Blocks 2D: many blocks, rows and columns."""
 
+import numpy as np
+
 from weft import cuda
 
 from ...check.cases import cdiv
@@ -7,27 +9,27 @@ from ..puzzle import Puzzle
 
 
 def spec(a):
-    return a + 10
+    return a + np.arange(a.shape[1])  # 0 for the first column, then 1, 2, ...
 
 
-def add_ten_blocks_2d(out, a, height, width):
-    """out (height,width) = a (height,width) + 10. About five lines."""
+def add_column_numbers(out, a, height, width):
+    """out (height,width) = a (height,width) + the column. About five lines."""
     ### BEGIN SOLUTION
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
     if row < height and col < width:
         i = row * width + col
-        out[i] = a[i] + 10
+        out[i] = a[i] + col
     ### END SOLUTION
 
 
 puzzle = Puzzle(
     title="Blocks 2D",
-    text="Add 10 to each number of `a`, which has `height` rows of `width` numbers. "
-    "There are blocks side by side and below one another, and they stick out to the "
-    "right and at the bottom.",
+    text="Add to each number of `a` the number of its column; `a` has `height` rows of "
+    "`width` numbers. There are blocks side by side and below one another, and they "
+    "stick out to the right and at the bottom, some of them entirely.",
     spec=spec,
-    answer=add_ten_blocks_2d,
+    answer=add_column_numbers,
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", "width")},

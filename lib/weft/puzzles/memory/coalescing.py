@@ -30,7 +30,8 @@ puzzle = Puzzle(
         "`out` is to be twice `a`, and each thread has `each` numbers to do. This "
         "kernel is right, but a [request](glossary.ipynb#request) of its "
         "[warps](glossary.ipynb#warp) touches many [sectors](glossary.ipynb#sector). "
-        "Share the numbers out so that a request for 32 floats takes 4."
+        "Share the numbers out so that a request for 32 floats takes 4, "
+        "also where there is a block to spare."
     ),
     spec=spec,
     answer=side_by_side,

@@ -52,9 +52,9 @@ puzzle = Puzzle(
     title="Fusion",
     text=(
         "Two kernels became one: `y` is relu(a * x + b), and `sums` has the sum of "
-        "each 8 of them; blocks have 8 threads. It is right, but its second half reads "
-        "back what the first half had. Read each `x` once, `y` never, and write each "
-        "number once."
+        "each 8 of them; blocks have 8 threads, and there may be two to spare. It is "
+        "right, but its second half reads back what the first half had. Read each `x` "
+        "once, `y` never, and write each number once."
     ),
     spec=spec,
     answer=in_one_pass,

@@ -6,24 +6,24 @@ from ..puzzle import Puzzle
 
 
 def spec(a):
-    return a + 10
+    return a / 2
 
 
-def add_ten_guarded(out, a, n):
-    """out (n) = a (n) + 10. Two lines."""
+def halve_guarded(out, a, n):
+    """out (n) = a (n) / 2. Two lines."""
     i = cuda.threadIdx.x
     ### BEGIN SOLUTION
     if i < n:
-        out[i] = a[i] + 10
+        out[i] = a[i] / 2
     ### END SOLUTION
 
 
 puzzle = Puzzle(
     title="Guards",
-    text="Add 10 to each of the `n` numbers of `a` again. This time the block has more "
-    "threads than there are numbers, and those must leave the arrays alone.",
+    text="Halve each of the `n` numbers of `a`. This time the block has more threads "
+    "than there are numbers, and the threads to spare must leave the arrays alone.",
     spec=spec,
-    answer=add_ten_guarded,
+    answer=halve_guarded,
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},

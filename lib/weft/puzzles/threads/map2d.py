@@ -6,27 +6,33 @@ from ..puzzle import Puzzle
 
 
 def spec(a):
-    return a + 10
+    return 255 - a
 
 
-def add_ten_2d(out, a, height, width):
-    """out (height,width) = a (height,width) + 10. Two or three lines."""
+def invert(out, a, height, width):
+    """out (height,width) = 255 - a (height,width). Two or three lines."""
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
     ### BEGIN SOLUTION
     if row < height and col < width:
         i = row * width + col
-        out[i] = a[i] + 10
+        out[i] = 255 - a[i]
     ### END SOLUTION
+
+
+def pixels(rng, shape):
+    """Grey values, from 0 (black) to 255 (white)."""
+    return rng.integers(0, 256, shape)
 
 
 puzzle = Puzzle(
     title="Map 2D",
-    text="Add 10 to each number of `a`, which has `height` rows of `width` numbers "
-    "and lies in memory [row after row](glossary.ipynb#row-major). The one block has "
-    "two directions, with threads to spare in both.",
+    text="Make the negative of the grey picture `a`: each pixel becomes 255 minus "
+    "itself. The picture has `height` rows of `width` pixels, and both arrays arrive "
+    "flat, [row after row](glossary.ipynb#row-major). The one block has two "
+    "directions, with threads to spare in both.",
     spec=spec,
-    answer=add_ten_2d,
+    answer=invert,
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", "width")},
@@ -36,6 +42,7 @@ puzzle = Puzzle(
             lambda height, width: (1, (width + 3, height)),
             lambda height, width: (1, (width, height + 2)),
         ],
+        data={"a": pixels},
     ),
     drawn=dict(height=2, width=2),
     launch=(1, (3, 3)),

@@ -40,7 +40,8 @@ puzzle = Puzzle(
     title="Convolution in 1D",
     text="`out[i]` is [the sum](glossary.ipynb#convolution) of `a[i + j] * b[j]` over "
     "the `k` numbers of `b`; past its end `a` counts as zero. Blocks have 8 threads, "
-    "`k` is at most 4, and each block reads a number of `a` or `b` only once.",
+    "and there may be one to spare. `k` is at most 4, and each block reads a number of "
+    "`a` or `b` only once.",
     spec=spec,
     answer=convolve,
     checks=dict(

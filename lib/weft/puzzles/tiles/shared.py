@@ -9,28 +9,29 @@ from ..puzzle import Puzzle
 
 
 def spec(a):
-    return a + 10
+    return a * a * a
 
 
-def add_ten_shared(out, a, n):
-    """out[i] = a[i] + 10, by way of s. Blocks of 4 threads. About three lines."""
+def cube_shared(out, a, n):
+    """out[i] = the cube of a[i], by way of s. Blocks of 4. About three lines."""
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x
     i = cuda.blockIdx.x * 4 + t
     ### BEGIN SOLUTION
     if i < n:
         s[t] = a[i]
-        out[i] = s[t] + 10
+        out[i] = s[t] * s[t] * s[t]
     ### END SOLUTION
 
 
 puzzle = Puzzle(
     title="Shared",
-    text="Add 10 to each of the `n` numbers of `a`. Each block of 4 threads first "
-    "stores its numbers in `s`, its [shared memory](glossary.ipynb#shared-memory), "
-    "and takes them from there. (This sum could do without; the next ones could not.)",
+    text="Store the cube of each of the `n` numbers of `a`. Each block of 4 threads "
+    "first puts its numbers into `s`, its [shared "
+    "memory](glossary.ipynb#shared-memory), and takes them from there; there may be a "
+    "block to spare. (A cube could do without `s`; the next puzzles could not.)",
     spec=spec,
-    answer=add_ten_shared,
+    answer=cube_shared,
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
