@@ -496,7 +496,7 @@ def texts(figure) -> list[str]:
 def test_the_picture_of_a_run_says_what_was_measured_how(result):
     shown = "\n".join(texts(plot.plot_run(result.rows)))
     ours = result.rows[0]
-    assert "PyTorch's best: eager" in shown and "batch 32, fp32" in shown
+    assert "PyTorch's fastest: eager" in shown and "batch 32, fp32" in shown
     assert f"{ours['vs_torch_best']:.2f}×" in shown
     timer = f"timer: {ours['timer']}"
     for word in (ours["device"], timer, "median", "threads", "fp32"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from invented_products import elsewhere, peak_rows, row, rows
 from test_mnist import texts
@@ -141,25 +139,6 @@ def test_results_of_a_processor_are_not_taken_for_a_gpus(monkeypatch, tmp_path):
     assert {r["device"] for r in second["rows"]} == {"A CPU"}
     assert "| tuned | tuned's idea | fp32 | 54.0 | 108 % |" in readme.matmul_table()
     assert "54 TFLOP/s · 108 %" in texts(ladder_plot([], size="4096"))
-
-
-def words_and_marks(text):
-    """What a picture says and where its marks are, without ids and versions."""
-    words = re.findall(r"<text[^>]*>([^<]*)</text>", text)
-    marks = re.findall(r'<use [^>]*?x="([-.\d]+)" y="([-.\d]+)"', text)
-    return words, [tuple(map(float, mark)) for mark in marks]
-
-
-@pytest.mark.parametrize("draw", [ladder_plot, roofline])
-def test_the_pictures_beside_the_results_are_of_these_results(draw):
-    name = draw.__name__.removesuffix("_plot")
-    path = series.RESULTS / f"matmul_{name}_nvidia_h200.svg"
-    words, marks = words_and_marks(path.read_text())
-    now, there = words_and_marks(svg(draw([], size="4096")))
-    assert words == now, "python -m weft.bench.readme"
-    assert len(marks) == len(there) > 30
-    for old, new in zip(marks, there):  # another matplotlib may set its letters wider
-        assert old == pytest.approx(new, abs=3)
 
 
 def test_the_table_says_how_many_runs_it_is_of_and_how_well_it_is_known():

@@ -7,6 +7,7 @@ import pytest
 
 from weft.bench import readme, sentences
 from weft.build import ROOT
+from weft.figures.style import svg
 
 # A number with a unit of time, speed or share.
 MEASURED = re.compile(r"\d[\d.]*\s?(?:µs|us|ms|s|seconds|%|[GT]?FLOP/s)(?![\w/])")
@@ -43,6 +44,24 @@ def test_only_what_is_between_the_marks_is_written():
     assert readme.replace_block(text, "race", "new") == text.replace("old", "new")
     with pytest.raises(ValueError, match="no <!-- race: made by"):
         readme.replace_block("a", "race", "new")
+
+
+def words_and_marks(text):
+    """The words of a picture and the places of its marks, without ids and versions."""
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", text)
+    marks = re.findall(r'<use [^>]*?x="([-.\d]+)" y="([-.\d]+)"', text)
+    return words, [tuple(map(float, mark)) for mark in marks]
+
+
+@pytest.mark.parametrize("name", readme.PICTURES)
+def test_the_pictures_beside_the_results_are_of_these_results(name):
+    path = sentences.RESULTS / f"{name}.svg"
+    words, marks = words_and_marks(path.read_text())
+    now, there = words_and_marks(svg(readme.PICTURES[name]()))
+    assert words == now, readme.COMMAND
+    assert len(marks) == len(there) > 15
+    for old, new in zip(marks, there):  # another matplotlib may set its letters wider
+        assert old == pytest.approx(new, abs=3)
 
 
 def test_make_test_is_described_as_it_is():

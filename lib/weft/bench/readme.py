@@ -2,7 +2,8 @@
 
 Each block is between two marks, <!-- NAME: made by ... --> and <!-- /NAME -->, and one
 of BLOCKS writes it from notebooks/results/. A test holds README.md to these blocks and
-finds measured numbers outside of them.
+finds measured numbers outside of them. The command also draws PICTURES beside the
+results.
 """
 
 from __future__ import annotations
@@ -10,9 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from ..build import ROOT
+from ..figures.style import save
+from ..mnist.plot_batches import plot_batches
+from ..mnist.plot_ladder import plot_ladder
 from . import sentences
-from .matmul.readme import draw_pictures, matmul_table
+from .matmul.plot import ladder_plot
+from .matmul.readme import SIZE, matmul_table
+from .matmul.roofline import roofline
 
 README = ROOT / "README.md"
 COMMAND = "python -m weft.bench.readme"
@@ -26,6 +34,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "counters": sentences.counters,
     "watching": sentences.watching,
     "simulator": sentences.simulator,
+}
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "matmul_ladder_nvidia_h200": lambda: ladder_plot([], size=str(SIZE[0])),
+    "matmul_roofline_nvidia_h200": lambda: roofline([], size=str(SIZE[0])),
+    "race_nvidia_h200": lambda: plot_batches([], [sentences.newest("race", "cuda")]),
+    "race_ladder_nvidia_h200": lambda: plot_ladder(
+        [], [sentences.newest("race", "cuda")]
+    ),
 }
 
 
@@ -52,9 +68,10 @@ def generate(text: str) -> str:
 
 
 def write(path: Path = README) -> None:
-    """Bring the file and the ladder's two pictures up to date."""
+    """Bring the file and the pictures up to date."""
     path.write_text(generate(path.read_text()))
-    draw_pictures()
+    for name, draw in PICTURES.items():
+        save(draw(), sentences.RESULTS / f"{name}.svg")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def plot_steps(
     committed: Iterable[Row] = (),
     measured: dict[str, Any] | None = None,
 ) -> Figure:
-    """Bars of the time per step, PyTorch's best as a line.
+    """Bars of the time per step, PyTorch's fastest as a line.
 
     measured: the "machine" of results that were read from JSON, where `rows` are
     not this machine's own: all bars are then hollow.
@@ -176,7 +176,7 @@ def _draw_steps(
         x = best["us"] / scale
         axes.axvline(x, color=OPPONENT, lw=1.6, zorder=0.5)
         side = {"ha": "left"} if x < 0.6 * longest else {"ha": "right"}
-        text = f" PyTorch's best: {label(best)} "
+        text = f" PyTorch's fastest: {label(best)} "
         axes.text(x, -0.75, text, color=OPPONENT, va="center", **side)
 
 
@@ -309,7 +309,7 @@ def _notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
     """What the ratios and the hollow bars of plot_steps() mean."""
     notes = []
     if any(row["impl"] == "torch" for row in rows) or elsewhere:
-        notes.append("×: the time of PyTorch's best over this one")
+        notes.append("×: the time of PyTorch's fastest over this one")
     if elsewhere:
         notes.append("dashed: measured elsewhere, × against PyTorch there")
     return notes

@@ -45,7 +45,7 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[Found] = ()) -> Figure
             _batch_axis(axes, [r for _, f in series for r in f], precision)
         panels[0].set_ylabel("µs per image (down is better)")
         panels[0].legend(loc="upper right", handlelength=2.6)
-        tell(figure, series, "×: the time of PyTorch's best over ours")
+        tell(figure, series, "×: PyTorch's fastest time over ours")
         return figure
 
 

@@ -69,7 +69,10 @@ def plot_ladder(
         axes.grid(axis="y", visible=False)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"µs per step, batch {batch} (left is better)", loc="left")
-        notes = ("÷: the rung above over this one", "×: PyTorch's best over this one")
+        notes = (
+            "÷: the rung above over this one",
+            "×: PyTorch's fastest over this one",
+        )
         tell(figure, series, *notes)
         return figure
 
@@ -132,7 +135,7 @@ def _opponents(
     elsewhere: bool,
     named: bool,
 ) -> None:
-    """PyTorch's best of each precision, as a line beside that precision's rungs."""
+    """PyTorch's fastest of each precision, as a line beside that precision's rungs."""
     for precision in dict.fromkeys(precision for precision, _ in order):
         best = best_of(rows, precision)
         places = [n for n, (name, _) in enumerate(order) if name == precision]

@@ -268,7 +268,7 @@ def of_rung(
 
 
 def of_numba(operands: Operands) -> Iterator[Entry]:
-    """The Python bodies of lessons 01 and 02, compiled by Numba."""
+    """The Python bodies of lessons 01b and 02a, compiled by Numba."""
     from ...bodies import lessons
     from ...numba_jit import numba_jit
 

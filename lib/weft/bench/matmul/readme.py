@@ -1,20 +1,13 @@
-"""The matmul tables of README.md, and the two pictures beside the results.
-
-weft.bench.readme writes them all.
-"""
+"""The matmul tables of README.md; weft.bench.readme writes them there."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...figures.style import save
 from .goals import best, goals, is_cold, ratio_of, run_of
-from .plot import ladder_plot
-from .roofline import roofline
 from .series import (
     OURSELVES,
     PRECISIONS,
-    RESULTS,
     at,
     committed_results,
     opponent,
@@ -181,13 +174,6 @@ def _processor(results: dict[str, Any]) -> list[str]:
     machine, rows = results["machine"], timed(results["rows"])
     said = f"fp32, {machine['device']}, PyTorch {machine['torch']}, {_dates(rows)}, "
     return [*lines, "", f"{said}{_runs(rows)} of `python -m weft bench matmul`."]
-
-
-def draw_pictures() -> None:
-    """Bring the ladder's two pictures beside the results up to date."""
-    side = str(SIZE[0])
-    save(ladder_plot([], size=side), RESULTS / "matmul_ladder_nvidia_h200.svg")
-    save(roofline([], size=side), RESULTS / "matmul_roofline_nvidia_h200.svg")
 
 
 def _line(name: str, row: Row) -> str:
