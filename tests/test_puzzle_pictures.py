@@ -11,9 +11,9 @@ import pytest
 
 from weft import cuda, load_cuda, numba_jit, puzzles
 from weft.figures.style import FAULT, WIDTH
-from weft.puzzles.goal import goal
+from weft.puzzles.goal import arranged, goal
 from weft.puzzles.instance import COULD, NOW, depends, instance
-from weft.puzzles.launches import launch_words
+from weft.puzzles.launches import launch_of, launch_words
 
 NAMES = [puzzle.name for puzzle in puzzles]
 
@@ -118,6 +118,46 @@ def test_a_launch_says_which_of_two_unlike_sides_is_x():
     assert launch_words((2, 3, 1), (4, 4, 1)).endswith("(x × y)")
     assert launch_words((2, 2, 1), (3, 3, 1)) == "2 × 2 blocks of 3 × 3 threads"
     assert launch_words((3, 1, 1), (4, 1, 1)) == "3 blocks of 4 threads"
+
+
+HEATS = {"image_filter", "transpose"}  # images: values there are strengths
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in HEATS])
+def test_the_values_of_a_goal_can_be_read(name):
+    sheet = arranged(instance(puzzles[name]))
+    assert all(one.is_worded for one in (*sheet.inputs, *sheet.outputs))
+
+
+def test_a_place_depends_on_all_that_are_compared():
+    """Whichever of them is largest now: no larger one changes where it is."""
+    case = instance(puzzles.argmax)
+    rows, cols = case.inputs["a"].shape
+    for row, links in enumerate(depends(case, range(rows))):
+        assert np.flatnonzero(links == NOW).tolist() == [
+            row * cols + col for col in range(cols)
+        ]
+        assert not (links == COULD).any()
+    svg = goal(puzzles.argmax).svg()
+    assert "it depends on row 1 of a." in svg
+
+
+def test_a_convolution_shows_a_halo():
+    """The element reads beyond its block, and each thread stands below its element."""
+    puzzle, case = puzzles.conv1d, instance(puzzles.conv1d)
+    (blocks, *_), (threads, *_) = launch_of(puzzle, case)
+    assert blocks > 1
+    svg = goal(puzzle).svg()
+    (element,) = marked(svg, "wanted")["out"]
+    assert element // threads < max(marked(svg, "depends")["a"]) // threads
+    out = arranged(case).outputs[0].grid
+    (row,) = re.findall(r"<g data-threads=.*?</g>", svg)
+    circles = [float(x) for x in re.findall(r"M([\d.]+) ", row)]
+    middles = [out.middle(n)[0] for n in range(out.count)]
+    radius = 8
+    assert len(circles) == blocks * threads > out.count
+    for x, middle in zip(circles, middles):
+        assert abs(x + radius - middle) <= 1
 
 
 def test_a_transpose_shows_where_an_element_came_from():

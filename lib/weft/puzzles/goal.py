@@ -48,7 +48,8 @@ def goal(puzzle: Any, state: str = "") -> Picture:
     base += sheet.sign
     y = sheet.bottom + 16
     if launch is not None:
-        body, y = launch_drawn(*launch, LEFT if sheet.flat else EDGE + 84, y)
+        left = LEFT if sheet.flat else EDGE + 84
+        body, y = launch_drawn(*launch, left, y, _cell_above(sheet))
         base += body
     base += label(EDGE, y + 14, _counts(case, launch), 12, faint=True)
     base += _legend(EDGE, y + 38, bool((links == COULD).any()))
@@ -158,6 +159,12 @@ def narrowed(case: Instance, name: str) -> np.ndarray:
         return want.astype(start.dtype)
 
 
+def _cell_above(sheet: Sheet) -> float:
+    """Pixels of a cell of the last output, if its elements stand in one row."""
+    last = sheet.outputs[-1].grid
+    return last.side if sheet.flat and last.rows == 1 else 0.0
+
+
 # ---- one element --------------------------------------------------------------------
 
 
@@ -265,11 +272,16 @@ def _stops(case: Instance) -> list[int]:
 
 
 def _telling(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
-    """The stop to begin with: of those with most inputs, one off the diagonal."""
+    """The stop to begin with: of those with most inputs, one off the diagonal.
+
+    Where other inputs could change some elements, it is one of these.
+    """
     first = next(iter(case.wants.values()))
-    per = {n: int((row == NOW).sum()) for n, row in zip(stops, links)}
-    most = max(per[n] for n in stops if n < first.size)
-    return stops.index(_wished(case, [n for n in stops if per[n] == most]))
+    rows = {n: row for n, row in zip(stops, links) if n < first.size}
+    dashed = {n: row for n, row in rows.items() if (row == COULD).any()}
+    per = {n: int((row == NOW).sum()) for n, row in (dashed or rows).items()}
+    most = max(per.values())
+    return stops.index(_wished(case, [n for n in per if per[n] == most]))
 
 
 def _wished(case: Instance, numbers: Sequence[int]) -> int:

@@ -103,23 +103,27 @@ def depends(case: Instance, outputs: Sequence[int]) -> np.ndarray:
     """What these outputs depend on: (outputs, inputs), arrays flat and in their order.
 
     NOW: most other values of the input element change the output element. COULD: some
-    do (a larger one would be the maximum; a positive one would be kept). 0: none. Of
-    more than MANY input elements groups are changed at a time, and taken apart where
-    one of the outputs changes.
+    do (a larger one would be the maximum; a positive one would be kept). 0: none. An
+    output that no element changes with every other value is a comparison of them all
+    (the place of the maximum): NOW for each that could. Of more than MANY input
+    elements groups are changed at a time, and taken apart where one of the outputs
+    changes.
     """
     count = sum(a.size for a in case.inputs.values())
     try_ = _Trial(case, np.asarray(outputs, int))
     out = np.zeros((len(outputs), count), np.int8)
+    compared = np.ones(len(outputs), bool)
     at = 0
     for name, array in case.inputs.items():
         elements = np.arange(array.size)
         if count > MANY:
             elements = try_.sifted(name, elements)
         for element in elements.tolist():
-            out[:, at + element] = try_.element(name, element)
+            kinds, always = try_.element(name, element)
+            out[:, at + element] = kinds
+            compared &= ~always
         at += array.size
-    none = ~(out == NOW).any(1)
-    out[none] = np.where(out[none] == COULD, NOW, 0)
+    out[compared] = np.where(out[compared] > 0, NOW, 0)
     return out
 
 
@@ -153,16 +157,18 @@ class _Trial:
             return kinds[(np.searchsorted(kinds, here) + 1) % len(kinds)]
         return here + 1 + elements % 61
 
-    def element(self, name: str, element: int) -> np.ndarray:
-        """How each output depends on one element: NOW, COULD or 0."""
+    def element(self, name: str, element: int) -> tuple[np.ndarray, np.ndarray]:
+        """How each output depends on one element: NOW, COULD or 0; and whether every
+        other value changes it."""
         free = name not in self.case.bounded
         own, far = _others(self.inputs[name], element, self.most, free)
         changed = [self._changed(name, element, value) for value in own]
         share = np.mean(changed, axis=0)
-        could = share > 0
+        could, always = share > 0, share == 1
         for value in far:
-            could |= self._changed(name, element, value)
-        return np.where(share > 0.5, NOW, np.where(could, COULD, 0))
+            changes = self._changed(name, element, value)
+            could, always = could | changes, always & changes
+        return np.where(share > 0.5, NOW, np.where(could, COULD, 0)), always
 
     def _changed(self, name: str, at: Any, value: Any) -> np.ndarray:
         """Which outputs are others when elements have other values."""

@@ -39,23 +39,24 @@ def launch_words(grid: tuple, block: tuple) -> str:
 
 
 def launch_drawn(
-    grid: tuple, block: tuple, left: float, top: float
+    grid: tuple, block: tuple, left: float, top: float, cell: float = 0.0
 ) -> tuple[str, float]:
     """The threads there are, lightly: a frame for each block, a circle for each.
 
-    left: of the first block; the name stands before it. Where they are too many
-    nothing is drawn: the line of counts tells.
+    left: of the first block; the name stands before it. cell: pixels of a cell of the
+    row above, if threads may stand below its cells, one below each: then it is seen
+    where a block ends. Where there are too many threads nothing is drawn: the line of
+    counts tells.
     """
     (across, down, deep), (x, y, z) = grid, block
+    if cell and x * across * cell <= WIDTH - left - EDGE and y * z * down * deep == 1:
+        return _below_cells(across, x, left, top, cell)
     if y == z == 1 and x > 32:
         x, y = 32, -(-x // 32)
     side = min(20.0, (WIDTH - left - EDGE - 14 * across) / (x * across))
     high = down * (y * side + 18)
     if deep > 1 or z > 1 or side < 7 or high > 165:
         return "", top - 8
-    # In one line with the names of arrays: right of an edge, or at the edge itself.
-    at, anchor = (left - 14, "end") if left == LEFT else (EDGE, "start")
-    out = label(at, top + 19, "threads", 14, anchor=anchor, mono=True, bold=True)
     parts = []
     for number in range(across * down):
         bx, by = number % across, number // across
@@ -63,17 +64,43 @@ def launch_drawn(
         wide, tall = x * side + 6, y * side + 8
         parts.append(svg.box(at - 4, upper, wide, tall, radius=8, strength=0.4))
         parts.append(_circles(at, upper + 4, x, y, side, int(np.prod(block))))
-    words = launch_words(grid, block)
-    return out + f'<g data-threads="{words}">{"".join(parts)}</g>', top + high
+    return _named(launch_words(grid, block), parts, left, top), top + high
+
+
+def _below_cells(
+    blocks: int, count: int, left: float, top: float, cell: float
+) -> tuple[str, float]:
+    """Threads of one dimension, each as wide as a cell of the row above."""
+    side, parts = min(cell, 20.0), []
+    for number in range(blocks):
+        at, wide = left + number * count * cell, count * cell
+        frame = svg.box(at, top + 2, wide - 3, side + 8, radius=8, strength=0.4)
+        parts.append(frame + _circles(at, top + 6, count, 1, side, count, cell))
+    words = launch_words((blocks, 1, 1), (count, 1, 1))
+    return _named(words, parts, left, top), top + side + 18
+
+
+def _named(words: str, parts: list[str], left: float, top: float) -> str:
+    """In one line with the names of arrays: right of an edge, or at the edge itself."""
+    at, anchor = (left - 14, "end") if left == LEFT else (EDGE, "start")
+    name = label(at, top + 19, "threads", 14, anchor=anchor, mono=True, bold=True)
+    return name + f'<g data-threads="{words}">{"".join(parts)}</g>'
 
 
 def _circles(
-    left: float, top: float, cols: int, rows: int, side: float, count: int
+    left: float,
+    top: float,
+    cols: int,
+    rows: int,
+    side: float,
+    count: int,
+    apart: float = 0.0,
 ) -> str:
-    radius = side / 2 - 2
+    """Circles in rows, `side` pixels from one to the next, or `apart` within a row."""
+    radius, apart = side / 2 - 2, apart or side
     r, d = svg.num(radius), svg.num(2 * radius)
     path = "".join(
-        f"M{svg.num(left + (i % cols + 0.5) * side - 1 - radius)} "
+        f"M{svg.num(left + (i % cols + 0.5) * apart - 1 - radius)} "
         f"{svg.num(top + (i // cols + 0.5) * side)}"
         f"a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z"
         for i in range(min(count, cols * rows))

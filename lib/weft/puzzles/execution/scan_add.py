@@ -31,8 +31,11 @@ def add_what_came_before(out, totals, n):
 
 
 def first_launch(n):
-    """What scan_blocks has left: (out, totals) of n numbers, always the same ones."""
-    return each_block(np.random.default_rng(n).integers(-3, 7, n))
+    """What scan_blocks has left: (out, totals) of n numbers, always the same ones.
+
+    Small ones: the running sums of 80 have two digits, which a drawn cell has room for.
+    """
+    return each_block(np.random.default_rng(n).integers(-3, 6, n))
 
 
 puzzle = Puzzle(

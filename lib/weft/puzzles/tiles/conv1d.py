@@ -51,8 +51,8 @@ puzzle = Puzzle(
         launch=[lambda n: (cdiv(n, 8), 8), lambda n: (cdiv(n, 8) + 1, 8)],
         terms=lambda k: k + 1,
     ),
-    drawn=dict(n=6, k=3),
-    launch=(1, 8),
+    drawn=dict(n=12, k=3),  # two blocks: out[6] takes a number of the second
+    launch=(2, 8),
     hints=[
         "Begin with one block: everyone brings a number of `a`, some bring one of "
         "`b`, and after a barrier everyone adds up to `k` products.",
