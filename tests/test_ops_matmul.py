@@ -6,6 +6,7 @@ import torch
 
 import weft
 from weft import native
+from weft.ops.cases import sum_bound
 from weft.ops.cases.matmul import error_bound
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -23,6 +24,24 @@ def close(got, a, b, precision="fp32", factor=1.0):
     bound = error_bound(precision, a.shape[-1] + 3) * size + 1e-6 * size
     assert got.dtype == torch.float32 and got.shape == size.shape
     return bool(((got.cpu().double() - factor * (a @ b)).abs() <= bound).all())
+
+
+def within(got, want, bound):
+    """got is no farther from want (float64) than the bound of each element."""
+    return bool(((got.detach().cpu().double() - want).abs() <= bound).all())
+
+
+def affine(a, b, c=None, bias=None, alpha=1.0, beta=1.0):
+    """alpha a @ b + beta c + bias in float64, and what float32 may be off by.
+
+    A term is rounded k times in the product, then by alpha and by two additions.
+    """
+    a, b, c, bias = (None if x is None else x.double().cpu() for x in (a, b, c, bias))
+    want, size = alpha * (a @ b), abs(alpha) * (a.abs() @ b.abs())
+    for x, factor in ((c, beta), (bias, 1.0)):
+        if x is not None:
+            want, size = want + factor * x, size + abs(factor) * x.abs()
+    return want, sum_bound(a.shape[-1] + 3, size)
 
 
 LAYOUTS = {
@@ -87,34 +106,34 @@ def test_alpha_beta_bias_and_relu(device):
         random(*s).to(device) for s in ((5, 7), (7, 6), (5, 6), (6,))
     )  # fmt: skip
     before = c.clone()
-    want = (0.5 * (a @ b) - 2 * c + bias).relu()
+    want, bound = affine(a, b, c, bias, alpha=0.5, beta=-2)
     got = weft.matmul(a, b, alpha=0.5, beta=-2, c=c, bias=bias, relu=True)
-    assert torch.allclose(got, want, atol=1e-5)
+    assert within(got, want.relu(), bound)  # relu brings numbers no farther apart
     assert torch.equal(c, before)
-    assert torch.allclose(weft.matmul(a, b, c=c), a @ b + c, atol=1e-5)  # beta is 1
-    assert torch.allclose(weft.matmul(a, b, beta=5.0), a @ b, atol=1e-5)
+    assert within(weft.matmul(a, b, c=c), *affine(a, b, c))  # beta is 1
+    assert close(weft.matmul(a, b, beta=5.0), a, b)
 
 
 def test_out_is_where_the_result_goes(device):
     a, b, c = (random(*s).to(device) for s in ((5, 7), (7, 6), (5, 6)))
     out = torch.full_like(c, torch.nan)
     assert weft.matmul(a, b, out=out) is out and close(out, a, b)
-    want = a @ b + 2 * c
+    want, bound = affine(a, b, c, beta=2)
     assert weft.matmul(a, b, beta=2, c=c, out=c) is c
-    assert torch.allclose(c, want, atol=1e-5)
+    assert within(c, want, bound)
 
 
 def test_numpys_views_and_out():
-    a, b = random(5, 7).numpy(), random(6, 7).numpy()
+    left, right = random(5, 7), random(6, 7)
+    a, b = left.numpy(), right.numpy()
     got = weft.matmul(a, b.T)
-    assert isinstance(got, np.ndarray)
-    np.testing.assert_allclose(got, a.astype(float) @ b.T, atol=1e-5)
+    assert isinstance(got, np.ndarray) and close(torch.from_numpy(got), left, right.T)
     out = np.empty((5, 6), np.float32)
     assert weft.matmul(a, b.T, out=out) is out
     np.testing.assert_array_equal(out, got)
     half = weft.matmul(a.astype(np.float16), b.T.astype(np.float16))
-    assert half.dtype == np.float32
-    np.testing.assert_allclose(half, got, atol=0.05)
+    rounded = left.half(), right.half().T  # float32 alone is rounded after that
+    assert close(torch.from_numpy(half), *rounded, "fp16")
 
 
 @pytest.mark.parametrize("rung", ["reference", "naive"])
@@ -129,24 +148,30 @@ def test_gradients_of_everything(shapes, rung, way, device):
     a, b = (LAYOUTS[way](random(*s)) for s in shapes)
     c, bias = random(*torch.matmul(a, b).shape), random(6)
     dy = random(*c.shape, seed=5)
+    given = [x.detach().to(device).requires_grad_() for x in (a, b, c, bias)]
+    options = {"c": given[2], "bias": given[3], "relu": True, "rung": rung}
+    weft.matmul(*given[:2], alpha=0.5, beta=-2.0, **options).backward(dy.to(device))
 
-    def gradients(kind, function):
-        given = [kind(x).requires_grad_() for x in (a, b, c, bias)]
-        function(*given).backward(kind(dy))
-        return [x.grad.cpu().double() for x in given]
+    y, off = affine(a, b, c, bias, alpha=0.5, beta=-2.0)
+    assert (y.abs() > off).all()  # else rounding decides what relu lets through
+    dy = dy.double() * (y > 0)
+    wide = [x.double() for x in (a, b, c, bias)]
+    wants = gradients(*wide, -2.0, dy)
+    sizes = gradients(*(x.abs() for x in wide), 2.0, dy.abs())
+    # Roundings of a term: in the product, by alpha, in the sum over a shared batch.
+    batch, (m, n) = max(c[..., 0, 0].numel(), 1), c.shape[-2:]
+    for x, want, size, terms in zip(
+        given, wants, sizes, (n + 1 + batch, m * batch + 1, 1, m * batch)
+    ):
+        assert x.grad.shape == want.shape
+        assert within(x.grad, want, sum_bound(terms, size))
 
-    def ours(a, b, c, bias):
-        return weft.matmul(
-            a, b, alpha=0.5, beta=-2.0, c=c, bias=bias, relu=True, rung=rung
-        )
 
-    def theirs(a, b, c, bias):
-        return (0.5 * (a @ b) - 2.0 * c + bias).relu()
-
-    got = gradients(lambda x: x.detach().to(device), ours)
-    want = gradients(lambda x: x.detach().double(), theirs)
-    for g, w in zip(got, want):
-        assert g.shape == w.shape and torch.allclose(g, w, atol=2e-5)
+def gradients(a, b, c, bias, beta, dy):
+    """Of 0.5 a @ b + beta c + bias, by torch."""
+    given = [x.detach().clone().requires_grad_() for x in (a, b, c, bias)]
+    (0.5 * (given[0] @ given[1]) + beta * given[2] + given[3]).backward(dy)
+    return [x.grad for x in given]
 
 
 @pytest.mark.parametrize("precision", HALVES)
@@ -156,10 +181,14 @@ def test_gradients_of_16_bits_have_16_bits(precision, device):
     dy = random(9, 12, seed=3)
     given = [x.to(device).requires_grad_() for x in (a, b)]
     weft.matmul(*given).backward(dy.to(device))
-    want = [dy.double() @ b.double().T, a.double().T @ dy.double()]
-    for x, w in zip(given, want):
-        assert x.grad.dtype == dtype
-        assert torch.allclose(x.grad.cpu().double(), w, atol=0.2, rtol=0.02)
+    dy = dy.to(dtype)  # as an operand; the product is of these, in float32
+    for x, left, right in zip(given, (dy, a.T), (b.T, dy)):
+        left, right = left.double(), right.double()
+        product = error_bound(precision, left.shape[1]) * (left.abs() @ right.abs())
+        want = left @ right
+        # ... and is rounded to 16 bits, or where fp16 is subnormal to 2^-24.
+        last = torch.finfo(dtype).eps / 2 * (want.abs() + product) + 2.0**-25
+        assert x.grad.dtype == dtype and within(x.grad, want, product + last)
 
 
 def test_only_the_gradients_that_are_wanted():
@@ -172,7 +201,8 @@ def test_a_gradient_goes_through_a_transposed_parameter():
     """As a linear layer has it: its weight is (out, in)."""
     x, weight = random(4, 5), random(6, 5).requires_grad_()
     weft.matmul(x, weight.T).sum().backward()
-    assert torch.allclose(weight.grad, x.sum(0).expand(6, 5), atol=1e-5)
+    bound = sum_bound(len(x), x.abs().double().sum(0))
+    assert within(weight.grad, x.double().sum(0).expand(6, 5), bound)
 
 
 half, bf16 = torch.float16, torch.bfloat16

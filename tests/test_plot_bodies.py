@@ -73,6 +73,7 @@ def test_launches_of_every_result_in_the_lab():
 
 
 def test_results_in_the_lab_can_be_drawn():
+    assert plot_bodies.elsewhere()
     for found in plot_bodies.elsewhere():
         assert "numba_jit" in drawn(1, plot_bodies.clocks, found["rows"], False)
 

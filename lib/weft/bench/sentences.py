@@ -106,7 +106,7 @@ def _races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
 
 
 def _factor(rows: Iterable[Row]) -> float:
-    """PyTorch's best time over our best."""
+    """PyTorch's fastest time over ours."""
     rows = list(rows)
     return fastest(rows, "torch")["us"] / fastest(rows, "weft")["us"]
 
