@@ -1,5 +1,6 @@
 """What an answer costs is counted alike in every language, and limits are held."""
 
+import re
 import types
 import xml.etree.ElementTree as ET
 from unittest.mock import Mock
@@ -310,6 +311,14 @@ def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
     for word in ("more", "fewer!", "best known", better):
         assert word in text
     assert "x < y" in text and "same" not in text  # what is alike tells nothing
+
+
+def test_code_in_advice_is_code_on_a_page_and_words_in_a_text():
+    found = Score((Row("reads", 2, 1),), "each number of `a < b` is read once")
+    assert "`" not in str(found) and "number of a < b is" in str(found)
+    page = found._repr_html_()
+    assert "`" not in page
+    assert re.search(r"<code[^>]*>a &lt; b</code> is read once", page)
 
 
 def stores_twice(out, a, n):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import utils
-from weft.figures.highlight import highlighted
+from weft.figures.highlight import highlighted, with_code
 
 
 def test_cdiv_rounds_up():
@@ -107,6 +107,14 @@ def test_listing_prints_a_difference(capsys):
     utils.listing("utils.py", "cdiv", against="listing")
     out = capsys.readouterr().out
     assert "--- listing" in out and "+def cdiv" in out and "-def listing" in out
+
+
+def test_code_brings_its_own_font():
+    """The style sheets of an exported page and of a preview may have another one."""
+    for page in (highlighted("x = 1", "python"), with_code("Let `x` be 1 < 2.")):
+        (style,) = re.findall(r'<(?:pre|code) style="([^"]*)"', page)
+        assert re.search(r"font-family:[^;]*\bmonospace$", style)
+    assert re.sub(r"<[^>]*>", "", page) == "Let x be 1 &lt; 2."
 
 
 def test_programs_and_differences_have_colours_and_keep_their_text():

@@ -6,6 +6,7 @@ What is no word, number, string or comment keeps the colour of its page.
 from __future__ import annotations
 
 import html
+import re
 
 from . import style
 
@@ -13,7 +14,13 @@ from . import style
 def highlighted(text: str, language: str = "cuda") -> str:
     """The text in colour. language: "cuda", "python", "ptx" or "diff"."""
     inside = coloured(text.strip("\n") + "\n", language)
-    return f'<pre style="background:none;color:inherit">{inside}</pre>'
+    return f'<pre style="{style.PRE}">{inside}</pre>'
+
+
+def with_code(sentence: str) -> str:
+    """A sentence as HTML: what stands between two backticks is code."""
+    code = rf'<code style="{style.PRE}">\1</code>'
+    return re.sub(r"`([^`]*)`", code, html.escape(sentence))
 
 
 def coloured(text: str, language: str = "cuda") -> str:

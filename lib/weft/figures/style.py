@@ -26,6 +26,9 @@ OPPONENT = FAULT = "#D55E00"  # vermilion
 INK = "#767676"  # grey enough for light and for dark where the page has no say
 ALONE = f' color="{INK}"'  # of an SVG file, which does not know its page's colour
 WIDTH = 920  # pixels of an SVG at most
+# In an element's own style: the sheets of an exported page have other ideas of code.
+MONO = "ui-monospace, Menlo, Consolas, monospace"
+PRE = f"background:none;color:inherit;font-family:{MONO}"  # of code on a page
 CODE = {  # by Pygments' short names of kinds of tokens
     **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
     **{"nb": "#b7610d", "bp": "#b7610d", "kr": "#b7610d", "cp": "#b7610d"},

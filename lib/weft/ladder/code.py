@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..build import KERNELS
 from ..figures.highlight import coloured, highlighted
-from ..figures.style import FAULT, SHARED
+from ..figures.style import FAULT, PRE, SHARED
 from ..figures.words import plural
 from ..native import ArgumentError
 from ..notebook.ipython import shell
@@ -87,7 +87,7 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
     file = rung_path(new)
     display(HTML(
         f"<b>{html.escape(title)}</b>"
-        f'<pre style="background:none;color:inherit">{_marked(shown)}</pre>'
+        f'<pre style="{PRE}">{_marked(shown)}</pre>'
         f"<details><summary>All of {html.escape(file.name)}</summary>"
         f"{highlighted(file.read_text())}</details>"
     ))  # fmt: skip

@@ -11,10 +11,9 @@ from html import escape
 
 import numpy as np
 
-from ..figures.style import FAULT, READ, SHARED, THREAD, WIDTH, WRITTEN
+from ..figures.style import FAULT, MONO, READ, SHARED, THREAD, WIDTH, WRITTEN
 
 SANS = "ui-sans-serif, system-ui, sans-serif"
-MONO = "ui-monospace, Menlo, Consolas, monospace"
 SMALL = 11  # px: no text is smaller
 FAINT = 0.72  # of text that is not the point; legible on white and on black
 FILL = 0.25

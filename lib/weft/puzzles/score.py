@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..figures.highlight import with_code
 from ..figures.style import OURS, SHARED, WRITTEN
 from ..report import Counters, Report
 from ..report.lines import short
@@ -310,23 +311,22 @@ class Score:
         return {row.what: [row.yours, row.best] for row in self.rows}
 
     def __str__(self) -> str:
-        if not self.rows:
-            return self.sentence
+        said = self.sentence.replace("`", "")
         if not self.differing:
-            return self.sentence
+            return said
         wide = max(len(row.what) for row in self.differing)
         lines = [f"{'':<{wide}}  yours   best"]
         for row in self.differing:
             numbers = f"{short(row.yours):>6} {short(row.best):>6}"
             lines.append(f"{row.what:<{wide}} {numbers}  {row.mark}")
         counted = [f"Counted with {self.case}."] * bool(self.case)
-        return "\n".join([*lines, self.sentence, *counted])
+        return "\n".join([*lines, said, *counted])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         if not self.differing:
-            return f"<div>{html.escape(self.sentence)}</div>" if self.sentence else ""
+            return f"<div>{with_code(self.sentence)}</div>" if self.sentence else ""
         head = ("", "yours", "best known", "")
         rows = [
             (html.escape(r.what), short(r.yours), _quiet(short(r.best)), _mark(r))
@@ -338,7 +338,7 @@ class Score:
             f'<table style="border-collapse:collapse;border:0;margin:4px 0;'
             f'font-size:13px;color:inherit;background:transparent">{body}</table>'
             f'<div title="{html.escape(EXPLAINED, quote=True)}">'
-            f"{html.escape(self.sentence)}{_quiet(counted)}</div>"
+            f"{with_code(self.sentence)}{_quiet(counted)}</div>"
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from ..figures import style
 from ..figures.style import FAULT, SHARED, WRITTEN
 from ..figures.words import thousands
 from . import Finding, Report
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .program import ProgramReport
 
 WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]  # r,g,b
-MONO = "font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
+MONO = f"font-family:{style.MONO};"
 CODE = f"{MONO}font-size:12px;line-height:1.45;"
 PRE = (
     f"{CODE}margin:4px 0;padding:0;background:none;color:inherit;border:none;"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import bench
+from ..figures.style import PRE
 from ..figures.words import plural, rounded
 from ..native import ArgumentError
 from .space import Candidate, spelled
@@ -151,7 +152,7 @@ class Tuned:
         return {
             "text/plain": repr(self),
             "text/html": f"<p><b>{html.escape(self.sentence())}</b></p>{picture}"
-            f"<pre>{html.escape(text)}</pre>",
+            f'<pre style="{PRE}">{html.escape(text)}</pre>',
         }
 
 
