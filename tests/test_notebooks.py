@@ -25,12 +25,11 @@ import utils
 from weft import bodies, puzzles
 from weft.build import ROOT
 from weft.jit import nvrtc, signature
-from weft.notebook import lessons
-from weft.notebook.lessons import NOTEBOOKS, SOLUTIONS
+from weft.notebook import course, lessons
+from weft.notebook.course import NOTEBOOKS, SOLUTIONS
 from weft.puzzles import GROUPS, LESSONS
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
-COLLECTION = NOTEBOOKS / "03_puzzles.ipynb"  # of all puzzles
 # Into a folder that is not called weft: `import weft` would find it there, empty.
 FIRST = """\
 try:
@@ -56,7 +55,7 @@ def test_notebooks_are_as_make_notebooks_leaves_them():
 
 def test_exercises_are_written_with_their_answers():
     for path in PATHS:
-        if lessons.source_of(path) == path:
+        if course.source_of(path) == path:
             assert not lessons.has_exercises(read(path)), f"no solutions/{path.name}"
     for path in SOLUTIONS.glob("*.ipynb"):
         assert lessons.has_exercises(read(path)), f"{path}: no exercise"
@@ -69,15 +68,11 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
 
     In one run, since a kernel takes seconds to start. It stands for the reader's run,
     too: there the stub stays, and no other cell uses what it defines (see below).
-    A lesson's puzzles are run where all of them are collected: `make notebooks` gives
-    the same cells to both.
     """
-    notebook = read(lessons.source_of(path))
+    notebook = read(course.source_of(path))
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
-    stubs = puzzles_with_stubs(notebook) if path == COLLECTION else []
-    if path != COLLECTION:
-        notebook.cells = [c for c in notebook.cells if not is_puzzle(c)]
+    stubs = puzzles_with_stubs(notebook)
     tried = []
     for answer, check, mistakes in list(lessons.exercises(notebook)):
         stub = new_cells(lessons.stub(answer.source), check)
@@ -102,7 +97,7 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
 
 @notebooks
 def test_no_cell_needs_a_solved_exercise(path):
-    notebook = read(lessons.source_of(path))
+    notebook = read(course.source_of(path))
     for answer, check, _ in lessons.exercises(notebook):
         defined = names(answer)[0]
         for cell in code_cells(notebook):
@@ -113,24 +108,24 @@ def test_no_cell_needs_a_solved_exercise(path):
 
 @notebooks
 def test_no_cell_needs_a_solved_puzzle(path):
-    own = [puzzles.groups[group] for group in groups_in(path)]
-    kernels = {puzzle.kernel_name for group in own for puzzle in group}
+    kernels = {puzzles[name].kernel_name for name in puzzles_in(path)}
     for cell in code_cells(read(path)):
         if not is_puzzle(cell):
             used = kernels & names(cell)[1]
             assert not used, f"{sorted(used)} in:\n{cell.source}"
 
 
-def test_each_group_of_puzzles_ends_its_lesson_and_stands_in_the_collection():
-    assert groups_in(COLLECTION) == list(GROUPS)
+def test_each_puzzle_is_in_the_lesson_of_its_group_and_nowhere_else():
+    found = {path.name: puzzles_in(path) for path in PATHS if puzzles_in(path)}
+    assert list(found) == list(LESSONS.values())
     for group, lesson in LESSONS.items():
-        assert groups_in(NOTEBOOKS / lesson) == [group], lesson
+        assert sorted(found[lesson]) == sorted(GROUPS[group]), lesson
 
 
 @notebooks
 def test_cuda_cells_compile_for_a_gpu(path):
     """Also where there is none: NVRTC needs no GPU."""
-    found = code_cells(read(lessons.source_of(path)))
+    found = code_cells(read(course.source_of(path)))
     cells = [c.source for c in found if c.source.startswith("%%cuda")]
     if not cells:
         pytest.skip("no %%cuda cells")
@@ -215,10 +210,8 @@ def test_links_lead_somewhere(path):
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
             text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is no link
-            for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
-                # a lesson may name one that is still to be written
-                found = (NOTEBOOKS / link).exists() or link.endswith(".ipynb")
-                assert found, link
+            for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
+                assert (NOTEBOOKS / link).exists(), link
 
 
 def test_glossary_and_lessons_lead_to_each_other():
@@ -342,22 +335,22 @@ def is_puzzle(cell) -> bool:
     return lessons.is_tagged(cell, "puzzle")
 
 
-def groups_in(path: Path) -> list[str]:
-    """The groups of puzzles that a notebook has, as `make notebooks` reads them."""
-    found = (lessons.PUZZLES.fullmatch(cell.source) for cell in read(path).cells)
-    return [match[1] for match in found if match]
+def puzzles_in(path: Path) -> list[str]:
+    """The puzzles that a notebook has, in its order."""
+    ids = (re.fullmatch("puzzle-(.+)-answer", cell.id) for cell in read(path).cells)
+    return [match[1].replace("-", "_") for match in ids if match]
 
 
 def puzzles_with_stubs(notebook) -> list[tuple[str, nbformat.NotebookNode]]:
     """Put each puzzle's stub and its check before its answer; the names and checks."""
     put = []
-    for puzzle in puzzles:
-        ids = [cell.id for cell in notebook.cells]
-        at = ids.index(f"puzzle-{puzzle.name.replace('_', '-')}-answer")
-        check = notebook.cells[at + 1]
-        stub = new_cells(puzzle.stub, check)
-        notebook.cells[at:at] = stub
-        put.append((puzzle.name, stub[1]))
+    for at, cell in reversed(list(enumerate(notebook.cells))):
+        match = re.fullmatch("puzzle-(.+)-answer", cell.id)
+        if match:
+            puzzle = puzzles[match[1].replace("-", "_")]
+            stub = new_cells(puzzle.stub, notebook.cells[at + 1])
+            notebook.cells[at:at] = stub
+            put.append((puzzle.name, stub[1]))
     return put
 
 

@@ -5,22 +5,36 @@ The answers stand in puzzle_answers/, a file for each puzzle.
 
 import ast
 import builtins
+import importlib
 import inspect
 import re
+import time
+import types
 
 import numpy as np
 import pytest
 from puzzle_answers import RIGHT, WRONG
 
 import utils
-from weft import ArgumentError, Mismatch, cuda, load_cuda, numba_jit, puzzles, sim
+from weft import (
+    ArgumentError,
+    KernelError,
+    Mismatch,
+    cuda,
+    load_cuda,
+    numba_jit,
+    puzzles,
+    sim,
+)
 from weft import cuda_c as as_cuda_c
 from weft.__main__ import main as weft_main
 from weft.check import TooLong
+from weft.kept import Kept
 from weft.puzzles import GROUPS, LESSONS
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.puzzle import Solved, _compiled
 
+progress_module = importlib.import_module("weft.puzzles.progress")
 NAMES = [name for names in GROUPS.values() for name in names]
 KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
 every = pytest.mark.parametrize("name", NAMES)
@@ -41,8 +55,9 @@ FIRST_USE = {
 
 @pytest.fixture(autouse=True)
 def progress_in_memory(monkeypatch):
-    """Whoever runs the suite has not solved the puzzles."""
+    """Whoever runs the suite has solved no puzzle, and each test begins anew."""
     monkeypatch.setenv("WEFT_SMALL", "1")
+    monkeypatch.setattr(progress_module, "_kept", Kept("puzzles"))
 
 
 # ---- the collection --------------------------------------------------------------
@@ -515,6 +530,92 @@ def test_a_refusal_shows_without_a_traceback_in_a_notebook():
     assert " ".join(plain).split() == said.split()
 
 
+@pytest.fixture
+def published(monkeypatch):
+    """What a notebook displays, in a shell that has a kernel."""
+    shell = types.SimpleNamespace(kernel=object())
+    monkeypatch.setattr("weft.notebook.ipython.shell", lambda: shell)
+    shown = []
+    monkeypatch.setattr("IPython.display.publish_display_data", shown.append)
+    return shown
+
+
+def one_too_few(out, a, n):
+    i = cuda.threadIdx.x
+    print("here")
+    if i < n - 1:
+        out[i] = a[i] / 2
+
+
+def test_a_wrong_answer_is_drawn_above_its_error(published, capsys, monkeypatch):
+    with pytest.raises(Mismatch, match="one_too_few is wrong"):
+        puzzles.guards.check(one_too_few)
+    (shown,) = published
+    assert "1 of 4 elements of out differs from the goal" in shown["text/html"]
+    printed = capsys.readouterr().out
+    monkeypatch.setattr(puzzle_module, "display_refused", lambda *_: None)
+    with pytest.raises(Mismatch):
+        puzzles.guards.check(one_too_few)
+    assert capsys.readouterr().out == printed  # the run for the picture prints nothing
+
+
+def test_an_answer_that_costs_too_much_is_drawn_too(published):
+    def by_all(out, a, n):
+        for i in range(n):
+            out[i] = a[i] / 2
+
+    with pytest.raises(Mismatch, match="writes 64 elements"):
+        puzzles.guards.check(by_all)
+    assert len(published) == 1
+
+
+def test_nothing_is_drawn_of_a_right_answer_a_stub_or_what_is_no_answer(published):
+    puzzle = puzzles.guards
+    puzzle.check(puzzle.answer)
+    puzzle.check(_compiled(puzzle.stub, puzzle.answer))
+    with pytest.raises(ArgumentError):
+        puzzle.check(3)
+    assert not published
+
+
+def test_outside_a_notebook_nothing_is_drawn(published, monkeypatch):
+    for shell in (None, types.SimpleNamespace()):
+        monkeypatch.setattr("weft.notebook.ipython.shell", lambda shell=shell: shell)
+        with pytest.raises(Mismatch):
+            puzzles.guards.check(one_too_few)
+    assert not published
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, KernelError])
+def test_a_picture_that_fails_leaves_the_error_as_it_is(
+    published, monkeypatch, failure
+):
+    with pytest.raises(Mismatch) as plain:
+        puzzles.guards.check(one_too_few)
+
+    def fails(answer):
+        raise failure("no picture")
+
+    monkeypatch.setattr(puzzles.guards, "show", fails)
+    with pytest.raises(Mismatch) as refused:
+        puzzles.guards.check(one_too_few)
+    assert str(refused.value) == str(plain.value) and len(published) == 1
+
+
+def test_a_slow_picture_does_not_hold_the_error_back(published, monkeypatch):
+    monkeypatch.setattr("weft.puzzles.shown.DRAWING", 0.2)
+
+    def draws_forever(answer):
+        while True:
+            pass
+
+    monkeypatch.setattr(puzzles.guards, "show", draws_forever)
+    begun = time.perf_counter()
+    with pytest.raises(Mismatch):
+        puzzles.guards.check(one_too_few)
+    assert time.perf_counter() - begun < 5 and not published
+
+
 def test_what_python_says_inside_a_kernel_is_one_sentence_where_it_is_shown():
     def misspelt(out, a, n):
         out[cuda.threadIdx.x] = a[0] + ten  # noqa: F821
@@ -589,6 +690,13 @@ def test_the_command_lists_all_and_tells_what_one_asks(capsys):
     assert weft_main(["puzzles"]) == 0
     said = capsys.readouterr().out
     assert all(f" {name} " in said for name in NAMES) and "of 31 puzzles" in said
+    at = [said.index(f" {name} ") for name in NAMES]
+    assert at == sorted(at)  # in the order of the lessons
+    lines = {line.split()[1]: line for line in said.splitlines() if line[0] == " "}
+    minutes = {name: re.search(r"\d+ minutes", line) for name, line in lines.items()}
+    assert set(minutes) == set(NAMES) and all(minutes.values())
+    for notebook in LESSONS.values():
+        assert f"(notebooks/{notebook})" in said
     assert weft_main(["puzzles", "guards", "--cuda"]) == 0
     said = capsys.readouterr().out
     assert puzzles.guards.text in said and "__global__" in said
@@ -615,7 +723,7 @@ def test_the_command_checks_a_file(tmp_path, capsys):
     assert "solved in Python" in capsys.readouterr().out
     right.write_text(begin + puzzles.guards.stub)
     assert weft_main(["puzzles", "check", str(right), "guards"]) == 1
-    assert capsys.readouterr().out == "guards: not solved yet\n"
+    assert capsys.readouterr().out.startswith("guards: solved already, in Python on ")
 
 
 @pytest.mark.parametrize(

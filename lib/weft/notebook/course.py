@@ -36,6 +36,7 @@ GENERATED = "course"  # the tag of the cells that `make notebooks` writes from h
 WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_TO_BEGIN = 150, 8, 2
 HEADING = re.compile(r"(#{2,}) (.+)")
 FOLDED = re.compile(r"<details>((?!<details>).)*?</details>", re.S)
+PUZZLE = re.compile(r"puzzle-(?P<name>.+)-(?P<part>\w+)")  # the id of a cell
 LENGTH = re.compile(r"\n\n\*(?:Deeper|Practice), \d+ minutes?\.\*")
 
 
@@ -86,7 +87,9 @@ class Lesson:
 
 def lessons() -> list[Lesson]:
     """Every lesson in reading order."""
-    paths = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+    folders = NOTEBOOKS, SOLUTIONS  # a new lesson is in the second alone at first
+    names = {path.name for folder in folders for path in folder.glob("[0-9]*.ipynb")}
+    paths = [NOTEBOOKS / name for name in sorted(names)]
     return [
         Lesson(path, nbformat.read(source_of(path), as_version=4)) for path in paths
     ]
@@ -151,15 +154,37 @@ def cell_minutes(cell: NotebookNode) -> float:
     if "exercise" in tags:
         answer = "".join(found["answer"] for found in HIDDEN.finditer(cell.source))
         return _writing(_lines(stub(cell.source)), _lines(answer))
-    if cell.id.startswith("puzzle-") and cell.id.endswith("-answer"):
-        return _puzzle_minutes(cell.id)
+    puzzle = PUZZLE.fullmatch(cell.id)
+    if puzzle and puzzle["part"] == "answer":
+        return _answer_minutes(puzzle_of(puzzle))
     return _lines(cell.source) / LINES_A_MINUTE + cell.source.count("predict(")
 
 
-def _puzzle_minutes(cell_id: str) -> float:
+def puzzle_of(cell_id: re.Match[str]) -> str:
+    """The name of the puzzle that a cell belongs to."""
+    return cell_id["name"].replace("-", "_")
+
+
+def puzzle_minutes(name: str) -> float:
+    """How long a puzzle takes: reading it, and writing its answer."""
+    from ..puzzles import load
+    from ..puzzles.cells import asked
+
+    return _reading(asked(load(name))) + _answer_minutes(name)
+
+
+def core_puzzles(lesson: Lesson) -> Iterator[str]:
+    """The puzzles in a lesson's core."""
+    for cell, kind in zip(lesson.source.cells, kinds_of(lesson.source)):
+        puzzle = PUZZLE.fullmatch(cell.id)
+        if puzzle and puzzle["part"] == "asked" and kind == CORE:
+            yield puzzle_of(puzzle)
+
+
+def _answer_minutes(name: str) -> float:
+    """How long it takes to write a puzzle's answer."""
     from ..puzzles import load  # only a few lessons have puzzles
 
-    name = cell_id.removeprefix("puzzle-").removesuffix("-answer").replace("-", "_")
     puzzle = load(name)
     given = puzzle.stub.splitlines()
     own = [line for line in puzzle.solved_text.splitlines() if line not in given]

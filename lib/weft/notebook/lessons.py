@@ -71,6 +71,10 @@ from .stubs import HIDDEN, LessonError, solved, stub
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
+GLOSSARY = NOTEBOOKS / "glossary.ipynb"
+ENTRY = re.compile(  # its term, its paragraph, and the links to lessons behind that
+    r"^### (?P<term>.+)\n\n(?P<text>.*?)(?: \[\d\d[a-z]?\]\(\w+\.ipynb\),?)*$", re.M
+)
 METADATA = {
     "kernelspec": {
         "display_name": "Python 3",
@@ -198,13 +202,39 @@ def text_of(notebook: NotebookNode) -> str:
 
 def files() -> Iterator[tuple[Path, str]]:
     """Every notebook of the lab, and the text that it should have."""
-    for path in sorted(NOTEBOOKS.glob("[a-z]*.ipynb")):  # the glossary is no lesson
-        yield path, text_of(clean(nbformat.read(path, as_version=4)))
-    for lesson in course.lessons():
+    lessons = course.lessons()
+    glossary = clean(nbformat.read(GLOSSARY, as_version=4))
+    link_to_lessons(glossary, lessons)
+    yield GLOSSARY, text_of(glossary)
+    for lesson in lessons:
         try:
             yield from _files_of(lesson)
         except LessonError as error:
             raise LessonError(f"{lesson.path.name}: {error}") from None
+
+
+def link_to_lessons(glossary: NotebookNode, lessons: list[Lesson]) -> None:
+    """End each entry of the glossary with links to the lessons that link to it."""
+    linked = {lesson: _terms_of(clean(lesson.source)) for lesson in lessons}
+
+    def ended(entry: re.Match[str]) -> str:
+        term = entry["term"].replace(" ", "-")
+        links = [
+            f"[{lesson.number}]({lesson.path.name})"
+            for lesson, terms in linked.items()
+            if term in terms
+        ]
+        return f"### {entry['term']}\n\n{entry['text']} {', '.join(links)}".rstrip()
+
+    for cell in glossary.cells:
+        if cell.cell_type == "markdown":
+            cell.source = ENTRY.sub(ended, cell.source)
+
+
+def _terms_of(notebook: NotebookNode) -> set[str]:
+    """The entries of the glossary that a notebook's text links to."""
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    return set(re.findall(r"\]\(glossary\.ipynb#([^)\s]+)", "\n".join(texts)))
 
 
 def _files_of(lesson: Lesson) -> Iterator[tuple[Path, str]]:

@@ -2,7 +2,8 @@
 
     from weft import puzzles
 
-    puzzles                          the row of marks: what is solved
+    puzzles                          a table by lesson: what is solved
+    puzzles.next()                   the first that is not
     puzzles.guards                   what is asked; also puzzles["guards"]
     puzzles.guards.goal()            a picture of it
     puzzles.guards.check(kernel)     right or wrong, and where; the score
@@ -14,13 +15,13 @@ can be solved from what came before. This module is read as a collection: it ite
 over its puzzles, and each is one of its attributes.
 
     puzzle, answers       what a puzzle is; what it takes as an answer
-    errors, shown         what is said of a wrong one; what is shown of a right one
+    errors, shown         what is said of a wrong answer; what a notebook shows of it
     cells, command        a group as cells of a notebook; python -m weft puzzles
     instance, goal        the case that is drawn; the picture of what is asked
     answered, compared    ... of what an answer does; beside it, what it gave
     launches              the launch in either, in words and as circles
     score, counts         what an answer costs beside the best known; limits
-    progress              what is solved, kept
+    progress, table       what is solved, kept; shown by lesson
     cloth                 the small delight
     example               a puzzle to show how they work
     threads/ grids/ tiles/ counting/ sums/ memory/ execution/    the puzzles
@@ -47,11 +48,11 @@ GROUPS = {
         "image_filter",
     ),
     "tiles": ("shared", "pooling", "conv1d"),
-    "counting": ("matmul_nt", "matmul_budget"),
+    "counting": ("divergence", "matmul_nt", "matmul_budget"),
     "sums": ("dot", "prefix_sum", "axis_sum", "argmax", "softmax"),
     "memory": ("coalescing", "transpose", "fusion", "quantise"),
     "execution": (
-        *("divergence", "warp_sum", "histogram", "histogram_private"),
+        *("warp_sum", "histogram", "histogram_private"),
         *("scan_blocks", "scan_add", "compact"),
     ),
 }
@@ -64,6 +65,13 @@ LESSONS = {  # the lesson that teaches what a group needs, and has its puzzles
     "memory": "07a_memory.ipynb",
     "execution": "07b_execution.ipynb",
 }
+
+
+def number_of(notebook: str) -> str:
+    """01a, of 01a_kernels_in_python.ipynb."""
+    return notebook.partition("_")[0]
+
+
 _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 
 
@@ -87,7 +95,7 @@ def _example() -> Puzzle:
 
 
 def _marks() -> Any:
-    """What is solved, as a row of marks for each group."""
+    """What is solved, as a table with a row for each lesson."""
     from .progress import marks
 
     return marks()
@@ -100,6 +108,14 @@ class _Collection(ModuleType):
     def groups(self) -> dict[str, tuple[Puzzle, ...]]:
         """The puzzles of each group, in their order."""
         return {g: tuple(map(load, names)) for g, names in GROUPS.items()}
+
+    def next(self) -> Puzzle | None:
+        """The first puzzle that is not solved; None, and a line, if all are."""
+        name = _marks().next
+        if name:
+            return load(name)
+        print(f"all {len(self)} puzzles are solved")
+        return None
 
     def __iter__(self) -> Iterator[Puzzle]:
         return map(load, _GROUP_OF)
@@ -142,4 +158,4 @@ _Collection.example = _attribute(_example)  # type: ignore[attr-defined]
 _Collection.progress = _attribute(lambda: _marks)  # type: ignore[attr-defined]
 sys.modules[__name__].__class__ = _Collection
 
-__all__ = ["GROUPS", "LESSONS", "Puzzle", "load"]
+__all__ = ["GROUPS", "LESSONS", "Puzzle", "load", "number_of"]

@@ -32,27 +32,31 @@ def _named(word: str) -> tuple[str, ...]:
 
 
 def _of(puzzle: Puzzle, answered: bool) -> Iterator[NotebookNode]:
-    """One puzzle: what is asked, the goal, the answer, its check, its picture, help."""
+    """One puzzle: what is asked, the goal, the answer, its check, help."""
     name, kernel = puzzle.name, puzzle.kernel_name
-    asked = f"### {puzzle.title}\n\n{puzzle.text}\n\n{_fenced(puzzle.spec_text)}"
-    yield _cell(name, "asked", asked)
+    yield _cell(name, "asked", asked(puzzle))
     yield _cell(name, "goal", f"puzzles.{name}.goal()", code=True)
     text = puzzle.solved_text if answered else puzzle.stub
     yield _cell(name, "answer", text, code=True)
     yield _cell(name, "check", f"puzzles.{name}.check({kernel})", code=True)
-    yield _cell(name, "show", f"puzzles.{name}.show({kernel})", code=True)
     yield _cell(name, "help", help_for(puzzle))
 
 
+def asked(puzzle: Puzzle) -> str:
+    """What is asked, in words and as NumPy."""
+    return f"### {puzzle.title}\n\n{puzzle.text}\n\n{_fenced(puzzle.spec_text)}"
+
+
 def help_for(puzzle: Puzzle) -> str:
-    """What is folded away: the hints, each inside the one before, the stub in CUDA C,
-    and the answer."""
+    """What is folded away: the hints, each inside the one before, how to see what an
+    answer does, the stub in CUDA C, and the answer."""
     hints = ""
     for number, hint in reversed(list(enumerate(puzzle.hints))):
         title = "Another hint" if number else "Hint"
         hints = _folded(title, f"{hint}\n\n{hints}".rstrip())
     answer = _fenced(puzzle.solved_text)
-    parts = [hints]
+    call = f"puzzles.{puzzle.name}.show({puzzle.kernel_name})"
+    parts = [hints, _folded("A picture of what your answer does", _fenced(call))]
     if puzzle.is_kernel:
         in_c = f"%%cuda\n{puzzle.cuda_c_stub}"
         parts.append(_folded("The stub in CUDA C", _fenced(in_c, "c")))

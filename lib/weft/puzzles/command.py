@@ -1,6 +1,6 @@
 """python -m weft puzzles: which there are, what one asks, and whether a file solves it.
 
-weft puzzles                        every puzzle, with its mark
+weft puzzles                        every puzzle by lesson, with mark and minutes
 weft puzzles guards                 what it asks, and its stub; --cuda: that in CUDA C
 weft puzzles check mine.cu guards   also mine.py; exit status 1 unless it is solved
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..guarded import Mismatch
 from ..native import ArgumentError
-from . import GROUPS, LESSONS, load
+from . import load
 from .puzzle import Puzzle
 
 
@@ -34,7 +34,10 @@ def main(args: argparse.Namespace) -> int:
     """Do what the words say; the exit status."""
     words = args.words
     if not words:
-        print(_listing())
+        from .progress import marks
+        from .table import listing
+
+        print(listing(marks()))
         return 0
     if words[0] == "check" and len(words) == 3:
         return _check(Path(words[1]), _named(words[2]))
@@ -50,20 +53,6 @@ def _named(name: str) -> Puzzle:
         return load(name)
     except KeyError as error:
         raise ArgumentError(error.args[0]) from None
-
-
-def _listing() -> str:
-    """The puzzles by group, each with its mark."""
-    from .progress import SIGNS, marks
-
-    progress, lines = marks(), []
-    for group, names in GROUPS.items():
-        lines.append(f"{group}  (notebooks/{LESSONS[group]})")
-        lines += [
-            f"  {SIGNS[progress.state(n)]} {n:<20} {load(n).title}" for n in names
-        ]
-    legend = "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
-    return "\n".join([*lines, f"{progress.sentence}   ({legend})"])
 
 
 def _asked(puzzle: Puzzle, in_c: bool) -> str:

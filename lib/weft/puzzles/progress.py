@@ -1,6 +1,6 @@
-"""Which puzzles are solved: a row of marks, kept for the user.
+"""Which puzzles are solved: a table of marks, kept for the user.
 
-    puzzles.progress()                  the marks, by group
+    puzzles.progress()                  the marks, by lesson (table.py)
     puzzles.progress().export()         weft_progress.json, for another machine
     puzzles.progress().load(path)       what was exported, added to what is here
     puzzles.progress().reset("guards")  one puzzle again; without a name, all of them
@@ -12,7 +12,6 @@ the budget (score.py).
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..figures.style import OURS, SHARED
 from ..figures.words import plural
 from ..kept import Kept
 from ..native import ArgumentError
@@ -33,7 +31,7 @@ LANGUAGES = ("Python", "Numba", "CUDA C")
 FILE = "weft_progress.json"
 FORMAT = "weft puzzles"  # what an exported file says that it is
 OPEN, SOLVED, WITHIN = "not yet", "solved", "solved within the budget"
-SIGNS = {OPEN: "·", SOLVED: "o", WITHIN: "●"}
+SIGNS = {OPEN: "·", SOLVED: "✓", WITHIN: "★"}
 _kept = Kept("puzzles")
 _set_aside = Kept("puzzles_before_reset")
 _latest: list[str] = []  # whose solution was news in this session
@@ -92,9 +90,22 @@ class Progress:
 
     def title(self, name: str) -> str:
         """guards: solved within the budget in Python on 2026-11-22, CUDA C on ..."""
-        found = _valid(self.records.get(name))
-        how = [f"{k} on {v['when']}" for k, v in found.items()]
-        return f"{name}: {self.state(name)}" + (" in " + ", ".join(how) if how else "")
+        how = self.how(name)
+        return f"{name}: {self.state(name)}" + (f" {how}" if how else "")
+
+    def how(self, name: str) -> str:
+        """in Python on 2026-11-22, CUDA C on ...; "" if it is not solved."""
+        found = _valid(self.records.get(name)).items()
+        parts = [f"{language} on {record['when']}" for language, record in found]
+        return f"in {', '.join(parts)}" if parts else ""
+
+    @property
+    def next(self) -> str:
+        """The first puzzle that is not solved; "" if there is none."""
+        return next((n for n in self._names() if self.state(n) == OPEN), "")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names()
 
     def complete(self, group: str) -> bool:
         """Whether every puzzle of a group is solved."""
@@ -132,7 +143,7 @@ class Progress:
 
         What was there is kept in a file beside, until the next reset.
         """
-        if name is not None and name not in self._names():
+        if name is not None and name not in self:
             known = ", ".join(self._names())
             raise ArgumentError(f"no puzzle {name!r}; there are {known}")
         before: dict[str, Any] = {}
@@ -168,37 +179,16 @@ class Progress:
         return f"{said}, {within} of them within the budget" if within else said
 
     def __str__(self) -> str:
-        wide = max(map(len, self.groups), default=0)
-        rows = []
-        for group, names in self.groups.items():
-            signs = " ".join(SIGNS[self.state(name)] for name in names)
-            now = next((n for n in names if self.state(n) == OPEN), "")
-            then = f"   next: {now}" if now else "   all solved"
-            rows.append(f"{group:<{wide}}  {signs}{then}")
-        legend = "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
-        return "\n".join([*rows, f"{self.sentence}   ({legend})"])
+        from .table import in_text  # which reads the lessons
+
+        return in_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = []
-        for group, names in self.groups.items():
-            cells = "".join(_mark(self.state(n), self.title(n)) for n in names)
-            label = html.escape(group)
-            rows.append(
-                f'<div style="display:flex;align-items:center;gap:5px;margin:3px 0">'
-                f'<span style="width:84px">{label}</span>{cells}</div>'
-            )
-        legend = "".join(
-            f'<span style="display:inline-flex;align-items:center;gap:4px;'
-            f'margin-right:14px">{_mark(state, state)}{state}</span>'
-            for state in (OPEN, SOLVED, WITHIN)
-        )
-        return (
-            f'<div style="font-size:13px">{"".join(rows)}'
-            f'<div style="margin-top:6px">{html.escape(self.sentence)}</div>'
-            f'<div style="opacity:.75;margin-top:2px">{legend}</div></div>'
-        )
+        from .table import in_html
+
+        return in_html(self)
 
 
 @dataclass(frozen=True)
@@ -217,27 +207,6 @@ class Exported:
             f"    from google.colab import files\n"
             f'    files.download("{name}")     # next time: files.upload(), then load()'
         )
-
-
-def _mark(state: str, title: str) -> str:
-    """A cell of cloth: an empty one dashed, a solved one half woven, or woven."""
-    ink = 'stroke="currentColor" stroke-opacity=".55" stroke-dasharray="3 2.4"'
-    look, inside = f'fill="none" {ink}', ""
-    if state == SOLVED:
-        look = f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"'
-        inside = '<path d="M5 9h8" stroke="currentColor" stroke-width="2"/>'
-    elif state == WITHIN:
-        look = f'fill="{SHARED}" stroke="{SHARED}"'
-        inside = (
-            '<path d="M4.9 9.4l2.9 3 5.4-6.6" fill="none" stroke="#fff" '
-            'stroke-width="2.1"/>'
-        )
-    said = html.escape(title, quote=True)
-    return (
-        f'<svg width="18" height="18" viewBox="0 0 18 18" role="img" '
-        f'aria-label="{said}" style="flex:none"><title>{said}</title>'
-        f'<rect x="1.5" y="1.5" width="15" height="15" rx="3" {look}/>{inside}</svg>'
-    )
 
 
 # ---- records ------------------------------------------------------------------------

@@ -11,14 +11,16 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from ..figures.highlight import highlighted
+from ..figures.highlight import highlighted, with_code
+from ..guarded import Mismatch
 from ..native import ArgumentError, KernelError
 from ..notebook.stubs import solved, stub
 from .answers import Answer, as_declared, is_stub, tree, understood
 from .counts import names_known
 from .errors import few_prints, is_inside, short_errors, stopped
-from .shown import Code, Solved
+from .shown import Code, Solved, display_refused
 
 if TYPE_CHECKING:
     from ..check import Verdict
@@ -91,7 +93,8 @@ class Puzzle:
         load_cuda(), or what load_cuda() returned. device: where CUDA C runs, "cpu" or
         "cuda"; None: on both if there is a GPU. Raises Mismatch for what is wrong or
         does not meet the puzzle's limits, with the element and the thread, never with
-        the answer; ArgumentError for what is no answer.
+        the answer; above it a notebook shows the picture that show() gives.
+        ArgumentError for what is no answer.
         """
         with short_errors(answer):
             given = understood(self, answer)
@@ -102,7 +105,10 @@ class Puzzle:
                     why = self._lacks(given, device)
             except NotImplementedError:
                 why = self._stops(given)
-            print(f"{self.name}: {NOT_SOLVED}{why}")
+            except (Mismatch, KernelError):
+                display_refused(self, answer)
+                raise
+            print(self._solved_before(given) or f"{self.name}: {NOT_SOLVED}{why}")
             return None
 
     def show(self, answer: Any) -> Any:
@@ -205,7 +211,6 @@ class Puzzle:
         out of bounds, and on a GPU a loop that does not end cannot be ended.
         """
         from ..check import check
-        from ..guarded import Mismatch
 
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
@@ -226,7 +231,6 @@ class Puzzle:
 
     def _lacks(self, given: Answer, device: Any) -> str:
         """What a kernel that is to be repaired does not do yet, for its stub."""
-        from ..guarded import Mismatch
         from .score import score
 
         if self.start is None:
@@ -243,6 +247,16 @@ class Puzzle:
         if tree(given.text) == tree(self.stub):
             return ""
         return f": `raise NotImplementedError` still stands in {given.name}"
+
+    def _solved_before(self, given: Answer) -> str:
+        """What is said of the stub where the puzzle is solved already; or ""."""
+        from .progress import marks
+
+        now = marks()
+        is_new = given.function and tree(given.text) != tree(self.stub)
+        if is_new or self.name not in now or not now.how(self.name):
+            return ""
+        return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
 
     def _judged(self, given: Answer, device: Any) -> Solved:
         """Checked, counted and remembered."""
@@ -265,13 +279,33 @@ class Puzzle:
         """The text without its links to the glossary."""
         return LINK.sub(r"\1", self.text)
 
+    @property
+    def lesson(self) -> str:
+        """ "lesson 01a", which has the puzzle; "" for one that is in no lesson."""
+        from . import LESSONS, number_of
+
+        return f"lesson {number_of(LESSONS[self.group])}" if self.group else ""
+
+    @property
+    def link(self) -> str:
+        """Where its lesson has it, as seen from another notebook; "" as above."""
+        from . import LESSONS
+
+        place = quote(self.title.replace(" ", "-"))
+        return f"{LESSONS[self.group]}#{place}" if self.group else ""
+
     def __repr__(self) -> str:
-        return f"{self.title}: {self.plain_text}\n\n{self.spec_text}\n{self.stub}"
+        where = f" ({self.name}, {self.lesson})" if self.group else ""
+        text = f"{self.title}{where}: {self.plain_text}"
+        return f"{text}\n\n{self.spec_text}\n{self.stub}"
 
     def _repr_html_(self) -> str:
         code = highlighted(f"{self.spec_text}\n{self.stub}", "python")
-        text = f"<b>{html.escape(self.title)}</b>: {html.escape(self.plain_text)}"
-        return f"<div>{text}</div>{code}"
+        title = f"<b>{html.escape(self.title)}</b>"
+        if self.group:
+            link = html.escape(self.link, quote=True)
+            title += f' (<a href="{link}">{self.lesson}</a>)'
+        return f"<div>{title}: {with_code(self.plain_text)}</div>{code}"
 
 
 # ---- helpers -------------------------------------------------------------------------

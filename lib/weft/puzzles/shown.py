@@ -1,12 +1,17 @@
-"""What a puzzle's parts look like: a program's text, the verdict of a right answer."""
+"""What a notebook shows of a puzzle: a program's text, the verdict of a right answer,
+the picture of a wrong one."""
 
 from __future__ import annotations
 
+import contextlib
 import html
+import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..figures.highlight import highlighted
+
+DRAWING = 2.0  # seconds that the picture of a wrong answer may delay its error
 
 if TYPE_CHECKING:
     from ..check import Verdict
@@ -14,6 +19,27 @@ if TYPE_CHECKING:
     from .progress import Progress
     from .puzzle import Puzzle
     from .score import Score
+
+
+def display_refused(puzzle: Puzzle, answer: Any) -> None:
+    """In a notebook, the picture of an answer that was refused; its error follows.
+
+    The error is what counts: whatever goes wrong with the picture is dropped, and so is
+    what the answer prints once more.
+    """
+    from ..notebook import ipython
+
+    if getattr(ipython.shell(), "kernel", None) is None:
+        return  # a terminal has no room for pictures
+    from IPython.display import publish_display_data
+
+    from ..check.limit import time_limit
+
+    with contextlib.suppress(Exception, KeyboardInterrupt):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), time_limit("a picture", DRAWING):
+            shown = puzzle.show(answer)._repr_mimebundle_()
+        publish_display_data(shown)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""The puzzles of lesson 02b: products of matrices that fetch each number seldom.
+"""The puzzles of lesson 02b: the answer may be right and still cost too much.
 
-matmul_nt        tiles
+divergence       warps whose lanes take one branch
+matmul_nt        a product in tiles
 matmul_budget    tiles, and two results a thread
 """

@@ -7,7 +7,7 @@ from weft import cuda
 from .. import right, right_c, wrong
 
 
-@right("divergence")
+@right("divergence", taught=True)
 def halves_of_the_grid(out, a):
     me, half = cuda.grid(1), cuda.gridsize(1) // 2
     if me < half:

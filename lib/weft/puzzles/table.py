@@ -1,0 +1,190 @@
+"""The puzzles as a table: a row for each lesson, with links, marks and minutes.
+
+Titles, minutes and which puzzles belong to a lesson's core come from its notebook
+(notebook/course.py), which is read when a table is shown.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..figures.style import OURS, SHARED
+from . import LESSONS, load, number_of
+from .progress import OPEN, SIGNS, SOLVED, WITHIN
+
+if TYPE_CHECKING:
+    from ..notebook.course import Lesson
+    from .progress import Progress
+
+CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
+LEGEND = "bold: part of the lesson's core; the others are practice"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A lesson and its puzzles, in their order.
+
+    notebook: the lesson's file. core: the puzzles that belong to the lesson's core.
+    """
+
+    notebook: str
+    title: str
+    names: tuple[str, ...]
+    core: frozenset[str]
+
+    @property
+    def number(self) -> str:
+        """01a, as in the file's name."""
+        return number_of(self.notebook)
+
+    @functools.cached_property
+    def minutes(self) -> float:
+        """How long all of its puzzles take."""
+        from ..notebook.course import puzzle_minutes
+
+        return sum(map(puzzle_minutes, self.names))
+
+
+def row_of(group: str, names: tuple[str, ...]) -> Row:
+    """The row of a group of puzzles; without a title where the notebook is missing."""
+    notebook = LESSONS[group]
+    lesson = _lessons().get(notebook)
+    if lesson is None:
+        return Row(notebook, "", names, frozenset())
+    from ..notebook.course import core_puzzles
+
+    return Row(notebook, lesson.title, names, frozenset(core_puzzles(lesson)))
+
+
+@functools.cache
+def _lessons() -> dict[str, Lesson]:
+    """The course's lessons by file; notebooks do not change while they are read."""
+    from ..notebook import course  # nbformat is slow to import
+
+    return {lesson.path.name: lesson for lesson in course.lessons()}
+
+
+# ---- as text ---------------------------------------------------------------------
+
+
+def in_text(progress: Progress) -> str:
+    """A line for each lesson, and the whole in a sentence."""
+    rows = [row_of(*one) for one in progress.groups.items()]
+    heads = [f"{row.number} {row.title}".rstrip() for row in rows]
+    wide = max(map(len, heads), default=0)
+    signs = [" ".join(SIGNS[progress.state(n)] for n in row.names) for row in rows]
+    long = max(map(len, signs), default=0)
+    lines = [
+        f"{head:<{wide}}  {sign:<{long}}  {_count(progress, row)}"
+        for head, sign, row in zip(heads, signs, rows)
+    ]
+    return "\n".join([*lines, f"{progress.sentence}   ({legend()})"])
+
+
+def listing(progress: Progress) -> str:
+    """A line for each puzzle, below its lesson."""
+    from ..notebook.course import in_minutes, puzzle_minutes
+
+    lines = []
+    for group, names in progress.groups.items():
+        row = row_of(group, names)
+        head = f"{row.number} {row.title}".rstrip()
+        lines.append(f"{head}, {in_minutes(row.minutes)}  (notebooks/{row.notebook})")
+        for name in names:
+            length = in_minutes(puzzle_minutes(name)) + ", core" * (name in row.core)
+            sign = SIGNS[progress.state(name)]
+            lines.append(f"  {sign} {name:<20} {load(name).title:<24} {length}")
+    return "\n".join([*lines, f"{progress.sentence}   ({legend()})"])
+
+
+def legend() -> str:
+    """What the signs mean."""
+    return "   ".join(f"{sign} {state}" for state, sign in SIGNS.items())
+
+
+def _count(progress: Progress, row: Row) -> str:
+    """2 of 5 solved, 24 minutes; next: guards"""
+    from ..notebook.course import in_minutes
+
+    left = [name for name in row.names if progress.state(name) == OPEN]
+    then = f"; next: {left[0]}" if left else ""
+    done = len(row.names) - len(left)
+    return f"{done} of {len(row.names)} solved, {in_minutes(row.minutes)}{then}"
+
+
+# ---- as HTML ---------------------------------------------------------------------
+
+
+def in_html(progress: Progress) -> str:
+    """The table of a notebook."""
+    rows = "".join(_line(progress, *one) for one in progress.groups.items())
+    states = "".join(
+        f'<span style="display:inline-flex;align-items:center;gap:4px;'
+        f'margin-right:14px">{mark(state, state)}{state}</span>'
+        for state in (OPEN, SOLVED, WITHIN)
+    )
+    return (
+        f'<div style="font-size:13px"><table style="border-collapse:collapse;'
+        f'border:0;font-size:13px;color:inherit;background:transparent">{rows}</table>'
+        f'<div style="margin-top:6px">{html.escape(progress.sentence)}</div>'
+        f'<div style="opacity:.75;margin-top:2px">{states}{html.escape(LEGEND)}</div>'
+        f"</div>"
+    )
+
+
+def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
+    from ..notebook.course import in_minutes
+
+    row = row_of(group, names)
+    head = html.escape(f"{row.number} {row.title}".rstrip())
+    done = sum(progress.state(name) != OPEN for name in names)
+    puzzles = "".join(_puzzle(progress, row, name) for name in names)
+    cells = (
+        f'<a href="{html.escape(row.notebook, quote=True)}">{head}</a>',
+        f'<div style="display:flex;flex-wrap:wrap;gap:3px 12px">{puzzles}</div>',
+        f"{done} of {len(names)}",
+        in_minutes(row.minutes),
+    )
+    made = "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells)
+    return f'<tr style="background:transparent">{made}</tr>'
+
+
+def _puzzle(progress: Progress, row: Row, name: str) -> str:
+    """A puzzle's mark and its name, which is a link to it."""
+    link = html.escape(load(name).link, quote=True)
+    weight = "bold" if name in row.core else "normal"
+    return (
+        f'<a href="{link}" style="display:inline-flex;align-items:center;gap:4px;'
+        f'color:inherit;text-decoration:none;font-weight:{weight};white-space:nowrap">'
+        f"{mark(progress.state(name), progress.title(name))}{html.escape(name)}</a>"
+    )
+
+
+def mark(state: str, title: str) -> str:
+    """A cell of cloth: an open one dashed, a solved one with a check, the best starred.
+
+    title: what is said of it.
+    """
+    look = 'fill="none" stroke="currentColor" stroke-opacity=".55" '
+    look, inside = f'{look}stroke-dasharray="3 2.4"', ""
+    if state == SOLVED:
+        look = f'fill="{OURS}" fill-opacity=".2" stroke="{OURS}"'
+        inside = (
+            '<path d="M4.9 9.4l2.9 3 5.4-6.6" fill="none" stroke="currentColor" '
+            'stroke-width="2"/>'
+        )
+    elif state == WITHIN:
+        look = f'fill="{SHARED}" stroke="{SHARED}"'
+        star = (
+            "M9 3.4l1.7 3.6 3.9.5-2.9 2.7.8 3.9L9 12.2l-3.5 1.9.8-3.9-2.9-2.7 3.9-.5z"
+        )
+        inside = f'<path d="{star}" fill="#fff"/>'
+    said = html.escape(title, quote=True)
+    return (
+        f'<svg width="18" height="18" viewBox="0 0 18 18" role="img" '
+        f'aria-label="{said}" style="flex:none"><title>{said}</title>'
+        f'<rect x="1.5" y="1.5" width="15" height="15" rx="3" {look}/>{inside}</svg>'
+    )

@@ -1,0 +1,187 @@
+"""The course: its order, the links along it, and how long its lessons take."""
+
+import re
+
+import nbformat
+import pytest
+
+from weft.build import ROOT
+from weft.notebook import course
+
+LESSONS = course.lessons()
+HUB = "03"  # it collects the puzzles, and teaches nothing of its own
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.path.stem)
+each_teaching = pytest.mark.parametrize(
+    "lesson",
+    [one for one in LESSONS if one.number != HUB],
+    ids=lambda one: one.path.stem,
+)
+
+
+def reader_of(lesson):
+    return nbformat.read(lesson.path, as_version=4)
+
+
+def markdown(text, *tags):
+    cell = nbformat.v4.new_markdown_cell(text)
+    cell.metadata["tags"] = list(tags)
+    return cell
+
+
+def code(text):
+    return nbformat.v4.new_code_cell(text)
+
+
+def notebook(*cells):
+    return nbformat.v4.new_notebook(cells=list(cells))
+
+
+# ---- the path ------------------------------------------------------------------------
+
+
+def test_next_leads_from_the_first_lesson_through_every_other_to_the_last():
+    files = {lesson.path.name: lesson for lesson in LESSONS}
+    visited = [LESSONS[0].path.name]
+    while True:
+        end = reader_of(files[visited[-1]]).cells[-1].source
+        links = re.findall(r"^\*\*Next:\*\* \[[^]]+\]\(([^)]+)\)", end)
+        if not links:
+            break
+        visited += links
+        assert len(visited) <= len(files), visited
+    assert visited == sorted(files)
+
+
+@each_lesson
+def test_a_lesson_has_one_next_link_and_it_is_generated(lesson):
+    cells = [c for c in reader_of(lesson).cells if "**Next:**" in c.source]
+    assert [c.metadata["tags"] for c in cells] == [["course"]] * (lesson != LESSONS[-1])
+
+
+@each_lesson
+def test_text_names_only_lessons_that_exist(lesson):
+    """`lesson 08b`, as the text has it where there is no link."""
+    numbers = {one.number for one in LESSONS}
+    for cell in reader_of(lesson).cells:
+        if cell.cell_type == "markdown":
+            named = re.findall(r"\b[Ll]essons? (\d\d[a-z]?)\b", cell.source)
+            parts = {number[:2] for number in numbers}
+            unknown = [n for n in named if n not in numbers and n not in parts]
+            assert not unknown, f"{unknown} in:\n{cell.source}"
+
+
+# ---- minutes -------------------------------------------------------------------------
+
+
+@each_lesson
+def test_the_core_of_a_lesson_fits_a_lecture(lesson):
+    minutes = lesson.minutes[course.CORE]
+    assert minutes <= course.CORE_MINUTES, f"{minutes:.0f} minutes"
+
+
+def test_minutes_count_words_lines_and_questions():
+    words = markdown("word " * 150)
+    assert course.cell_minutes(words) == pytest.approx(1)
+    lines = code("import weft\n\n" + "x = 1\n" * 16)
+    assert course.cell_minutes(lines) == pytest.approx(2)
+    assert course.cell_minutes(code('predict("Why?", None)')) == pytest.approx(1.125)
+    asked = markdown(
+        "**1.** Why?\n\n<details><summary>Answer</summary>\n\nSo.\n</details>"
+    )
+    assert course.cell_minutes(asked) == pytest.approx(1 + 2 / 150)
+
+
+def test_minutes_leave_out_folds_and_targets_of_links():
+    fold = "<details><summary>Hint</summary>\n\na b <details>c</details> d\n</details>"
+    seen = markdown(f"one [two](glossary.ipynb#two) three\n\n{fold}\n\nfour")
+    assert course.cell_minutes(seen) == pytest.approx(4 / 150)
+
+
+def test_a_line_of_an_answer_takes_a_minute():
+    own = "    x = 1\n    return x\n"
+    answer = code(f"def f():\n    ### BEGIN SOLUTION\n{own}    ### END SOLUTION")
+    answer.metadata["tags"] = ["exercise"]
+    assert course.cell_minutes(answer) == pytest.approx(2 + 2 + 2 / 8)
+
+
+def test_a_tag_holds_until_a_heading_of_its_level():
+    made = notebook(
+        markdown("# Title"),
+        markdown("## Core"),
+        markdown("### More", "deeper"),
+        code("x = 1"),
+        markdown("#### Still more"),
+        markdown("### Core again"),
+        markdown("## Exercises", "practice"),
+        markdown("### 1. One"),
+    )
+    core, deeper, practice = course.CORE, course.DEEPER, course.PRACTICE
+    kinds = [core, core, deeper, deeper, deeper, core, practice, practice]
+    assert course.kinds_of(made) == kinds
+
+
+def test_completing_a_notebook_twice_is_completing_it_once():
+    cells = [markdown("# T\n\n> Q?"), markdown("## A", "deeper"), markdown("b " * 450)]
+    source = notebook(*cells)
+    lesson = course.Lesson(LESSONS[0].path, source)
+    once = nbformat.from_dict(source)
+    course.complete(once, lesson)
+    assert once.cells[2].source == "## A\n\n*Deeper, 3 minutes.*"
+    assert once.cells[3].metadata["tags"] == ["deeper"]
+    twice = nbformat.from_dict(once)
+    twice.cells = course.strip(twice.cells)
+    course.complete(twice, lesson)
+    assert nbformat.writes(twice) == nbformat.writes(once)
+
+
+# ---- the shape of a lesson -----------------------------------------------------
+
+
+@each_teaching
+def test_a_lesson_ends_with_its_take_away_and_three_questions(lesson):
+    *_, have, questions, _ = reader_of(lesson).cells
+    assert have.source.startswith("## What you have")
+    assert have.source.count("**Take-away.** ") == 1
+    assert questions.source.startswith("### Check yourself")
+    found = re.findall(r"^\*\*(\d)\.\*\* .*\?", questions.source, re.M)
+    assert found == ["1", "2", "3"], questions.source
+    assert questions.source.count("<details><summary>Answer</summary>") == 3
+
+
+@each_teaching
+def test_a_lesson_asks_for_three_guesses_and_gives_none_away(lesson):
+    source = "\n".join(c.source for c in lesson.source.cells if c.cell_type == "code")
+    guesses = re.findall(r"predict\(\s*f?\"[^\"]+\",\s*([^,)]+)", source)
+    assert len(guesses) >= 3, guesses
+    assert not [guess for guess in guesses if guess[:1].isdigit()], guesses
+
+
+@each_teaching
+def test_puzzles_of_a_lesson_are_core_twice_or_three_times(lesson):
+    cells = lesson.source.cells
+    kinds = [
+        kind
+        for cell, kind in zip(cells, course.kinds_of(lesson.source))
+        if re.fullmatch("puzzle-.+-answer", cell.id)
+    ]
+    assert not kinds or kinds.count(course.CORE) in (2, 3), kinds
+
+
+def test_the_first_puzzle_comes_within_fifteen_minutes():
+    (lesson,) = (one for one in LESSONS if one.number == "01a")
+    minutes = 0.0
+    for cell in lesson.source.cells:
+        if cell.id == "puzzle-map-asked":
+            break
+        minutes += course.cell_minutes(cell)
+    assert minutes <= 15
+
+
+def test_the_lessons_of_readme_are_those_of_the_folder():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| \[(\S+) ([^]]+)\]\(notebooks/(\S+)\) \| ([^|]+) \|", readme, re.M
+    )
+    assert rows == [
+        (one.number, one.title, one.path.name, one.question) for one in LESSONS
+    ]
