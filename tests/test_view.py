@@ -1,8 +1,9 @@
 """The picture of memory: what is drawn where, from what a program printed."""
 
+import numpy as np
 import pytest
 
-from weft.figures import view
+from weft.figures import images, style, view
 
 LISTING = """\
 out 0x7ffe0f08 8 0x7ffe1000
@@ -62,3 +63,14 @@ def test_a_figure_is_no_wider_than_its_page(monkeypatch):
         view.thread(ax, 0, 0, 5)
     tag = shown[0].data.split(">", 1)[0]
     assert 'width="1440pt"' in tag and "max-width: 100%; height: auto" in tag
+
+
+def test_an_image_has_a_frame_that_is_seen_on_a_white_and_on_a_black_page(monkeypatch):
+    """A white edge would end nowhere on a white page, a black one on a black page."""
+    shown = []
+    monkeypatch.setattr(view, "show_figure", shown.append)
+    images.show_images(white=np.ones((4, 6)), black=np.zeros((4, 6)))
+    for axes in shown[0].axes:
+        assert all(spine.get_visible() for spine in axes.spines.values())
+        assert not axes.get_xticks().size and not axes.get_yticks().size
+    assert style.svg(shown[0]).count("stroke: currentColor") == 8  # four sides of each

@@ -2,6 +2,7 @@
 
 style     one look for every chart
 view      figures as SVG, arrays as squares with their values
+images    images side by side
 highlight, beside  a program's text; two of them, line by line
 words     numbers as they stand in a sentence
 warps     a request of a warp: its sectors, its turns at the banks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
+from .style import INK
 from .view import figure
 
 WIDEST, WIDE = 2.9, 9.5  # inches: of one image, of all together
@@ -26,4 +27,5 @@ def show_images(**images: ArrayLike) -> None:
             planes = image.transpose(1, 2, 0) if image.ndim == 3 else image
             ax.imshow(planes, cmap="gray", vmin=0)
             ax.set_title(name)
-            ax.set_axis_off()
+            ax.set(xticks=[], yticks=[])  # the frame stays: white ends on a white page
+            ax.spines[:].set(visible=True, color=INK, linewidth=0.8)
