@@ -150,9 +150,9 @@ def test_puzzles_by_name_become_cells_in_that_order():
 def test_a_group_of_puzzles_becomes_cells_below_its_line():
     made = lessons.clean(with_puzzles())
     assert made.cells[0].source == MARKER and made.cells[-1].source == "after = 1"
-    kinds = [c.id.rpartition("-")[2] for c in made.cells[1:7]]
-    assert kinds == ["asked", "goal", "answer", "check", "show", "help"]
-    assert len(made.cells) == 2 + 6 * len(GROUPS["threads"])
+    kinds = [c.id.rpartition("-")[2] for c in made.cells[1:6]]
+    assert kinds == ["asked", "goal", "answer", "check", "help"]
+    assert len(made.cells) == 2 + 5 * len(GROUPS["threads"])
     assert all(lessons.is_tagged(c, "puzzle") for c in made.cells[1:-1])
     assert len({c.id for c in made.cells}) == len(made.cells)
     nbformat.validate(made)

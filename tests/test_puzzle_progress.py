@@ -7,16 +7,23 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import threading
 import types
 import xml.etree.ElementTree as ET
+from datetime import date
+from urllib.parse import unquote
 
 import pytest
 
-from weft import ArgumentError, cache, kept, predict, puzzles
+from weft import ArgumentError, cache, kept, load_cuda, predict, puzzles
 from weft.kept import Kept
+from weft.notebook import course
+from weft.puzzles import table
+from weft.puzzles.cells import asked
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
-from weft.puzzles.progress import OPEN, SOLVED, WITHIN, marks, solved
+from weft.puzzles.progress import OPEN, SIGNS, SOLVED, WITHIN, marks, solved
+from weft.puzzles.puzzle import _compiled
 from weft.puzzles.score import Row, Score
 
 progress_module = importlib.import_module("weft.puzzles.progress")
@@ -235,7 +242,7 @@ def test_reset_forgets_one_or_all_and_sets_what_was_there_aside(folder):
 # ---- shown --------------------------------------------------------------------------
 
 
-def test_the_row_has_a_mark_with_a_title_for_each_puzzle():
+def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
     solve("map")
     solve("zip", score=MORE)
     page = ET.fromstring(marks()._repr_html_())
@@ -243,30 +250,137 @@ def test_the_row_has_a_mark_with_a_title_for_each_puzzle():
     for names in puzzles.GROUPS.values():
         for name in names:
             assert sum(t.startswith(f"{name}: ") for t in titles) == 1
-    shapes = {  # not colour alone: the three marks differ in what is drawn
-        state: [
-            child.tag
-            for child in next(
-                s
-                for s in page.iter()
-                if s.tag.endswith("svg") and s.get("aria-label") == state
-            )
-        ]
-        for state in (OPEN, SOLVED, WITHIN)
+
+
+def test_the_marks_differ_in_shape_and_none_is_a_minus():
+    drawn = {state: table.mark(state, state) for state in (OPEN, SOLVED, WITHIN)}
+    paths = [re.findall(r'<path d="([^"]*)"', svg) for svg in drawn.values()]
+    assert "dasharray" in drawn[OPEN] and [len(found) for found in paths] == [0, 1, 1]
+    assert paths[1] != paths[2]
+    for (path,) in paths[1:]:  # a minus is one line to the side
+        assert len(re.findall("[a-zA-Z-]", path)) > 2 and not re.search("[hH]", path)
+    assert not set(SIGNS.values()) & set("-−–o")
+
+
+def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
+    solve("map", "coalescing")
+    page = ET.fromstring(marks()._repr_html_())
+    rows = [[cell for cell in row] for row in page.iter("tr")]
+    assert len(rows) == len(puzzles.LESSONS)
+    for (group, names), row in zip(puzzles.GROUPS.items(), rows):
+        lesson, marked, solved_of, minutes = row
+        number = puzzles.number_of(puzzles.LESSONS[group])
+        assert lesson.find("a").get("href") == puzzles.LESSONS[group]
+        assert lesson.find("a").text.startswith(f"{number} ")
+        assert lesson.find("a").text.split()[1:], "its title"
+        links = [link.get("href") for link in marked.iter("a")]
+        assert links == [puzzles[name].link for name in names]
+        assert all(link.startswith(f"{puzzles.LESSONS[group]}#") for link in links)
+        count = sum(name in ("map", "coalescing") for name in names)
+        assert solved_of.text == f"{count} of {len(names)}"
+        said = int(re.fullmatch(r"(\d+) minutes", minutes.text)[1])
+        assert said == round(sum(course.puzzle_minutes(name) for name in names))
+    weights = {
+        link.get("href"): "font-weight:bold" in link.get("style")
+        for link in page.iter("a")
+        if "#" in link.get("href")
     }
-    drawn = ET.tostring(page).decode()
-    assert len(shapes[OPEN]) < len(shapes[SOLVED]) and "dasharray" in drawn
+    core = {
+        puzzles[name].link
+        for lesson in course.lessons()
+        for name in course.core_puzzles(lesson)
+    }
+    assert {link for link, bold in weights.items() if bold} == core
+
+
+def test_a_puzzles_link_leads_to_its_heading():
+    assert puzzles.map2d.link == "01a_kernels_in_python.ipynb#Map-2D"
+    for puzzle in puzzles:
+        heading = asked(puzzle).splitlines()[0].removeprefix("### ")
+        anchor = unquote(puzzle.link.partition("#")[2])
+        assert anchor == heading.replace(" ", "-")
+
+
+def test_a_puzzle_takes_reading_and_a_minute_for_each_line_of_its_answer():
+    assert 3 < course.puzzle_minutes("map") < 5
+    assert course.puzzle_minutes("matmul_budget") > 15
 
 
 def test_the_text_says_what_is_solved_and_what_is_next():
     solve("map")
     solve("zip", score=MORE)
     first, *_, last = str(marks()).splitlines()
-    assert first.startswith("threads") and first.endswith("next: guards")
-    assert "● o ·" in first
+    assert first.startswith("01a ") and first.endswith("next: guards")
+    assert "★ ✓ ·" in first and "2 of 5 solved, " in first
     assert last.startswith(f"2 of {len(puzzles)} puzzles solved, 1 of them within")
     solve(*puzzles.GROUPS["memory"])
-    assert "all solved" in str(marks()) and marks().complete("memory")
+    (memory,) = (one for one in str(marks()).splitlines() if one.startswith("07a"))
+    assert "4 of 4 solved" in memory and "next" not in memory
+    assert marks().complete("memory")
+
+
+def test_a_missing_notebook_leaves_a_row_without_a_title(monkeypatch):
+    monkeypatch.setattr(table, "_lessons", dict)
+    assert str(marks()).startswith("01a  ·") or str(marks()).startswith("01a")
+    assert ">01a</a>" in marks()._repr_html_()
+
+
+def test_next_is_the_first_that_is_not_solved(capsys):
+    assert puzzles.next() is puzzles.map
+    solve("map", "guards")
+    assert puzzles.next() is puzzles.zip
+    page = ET.fromstring(f"<div>{puzzles.next()._repr_html_()}</div>")
+    link = next(page.iter("a"))
+    assert link.get("href") == puzzles.zip.link and link.text == "lesson 01a"
+    for text in (repr(puzzles.zip), "".join(page.itertext())):
+        assert "lesson 01a" in text and "NotImplementedError" in text
+    solve(*(puzzle.name for puzzle in puzzles))
+    assert puzzles.next() is None
+    assert capsys.readouterr().out == f"all {len(puzzles)} puzzles are solved\n"
+
+
+@pytest.mark.parametrize("name", ["map", "coalescing", "matmul_nt"])
+def test_the_stub_of_a_solved_puzzle_says_so(name, capsys):
+    puzzle = puzzles[name]
+    stub = _compiled(puzzle.stub, puzzle.answer)
+    assert puzzle.check(stub) is None
+    assert capsys.readouterr().out.startswith(f"{name}: not solved yet")
+    solved(puzzle, "Python")
+    assert puzzle.check(stub) is None
+    number = puzzles.number_of(puzzles.LESSONS[puzzle.group])
+    today = date.today().isoformat()
+    assert capsys.readouterr().out == (
+        f"{name}: solved already, in Python on {today}; lesson {number}\n"
+    )
+
+
+def test_the_stub_in_c_of_a_solved_puzzle_says_so(capsys):
+    solved(puzzles.map, "CUDA C")
+    assert puzzles.map.check(load_cuda(puzzles.map.cuda_c_stub, target="cpu")) is None
+    assert "solved already, in CUDA C on " in capsys.readouterr().out
+
+
+def test_a_new_attempt_at_a_solved_puzzle_is_judged_as_one(capsys):
+    def add_ten(out, a):
+        out[0] = a[0]
+        raise NotImplementedError
+
+    solve("map")
+    puzzles.map.check(add_ten)
+    assert "still stands in add_ten" in capsys.readouterr().out
+
+
+def test_what_was_solved_under_an_older_order_of_groups_counts(folder, monkeypatch):
+    """Records go by a puzzle's name; groups and lessons may change."""
+    record = {"Python": {"when": "2026-11-01", "within": True, "score": {}}}
+    old = ("map", "guards", "shared", "dot", "divergence", "scan_add")
+    (folder / "kept").mkdir()
+    path = folder / "kept" / "puzzles.json"
+    path.write_text(json.dumps(dict.fromkeys(old, record)))
+    new_session(monkeypatch)
+    assert marks().count == len(old)
+    assert {marks().state(name) for name in old} == {WITHIN}
+    assert len(list(puzzles)) == 31 and puzzles.next() is puzzles.zip
 
 
 # ---- cloth ---------------------------------------------------------------------------
