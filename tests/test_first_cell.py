@@ -124,3 +124,17 @@ def test_a_home_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypatc
     (tmp_path / "file").touch()
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "file" / "none"))
     environment.name_kernel(sys.executable)
+
+
+def test_make_notebooks_writes_the_cell():
+    import nbformat
+
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    old = f"try:\n    import weft\nexcept ImportError:\n    !git clone {hosted.GITHUB}"
+    for given in [code(old), code("1 + 1")], [code("1 + 1")]:
+        cells = [text("# Title"), *given]
+        hosted.put_first(cells)
+        assert [c.source for c in cells] == ["# Title", hosted.FIRST, "1 + 1"]
+    cells = [text("# Text alone")]
+    hosted.put_first(cells)
+    assert len(cells) == 1

@@ -25,20 +25,12 @@ import utils
 from weft import bodies, puzzles
 from weft.build import ROOT
 from weft.jit import nvrtc, signature
-from weft.notebook import course, lessons
+from weft.notebook import course, hosted, lessons
 from weft.notebook.course import NOTEBOOKS, SOLUTIONS
 from weft.puzzles import GROUPS, LESSONS
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
-# Into a folder that is not called weft: `import weft` would find it there, empty.
-FIRST = """\
-try:
-    import weft
-except ImportError:  # on Colab or Kaggle: fetch the lab and make it ready
-    !git clone -q --depth 1 https://github.com/weft-lab/weft lab && make -s -C lab env
-    %cd -q lab/notebooks
-    import sys; sys.path[:0] = ["../lib", ".."]"""
-GITHUB = re.search(r"https://github.com/([\w.-]+/[\w.-]+)", FIRST)[1]
+GITHUB = hosted.GITHUB.removeprefix("https://github.com/")
 COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
 STARRED = set(utils.__all__)  # what `from utils import *` brings
 LONGEST = 25  # lines of a code cell
@@ -143,9 +135,9 @@ def test_cuda_cells_compile_for_a_gpu(path):
 
 @notebooks
 def test_first_code_cell_is_the_same_everywhere(path):
-    assert len(FIRST.splitlines()) <= 6
+    assert len(hosted.FIRST.splitlines()) <= 6
     for cell in itertools.islice(code_cells(read(path)), 1):
-        assert cell.source == FIRST
+        assert cell.source == hosted.FIRST
 
 
 @notebooks

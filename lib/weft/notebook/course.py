@@ -26,6 +26,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..build import ROOT
+from .hosted import FIRST
 from .stubs import HIDDEN, stub
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -145,8 +146,8 @@ def minutes_of(notebook: NotebookNode) -> dict[str, float]:
 def cell_minutes(cell: NotebookNode) -> float:
     """How long a cell takes a reader."""
     tags = cell.metadata.get("tags", [])
-    if GENERATED in tags or "mistakes" in tags or cell.source.startswith("try:\n"):
-        return 0.0  # `try`: the first cell, which fetches the lab
+    if GENERATED in tags or "mistakes" in tags or cell.source == FIRST:
+        return 0.0  # FIRST fetches the lab
     if cell.cell_type == "markdown":
         return _reading(cell.source) + len(
             re.findall(r"^\*\*\d\.\*\*", cell.source, re.M)

@@ -11,17 +11,31 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 # Into a folder that is not called weft: `import weft` would find it there, empty.
 # IPython shows a UsageError as one line.
-FIRST = """\
+GITHUB = "https://github.com/weft-lab/weft"
+FIRST = f"""\
 import importlib.util, os, IPython
 if not importlib.util.find_spec("weft"):  # this kernel has no lab
-    if not {"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & {*os.environ}:
+    if not {{"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"}} & {{*os.environ}}:
         raise IPython.core.error.UsageError("choose the kernel Weft, which `make` adds")
-    !test -d lab || git clone --depth 1 https://github.com/weft-lab/weft lab
+    !test -d lab || git clone --depth 1 {GITHUB} lab
     %run lab/lib/weft/notebook/hosted.py"""
+
+
+def put_first(cells: list[Any]) -> None:
+    """Let a notebook's first code cell be FIRST; one of text alone needs none."""
+    code = next((i for i, c in enumerate(cells) if c.cell_type == "code"), None)
+    if code is None:
+        return
+    if GITHUB not in cells[code].source:
+        from nbformat.v4 import new_code_cell
+
+        cells.insert(code, new_code_cell(id="fetch"))
+    cells[code].source = FIRST
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ that has this line alone:
 
 The cells below it with the tag "puzzle" are written by `make notebooks`, here with the
 answers and for the reader with the stubs; what is changed in them is lost. The same
-holds for the cells with the tag "course", and for the first code cell (course.py).
+holds for the cells with the tag "course", and for the first code cell (hosted.py).
 
 No later cell may use what an exercise or a puzzle defines: a reader may not have
 solved it.
@@ -65,7 +65,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..build import ROOT
-from . import course
+from . import course, hosted
 from .course import NOTEBOOKS, Lesson, source_of
 from .stubs import HIDDEN, LessonError, solved, stub
 
@@ -116,6 +116,7 @@ def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
     made = nbformat.from_dict(notebook | {"metadata": METADATA})
     made.cells = [nbformat.from_dict(cell) for cell in _expanded(notebook, answered)]
     made.cells = course.strip(made.cells)
+    hosted.put_first(made.cells)
     for cell in made.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
