@@ -300,7 +300,7 @@ class Score:
         if not self.differing:
             return "As good as the best we know."
         if self.beats:
-            return "Better than ours in all that differs: wonderful!"
+            return "Better than ours in what is counted: wonderful!"
         start = "Within the budget" if self.within else "More than the budget allows"
         if any(row.better for row in self.rows):
             start += ", with less than ours in one place and more in another"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .progress import Progress
 
 CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
+WHOLE = "white-space:nowrap"  # a cell that is one line
 LEGEND = "bold: part of the lesson's core; the others are practice"
 
 
@@ -130,8 +131,8 @@ def in_html(progress: Progress) -> str:
         f'<div style="font-size:13px"><table style="border-collapse:collapse;'
         f'border:0;font-size:13px;color:inherit;background:transparent">{rows}</table>'
         f'<div style="margin-top:6px">{html.escape(progress.sentence)}</div>'
-        f'<div style="opacity:.75;margin-top:2px">{states}{html.escape(LEGEND)}</div>'
-        f"</div>"
+        f'<div style="opacity:.75;margin-top:2px">{states}</div>'
+        f'<div style="opacity:.75;margin-top:2px">{html.escape(LEGEND)}</div></div>'
     )
 
 
@@ -143,12 +144,16 @@ def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
     done = sum(progress.state(name) != OPEN for name in names)
     puzzles = "".join(_puzzle(progress, row, name) for name in names)
     cells = (
-        f'<a href="{html.escape(row.notebook, quote=True)}">{head}</a>',
+        f'<a href="{html.escape(row.notebook, quote=True)}" style="color:inherit">'
+        f"{head}</a>",
         f'<div style="display:flex;flex-wrap:wrap;gap:3px 12px">{puzzles}</div>',
         f"{done} of {len(names)}",
         in_minutes(row.minutes),
     )
-    made = "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells)
+    spaces = (WHOLE, "width:100%", WHOLE, WHOLE)
+    made = "".join(
+        f'<td style="{CELL};{space}">{cell}</td>' for space, cell in zip(spaces, cells)
+    )
     return f'<tr style="background:transparent">{made}</tr>'
 
 
