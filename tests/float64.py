@@ -44,11 +44,15 @@ WINOGRAD = 4.0  # F(2x2, 3x3) adds up to 4 x 4 inputs before it multiplies
 
 @dataclass
 class Step:
-    """One step in float64: its results and, by the same names, their bounds."""
+    """One step in float64: its results and, by the same names, their bounds.
+
+    clear: no decision is within its bound of a kink, so the bounds are of rounding.
+    """
 
     loss: float
     gradients: dict[str, torch.Tensor]
     bounds: dict[str, float]
+    clear: bool
 
     def refuse(self, loss: float, gradients: dict[str, np.ndarray]) -> list[str]:
         """What is out of bounds, NaN included."""
@@ -82,6 +86,16 @@ def normalise(images: np.ndarray) -> torch.Tensor:
     return (torch.tensor(images, dtype=torch.float64)[:, None] / 255 - mean) / std
 
 
+@torch.no_grad()
+def forward(model: Twin, images: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """The logits of a float64 model, and what each of them may be off by."""
+    x, into = normalise(images), {}
+    for name in LAYERS:
+        into[name] = x
+        x = model.layer(name, x)
+    return x, _forward_errors(model, into)[LAYERS[-1]].total
+
+
 def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
     """Forward and backward of a float64 model on one batch, with bounds."""
     x = normalise(images)
@@ -103,7 +117,7 @@ def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
     # Cross entropy moves at most twice as far as the largest logit's error.
     logit = float(errors["fc2"].total.max())
     bounds["loss"] = 2 * logit + UNIT * (1 + loss.item())
-    return Step(loss.item(), gradients, bounds)
+    return Step(loss.item(), gradients, bounds, not any(flips.values()))
 
 
 # ---- forward -------------------------------------------------------------------

@@ -12,11 +12,13 @@ import threading
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
+import float64
 import matplotlib
 import numpy as np
 import pytest
 import torch
 from test_cnn import memory_limit
+from test_training import noisy
 
 import weft
 from weft import __main__ as command
@@ -26,6 +28,7 @@ from weft.mnist import (
     Cnn,
     Config,
     Split,
+    Twin,
     TwinTrainer,
     data,
     epoch_order,
@@ -70,15 +73,46 @@ def test_weights_have_the_names_and_shapes_of_the_twin(cnn):
     assert all(w.dtype == np.float32 for w in cnn.weights.values())
 
 
-def test_training_is_the_twins_training(cnn, train):
-    order = epoch_order(0, 0, 200)[:120]  # the last batch is a partial one
-    twin = TwinTrainer(cnn.weights, train, lr=0.1, batch=50, **SMALL)
-    cnn.train(order, 50, 0.1)
-    theirs = [float(loss) for loss in twin.train(twin.order(order))]
-    np.testing.assert_allclose(cnn.losses(), theirs, rtol=1e-4)
-    for name, parameter in twin.model.named_parameters():
-        got = cnn.weights[name]
-        np.testing.assert_allclose(got, parameter.detach().numpy(), atol=1e-4)
+def test_training_is_the_twins_training(cnn):
+    """Each step from the same weights, ours and PyTorch's within float64's bounds."""
+    train, lr = noisy(200), 0.1
+    cnn.data(train, train)
+    first, losses, parts = cnn.weights, [], []
+    twin = TwinTrainer(first, train, lr=lr, batch=10, **SMALL)
+    blocks = iter(epoch_order(0, 0, 200).reshape(-1, 10))
+    for size in (10, 10, 4):  # the last batch is a partial one
+        start = cnn.weights
+        part, want = next(clear_steps(start, train, (at[:size] for at in blocks)))
+        parts.append(part)
+        twin.set_weights(start)
+        cnn.train(part, 10, lr)
+        losses += list(cnn.losses())
+        (theirs,) = twin.train(twin.order(part))
+        named = twin.model.named_parameters()
+        after = {name: parameter.detach().numpy() for name, parameter in named}
+        for loss, weights in ((losses[-1], cnn.weights), (float(theirs), after)):
+            assert abs(loss - want.loss) <= want.bounds["loss"]
+            for name, gradient in want.gradients.items():
+                before = torch.from_numpy(start[name]).double()
+                got = torch.from_numpy(weights[name]).double()
+                # The update rounds lr, their product and their difference.
+                update = 3 * float64.ULP * (before.norm() + lr * gradient.norm())
+                bound = lr * want.bounds[name] + update
+                assert (got - (before - lr * gradient)).norm() <= bound, name
+    last = cnn.weights
+    cnn.set_weights(first)
+    cnn.train(np.concatenate(parts), 10, lr)
+    assert same(cnn.weights, last) and list(cnn.losses()) == losses
+
+
+def clear_steps(weights, train, parts):
+    """Steps in float64 where rounding decides nothing, each with its images."""
+    model = Twin(**SMALL).double()
+    model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
+    for part in parts:
+        step = float64.step(model, train.images[part], train.labels[part])
+        if step.clear:
+            yield part, step
 
 
 def test_chunks_train_the_same_and_hand_out_every_loss(cnn, train):
@@ -101,7 +135,11 @@ def test_evaluation_is_forward_in_batches(cnn, train):
     assert done == [40] * 5
     twin = TwinTrainer(cnn.weights, train, batch=50, **SMALL)
     x = twin._normalise(torch.from_numpy(train.images[:40].copy()))
-    np.testing.assert_allclose(logits[:40], twin.model(x).detach(), atol=1e-4)
+    wide = Twin(**SMALL).double()
+    wide.load_state_dict({n: torch.from_numpy(w) for n, w in cnn.weights.items()})
+    want, bound = float64.forward(wide, train.images[:40])
+    for got in (torch.from_numpy(logits[:40]), twin.model(x).detach()):
+        assert ((got.double() - want).abs() <= bound).all()
 
 
 def test_profile_has_all_parts_of_one_step(cnn):
