@@ -1,9 +1,11 @@
-"""The fused rungs beside PyTorch in the same precision: never farther from float64.
+"""The fused rungs beside PyTorch: at most FACTOR times as far from float64.
 
-From float64's weights of that step both take it, and both are compared with float64,
-at full size. A decision of a ReLU or a pool next to its kink is luck on both sides and
-is told apart from rounding by decisions.py: gradients are compared with a float64 step
-that decides alike, and those decisions may be neither more nor worse than PyTorch's.
+Both are of the same precision and start each step from float64's weights, at full
+size. FACTOR is two, since either side's error in a step is one draw of its roundings:
+PyTorch's own error in that step, or its median over the steps, counts. A decision of a
+ReLU or a pool next to its kink is luck on both sides and is separated from rounding by
+decisions.py: gradients are compared with a float64 step that decides alike. Ours may
+have at most FACTOR times as many such decisions, and as wide ones.
 
 On a GPU that is 50 steps at batch 64 for each rung; on the CPU a few at batch 2.
 """
@@ -22,7 +24,7 @@ from weft.mnist import Cnn, Split, TwinTrainer, epoch_order, exact_step
 from weft.mnist.exact import MOVELESS
 from weft.mnist.milestones import Schedule
 
-FACTOR, LR = 2.0, 0.1
+FACTOR, LR = 2.0, 0.1  # of errors: at most so many times PyTorch's
 SIZES = {"cpu": (2, 2), "cuda": (50, 64)}  # steps, batch
 # Errors below this are as small as the last bit of the result itself.
 LAST_BIT = 2.0**-23
@@ -120,7 +122,7 @@ def follow(target: str, rung: native.Rung, train: Split) -> tuple[Record, Record
 
 
 @pytest.mark.parametrize("target, rung", rungs("cpu", "cuda"))
-def test_each_step_is_as_near_to_float64_as_pytorchs(target, rung):
+def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung):
     steps, batch = SIZES[target]
     order = epoch_order(0, 0, 60000)[: steps * batch]
     every = mnist.load("train")
