@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..build import ROOT
+from ..mnist.race import HOST_STEPS
 from . import launch
 from .edit import WATCHED
 from .results import read_json
@@ -183,8 +184,8 @@ def _host(rows: Sequence[Row]) -> str:
     captured = [row["host_us"] for row in every if "graph" in row["rung"]]
     eager = [row["host_us"] for row in select(every, rung="eager")]
     return _fill(
-        f"Queueing a step of {BATCH} images costs the host {_range(ours)} when 64 "
-        f"steps are queued by one call. A captured step of PyTorch costs it "
+        f"Queueing a step of {BATCH} images costs the host {_range(ours)} when "
+        f"{HOST_STEPS['weft']} steps are queued by one call. A captured step of PyTorch costs it "
         f"{_range(captured)}, an eager one {_range(eager)}. The same seed always gives "
         "the same bits, since no sum uses atomics."
     )
