@@ -185,8 +185,8 @@ def _host(rows: Sequence[Row]) -> str:
     eager = [row["host_us"] for row in select(every, rung="eager")]
     return _fill(
         f"Queueing a step of {BATCH} images costs the host {_range(ours)} when "
-        f"{HOST_STEPS['weft']} steps are queued by one call. A captured step of PyTorch costs it "
-        f"{_range(captured)}, an eager one {_range(eager)}. The same seed always gives "
+        f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
+        f"of PyTorch costs it {_range(captured)}, an eager one {_range(eager)}. The same seed always gives "
         "the same bits, since no sum uses atomics."
     )
 
