@@ -186,8 +186,8 @@ def _host(rows: Sequence[Row]) -> str:
     return _fill(
         f"Queueing a step of {BATCH} images costs the host {_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
-        f"of PyTorch costs it {_range(captured)}, an eager one {_range(eager)}. The same seed always gives "
-        "the same bits, since no sum uses atomics."
+        f"of PyTorch costs it {_range(captured)}, an eager one {_range(eager)}. The "
+        "same seed always gives the same bits, since no sum uses atomics."
     )
 
 
