@@ -133,6 +133,16 @@ def test_what_a_lesson_teaches_is_within_the_budget(case):
     assert "Within" in found.sentence or "As good" in found.sentence
 
 
+@pytest.mark.parametrize("name", ["shared", "conv1d", "prefix_sum", "softmax"])
+def test_what_a_lesson_teaches_is_within_the_budget_in_c_too(name):
+    """A compiler leaves out reads that ours then does not need."""
+    for case in RIGHT:
+        if case.puzzle == name and case.taught and alone(case):
+            assert score(puzzles[name], cuda_c(case.given)).within, case
+        elif case.puzzle == name and case.in_c:
+            assert score(puzzles[name], case.answer).within, case
+
+
 def test_ways_that_lessons_teach_are_listed():
     taught = {case.puzzle for case in RIGHT if case.taught}
     known = {"prefix_sum", "axis_sum", "shared", "conv1d", "softmax", "dot"}

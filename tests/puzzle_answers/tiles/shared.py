@@ -20,6 +20,16 @@ def waits_for_nobody(out, a, n):
 
 
 @right("shared", taught=True)
+def takes_it_three_times(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    if i < n:
+        s[t] = a[i]
+        out[i] = s[t] * s[t] * s[t]
+
+
+@right("shared", taught=True)
 def by_a_neighbour(out, a, n):
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x

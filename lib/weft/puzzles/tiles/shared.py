@@ -13,14 +13,15 @@ def spec(a):
 
 
 def cube_shared(out, a, n):
-    """out[i] = the cube of a[i], by way of s. Blocks of 4. About three lines."""
+    """out[i] = the cube of a[i], by way of s. Blocks of 4. Three or four lines."""
     s = cuda.shared.array(4, float32)
     t = cuda.threadIdx.x
     i = cuda.blockIdx.x * 4 + t
     ### BEGIN SOLUTION
     if i < n:
         s[t] = a[i]
-        out[i] = s[t] * s[t] * s[t]
+        number = s[t]
+        out[i] = number * number * number
     ### END SOLUTION
 
 
@@ -49,9 +50,10 @@ puzzle = Puzzle(
         "was another thread.",
     ],
     better="A thread that takes from `s` only what it has put there itself has nobody "
-    "to wait for.",
+    "to wait for, and takes it once.",
     limits={
         "reads.a": lambda n: n,
         "shared_writes": (lambda n: n, None),
     },
+    budget={"shared_turns": 8},  # of three reads behind a barrier
 )
