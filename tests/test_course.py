@@ -6,7 +6,10 @@ import nbformat
 import pytest
 
 from weft.build import ROOT
-from weft.notebook import course
+from weft.kept import Kept
+from weft.notebook import course, progress
+from weft.notebook.exercises import exercise
+from weft.widgets import predict
 
 LESSONS = course.lessons()
 HUB = "03"  # it collects the puzzles, and teaches nothing of its own
@@ -175,6 +178,43 @@ def test_the_first_puzzle_comes_within_fifteen_minutes():
             break
         minutes += course.cell_minutes(cell)
     assert minutes <= 15
+
+
+def test_readme_and_the_first_lesson_show_the_same_ways_in():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert course.ways_in("notebooks/") in readme
+    assert any(course.ways_in() in cell.source for cell in reader_of(LESSONS[0]).cells)
+
+
+def test_no_two_exercises_share_a_name():
+    """The lab remembers what is solved by the name of the function."""
+    names = [
+        "".join(found)
+        for lesson in LESSONS
+        for cell in progress._code_of(lesson)
+        for found in progress.EXERCISE.findall(cell.source)
+    ]
+    assert len(names) > 30 and len(set(names)) == len(names), sorted(names)
+
+
+def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
+    monkeypatch.setenv("WEFT_SMALL", "1")  # nothing is written
+    monkeypatch.setattr(progress, "_solved", Kept("exercises of a test"))
+    monkeypatch.setattr(predict, "_kept", Kept("guesses of a test"))
+
+    def done():
+        rows = progress.progress().rows
+        return {row.lesson.number: row.done for row in rows}["01a"]
+
+    assert done()["guess"] == (0, 3) and done()["exercise"] == (0, 1)
+    exercise(lambda: None, lambda answer: None)  # no lesson has it
+    assert done()["exercise"] == (0, 1)
+    progress.remember_exercise("pixel_of")
+    question = "How many threads are there too many?"
+    predict.predict(question, 180).measured(180)
+    assert done()["guess"] == (1, 3) and done()["exercise"] == (1, 1)
+    page = progress.progress()._repr_html_()
+    assert "1 of 3 guesses" in page and "1 of 1 exercise" in page
 
 
 def test_the_lessons_of_readme_are_those_of_the_folder():

@@ -38,6 +38,9 @@ WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_TO_BEGIN = 150, 8, 2
 HEADING = re.compile(r"(#{2,}) (.+)")
 FOLDED = re.compile(r"<details>((?!<details>).)*?</details>", re.S)
 PUZZLE = re.compile(r"puzzle-(?P<name>.+)-(?P<part>\w+)")  # the id of a cell
+LESSON_ROW = re.compile(  # of README's table: the notebook, and its last column
+    r"^\| \[\d\d[^|]*\(notebooks/([^)]+)\) \|.*?\| ([^|]*) \|\n", re.M
+)
 LENGTH = re.compile(r"\n\n\*(?:Deeper|Practice), \d+ minutes?\.\*")
 
 
@@ -212,6 +215,60 @@ def _lines(code: str) -> int:
     return sum(bool(line) and not re.match(r"(import|from) ", line) for line in lines)
 
 
+# ---- ways in -------------------------------------------------------------------------
+
+# What a reader brings along, and the lessons to begin with: numbers, and why.
+WAYS_IN = (
+    ("only Python", {"01a": "the course from its beginning"}),
+    ("C", {"06": "CUDA C, from one thread to a whole program"}),
+    ("CUDA", {"07c": "tools that find faults", "08b": "the matmul ladder"}),
+    (
+        "PyTorch",
+        {"14": "time between kernels", "15a": "the CNN", "15b": "the race"},
+    ),
+    ("GPU-Puzzles", {"02b": "tiles counted", "07a": "Transpose, and what came later"}),
+)
+
+
+def ways_in(folder: str = "") -> str:
+    """The table of ways in, as Markdown. folder: where the text finds the notebooks."""
+    named = {lesson.number: lesson for lesson in lessons()}
+    lines = ["| you know | begin with |", "|---|---|"]
+    for known, begin in WAYS_IN:
+        links = (
+            f"[{number} {named[number].title}]({folder}{named[number].path.name}): {why}"
+            for number, why in begin.items()
+        )
+        lines.append(f"| {known} | {'; '.join(links)} |")
+    return "\n".join(lines)
+
+
+def with_course(text: str, folder: str = "") -> str:
+    """README, or a cell, with its tables made anew.
+
+    The table of ways in is between two comments; of the table of lessons, a row's last
+    column (its files) is kept.
+    """
+    table = f"<!-- ways in -->\n{ways_in(folder)}\n<!-- /ways in -->"
+    text = re.sub(
+        r"<!-- ways in -->\n(?:.*?\n)?<!-- /ways in -->",
+        lambda _: table,
+        text,
+        flags=re.S,
+    )
+    rows = {name: files for name, files in LESSON_ROW.findall(text)}
+    made = "\n".join(
+        f"| [{one.number} {one.title}]({folder}{one.path.name}) | {one.question} "
+        f"| {one.minutes[CORE]:.0f} | {rows.get(one.path.name, '')} |"
+        for one in lessons()
+    )
+    first = LESSON_ROW.search(text)
+    if first is None:
+        return text
+    kept = LESSON_ROW.sub("", text[first.start() :])
+    return text[: first.start()] + made + "\n" + kept
+
+
 # ---- what `make notebooks` writes ----------------------------------------------
 
 
@@ -231,6 +288,8 @@ def complete(notebook: NotebookNode, lesson: Lesson) -> None:
         tags = [t for t in cell.metadata.get("tags", []) if t not in (DEEPER, PRACTICE)]
         tags += [kind] if kind != CORE else []
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        if "<!-- ways in -->" in cell.source:
+            cell.source = with_course(cell.source)
     for at, kind in _openings(notebook, kinds):
         minutes = _section_minutes(notebook, lesson, at)
         head, newline, rest = notebook.cells[at].source.partition("\n")

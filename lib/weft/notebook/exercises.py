@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tracebacks import message_first
+from .progress import remember_exercise
 
 SECONDS = 20  # after which a check of C is ended: a loop that never ends
 NOT_SOLVED = "not solved yet"  # what the #error of a stub in C says
@@ -41,6 +42,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     except NotImplementedError:
         print(f"{answer.__name__}: {NOT_SOLVED}")
     else:
+        remember_exercise(answer.__name__)
         print(f"{answer.__name__}: solved")
 
 

@@ -71,7 +71,7 @@ from .stubs import HIDDEN, LessonError, solved, stub
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
-GLOSSARY = NOTEBOOKS / "glossary.ipynb"
+GLOSSARY, README = NOTEBOOKS / "glossary.ipynb", ROOT / "README.md"
 ENTRY = re.compile(  # its term, its paragraph, and the links to lessons behind that
     r"^### (?P<term>.+)\n\n(?P<text>.*?)(?: \[\d\d[a-z]?\]\(\w+\.ipynb\),?)*$", re.M
 )
@@ -202,11 +202,12 @@ def text_of(notebook: NotebookNode) -> str:
 
 
 def files() -> Iterator[tuple[Path, str]]:
-    """Every notebook of the lab, and the text that it should have."""
+    """Every notebook of the lab, and README: the text that each should have."""
     lessons = course.lessons()
     glossary = clean(nbformat.read(GLOSSARY, as_version=4))
     link_to_lessons(glossary, lessons)
     yield GLOSSARY, text_of(glossary)
+    yield README, course.with_course(README.read_text(encoding="utf-8"), "notebooks/")
     for lesson in lessons:
         try:
             yield from _files_of(lesson)

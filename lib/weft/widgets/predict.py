@@ -36,6 +36,11 @@ def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     return Guess(" ".join(question.split()), number, unit)
 
 
+def guessed_questions() -> set[str]:
+    """The questions that have been answered with a guess, on any day."""
+    return set(_kept.read())
+
+
 @dataclass(frozen=True)
 class Guess:
     """A question and what was guessed; measured() shows how good that was."""

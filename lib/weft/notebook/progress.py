@@ -1,0 +1,142 @@
+"""What the reader has done of the course: a row for each lesson.
+
+Guesses, puzzles and exercises are remembered for the user when they are made or solved.
+Which of them belong to a lesson is read from its notebook.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+
+from ..figures.style import INK, SHARED
+from ..figures.words import plural
+from ..kept import Kept
+from .course import PUZZLE, Lesson, in_minutes, lessons, puzzle_of
+
+QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
+EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
+CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
+_solved = Kept("exercises")
+
+
+def remember_exercise(name: str) -> None:
+    """Note that the reader has solved an exercise; name: of the function to write."""
+    from datetime import date
+
+    day = date.today().isoformat()
+    _solved.change(lambda records: records.setdefault(name, {"when": day}))
+
+
+def progress() -> Progress:
+    """The rows of all lessons, with what the reader has done until now."""
+    from ..puzzles.progress import OPEN, marks
+    from ..widgets.predict import guessed_questions
+
+    guessed, exercised, puzzles = guessed_questions(), set(_solved.read()), marks()
+
+    def row(lesson: Lesson) -> Row:
+        code = [cell.source for cell in _code_of(lesson)]
+        questions = {found for text in code for found in QUESTION.findall(text)}
+        exercises = {
+            "".join(found) for text in code for found in EXERCISE.findall(text)
+        }
+        cells = (PUZZLE.fullmatch(cell.id) for cell in lesson.source.cells)
+        names = {puzzle_of(cell) for cell in cells if cell}
+        return Row(
+            lesson,
+            {
+                "guess": (_count_asked(questions, guessed), len(questions)),
+                "puzzle": (sum(puzzles.state(n) != OPEN for n in names), len(names)),
+                "exercise": (len(exercises & exercised), len(exercises)),
+            },
+        )
+
+    return Progress(tuple(map(row, lessons())))
+
+
+def _code_of(lesson: Lesson) -> list:
+    """The code cells that the reader gets."""
+    cells = (cell for cell in lesson.source.cells if cell.cell_type == "code")
+    return [c for c in cells if "mistakes" not in c.metadata.get("tags", [])]
+
+
+def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:
+    """How many of a lesson's questions have a guess; an f-string may ask several."""
+    patterns = [
+        re.sub(r"\\\{.*?\\\}", ".+", re.escape(text)) if is_f else re.escape(text)
+        for is_f, text in questions
+    ]
+    return sum(any(re.fullmatch(p, one) for one in guessed) for p in patterns)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A lesson, and what is done of it: what -> (how many are done, how many are)."""
+
+    lesson: Lesson
+    done: dict[str, tuple[int, int]]
+
+    @property
+    def share(self) -> float:
+        """The share of its guesses, puzzles and exercises that are done."""
+        total = sum(count for _, count in self.done.values())
+        return sum(done for done, _ in self.done.values()) / max(total, 1)
+
+    def __str__(self) -> str:
+        counts = ((done, plural(n, what)) for what, (done, n) in self.done.items() if n)
+        return ", ".join(f"{done} of {many}" for done, many in counts)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The course as a table: each lesson, its question, its minutes, what is done."""
+
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        lines = []
+        for row in self.rows:
+            lesson, core = row.lesson, round(row.lesson.minutes["core"])
+            name = f"{lesson.number} {lesson.title}"
+            lines.append(f"{name:<28} {core:>3} min  {row}".rstrip())
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        heads = ("lesson", "the question", "core", "done")
+        top = "".join(f'<th style="{CELL}">{head}</th>' for head in heads)
+        body = "".join(map(_html_row, self.rows))
+        return (
+            f'<table style="font-size:13px;border-collapse:collapse">'
+            f"<tr>{top}</tr>{body}</table>"
+        )
+
+
+def _html_row(row: Row) -> str:
+    lesson = row.lesson
+    cells = (
+        f'<a href="{lesson.path.name}">{lesson.number} {html.escape(lesson.title)}</a>',
+        html.escape(lesson.question),
+        in_minutes(lesson.minutes["core"]).replace("minute", "min").rstrip("s"),
+        _bar(row),
+    )
+    return "<tr>" + "".join(f'<td style="{CELL}">{c}</td>' for c in cells) + "</tr>"
+
+
+def _bar(row: Row) -> str:
+    """A bar as long as the share that is done, and the counts in words below it."""
+    if not str(row):
+        return ""
+    wide, high = 120, 8
+    return (
+        f'<svg width="{wide}" height="{high}" role="img" aria-label="{row}">'
+        f"<title>{row}</title>"
+        f'<rect x=".5" y=".5" width="{wide - 1}" height="{high - 1}" rx="3" '
+        f'fill="none" stroke="{INK}"/>'
+        f'<rect width="{wide * row.share:.1f}" height="{high}" rx="3" '
+        f'fill="{SHARED}"/></svg>'
+        f'<div style="font-size:11px;opacity:.8">{row}</div>'
+    )

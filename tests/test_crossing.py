@@ -1,0 +1,34 @@
+"""Where the line of one machine crosses that of another."""
+
+import pytest
+
+from weft.bench.crossing import crossing, lowest_times
+
+SIZES = [4**power for power in range(3, 12)]
+
+
+def line(start, per_number):
+    return {size: start + per_number * size for size in SIZES}
+
+
+def test_the_crossing_of_two_lines_lies_between_the_sizes_beside_it():
+    host, device = line(7.0, 4e-4), line(18.0, 1e-6)  # equal at 27569
+    assert 16384 < crossing(host, device) < 65536
+    assert crossing(host, device) == pytest.approx(11 / (4e-4 - 1e-6), rel=0.25)
+
+
+def test_a_disturbed_sample_does_not_move_the_crossing():
+    """In lesson 00 it moved fourfold from run to run."""
+    row = {"target": "cpu", "impl": "weft", "us": 7000.0}
+    rows = [row | {"count": n, "us_low": us} for n, us in line(7.0, 4e-4).items()]
+    assert lowest_times(rows, "cpu") == line(7.0, 4e-4)
+    assert lowest_times(rows, "cuda") == {}
+    others = [r | {"impl": "torch", "us_low": 0.1} for r in rows]
+    assert lowest_times(rows + others, "cpu") == line(7.0, 4e-4)
+
+
+def test_who_is_never_or_always_ahead():
+    slow, fast = line(9.0, 4e-4), line(2.0, 1e-4)
+    assert crossing(fast, slow) is None
+    assert crossing(slow, fast) == SIZES[0]
+    assert crossing(slow, {}) is None
