@@ -39,7 +39,7 @@ puzzle = Puzzle(
     title="Divergence",
     text=(
         "Even places of `out` get the sine of `a`, odd ones the cosine. This "
-        "kernel is right, but on either side half of each warp stands still. Give "
+        "kernel is right, but on either side half of each warp is idle. Give "
         "every warp numbers of one kind: blocks are multiples of 64 threads, as many "
         "in all as there are numbers."
     ),
@@ -55,7 +55,7 @@ puzzle = Puzzle(
     drawn=dict(n=64),
     launch=(1, 64),
     hints=[
-        "Nobody says that thread i must do number i. Two warps have 64 numbers in "
+        "Thread i need not do number i. Two warps have 64 numbers in "
         "common, 32 of each kind.",
         "Lanes 0, 1, 2 of the first warp may take numbers 0, 2, 4. Which ones does the "
         "second warp take?",

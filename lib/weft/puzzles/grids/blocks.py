@@ -41,8 +41,8 @@ puzzle = Puzzle(
     hints=[
         "In each block there is a thread 0. Which number should that of block 1 take, "
         "when a block has four threads?",
-        "`cuda.blockIdx.x` says which block it is, and `cuda.blockDim.x` how many "
-        "threads each has: how many stand in the blocks before this one?",
+        "`cuda.blockIdx.x` is the number of the block, and `cuda.blockDim.x` how many "
+        "threads each block has. How many threads do the blocks before this one have?",
         "And 3 blocks of 4 threads are 12, for 9 numbers: what do the last three do?",
     ],
     better="Each place is done once, by the one thread that has it: two reads and one "

@@ -47,7 +47,7 @@ puzzle = Puzzle(
         "numbers 0, 6 and 12: which ones are left for its neighbour?",
         "A thread begins at the number that it would have had if there were threads "
         "enough, and goes on in steps as wide as the whole grid.",
-        "`cuda.gridDim.x` says how many blocks there are. `range` takes a start, an "
+        "`cuda.gridDim.x` is the number of blocks. `range` takes a start, an "
         "end and a step, and with `n` for its end no other guard is needed.",
     ],
     better="In each round neighbours take neighbouring numbers, and a number that is "

@@ -52,7 +52,7 @@ def numbers(rng, shape):
 puzzle = Puzzle(
     title="Argmax",
     text="`out[row]` is [the column](glossary.ipynb#argmax) in which the largest "
-    "number of row `row` stands; if it stands there more than once, the first of "
+    "number of row `row` is; if it is there more than once, the first of "
     "them. Each row has a block of 32 threads, and `cols` is at most 32.",
     spec=spec,
     answer=argmax_rows,
@@ -72,7 +72,7 @@ puzzle = Puzzle(
     hints=[
         "It is a sum by a tree in which two numbers do not become their sum: the "
         "larger one stays, and takes its column along, in `at`.",
-        "Where a row has no column let a number stand that never wins, not even among "
+        "Where a row has no column put a number that never wins, not even among "
         "negative ones: `-np.inf`.",
         "If both are equal, compare their columns: the smaller one stays. In a tree "
         "the left one of two need not be the first.",

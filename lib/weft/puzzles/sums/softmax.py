@@ -82,7 +82,7 @@ puzzle = Puzzle(
         "With at most 8 numbers each thread may go through all of `s` by itself. If "
         "nobody overwrites them, one barrier is enough.",
         "With trees: a place of `s` may be used for something else only when all "
-        "have read it. What stands in `s[0]` after the first tree?",
+        "have read it. What does `s[0]` hold after the first tree?",
     ],
     better="Each number of `a` is read once, and a thread keeps its own. Threads that "
     "all add up by themselves need one barrier in all; trees need one for each round.",

@@ -22,7 +22,7 @@ def add_outer(out, a, b, height, width):
 puzzle = Puzzle(
     title="Broadcast",
     text="`a` is a column of `height` numbers, `b` a row of `width`. Each place of "
-    "`out` takes [the sum of the two](glossary.ipynb#broadcast) that stand in its row "
+    "`out` takes [the sum of the two](glossary.ipynb#broadcast) that are in its row "
     "and its column; the one block has threads to spare.",
     spec=spec,
     answer=add_outer,

@@ -50,7 +50,7 @@ puzzle = Puzzle(
         "Two steps: everyone brings one number into `s`; then everyone adds up to "
         "three numbers from there. What must hold before the second step begins?",
         "All threads of the block must come to a barrier, also those with `i` not "
-        "below `n`: so it stands under no `if i < n`.",
+        "below `n`: so it is not under an `if i < n`.",
         "Thread 0 has nobody to its left, and thread 1 has one neighbour there: "
         "`s[-1]` must not be asked for.",
     ],
