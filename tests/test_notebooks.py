@@ -187,14 +187,18 @@ def test_sections_stand_alone(path):
     notebook = read(path)
     head, *sections = in_sections(notebook)
     for section in sections:
-        known = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
-        for index in head + section:
-            cell = notebook.cells[index]
-            if cell.cell_type == "code":
-                assigned, used = names(cell)
-                known |= assigned
-                missing = {name for name in used - known if name != "__file__"}
-                assert not missing, f"{sorted(missing)} in:\n{cell.source}"
+        require_names([notebook.cells[index] for index in head + section])
+
+
+@notebooks
+def test_the_core_needs_no_cell_of_a_section_that_may_be_skipped(path):
+    """The core runs without the deeper sections, the exercises and the puzzles."""
+    notebook = read(path)
+    kinds = course.kinds_of(notebook)
+    head, *sections = in_sections(notebook)
+    for section in sections:
+        core = [index for index in head + section if kinds[index] == course.CORE]
+        require_names([notebook.cells[index] for index in core])
 
 
 @notebooks
@@ -356,6 +360,17 @@ def parse(cell) -> ast.Module:
 def plain(cell) -> str:
     """The cell as Python: its % and ! lines become calls of IPython."""
     return TransformerManager().transform_cell(cell.source)
+
+
+def require_names(cells: list[nbformat.NotebookNode]) -> None:
+    """Fail where a cell uses a name that neither it nor one above it assigns."""
+    known = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
+    for cell in cells:
+        if cell.cell_type == "code":
+            assigned, used = names(cell)
+            known |= assigned
+            missing = {name for name in used - known if name != "__file__"}
+            assert not missing, f"{sorted(missing)} in:\n{cell.source}"
 
 
 def names(cell) -> tuple[set[str], set[str]]:
