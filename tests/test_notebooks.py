@@ -26,7 +26,9 @@ from weft import bodies, puzzles
 from weft.build import ROOT
 from weft.jit import nvrtc, signature
 from weft.notebook import course, hosted, lessons
+from weft.notebook import glossary as glossary_module
 from weft.notebook.course import NOTEBOOKS, SOLUTIONS
+from weft.notebook.glossary import place_of
 from weft.puzzles import GROUPS, LESSONS
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -213,7 +215,7 @@ def test_links_lead_somewhere(path):
 def test_glossary_and_lessons_lead_to_each_other():
     """A lesson's links are entries, and an entry names the lessons that link to it."""
     entries = glossary()
-    terms = [text.split("\n")[0][4:].replace(" ", "-") for text in entries.values()]
+    terms = [place_of(text.split("\n")[0][4:]) for text in entries.values()]
     assert terms == sorted(entries), "in alphabetical order, each once"
     linked = {path.name: words_of(path) for path in PATHS}
     for lesson, words in linked.items():
@@ -229,6 +231,45 @@ def test_glossary_and_lessons_lead_to_each_other():
         assert files == lessons_of, f"{term}: names {files}, linked by {lessons_of}"
 
 
+@notebooks
+def test_links_to_the_glossary_show_the_definition_and_lead_to_its_cell(path):
+    """#cell-id= is what JupyterLab finds in a notebook that it has just opened."""
+    defined = glossary_module.entries(read(NOTEBOOKS / "glossary.ipynb"))
+    ids = {cell.id for cell in read(NOTEBOOKS / "glossary.ipynb").cells}
+    assert set(defined) <= ids
+    for link in re.findall(r"\]\(glossary\.ipynb.*", prose_of(path)):
+        anchor = re.match(
+            r'\]\(glossary\.ipynb#cell-id=([\w-]+) "(.+?)(?<!\\)"\)', link
+        )
+        assert anchor and anchor[1] in defined, link
+        title = anchor[2].replace('\\"', '"')
+        assert title == glossary_module.definition(defined[anchor[1]]), link
+
+
+def test_a_link_is_defined_once_and_anew_when_its_entry_changes(monkeypatch):
+    def entry(text):
+        cell = nbformat.v4.new_markdown_cell(f"### the stub\n\n{text}")
+        return nbformat.v4.new_notebook(cells=[cell])
+
+    def link(text):
+        monkeypatch.setattr(glossary_module, "read", lambda: entry(text))
+        glossary_module.define_links([lesson])
+        return lesson.source
+
+    source = (
+        "A [stub](glossary.ipynb#the-stub), `x[0](1)`, a [gap](glossary.ipynb#gap)."
+    )
+    lesson = nbformat.v4.new_markdown_cell(source)
+    title = '"It says \\"not yet\\" of x."'
+    once = source.replace("#the-stub", f"#cell-id=the-stub {title}")
+    for _ in range(2):
+        assert link('It says "not yet" of `x`. Then more. [01a](01a_x.ipynb)') == once
+    assert link("A *hole*, e.g. a body.") == once.replace(
+        title, '"A hole, e.g. a body."'
+    )
+    assert glossary_module.places_in([lesson]) == {"the-stub", "gap"}
+
+
 def test_links_of_puzzles_lead_to_the_glossary():
     """Also before `make notebooks`; and what is printed below a check has none."""
     entries = glossary()
@@ -236,7 +277,7 @@ def test_links_of_puzzles_lead_to_the_glossary():
         text = re.sub(r"`[^`]*`", "", "\n".join([puzzle.text, *puzzle.hints]))
         for link in re.findall(r"\]\(([^)]*)\)", text):
             file, _, term = link.partition("#")
-            assert file == "glossary.ipynb" and term in entries, (
+            assert file == "glossary.ipynb" and place_of(term) in entries, (
                 f"{puzzle.name}: {link}"
             )
         assert "](" not in re.sub(r"`[^`]*`", "", puzzle.better), puzzle.name
@@ -307,14 +348,14 @@ def glossary() -> dict[str, str]:
     """Its entries' texts by what a link to them says behind the #."""
     told = read(NOTEBOOKS / "glossary.ipynb").cells
     texts = [cell.source for cell in told if cell.source.startswith("### ")]
-    entries = {text.split("\n")[0][4:].replace(" ", "-"): text for text in texts}
+    entries = {place_of(text.split("\n")[0][4:]): text for text in texts}
     assert len(entries) == len(texts)
     return entries
 
 
 def words_of(path: Path) -> set[str]:
     """The terms that a lesson links to in the glossary."""
-    return set(re.findall(r"\]\(glossary\.ipynb#([^)]*)\)", prose_of(path)))
+    return glossary_module.places_in(read(path).cells)
 
 
 def prose_of(path: Path) -> str:

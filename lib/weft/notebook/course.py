@@ -205,7 +205,7 @@ def _reading(text: str) -> float:
     seen, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
     while folds:  # the innermost first
         seen, folds = FOLDED.subn(" ", seen)
-    seen = re.sub(r"\]\([^)]*\)", "]", LENGTH.sub("", seen))
+    seen = re.sub(r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)', "]", LENGTH.sub("", seen))
     return len(re.findall(r"\S*\w\S*", seen)) / WORDS_A_MINUTE
 
 

@@ -45,7 +45,8 @@ that has this line alone:
 
 The cells below it with the tag "puzzle" are written by `make notebooks`, here with the
 answers and for the reader with the stubs; what is changed in them is lost. The same
-holds for the cells with the tag "course", and for the first code cell (hosted.py).
+holds for the cells with the tag "course", for the first code cell (hosted.py), and for
+the titles of links to the glossary (glossary.py).
 
 No later cell may use what an exercise or a puzzle defines: a reader may not have
 solved it.
@@ -65,16 +66,13 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..build import ROOT
-from . import course, hosted
-from .course import NOTEBOOKS, Lesson, source_of
+from . import course, glossary, hosted
+from .course import Lesson, source_of
 from .stubs import HIDDEN, LessonError, solved, stub
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
-GLOSSARY, README = NOTEBOOKS / "glossary.ipynb", ROOT / "README.md"
-ENTRY = re.compile(  # its term, its paragraph, and the links to lessons behind that
-    r"^### (?P<term>.+)\n\n(?P<text>.*?)(?: \[\d\d[a-z]?\]\(\w+\.ipynb\),?)*$", re.M
-)
+README = ROOT / "README.md"
 METADATA = {
     "kernelspec": {
         "display_name": "Python 3",
@@ -117,6 +115,7 @@ def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
     made.cells = [nbformat.from_dict(cell) for cell in _expanded(notebook, answered)]
     made.cells = course.strip(made.cells)
     hosted.put_first(made.cells)
+    glossary.define_links(made.cells)
     for cell in made.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
@@ -204,39 +203,15 @@ def text_of(notebook: NotebookNode) -> str:
 def files() -> Iterator[tuple[Path, str]]:
     """Every notebook of the lab, and README: the text that each should have."""
     lessons = course.lessons()
-    glossary = clean(nbformat.read(GLOSSARY, as_version=4))
-    link_to_lessons(glossary, lessons)
-    yield GLOSSARY, text_of(glossary)
+    terms = clean(glossary.read())
+    glossary.complete(terms, lessons, lambda lesson: clean(lesson.source).cells)
+    yield glossary.GLOSSARY, text_of(terms)
     yield README, course.with_course(README.read_text(encoding="utf-8"), "notebooks/")
     for lesson in lessons:
         try:
             yield from _files_of(lesson)
         except LessonError as error:
             raise LessonError(f"{lesson.path.name}: {error}") from None
-
-
-def link_to_lessons(glossary: NotebookNode, lessons: list[Lesson]) -> None:
-    """End each entry of the glossary with links to the lessons that link to it."""
-    linked = {lesson: _terms_of(clean(lesson.source)) for lesson in lessons}
-
-    def ended(entry: re.Match[str]) -> str:
-        term = entry["term"].replace(" ", "-")
-        links = [
-            f"[{lesson.number}]({lesson.path.name})"
-            for lesson, terms in linked.items()
-            if term in terms
-        ]
-        return f"### {entry['term']}\n\n{entry['text']} {', '.join(links)}".rstrip()
-
-    for cell in glossary.cells:
-        if cell.cell_type == "markdown":
-            cell.source = ENTRY.sub(ended, cell.source)
-
-
-def _terms_of(notebook: NotebookNode) -> set[str]:
-    """The entries of the glossary that a notebook's text links to."""
-    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
-    return set(re.findall(r"\]\(glossary\.ipynb#([^)\s]+)", "\n".join(texts)))
 
 
 def _files_of(lesson: Lesson) -> Iterator[tuple[Path, str]]:
