@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import nbformat
 import pytest
 
 from weft import environment
@@ -126,15 +127,12 @@ def test_a_home_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypatc
     environment.name_kernel(sys.executable)
 
 
-def test_make_notebooks_writes_the_cell():
-    import nbformat
-
+def test_make_notebooks_renews_the_cell():
     text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     old = f"try:\n    import weft\nexcept ImportError:\n    !git clone {hosted.GITHUB}"
-    for given in [code(old), code("1 + 1")], [code("1 + 1")]:
-        cells = [text("# Title"), *given]
-        hosted.put_first(cells)
-        assert [c.source for c in cells] == ["# Title", hosted.FIRST, "1 + 1"]
-    cells = [text("# Text alone")]
-    hosted.put_first(cells)
-    assert len(cells) == 1
+    cells = [text("# Title"), code(old), code("1 + 1")]
+    hosted.renew_first(cells)
+    assert [c.source for c in cells] == ["# Title", hosted.FIRST, "1 + 1"]
+    cells = [text("# Title"), code("1 + 1")]
+    hosted.renew_first(cells)
+    assert cells[1].source == "1 + 1"

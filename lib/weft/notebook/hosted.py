@@ -26,16 +26,12 @@ if not importlib.util.find_spec("weft"):  # this kernel has no lab
     %run lab/lib/weft/notebook/hosted.py"""
 
 
-def put_first(cells: list[Any]) -> None:
-    """Let a notebook's first code cell be FIRST; one of text alone needs none."""
-    code = next((i for i, c in enumerate(cells) if c.cell_type == "code"), None)
-    if code is None:
-        return
-    if GITHUB not in cells[code].source:
-        from nbformat.v4 import new_code_cell
-
-        cells.insert(code, new_code_cell(id="fetch"))
-    cells[code].source = FIRST
+def renew_first(cells: list[Any]) -> None:
+    """Let the cell of a notebook that fetches the lab be FIRST: it comes before all
+    other code."""
+    code = next((cell for cell in cells if cell.cell_type == "code"), None)
+    if code is not None and GITHUB in code.source:
+        code.source = FIRST
 
 
 def main() -> None:

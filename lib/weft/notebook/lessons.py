@@ -114,7 +114,7 @@ def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
     made = nbformat.from_dict(notebook | {"metadata": METADATA})
     made.cells = [nbformat.from_dict(cell) for cell in _expanded(notebook, answered)]
     made.cells = course.strip(made.cells)
-    hosted.put_first(made.cells)
+    hosted.renew_first(made.cells)
     glossary.define_links(made.cells)
     for cell in made.cells:
         tags = cell.metadata.get("tags", [])
