@@ -123,6 +123,21 @@ def test_a_tag_holds_until_a_heading_of_its_level():
     assert course.kinds_of(made) == kinds
 
 
+def test_each_of_two_deeper_sections_has_its_own_minutes():
+    source = notebook(
+        markdown("# T\n\n> Q?"),
+        markdown("## A", "deeper"),
+        markdown("### Part of A\n\n" + "a " * 150),
+        markdown("## B", "deeper"),
+        markdown("b " * 450),
+    )
+    made = nbformat.from_dict(source)
+    course.complete(made, course.Lesson(LESSONS[0].path, source))
+    texts = [cell.source for cell in made.cells]
+    assert texts[2] == "## A\n\n*Deeper, 1 minute.*" and "*Deeper" not in texts[3]
+    assert texts[4] == "## B\n\n*Deeper, 3 minutes.*"
+
+
 def test_completing_a_notebook_twice_is_completing_it_once():
     cells = [markdown("# T\n\n> Q?"), markdown("## A", "deeper"), markdown("b " * 450)]
     source = notebook(*cells)

@@ -114,20 +114,39 @@ def next_lesson(lesson: Lesson) -> Lesson | None:
 # ---- sections and minutes ------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Section:
+    """The cells from a heading to the next one of its level or a higher one.
+
+    start, end: as of a slice. outer: the kind of the section around it.
+    """
+
+    start: int
+    end: int
+    kind: str
+    outer: str
+
+
+def sections_of(notebook: NotebookNode) -> list[Section]:
+    """The sections below the title, in the order of their headings."""
+    headings = [(at, heading_of(cell)) for at, cell in enumerate(notebook.cells)]
+    levels = [(at, len(heading[1])) for at, heading in headings if heading]
+    made: list[Section] = []
+    for number, (at, level) in enumerate(levels):
+        ends = (a for a, other in levels[number + 1 :] if other <= level)
+        around = [one for one in made if one.start < at < one.end]
+        outer = around[-1].kind if around else CORE
+        tags = notebook.cells[at].metadata.get("tags", [])
+        own = next((kind for kind in (DEEPER, PRACTICE) if kind in tags), outer)
+        made.append(Section(at, next(ends, len(notebook.cells)), own, outer))
+    return made
+
+
 def kinds_of(notebook: NotebookNode) -> list[str]:
     """Of each cell whether it is CORE, DEEPER or PRACTICE."""
-    kinds, open_sections = [], [(1, CORE)]  # (level of the heading, kind)
-    for cell in notebook.cells:
-        heading = heading_of(cell)
-        if heading:
-            level = len(heading[1])
-            while open_sections[-1][0] >= level:
-                open_sections.pop()
-            tags = cell.metadata.get("tags", [])
-            outer = open_sections[-1][1]
-            own = next((kind for kind in (DEEPER, PRACTICE) if kind in tags), outer)
-            open_sections.append((level, own))
-        kinds.append(open_sections[-1][1])
+    kinds = [CORE] * len(notebook.cells)
+    for one in sections_of(notebook):  # an inner section comes after the one around it
+        kinds[one.start : one.end] = [one.kind] * (one.end - one.start)
     return kinds
 
 
@@ -236,7 +255,7 @@ def ways_in(folder: str = "") -> str:
     lines = ["| you know | begin with |", "|---|---|"]
     for known, begin in WAYS_IN:
         links = (
-            f"[{number} {named[number].title}]({folder}{named[number].path.name}): {why}"
+            named[number].link.replace("](", f"]({folder}") + f": {why}"
             for number, why in begin.items()
         )
         lines.append(f"| {known} | {'; '.join(links)} |")
@@ -290,36 +309,25 @@ def complete(notebook: NotebookNode, lesson: Lesson) -> None:
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
         if "<!-- ways in -->" in cell.source:
             cell.source = with_course(cell.source)
-    for at, kind in _openings(notebook, kinds):
-        minutes = _section_minutes(notebook, lesson, at)
-        head, newline, rest = notebook.cells[at].source.partition("\n")
-        length = f"\n\n*{kind.title()}, {in_minutes(minutes)}.*"
-        notebook.cells[at].source = head + length + newline + rest
+    for section in sections_of(notebook):
+        if section.kind not in (CORE, section.outer):
+            minutes = _section_minutes(notebook, lesson, section)
+            cell = notebook.cells[section.start]
+            head, newline, rest = cell.source.partition("\n")
+            length = f"\n\n*{section.kind.title()}, {in_minutes(minutes)}.*"
+            cell.source = head + length + newline + rest
     notebook.cells.insert(1, _cell("length", length_of(lesson)))
     notebook.cells.append(_cell("next", next_text(lesson)))
 
 
-def _openings(notebook: NotebookNode, kinds: list[str]) -> Iterator[tuple[int, str]]:
-    """(index, kind) of each heading whose kind differs from what is above it."""
-    above = CORE
-    for at, (cell, kind) in enumerate(zip(notebook.cells, kinds)):
-        if heading_of(cell) and kind not in (CORE, above):
-            yield at, kind
-        above = kind
-
-
-def _section_minutes(notebook: NotebookNode, lesson: Lesson, at: int) -> float:
-    """The minutes of the cells from a heading on that are of its kind, in the source.
+def _section_minutes(notebook: NotebookNode, lesson: Lesson, section: Section) -> float:
+    """The minutes of a section's cells, counted in the source.
 
     The reader's notebook has stubs, where the minutes of an answer cannot be counted.
     """
     source = {cell.id: cell for cell in lesson.source.cells}
-    kinds, total = kinds_of(notebook), 0.0
-    for cell, kind in zip(notebook.cells[at:], kinds[at:]):
-        if kind != kinds[at]:
-            break
-        total += cell_minutes(source.get(cell.id, cell))
-    return total
+    cells = notebook.cells[section.start : section.end]
+    return sum(cell_minutes(source.get(cell.id, cell)) for cell in cells)
 
 
 def length_of(lesson: Lesson) -> str:
