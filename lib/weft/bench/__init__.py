@@ -12,7 +12,7 @@ ops                    an op's rungs beside PyTorch's
 matmul/, tensor/, graphs/, mnist, transpose, torch_kernels  what a GPU reaches
 bodies, launch, edit   one body by every runner; a launch; from an edit to its result
 sim, simt, check, counters  what running kernels on a CPU costs; is the count right
-plot_bodies, plot_transpose  charts
+plot_bodies, plot_transpose, crossing  charts; where two of their lines cross
 readme, sentences      README.md's blocks, made from committed results
 """
 
