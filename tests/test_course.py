@@ -201,6 +201,14 @@ def test_readme_and_the_first_lesson_show_the_same_ways_in():
     assert any(course.ways_in() in cell.source for cell in reader_of(LESSONS[0]).cells)
 
 
+def test_the_first_lesson_counts_the_numbers_to_change_and_draws_the_race():
+    cells = reader_of(LESSONS[0]).cells
+    (kernel,) = (c.source for c in cells if c.source.startswith("%%cuda"))
+    (turn,) = (c.source for c in cells if c.source.startswith("**Your turn.**"))
+    assert kernel.count("0.7f") == 3 and "each of the three `0.7f`" in turn
+    assert any("race_nvidia_h200.json" in cell.source for cell in cells)
+
+
 def test_no_two_exercises_share_a_name():
     """The lab remembers what is solved by the name of the function."""
     names = [
