@@ -2,6 +2,7 @@
 
 import base64
 import importlib
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -290,7 +291,9 @@ def test_no_arrow_crosses_a_number_or_a_word(picture, name):
     for at in stops[:: max(1, len(stops) // 12)]:
         root = parsed(made.svg(*at))
         arrows = [
-            points(node.get("d")) for node in root.iter("path") if "C" in node.get("d")
+            points(node.get("d"))
+            for node in root.iter("path")
+            if "C" in node.get("d") and node.get("data-behind") is None
         ]
         for node in root.iter("text"):
             text, size = "".join(node.itertext()), float(node.get("font-size"))
@@ -302,6 +305,23 @@ def test_no_arrow_crosses_a_number_or_a_word(picture, name):
             for xs, ys in (curve.T for curve in arrows):
                 inside = (xs > left) & (xs < left + wide) & (ys > y - 7) & (ys < y - 1)
                 assert not inside.any(), (name, at, text)
+
+
+@pytest.mark.parametrize("name", ["two_dimensions", "tiled"])
+def test_an_arrow_behind_words_is_faint_and_whole(picture, name):
+    """Without the part between them its pieces look cut."""
+    made = picture(name)
+    found = 0
+    for at in sorted(made.drawing.frames):
+        paths = list(parsed(made.svg(*at)).iter("path"))
+        for whole, pieces in itertools.pairwise(paths):
+            if whole.get("data-behind") is not None:
+                assert float(whole.get("stroke-opacity")) <= 0.4  # words stay legible
+                assert whole.get("d").count("M") == 1
+                away = points(whole.get("d"))[:, None] - points(pieces.get("d"))
+                assert (np.hypot(*away.T).min(1) < 12).all()  # pieces of it
+                found += 1
+    assert found
 
 
 def test_hundreds_of_threads_are_aggregated(picture):

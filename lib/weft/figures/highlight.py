@@ -19,7 +19,7 @@ def highlighted(text: str, language: str = "cuda") -> str:
 
 def with_code(sentence: str) -> str:
     """A sentence as HTML: what stands between two backticks is code."""
-    code = rf'<code style="{style.PRE}">\1</code>'
+    code = rf'<code style="{style.PRE};padding:0">\1</code>'
     return re.sub(r"`([^`]*)`", code, html.escape(sentence))
 
 

@@ -1,4 +1,4 @@
-"""Arrows of the picture of who touches what. They pass behind all that has a word."""
+"""Arrows of the picture of who touches what; faint behind all that has a word."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _arrow(panel: Panel, element: int, grid: Grid, write: bool, hidden: Hidden) 
 
 
 class Hidden:
-    """Where the arrow of one thread is not seen: behind frames and other threads.
+    """Where the arrow of one thread is faint: behind frames and other threads.
 
     who: its block and thread.
     """

@@ -141,7 +141,8 @@ def arrow(
 ) -> str:
     """A curve that leaves and arrives upright (or level), with a head at its end.
 
-    hidden: of points, x and y, whether something stands before them.
+    hidden: of points, x and y, whether something stands before them. There it is faint:
+    it would look cut if it ended.
     """
     (x0, y0), (x1, y1) = start, end
     way = x1 - x0 if level else y1 - y0
@@ -153,10 +154,20 @@ def arrow(
         curve = [start, (x0, y0 + bend), (x1, y1 - bend), (x1, y1 - ahead)]
         head = f"M{num(x1 - 3.2)} {num(y1 - ahead)}h6.4l-3.2 {ahead}z"
     dash = ' stroke-dasharray="4 3"' * dashed
+    whole, seen = (_pieces(np.array(curve), where) for where in (None, hidden))
     return (
-        f'<path d="{_pieces(np.array(curve), hidden)}" fill="none" stroke="{colour}" '
+        f"{behind(whole, colour) if seen != whole else ''}"
+        f'<path d="{seen}" fill="none" stroke="{colour}" '
         f'stroke-width="1.3" stroke-opacity=".85"{dash}/>'
         f'<path d="{head}" fill="{colour}"/>'
+    )
+
+
+def behind(path: str, colour: str) -> str:
+    """A curve as it is seen through what stands before it: words stay legible."""
+    return (
+        f'<path d="{path}" fill="none" stroke="{colour}" '
+        f'stroke-opacity=".4" data-behind=""/>'
     )
 
 

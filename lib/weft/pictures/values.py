@@ -369,8 +369,8 @@ def line(
 ) -> str:
     """A thin curve from one cell down to another.
 
-    behind: what stands before it, from (x, y) to (x, y): there it is not seen. "" if
-    most of it is not.
+    behind: what stands before it, from (x, y) to (x, y): there it is faint. All of it
+    is where most of it is: pieces would lead nowhere.
     """
     (x0, y0), (x1, y1) = start, end
     t = np.linspace(0, 1, STEPS + 1)
@@ -379,18 +379,18 @@ def line(
     seen = np.ones(STEPS + 1, bool)
     for left, upper, right, lower in behind:
         seen &= (x <= left) | (x >= right) | (y <= upper) | (y >= lower)
+    bend = 0.5 * (y1 - y0)
+    body = f"M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + bend)} {num(x1)} "
+    body += f"{num(y1 - bend)} {num(x1)} {num(y1)}"
+    faint = "" if seen.all() else svg.behind(body, colour)
     if seen.mean() < 0.5:
-        return ""  # pieces that lead nowhere
-    if seen.all():
-        bend = 0.5 * (y1 - y0)
-        body = f"M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + bend)} {num(x1)} "
-        body += f"{num(y1 - bend)} {num(x1)} {num(y1)}"
-    else:
+        return faint
+    if faint:
         body = "".join(
             f"{'L' if i and seen[i - 1] else 'M'}{num(x[i])} {num(y[i])}"
             for i in np.flatnonzero(seen)
         )
     return (
-        f'<path d="{body}" fill="none" stroke="{colour}" '
+        f'{faint}<path d="{body}" fill="none" stroke="{colour}" '
         f'stroke-width="1.3" stroke-opacity=".8"/>'
     )
