@@ -49,11 +49,23 @@ def test_a_sentence_says_the_ratio(guess, truth, words):
     assert words in predict("How long?", guess, "ms").measured(truth).sentence
 
 
-def test_without_a_guess_the_measurement_alone_is_drawn_and_nothing_is_scored():
+def test_without_a_guess_the_answer_is_folded_away_and_nothing_is_scored(own_memory):
+    shown = predict("How many?", None, "blocks").measured(1234)
+    assert repr(shown) == f"How many?\n{predict_module.NO_GUESS}"
+    page = ET.fromstring(shown._repr_html_())
+    (fold,) = page.iter("details")
+    assert fold.get("open") is None and len(rectangles(shown.svg())) == 1
+    assert "It is 1,234 blocks." in "".join(fold.itertext())
+    page.remove(fold)
+    seen = ET.tostring(page, encoding="unicode")
+    assert predict_module.NO_GUESS in seen and "1,234" not in seen
+    assert not shown.score.factors and not predict_module.guessed_questions()
+    assert not list(own_memory.rglob("*.json"))
+
+
+def test_the_answer_can_be_had_without_a_guess():
     shown = predict("How many?", None, "blocks").measured(12)
-    assert shown.sentence == "It is 12 blocks."
-    assert len(rectangles(shown.svg())) == 1
-    assert not shown.score.factors and "guess" not in repr(shown)
+    assert (shown.value, shown.sentence) == (12, "It is 12 blocks.")
 
 
 def test_the_same_question_again_replaces_its_guess():

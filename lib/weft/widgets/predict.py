@@ -20,6 +20,7 @@ from ..kept import Kept
 from ..native import ArgumentError
 
 RIGHT = 1.1  # a factor up to this counts as right
+NO_GUESS = "No guess yet: put a number in place of None and run the cell again."
 _asked: set[str] = set()  # the questions of this session
 _kept = Kept("guesses")
 
@@ -27,8 +28,8 @@ _kept = Kept("guesses")
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     """A guess at the answer to a question, before it is measured.
 
-    guess: a number from 0 on, or None: then only the measurement will be shown. Raises
-    ArgumentError for anything else.
+    guess: a number from 0 on, or None for no guess yet: then measured() folds the
+    answer away. Raises ArgumentError for anything else.
     """
     if not isinstance(question, str) or not question.strip():
         raise ArgumentError(f"predict: the question is a text, this is {question!r}")
@@ -52,7 +53,8 @@ class Guess:
     def measured(self, value: float) -> Measured:
         """The answer, drawn beside the guess, with the score so far.
 
-        value: a number from 0 on, in the guess's unit.
+        value: a number from 0 on, in the guess's unit. Without a guess the answer
+        stays folded away, and nothing is scored.
         """
         truth = _number("measured", value)
         if self.guess is not None:
@@ -123,7 +125,11 @@ class Score:
 
 @dataclass(frozen=True)
 class Measured:
-    """A guess beside its answer, as text, HTML and SVG."""
+    """A guess beside its answer, as text, HTML and SVG.
+
+    Without a guess, the text leaves the answer out and the HTML folds it away; value,
+    sentence and svg() have it in either case.
+    """
 
     question: str
     guess: float | None
@@ -156,17 +162,20 @@ class Measured:
         return _bars(self)
 
     def __repr__(self) -> str:
-        lines = [self.question, self.sentence]
-        return "\n".join(lines + [str(self.score)] * (self.guess is not None))
+        if self.guess is None:
+            return f"{self.question}\n{NO_GUESS}"
+        return "\n".join([self.question, self.sentence, str(self.score)])
 
     def _repr_html_(self) -> str:
-        parts = [
-            f"<div><b>{html.escape(self.question)}</b></div>",
-            f"<div>{html.escape(self.sentence)}</div>",
-            self.svg(),
-        ]
-        if self.guess is not None:
-            parts.append(f"<div>{html.escape(str(self.score))}</div>")
+        answer = f"<div>{html.escape(self.sentence)}</div>{self.svg()}"
+        parts = [f"<div><b>{html.escape(self.question)}</b></div>"]
+        if self.guess is None:
+            parts.append(
+                f"<div>{NO_GUESS}</div><details><summary>Show it without a guess"
+                f"</summary>{answer}</details>"
+            )
+        else:
+            parts += [answer, f"<div>{html.escape(str(self.score))}</div>"]
             if len(self.score.factors) > 1:
                 parts.append(_dots(self.score.factors))
         return f'<div style="max-width:640px">{"".join(parts)}</div>'
