@@ -12,7 +12,6 @@ import threading
 import types
 import xml.etree.ElementTree as ET
 from datetime import date
-from urllib.parse import unquote
 
 import pytest
 
@@ -20,7 +19,7 @@ from weft import ArgumentError, cache, kept, load_cuda, predict, puzzles
 from weft.kept import Kept
 from weft.notebook import course
 from weft.puzzles import table
-from weft.puzzles.cells import asked
+from weft.puzzles.cells import asked, cells
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
 from weft.puzzles.progress import OPEN, SIGNS, SOLVED, WITHIN, marks, solved
 from weft.puzzles.puzzle import _compiled
@@ -293,12 +292,14 @@ def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
     assert {link for link, bold in weights.items() if bold} == core
 
 
-def test_a_puzzles_link_leads_to_its_heading():
-    assert puzzles.map2d.link == "01a_kernels_in_python.ipynb#Map-2D"
+def test_a_puzzles_link_leads_to_the_cell_that_asks():
+    """By its id: JupyterLab finds no heading in a notebook that it has just opened."""
+    map2d = "01a_kernels_in_python.ipynb#cell-id=puzzle-map2d-asked"
+    assert puzzles.map2d.link == map2d
     for puzzle in puzzles:
-        heading = asked(puzzle).splitlines()[0].removeprefix("### ")
-        anchor = unquote(puzzle.link.partition("#")[2])
-        assert anchor == heading.replace(" ", "-")
+        (first, *_) = cells([puzzle.name], answered=False)
+        assert puzzle.link.partition("#cell-id=")[2] == first.id
+        assert first.source == asked(puzzle)
 
 
 def test_a_puzzle_takes_reading_and_a_minute_for_each_line_of_its_answer():

@@ -11,7 +11,6 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from ..figures.highlight import highlighted, with_code
 from ..guarded import Mismatch
@@ -291,8 +290,9 @@ class Puzzle:
         """Where its lesson has it, as seen from another notebook; "" as above."""
         from . import LESSONS
 
-        place = quote(self.title.replace(" ", "-"))
-        return f"{LESSONS[self.group]}#{place}" if self.group else ""
+        # Of a notebook that it opens, JupyterLab finds cells, but no headings.
+        cell = f"puzzle-{self.name.replace('_', '-')}-asked"
+        return f"{LESSONS[self.group]}#cell-id={cell}" if self.group else ""
 
     def __repr__(self) -> str:
         where = f" ({self.name}, {self.lesson})" if self.group else ""
