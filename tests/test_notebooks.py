@@ -270,6 +270,15 @@ def test_a_link_is_defined_once_and_anew_when_its_entry_changes(monkeypatch):
     assert glossary_module.places_in([lesson]) == {"the-stub", "gap"}
 
 
+def test_a_definition_is_the_first_sentence_as_plain_text():
+    for text, said in (
+        ("`void *`: an *address* of a `T *`. More.", "void *: an address of a T *."),
+        ("A number. (Also a name.)", "A number."),
+        ("One by one, 0.5 each", "One by one, 0.5 each"),
+    ):
+        assert glossary_module.definition(text) == said
+
+
 def test_links_of_puzzles_lead_to_the_glossary():
     """Also before `make notebooks`; and what is printed below a check has none."""
     entries = glossary()

@@ -30,7 +30,8 @@ LINK = re.compile(
     r"\]\(glossary\.ipynb#(?:cell-id=)?(?P<term>[^)\s]+)"
     r'(?P<title> "(?:[^"\\]|\\.)*")?\)'
 )
-SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z0-9`]|$)")
+SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z0-9`(*]|$)")
+MARKED = re.compile(r"`([^`]*)`|\*(\S[^*]*)\*")  # code, or emphasis
 
 
 def read() -> NotebookNode:
@@ -54,7 +55,7 @@ def definition(text: str) -> str:
     """The first sentence of an entry, without its Markdown."""
     sentence = SENTENCE.match(text)
     words = sentence[0] if sentence else text
-    return re.sub(r"[`*]", "", words)
+    return MARKED.sub(r"\1\2", words)
 
 
 def define_links(cells: Iterable[NotebookNode]) -> None:
