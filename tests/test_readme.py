@@ -178,13 +178,14 @@ def test_the_committed_stronger_race_has_the_factors_of_its_times():
 def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():
     band = {"us_low": 9e3, "us_high": 1.2e4, "batch": 64}
     ours = {"impl": "weft", "us": 1e4, "epoch_s": 5.0, **band}
-    ours |= {"samples": 20, "steps": 5}
+    ours |= {"samples": 20, "steps": 5, "epochs": 2, "epochs_s": [4.75, 5.25]}
     theirs = {"impl": "torch", "us": 3e4, "epoch_s": None, **band}
     eager = theirs | {"us": 2e4, "epoch_s": 7.5}
     text = one_line(sentences.processor_race(results_of(ours, theirs, eager)))
     assert "64 images takes 10.0 ms (9.00 to 12.0)" in text
     assert "PyTorch 2.9's two variants" in text and "2.0 times as long. An" in text
-    assert "takes 5.00 s, PyTorch's 7.50 s, 1.5 times as long" in text
+    assert "takes 5.00 s (4.75 to 5.25), PyTorch's 7.50 s, 1.5 times as long" in text
+    assert "epochs: means, fastest and slowest of 2" in text
     assert "percentiles of 20 samples of 5 steps" in text
 
 

@@ -211,7 +211,7 @@ def processor_race(results: Results | None = None) -> str:
     rows, machine = results["rows"], results["machine"]
     ours, theirs = fastest(rows, "weft"), fastest(rows, "torch")
     epochs = [
-        min(r["epoch_s"] for r in select(rows, impl=impl) if r["epoch_s"])
+        min((r for r in select(rows, impl=impl) if r["epoch_s"]), key=_epoch)
         for impl in ("weft", "torch")
     ]
     variants = _word(len(select(rows, impl="torch")))
@@ -226,9 +226,10 @@ def processor_race(results: Results | None = None) -> str:
         f"The fastest of PyTorch {_release(machine)}'s "
         f"{variants} variants (eager and compiled, both layouts) takes "
         f"{_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. An epoch "
-        f"takes {three(epochs[0])} s, PyTorch's {three(epochs[1])} s, "
-        f"{epochs[1] / epochs[0]:.1f} times as long. Steps: medians and 20th to 80th "
-        f"percentiles{samples}, taken side by side; fp32, {_days(rows, machine)}. "
+        f"takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "
+        f"{_epoch(epochs[1]) / _epoch(epochs[0]):.1f} times as long. Steps: medians and 20th to 80th "
+        f"percentiles{samples}, taken side by side; epochs: means, fastest and "
+        f"slowest{' of ' + str(ours['epochs']) if 'epochs_s' in ours else ''}; fp32, {_days(rows, machine)}. "
         "`make mnist` measures yours."
     )
     stem = results.get("stem", "")
@@ -236,6 +237,17 @@ def processor_race(results: Results | None = None) -> str:
         return text
     picture = f"![time per step, loss and accuracy on {_cores(machine)}]"
     return f"{text}\n\n{picture}(notebooks/results/{stem}.svg)"
+
+
+def _epoch(row: Row) -> float:
+    return row["epoch_s"]
+
+
+def _epoch_band(row: Row) -> str:
+    """A mean with its fastest and slowest epoch: 4.61 s (4.55 to 4.70)."""
+    epochs = row.get("epochs_s")
+    band = f" ({three(min(epochs))} to {three(max(epochs))})" if epochs else ""
+    return f"{three(row['epoch_s'])} s{band}"
 
 
 # ---- editing and launching -------------------------------------------------------

@@ -238,8 +238,8 @@ class _Race:
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
             **{"threads": _threads(self.config), "images": len(self.train)},
-            **{"epoch_s": None, "test_accuracy": None, "test_accuracies": None},
-            **{"losses": None},
+            **{"epoch_s": None, "epochs_s": None, "losses": None},
+            **{"test_accuracy": None, "test_accuracies": None},
         }
 
     # ---- train ------------------------------------------------------------------
@@ -299,6 +299,7 @@ class _Race:
             self.say(f"{title}: {100 * accuracies[-1]:.2f} % of the test set right")
         return {
             "epoch_s": float(np.mean(seconds)) if seconds else None,
+            "epochs_s": seconds,
             "test_accuracy": accuracies[-1] if accuracies else evaluate(),
             "test_accuracies": accuracies,
             "losses": np.concatenate(losses).tolist() if losses else [],
