@@ -421,7 +421,7 @@ def test_ours_and_the_fastest_twin_are_trained_the_same(result):
     np.testing.assert_allclose(ours["losses"][:2], trained[0]["losses"][:2], rtol=1e-2)
     assert ours["losses"][0] == pytest.approx(trained[0]["losses"][0], rel=1e-5)
     assert len(ours["test_accuracies"]) == len(ours["epochs_s"]) == 2
-    assert 0 < min(ours["epochs_s"]) and ours["epoch_s"] == np.mean(ours["epochs_s"])
+    assert min(ours["epochs_s"]) > 0 and ours["epoch_s"] == np.mean(ours["epochs_s"])
     assert ours["test_accuracy"] == ours["test_accuracies"][-1] > 0.2
     assert result.cnn.evaluate() == ours["test_accuracy"]
 

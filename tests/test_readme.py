@@ -185,7 +185,7 @@ def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():
     assert "64 images takes 10.0 ms (9.00 to 12.0)" in text
     assert "PyTorch 2.9's two variants" in text and "2.0 times as long. An" in text
     assert "takes 5.00 s (4.75 to 5.25), PyTorch's 7.50 s, 1.5 times as long" in text
-    assert "epochs: means, fastest and slowest of 2" in text
+    assert "epochs: means, fastest and slowest of two" in text
     assert "percentiles of 20 samples of 5 steps" in text
 
 

@@ -211,13 +211,21 @@ def processor_race(results: Results | None = None) -> str:
     rows, machine = results["rows"], results["machine"]
     ours, theirs = fastest(rows, "weft"), fastest(rows, "torch")
     epochs = [
-        min((r for r in select(rows, impl=impl) if r["epoch_s"]), key=_epoch)
+        min(
+            (r for r in select(rows, impl=impl) if r["epoch_s"]),
+            key=lambda r: r["epoch_s"],
+        )
         for impl in ("weft", "torch")
     ]
     variants = _word(len(select(rows, impl="torch")))
     samples = (
         f" of {ours['samples']} samples of {ours['steps']} steps"
         if "samples" in ours
+        else ""
+    )
+    spread = (
+        f"; epochs: means, fastest and slowest of {_word(ours['epochs'])}"
+        if "epochs_s" in ours
         else ""
     )
     text = _fill(
@@ -227,9 +235,9 @@ def processor_race(results: Results | None = None) -> str:
         f"{variants} variants (eager and compiled, both layouts) takes "
         f"{_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. An epoch "
         f"takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "
-        f"{_epoch(epochs[1]) / _epoch(epochs[0]):.1f} times as long. Steps: medians and 20th to 80th "
-        f"percentiles{samples}, taken side by side; epochs: means, fastest and "
-        f"slowest{' of ' + str(ours['epochs']) if 'epochs_s' in ours else ''}; fp32, {_days(rows, machine)}. "
+        f"{epochs[1]['epoch_s'] / epochs[0]['epoch_s']:.1f} times as long. Steps: "
+        f"medians and 20th to 80th percentiles{samples}, taken side by side{spread}; "
+        f"fp32, {_days(rows, machine)}. "
         "`make mnist` measures yours."
     )
     stem = results.get("stem", "")
@@ -237,10 +245,6 @@ def processor_race(results: Results | None = None) -> str:
         return text
     picture = f"![time per step, loss and accuracy on {_cores(machine)}]"
     return f"{text}\n\n{picture}(notebooks/results/{stem}.svg)"
-
-
-def _epoch(row: Row) -> float:
-    return row["epoch_s"]
 
 
 def _epoch_band(row: Row) -> str:
