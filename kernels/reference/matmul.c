@@ -3,37 +3,37 @@
  *
  * Before:  matmul_simd.c has one core, and with many rows its strips of a come
  *          from L3 once for every 32 columns.
- * Idea:    blocks for each cache, and groups of tiles for each core. The scheme
- *          is Goto's ("Anatomy of high-performance matrix multiplication",
- *          2008):
+ * Idea:    blocks for each cache, and blocks of c for each core. The scheme is
+ *          Goto's and van de Geijn's ("Anatomy of high-performance matrix
+ *          multiplication", 2008), with a and b in each other's place:
  *
- *   registers  a tile of c, 14 x 32 with AVX-512 (gemm.h)
- *   L1         one panel of b, BK x TILE_COLS (32 KiB): every tile of a group
- *              that lies in its columns reads it again
- *   L2         the panels of a of one group, GROUP x TILE_ROWS x BK (112 KiB)
- *   L3         the packed blocks of a and b, BM x BK and BK x BN
+ *   registers  a tile of c, 14 x 32 with AVX-512; it is added to c from there
+ *   L1         one panel of a, 14 x BK (16 KiB), packed just before its use:
+ *              all panels of b pass by
+ *   L2         a block of b, BK x BN (1 MiB at most): all panels of a pass by
+ *   L3         c, which is read and written once for each BK of k
  *
- * Each thread takes groups of GROUP x GROUP tiles. Every sum is built in the
- * same order however many threads there are, so the result is the same too.
+ * Each thread takes blocks of c and packs what it needs for them: it waits for
+ * nobody. Every sum is built in the same order however many threads there are,
+ * so the result is the same too.
  *
- * Prediction: on one core a little more than simd, since strips come from L2;
- *          on two twice that, since packing is shared, too: what NumPy's
- *          OpenBLAS has, which does the same.
- * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 80, on two 170
- *          (NumPy 89, 186); 2048^3 84, 158 (NumPy 96, 194; torch.mm 78, 130).
- * Limit:   the multiply-adds of a core, and packing, which reads and writes a
- *          and b once more.
+ * Prediction: the tiles take 28 multiply-adds in 14 cycles; packing and c are
+ *          small beside them: more than NumPy's OpenBLAS, like MKL.
+ * Measured: notebooks/results has the rows, beside NumPy and torch.mm.
+ * Limit:   the multiply-adds of a core set the pace for 9 / 10 of the time; the
+ *          rest are waits for a, b and c to come from L3.
  */
 #include "gemm.h"
 #include "reference.h"
 
+#include <math.h>
 #include <omp.h>
 
 enum {
     BK = 256,  // deep enough that a tile of c costs little to load and store
-    BM = 2048, // rows and ...
-    BN = 2048, // ... columns packed at a time: 2 MiB each
-    GROUP = 8  // tiles a side that one thread takes at once
+    BN = 1024, // columns packed at a time
+    A_WIDTH = (TILE_ROWS + VLEN - 1) / VLEN * VLEN, // of a's panel, in vectors
+    PACKING = 32 // what packing a row or column costs: rows of c's elements
 };
 
 struct product {
@@ -44,148 +44,204 @@ struct product {
     float alpha, beta;
     const float *bias; // (n), or NULL
     int relu;
-    int depth; // of a block of k: at most BK, all of one depth
+    int depth; // of a block of k: at most BK, all but the last of one depth
+    int rows, cols; // of a block of c
 };
 
-/* Which part of the product is under way, and its packed blocks. */
+/* The part of the product that is under way, rows [i0, i0 + m) and so on. */
 struct block {
     int i0, m, j0, n, k0, k;
-    int rows; // of a tile
-    float *a_s, *b_s;
 };
 
-/* c's tile at (row,col) from the finished product `tile`, of the first block of
- * k, of the last, of both or of neither. */
-static void store_tile(const struct product *q, const float *tile, int row,
-                       int col, int rows, int cols, int first, int last) {
-    for (int i = 0; i < rows; i++) {
-        float *restrict c = q->c + (size_t)(row + i) * q->n + col;
-        const float *restrict t = tile + i * TILE_COLS;
-        if (!first)
-            for (int j = 0; j < cols; j++) c[j] += q->alpha * t[j];
-        else if (q->beta == 0.0f) // the old c may be NaN: it is not read
-            for (int j = 0; j < cols; j++) c[j] = q->alpha * t[j];
-        else
-            for (int j = 0; j < cols; j++)
-                c[j] = q->alpha * t[j] + q->beta * c[j];
-        if (last && q->bias)
-            for (int j = 0; j < cols; j++) c[j] += q->bias[col + j];
-        if (last && q->relu)
-            for (int j = 0; j < cols; j++) c[j] = c[j] < 0.0f ? 0.0f : c[j];
-    }
+/* Each thread's room for packed panels. It stays from call to call: fresh
+ * memory would cost a page fault for every 4 KiB. */
+static _Thread_local float a_packed[A_WIDTH * BK + VLEN]
+    __attribute__((aligned(64)));
+static _Thread_local float b_packed[BN * BK + VLEN]
+    __attribute__((aligned(64)));
+
+/* Pack the block of b, panel by panel; but where its rows lie in memory one
+ * after the other, row by row, so that each page is visited once. */
+static void pack_b(float *packed, const struct product *q,
+                   const struct block *s) {
+    const float *b = q->b + s->k0 * q->b_k + s->j0 * q->b_n;
+    const int whole = q->b_n == 1 ? s->n / TILE_COLS * TILE_COLS : 0;
+    for (int p = 0; p < s->k; p++)
+        for (int col = 0; col < whole; col += TILE_COLS) {
+            const float *from = b + p * q->b_k + col;
+            float *to = packed + (size_t)col * s->k + p * TILE_COLS;
+            vstore(to, vload(from));
+            vstore(to + VLEN, vload(from + VLEN));
+        }
+    for (int col = whole; col < s->n; col += TILE_COLS)
+        pack_panel(packed + (size_t)col * s->k, TILE_COLS, b + col * q->b_n,
+                   q->b_n, q->b_k, min_int(TILE_COLS, s->n - col), s->k);
 }
 
-/* Panel `i` of the block of a, and of b. */
-static void pack_a(const struct product *q, const struct block *s, int i) {
-    const int row = i * s->rows;
-    pack_panel(s->a_s + i * panel_size(s->rows, q->depth), s->rows,
-               q->a + (s->i0 + row) * q->a_m + s->k0 * q->a_k, q->a_m, q->a_k,
-               min_int(s->rows, s->m - row), s->k);
+/* Fetch one part in `parts` of the next panel of a, which begins at `next`. */
+static void prefetch_a(const struct product *q, const struct block *s,
+                       const float *next, int rows, int part, int parts) {
+    if (q->a_k != 1) return;
+    next += (size_t)part * s->k / parts;
+    for (int i = 0; i < rows; i++)
+        for (int p = 0; p < s->k; p += 16 * parts) // a cache line has 16 floats
+            __builtin_prefetch(next + i * q->a_m + p / parts);
 }
 
-static void pack_b(const struct product *q, const struct block *s, int j) {
-    const int col = j * TILE_COLS;
-    pack_panel(s->b_s + j * panel_size(TILE_COLS, q->depth), TILE_COLS,
-               q->b + (s->j0 + col) * q->b_n + s->k0 * q->b_k, q->b_n, q->b_k,
-               min_int(TILE_COLS, s->n - col), s->k);
-}
-
-/* The tiles [i,i_end) x [j,j_end) of the block. */
-static void multiply_group(const struct product *q, const struct block *s,
-                           int i_begin, int i_end, int j_begin, int j_end) {
-    float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
-    for (int j = j_begin; j < j_end; j++)
-        for (int i = i_begin; i < i_end; i++) {
-            const int row = i * s->rows, col = j * TILE_COLS;
-            tile_product(
-                s->rows, tile, s->a_s + i * panel_size(s->rows, q->depth), 0,
-                s->b_s + j * panel_size(TILE_COLS, q->depth), TILE_COLS, s->k);
-            store_tile(q, tile, s->i0 + row, s->j0 + col,
-                       min_int(s->rows, s->m - row),
-                       min_int(TILE_COLS, s->n - col), s->k0 == 0,
-                       s->k0 + s->k == q->k);
+/* c's tile from the finished product `tile`, with all that options ask for, of
+ * the first block of k, of the last, of both or of neither. */
+static void store_tile(const struct product *q, const struct block *s, float *c,
+                       const float *tile, const float *bias, int rows,
+                       int cols) {
+    const int first = s->k0 == 0, last = s->k0 + s->k == q->k;
+    for (int i = 0; i < rows; i++, c += q->n, tile += TILE_COLS)
+        for (int j = 0; j < cols; j++) {
+            float x = q->alpha * tile[j];
+            if (!first)
+                x += c[j];
+            else if (q->beta != 0.0f) // else the old c may be NaN: not read
+                x += q->beta * c[j];
+            if (last && bias) x += bias[j];
+            if (last && q->relu) x = x < 0.0f ? 0.0f : x;
+            c[j] = x;
         }
 }
 
-/* Pack one block and multiply it; every thread of the team calls this. Returns
- * whether Ctrl-C was pressed, the same to all. */
-static int multiply_block(const struct product *q, const struct block *s,
-                          int *interrupted) {
-    const int panels_a = ceil_div(s->m, s->rows);
-    const int panels_b = ceil_div(s->n, TILE_COLS);
-#pragma omp for schedule(static) nowait
-    for (int i = 0; i < panels_a; i++) pack_a(q, s, i);
-    // b's panels stay for all blocks of a below each other.
-#pragma omp for schedule(static)
-    for (int j = 0; j < panels_b; j++) {
-        if (j == 0) *interrupted = weft_interrupted();
-        if (s->i0 == 0) pack_b(q, s, j);
+/* The product of two panels: added to the rows of c, or with `add` 0 put there.
+ * c_row: from one row of c to the next. */
+SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
+                                int add, const float *a_s, const float *b_s,
+                                int k) {
+    vfloat acc[TILE_ROWS][2];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = (vfloat){0};
+    tile_fma(rows, acc, a_s, 1, A_WIDTH, b_s, TILE_COLS, k);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++, c += c_row)
+        for (int v = 0; v < 2; v++) {
+            vfloat x = alpha * acc[r][v];
+            if (add) x += vload(c + v * VLEN);
+            vstore(c + v * VLEN, x);
+        }
+}
+
+/* The same for a number of rows that is known only when it runs. */
+static void multiply_tile(int rows, float *c, size_t c_row, float alpha,
+                          int add, const float *a_s, const float *b_s, int k) {
+#define TILE_CASE(ROWS) \
+    case ROWS: multiply_fixed(ROWS, c, c_row, alpha, add, a_s, b_s, k); break
+    switch (rows) {
+        TILE_CASE(1);
+        TILE_CASE(2);
+        TILE_CASE(3);
+        TILE_CASE(4);
+        TILE_CASE(5);
+        TILE_CASE(6);
+#if defined(__AVX512F__) || defined(__aarch64__) // VREGS == 32
+        TILE_CASE(7);
+        TILE_CASE(8);
+        TILE_CASE(9);
+        TILE_CASE(10);
+        TILE_CASE(11);
+        TILE_CASE(12);
+        TILE_CASE(13);
+        TILE_CASE(14);
+#endif
     }
-    if (*interrupted) return 1;
-    // Smaller groups where there would not be enough for all threads.
-    const int few = 4 * omp_get_num_threads();
-    int high = GROUP, wide = GROUP;
-    while (high * wide > 1 &&
-           ceil_div(panels_a, high) * ceil_div(panels_b, wide) < few)
-        *(high > wide ? &high : &wide) /= 2;
-    const int groups_b = ceil_div(panels_b, wide);
-    const int groups = ceil_div(panels_a, high) * groups_b;
-#pragma omp for schedule(dynamic)
-    for (int g = 0; g < groups; g++) {
-        const int i = g / groups_b * high, j = g % groups_b * wide;
-        multiply_group(q, s, i, min_int(i + high, panels_a), j,
-                       min_int(j + wide, panels_b));
+#undef TILE_CASE
+}
+
+/* A row of tiles: the panel of a that begins at `row` with all panels of b. */
+static void multiply_rows(const struct product *q, const struct block *s,
+                          int row, float *a_s, const float *b_s) {
+    const int rows = min_int(TILE_ROWS, s->m - row);
+    const int next_rows = min_int(TILE_ROWS, s->m - row - rows);
+    const float *a = q->a + (s->i0 + row) * q->a_m + s->k0 * q->a_k;
+    pack_panel(a_s, A_WIDTH, a, q->a_m, q->a_k, rows, s->k);
+    // What tiles at an edge, or with more to do than to be added, become first.
+    float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
+    const int first = s->k0 == 0, last = s->k0 + s->k == q->k;
+    const int plain =
+        !(first && q->beta != 0.0f) && !(last && (q->bias || q->relu));
+    for (int col = 0; col < s->n; col += TILE_COLS) {
+        const int cols = min_int(TILE_COLS, s->n - col);
+        const float *panel = b_s + (size_t)col * s->k;
+        float *c = q->c + (size_t)(s->i0 + row) * q->n + s->j0 + col;
+        prefetch_a(q, s, a + rows * q->a_m, next_rows, col / TILE_COLS,
+                   ceil_div(s->n, TILE_COLS));
+        if (plain && cols == TILE_COLS) {
+            multiply_tile(rows, c, q->n, q->alpha, !first, a_s, panel, s->k);
+        } else {
+            multiply_tile(rows, tile, TILE_COLS, 1.0f, 0, a_s, panel, s->k);
+            store_tile(q, s, c, tile, q->bias ? q->bias + s->j0 + col : NULL,
+                       rows, cols);
+        }
+    }
+}
+
+/* One block of c, over all of k; returns whether Ctrl-C was pressed. */
+static int multiply_block(const struct product *q, int i0, int j0) {
+    struct block s = {.i0 = i0,
+                      .m = min_int(q->rows, q->m - i0),
+                      .j0 = j0,
+                      .n = min_int(q->cols, q->n - j0)};
+    for (; s.k0 < q->k; s.k0 += q->depth) {
+        if (weft_interrupted()) return 1;
+        s.k = min_int(q->depth, q->k - s.k0);
+        pack_b(b_packed, q, &s);
+        for (int row = 0; row < s.m; row += TILE_ROWS)
+            multiply_rows(q, &s, row, a_packed, b_packed);
     }
     return 0;
 }
 
-/* All blocks, one after another; every thread of the team calls this. */
-static int multiply(const struct product *q, float *a_s, float *b_s,
-                    int *interrupted) {
-    for (ptrdiff_t j0 = 0; j0 < q->n; j0 += BN)
-        for (ptrdiff_t k0 = 0; k0 < q->k; k0 += q->depth)
-            for (ptrdiff_t i0 = 0; i0 < q->m; i0 += BM) {
-                const int m = min_int(BM, q->m - i0);
-                const int n = min_int(BN, q->n - j0);
-                const int k = min_int(q->depth, q->k - k0);
-                const struct block s = {i0,           m,   j0, n, k0, k,
-                                        tile_rows(m), a_s, b_s};
-                if (multiply_block(q, &s, interrupted)) return 1;
-            }
-    return 0;
+/* Choose the blocks of c: enough for all threads, yet large and nearly square,
+ * since each packs its rows of a and its columns of b. */
+static void choose_blocks(struct product *q, int threads) {
+    const int fewest = ceil_div(q->n, BN);
+    double least = INFINITY;
+    for (int wide = fewest; wide <= fewest + threads; wide++) {
+        const int rounds = ceil_div(wide, threads); // that a thread has to do
+        const int high = rounds * threads / wide;
+        const int rows = ceil_div(q->m, high);
+        const int cols = TILE_COLS * ceil_div(ceil_div(q->n, TILE_COLS), wide);
+        const double cost =
+            (double)rounds * (rows + PACKING) * (cols + PACKING);
+        if (cost >= least) continue;
+        least = cost;
+        q->rows = rows;
+        q->cols = cols;
+    }
 }
 
 int matmul_reference(float *c, const float *a, const float *b, int m, int n,
                      int k, const struct weft_matmul_options *options) {
     const int trans_a = options ? options->trans_a : 0;
     const int trans_b = options ? options->trans_b : 0;
-    const struct product q = {.c = c,
-                              .a = a,
-                              .b = b,
-                              .m = m,
-                              .n = n,
-                              .k = k,
-                              .a_m = trans_a ? 1 : (size_t)k,
-                              .a_k = trans_a ? (size_t)m : 1,
-                              .b_k = trans_b ? 1 : (size_t)n,
-                              .b_n = trans_b ? (size_t)k : 1,
-                              .alpha = options ? options->alpha : 1.0f,
-                              .beta = options ? options->beta : 0.0f,
-                              .bias = options ? options->bias : NULL,
-                              .relu = options ? options->relu : 0,
-                              .depth = ceil_div(k, ceil_div(k, BK))};
-    const int rows = min_int(m, BM), cols = min_int(n, BN);
-    const size_t size_a =
-        ceil_div(rows, tile_rows(rows)) * panel_size(tile_rows(rows), q.depth);
-    const size_t size_b =
-        ceil_div(cols, TILE_COLS) * panel_size(TILE_COLS, q.depth);
-    float *scratch = alloc_floats(size_a + size_b);
-    if (!scratch)
-        return weft_fail(WEFT_ENOMEM, "matmul: no %zu bytes for packed blocks",
-                         (size_a + size_b) * sizeof(float));
+    struct product q = {.c = c,
+                        .a = a,
+                        .b = b,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .a_m = trans_a ? 1 : (size_t)k,
+                        .a_k = trans_a ? (size_t)m : 1,
+                        .b_k = trans_b ? 1 : (size_t)n,
+                        .b_n = trans_b ? (size_t)k : 1,
+                        .alpha = options ? options->alpha : 1.0f,
+                        .beta = options ? options->beta : 0.0f,
+                        .bias = options ? options->bias : NULL,
+                        .relu = options ? options->relu : 0,
+                        .depth = VLEN *
+                                 ceil_div(ceil_div(k, ceil_div(k, BK)), VLEN)};
+    const int threads = (double)m * n * k > 1e5 ? omp_get_max_threads() : 1;
+    choose_blocks(&q, threads);
+    const int wide = ceil_div(n, q.cols);
+    const int blocks = ceil_div(m, q.rows) * wide;
     int interrupted = 0;
-#pragma omp parallel if ((double)m * n * k > 1e5)
-    multiply(&q, scratch, scratch + size_a, &interrupted);
-    free(scratch);
+#pragma omp parallel for schedule(dynamic) num_threads(threads) \
+    reduction(| : interrupted)
+    for (int i = 0; i < blocks; i++)
+        interrupted |= multiply_block(&q, i / wide * q.rows, i % wide * q.cols);
     return interrupted ? weft_fail(WEFT_EINTR, "matmul: Ctrl-C") : WEFT_OK;
 }
