@@ -180,19 +180,42 @@ def a_processors(threads=(1, 2)):
     there = [
         row(impl, rung, "fp32", speed * count, (1024,) * 3, threads=count, **told)
         for count in threads
-        for impl, rung, speed in (("weft", "reference", 0.1), ("torch", "mm", 0.125))
+        for impl, rung, speed in (
+            ("weft", "reference", 0.1),
+            ("torch", "mm", 0.125),
+            ("numpy", "matmul", 0.16 / count),
+        )
     ]
     beside_fastest(there)
     machine = {"device": "A CPU", "date": "2026-01-04", "torch": "2.13"}
     return {"machine": machine, "rows": there}
 
 
-def test_readme_has_the_plain_c_rungs_beside_torch_where_they_were_measured():
+def test_readme_has_plain_c_beside_the_faster_of_numpy_and_torch():
     table = readme.matmul_table([elsewhere(), a_processors()])
-    assert "| 1024 | 1 | reference | 100 | 0.800 |" in table
-    assert "| 1024 | 2 | reference | 200 | 0.800 |" in table
+    assert "| threads | rung | ours | NumPy | torch.mm | factor |" in table
+    assert "| 1024 | 1 | reference | 100 | 160 | 125 | 0.625 |" in table
+    assert "| 1024 | 2 | reference | 200 | 160 | 250 | 0.800 |" in table
     assert "A CPU, PyTorch 2.13, 2026-01-02, all in turn" in table
     assert "torch.mm" not in readme.matmul_table([elsewhere()])
+
+
+def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
+    (found,) = (
+        f for f in series.committed_results() if f["rows"][0]["target"] == "cpu"
+    )
+    rows = series.timed(found["rows"])
+    for size in (1024, 2048):
+        for threads in (1, 2):
+            there = [r for r in series.at(rows, (size,) * 3) if r["threads"] == threads]
+            ours, *peers = (
+                min(r["us"] for r in there if r["impl"] == impl)
+                for impl in ("weft", "numpy", "torch")
+            )
+            factor = readme._three(min(peers) / ours)
+            lines = readme.matmul_table([elsewhere(), found]).splitlines()
+            (line,) = (x for x in lines if x.startswith(f"| {size} | {threads} | "))
+            assert line.endswith(f" | {factor} |")
 
 
 def test_a_processor_elsewhere_stands_beside_processors_alone():

@@ -11,6 +11,7 @@ from .series import (
     at,
     committed_results,
     opponent,
+    size_of,
     timed,
 )
 
@@ -160,19 +161,27 @@ def _three(value: float) -> str:
 
 
 def _processor(results: dict[str, Any]) -> list[str]:
-    """The rungs in plain C beside torch.mm, for results of a processor."""
-    timed_there = [line for line in goals(results["rows"]) if line["target"] == "cpu"]
-    if not timed_there:
+    """The fastest rung in plain C beside NumPy and torch.mm, for a processor."""
+    rows = timed(results["rows"])
+    wanted = [line for line in goals(rows) if line["target"] == "cpu"]
+    if not wanted:
         return []
-    lines = ["", "Plain C on a processor, beside torch.mm with as many threads:", ""]
-    lines += ["| m = k = n | threads | rung | GFLOP/s | times torch.mm |"]
-    lines += ["|---|---:|---|---:|---:|"]
-    for line in timed_there:
-        cells = [line["size"], line["threads"], line["ours"]]
-        cells += [_three(1e3 * line["TFLOP/s"]), _three(line["ratio"])]
+    lines = ["", "Plain C on a processor, beside NumPy and torch.mm, GFLOP/s:", ""]
+    lines += ["| m = k = n | threads | rung | ours | NumPy | torch.mm | factor |"]
+    lines += ["|---|---:|---|---:|---:|---:|---:|"]
+    for line in wanted:
+        threads, size = line["threads"], size_of(line["size"])
+        there = [r for r in at(rows, size) if r.get("threads") == threads]
+        racers = [best(there, (impl,)) for impl in ("weft", "numpy", "torch")]
+        speeds = [_three(1e3 * row["tflops"]) if row else "–" for row in racers]
+        factor = best(there, ("numpy", "torch"))["us"] / racers[0]["us"]
+        cells = [line["size"], threads, line["ours"], *speeds, _three(factor)]
         lines.append(f"| {' | '.join(map(str, cells))} |")
-    machine, rows = results["machine"], timed(results["rows"])
-    said = f"fp32, {machine['device']}, PyTorch {machine['torch']}, {_dates(rows)}, "
+    machine = results["machine"]
+    said = (
+        "Factor: our speed over that of the faster of the two. fp32, as many threads "
+        f"for each, {machine['device']}, PyTorch {machine['torch']}, {_dates(rows)}, "
+    )
     return [*lines, "", f"{said}{_runs(rows)} of `python -m weft bench matmul`."]
 
 
