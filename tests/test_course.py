@@ -175,6 +175,16 @@ def test_a_lesson_asks_for_three_guesses_and_gives_none_away(lesson):
 
 
 @each_teaching
+def test_a_cell_that_asks_prints_nothing_beside_the_answer_that_it_folds(lesson):
+    """Without a guess the answer is folded; what is printed beside it gives it away."""
+    for cell in lesson.source.cells:
+        if cell.cell_type == "code" and "= predict(" in cell.source:
+            top = re.sub(r"^def .*\n(?:[ \n].*\n?|\n)*", "", cell.source, flags=re.M)
+            asked = "predict(" in top and ".measured(" in top
+            assert not (asked and re.search(r"\bprint\(", top)), cell.source
+
+
+@each_teaching
 def test_puzzles_of_a_lesson_are_core_twice_or_three_times(lesson):
     cells = lesson.source.cells
     kinds = [

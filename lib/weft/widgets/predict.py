@@ -20,7 +20,7 @@ from ..kept import Kept
 from ..native import ArgumentError
 
 RIGHT = 1.1  # a factor up to this counts as right
-NO_GUESS = "No guess yet: put a number in place of None and run the cell again."
+NO_GUESS = "No guess yet: put a number in place of None and run from that cell on."
 _asked: set[str] = set()  # the questions of this session
 _kept = Kept("guesses")
 
