@@ -7,18 +7,13 @@ import pytest
 from weft.bench.sentences import RESULTS
 
 FILES = sorted(RESULTS.glob("*.json"))
-# To be measured anew; strict, so that this line goes when it is.
-DIRTY = {"matmul_amd_epyc": pytest.mark.xfail(strict=True, reason="75a1d06+")}
 
 
 def test_there_are_results():
     assert FILES
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(p, id=p.stem, marks=DIRTY.get(p.stem, ())) for p in FILES],
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_committed_rows_were_measured_at_a_commit(path):
     """bench.commit() ends in "+" where the files differed from it."""
     found = json.loads(path.read_text())
