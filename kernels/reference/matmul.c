@@ -19,8 +19,8 @@
  *
  * Prediction: the tiles take 28 multiply-adds in 14 cycles; packing and c are
  *          small beside them: more than NumPy's OpenBLAS, like MKL.
- * Measured: Intel Xeon with AVX-512, GFLOP/s: 1024^3 on one core 163, on two 311
- *          (NumPy 145, 287; torch.mm, which is MKL, 169, 317); 2048^3 151, 321
+ * Measured: Intel Xeon with AVX-512, GFLOP/s: 1024^3 on one core 163, on two
+ * 311 (NumPy 145, 287; torch.mm, which is MKL, 169, 317); 2048^3 151, 321
  *          (NumPy 153, 297; torch.mm 169, 346). Not yet like MKL.
  * Limit:   with panels that are never packed anew, and c left alone, tiles run
  *          15 % faster. The rest are waits for L3: for a about 4 %, for c 4 %,
