@@ -1,7 +1,6 @@
 """What the simulator makes of the language beyond arrays and barriers."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -281,99 +280,3 @@ def test_lanes_that_never_come():
         sim(absent)[1, 32](out)
     sim(returned, quiet=True)[1, 32](out)  # who has returned is not waited for
     assert out[:8].tolist() == [1, 2, 3, 4, 5, 6, 7, 7]
-
-
-def above_the_first(out):
-    t = cuda.threadIdx.x
-    if t >= 1:
-        out[t] = cuda.shfl_up_sync(FULL, t, 1)
-
-
-def sum_of_the_tail(out, n):
-    t = cuda.threadIdx.x
-    if t < n:
-        v = 1
-        for d in range(5):
-            v += cuda.shfl_down_sync(FULL, v, 16 >> d)
-        out[t // 32] = v
-
-
-def second_stage(out):
-    t = cuda.threadIdx.x
-    s = cuda.shared.array(32, np.int32)
-    if t % 32 == 0:
-        s[t // 32] = 32
-    cuda.syncthreads()
-    if t < cuda.blockDim.x // 32:
-        v = s[t]
-        for d in range(5):
-            v += cuda.shfl_down_sync(FULL, v, 16 >> d)
-        if t == 0:
-            out[0] = v
-
-
-def half_meets(out):
-    t = cuda.threadIdx.x
-    out[t] = t
-    if t < 16:
-        cuda.syncwarp()
-
-
-def half_votes(out):
-    t = cuda.threadIdx.x
-    if t < 16:
-        out[t] = cuda.ballot_sync(0xFFFFFFFF, t > 3)
-
-
-def half_matches(out):
-    t = cuda.threadIdx.x
-    if t < 16:
-        out[t] = cuda.match_any_sync(FULL, t // 4)
-
-
-@pytest.mark.parametrize(
-    "kernel, block, numbers, text",
-    [
-        (above_the_first, 32, (), "lane 1 reads lane 0, which takes no part"),
-        (sum_of_the_tail, 64, (40,), "thread 32 .*: lane 0 reads lane 16, which takes"),
-        (sum_of_the_tail, 40, (40,), "lane 16, which .* block has no such thread"),
-        (second_stage, 64, (), "lane 0 reads lane 16, which takes no part"),
-        (half_meets, 32, (), "cuda.syncwarp .*: lanes 16-31 take no part .*end"),
-        (half_votes, 32, (), "cuda.ballot_sync .*: lanes 16-31 take no part"),
-        (half_matches, 32, (), "cuda.match_any_sync .*: lanes 16-31 take no part"),
-        (returned, 32, (), "lane 7 reads lane 8, which takes no part .*returned"),
-    ],
-)
-@pytest.mark.parametrize("order", ["forward", "reverse", 3])
-def test_a_lane_that_the_mask_names_and_that_takes_no_part(
-    kernel, block, numbers, text, order
-):
-    out = np.zeros(64, np.int32)
-    report = sim(kernel, order=order, quiet=True)[1, block](out, *numbers)
-    assert [f.kind for f in report.findings if f.kind != "conflict"] == ["warp"]
-    assert re.search(text, next(f.text for f in report.findings if f.kind == "warp"))
-
-
-def rest_of_the_block(out):
-    t = cuda.threadIdx.x
-    mask = cuda.ballot_sync(FULL, t < 40)
-    if t >= 40:
-        return
-    v = cuda.shfl_up_sync(mask, t, 1)
-    cuda.syncwarp(mask)
-    out[t] = v + cuda.any_sync(FULL, t > 5)
-
-
-def test_lanes_that_have_returned_may_be_named():
-    out = np.zeros(64, np.int32)
-    launch(rest_of_the_block, out, block=64)
-    launch(rest_of_the_block, out, block=40)
-
-
-def only_meets():
-    if cuda.threadIdx.x < 16:
-        cuda.syncwarp(0xFFFF)
-
-
-def test_a_kernel_may_meet_and_touch_nothing():
-    launch(only_meets)

@@ -10,10 +10,6 @@ PYTHON = {
     "conflict": "let one thread write it, or add up with cuda.atomic",
     "uninitialised": "write it first, and wait at a barrier if another thread does",
     "barrier": "take the barrier out of the branch, so that every thread reaches it",
-    "warp": (
-        "take the call out of the branch, so that all lanes reach it; or name only "
-        "those that do in the mask, and read no others"
-    ),
     "deadlock": "let every thread reach the same barriers in the same order",
     "hang": "look for a loop whose condition no thread changes",
     "misaligned": "an address has to be a multiple of the size that is accessed",

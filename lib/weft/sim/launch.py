@@ -309,23 +309,6 @@ class Launch(Accesses):
             found = dataclasses.replace(known, count=known.count + 1)
         self.findings[key] = found
 
-    def absent(
-        self, block: int, here: dict[int, tuple], gone: list[int], threads: int
-    ) -> None:
-        """Lanes meet, and their mask names others that have ended or never were."""
-        missing = uneven.absence(here, gone, self.at_end, threads)
-        if missing is None:
-            return
-        number = here[missing.thread][1]
-        place, key = self.places[number], (number, missing.reads is None)
-        known = self.findings.get(key)
-        if known is None:
-            grid, shape = self.config.grid, self.config.block
-            found = uneven.without(missing, place, block, grid, shape)
-        else:
-            found = dataclasses.replace(known, count=known.count + 1)
-        self.findings[key] = found
-
     def report(self, seconds: float) -> Report:
         """What the launch did, so far."""
         findings, counters = list(self.findings.values()), None

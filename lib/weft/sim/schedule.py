@@ -32,10 +32,6 @@ class Launch(Protocol):
 
     def opens(self, block: int, waiting: dict[int, int]) -> None: ...
 
-    def absent(
-        self, block: int, here: dict[int, tuple], gone: list[int], threads: int
-    ) -> None: ...
-
     def ended(self, block: int, number: int, warps: bool) -> None: ...
 
 
@@ -214,11 +210,6 @@ class Block:
         if operation != "activemask":
             for number in numbers:
                 self.phase[number] += 1
-            if len(numbers) < WARP and self.launch.log is not None:
-                named = self.named_by(numbers[0] // WARP, mask)
-                gone = [n for n in named if n not in waits]
-                if gone:
-                    self.launch.absent(self.block, waits, gone, len(self.every))
         if operation == "syncwarp":
             return [(n, None) for n in waits]
         values = {n % WARP: got[3] for n, got in waits.items()}

@@ -18,8 +18,12 @@ def exchange(
     A shuffle from a lane that is not among them gives a lane's own value.
     """
     if operation in _LANES:
-        asked = sources(operation, arguments)
-        return {lane: values.get(asked[lane], own) for lane, own in values.items()}
+        find = _LANES[operation]
+        found = {}
+        for lane, value in values.items():
+            at = find(lane, int(arguments[lane]))
+            found[lane] = values.get(at, value) if 0 <= at < WARP else value
+        return found
     if operation == "match_any_sync":
         return {
             lane: bits(o for o, other in values.items() if other == value)
@@ -54,17 +58,6 @@ _LANES = {
     "shfl_down_sync": lambda lane, asked: lane + asked,
     "shfl_xor_sync": lambda lane, asked: lane ^ asked,
 }
-
-
-def sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
-    """Which lane each lane reads: none for what is no shuffle.
-
-    One that the warp does not have stands for the lane itself.
-    """
-    if operation not in _LANES:
-        return {}
-    find = _LANES[operation]
-    return {lane: find(lane, int(asked)) for lane, asked in arguments.items()}
 
 
 def bits(lanes: Iterable[int]) -> int:
