@@ -24,7 +24,8 @@ from .goal import goal
 from .instance import Instance, instance
 from .launches import launch_of, launch_words
 
-TIMEOUT = 0.3  # seconds that a block may run; an endless one is drawn so far
+TIMEOUT = 0.8  # seconds that a block may run: on a busy machine, too; an endless one
+# is drawn so far
 NOTE = "Who touches what is drawn for Python kernels."
 ENDED = "the launch was ended before its results came back"
 
