@@ -145,6 +145,26 @@ def test_vector_types_take_arrays_of_their_components(k):
     assert out.tolist() == [[5, 6, 0, 0], [5, 6, 1, 0]]
 
 
+def test_a_sum_in_volatile_memory_goes_in_step_however_it_is_spaced():
+    """Harris' last warp; `s[t] +=s[t + 2]` did not compile."""
+    halves = "s[t] +=s[t + 16]; s[t]+=s[t+8]; s[t] += s[t + 4]; s[t]+=s[t+2];"
+    made = load_cuda(
+        f"__device__ void add(volatile float *s, int t) {{ {halves} s[t]+=s[t+1]; }}"
+        """
+        __global__ void sum(float *out, const float *x) {
+            __shared__ float s[64];
+            const int t = threadIdx.x;
+            s[t] = x[t], s[t + 32] = 0;
+            __syncwarp();
+            add(s, t);
+            if (t == 0) *out = s[0];
+        }"""
+    )
+    out = np.zeros(1, np.float32)
+    made.sum[1, 32](out, np.arange(32, dtype=np.float32))
+    assert out == 496
+
+
 def test_dynamic_shared_memory_beyond_48_kb(k):
     x = floats(64)
     k.reversed[1, 64, 100_000](x, 64)

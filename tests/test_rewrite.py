@@ -383,6 +383,12 @@ def test_lanes_go_in_step_where_volatile_says_so():
     assert made[4].strip() == "s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];"
 
 
+def test_lanes_go_in_step_without_a_space_after_the_equals_sign():
+    for value in ("s[t + 2]", "max(s[t], s[t + 2])"):
+        made = rewrite(f"void add(volatile float *s, int t) {{ s[t] ={value}; }}", "x")
+        assert f"simt::lockstep([&] {{ return {value}; }});" in made
+
+
 def test_only_the_names_that_are_volatile_where_they_stand_go_in_step():
     """Other functions of the file have their own s: there it would hide a race."""
     step = "s[i] += s[i + 1];"

@@ -51,7 +51,10 @@ def lockstep(text: Text) -> str:
         if any(
             is_volatile(read) for read in reads.finditer(text.code, match.end(), end)
         ):
-            edits.append((match.end(), match.end(), " simt::lockstep([&] { return"))
+            # s[i]=s[j]; has no space of its own that would follow `return`.
+            space = "" if value[0].isspace() else " "
+            before = f" simt::lockstep([&] {{ return{space}"
+            edits.append((match.end(), match.end(), before))
             edits.append((end, end, "; })"))
     return edit(text, edits)
 
