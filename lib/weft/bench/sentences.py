@@ -41,11 +41,8 @@ def newest(what: str, target: str) -> Results:
 
 
 def _target(results: Results) -> str:
-    return (
-        "cuda"
-        if any(r["target"] == "cuda" and r["device"] for r in results["rows"])
-        else "cpu"
-    )
+    on_gpu = any(r["target"] == "cuda" and r["device"] for r in results["rows"])
+    return "cuda" if on_gpu else "cpu"
 
 
 def fastest(rows: Iterable[Row], impl: str, **wanted: Any) -> Row:
@@ -471,10 +468,8 @@ def _release(machine: Row) -> str:
 
 def _machine(results: Results) -> str:
     machine = results["machine"]
-    return (
-        f"{machine['device']}, driver {machine['driver']}, CUDA {machine['toolkit']}, "
-        f"PyTorch {_release(machine)}"
-    )
+    system = f"driver {machine['driver']}, CUDA {machine['toolkit']}"
+    return f"{machine['device']}, {system}, PyTorch {_release(machine)}"
 
 
 def _cores(machine: Row) -> str:
@@ -501,6 +496,5 @@ def _and(words: Iterable[str]) -> str:
 
 def _fill(text: str) -> str:
     """Wrapped as README's lines are; no line begins with a Markdown list's mark."""
-    return textwrap.fill(
-        " ".join(text.split()), WIDTH, break_long_words=False, break_on_hyphens=False
-    )
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(" ".join(text.split()), WIDTH, **whole)
