@@ -1,6 +1,7 @@
 """python -m weft run: whole programs behave as if nvcc had built them."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def built():
     before = os.getcwd()
     os.chdir(PROGRAMS)
     try:
-        todo = [[name] for name in [*PRINTS, "faults.cu"]] + [SCALE, FILES]
+        todo = [[name] for name in [*PRINTS, "faults.cu", "overrun.cu"]]
+        todo += [SCALE, FILES]
         parsed = [run.parse([*words, *OPTIONS]).program for words in todo]
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(program.executable, parsed))
@@ -94,6 +96,61 @@ def test_faults_are_cuda_errors_that_stay(what, error, launch, status):
     assert done.stdout == f"launch {launch}\nsync {error}\nafter {error}\n"
     assert done.returncode == status % 256
     assert ("faults.cu:7:" in done.stderr) == (what == 0)
+    assert done.stderr.count("\n") == (what != 2)
+
+
+@pytest.mark.parametrize(
+    "elements, then, told",
+    [
+        (500, "nothing", "fill: block (0,0,0), thread (128,0,0): illegal address"),
+        (500, "sync", "112 bytes past the end of allocation 2 (cudaMalloc, 400 bytes"),
+        (500, "reset", "fill: block (0,0,0), thread (128,0,0): illegal address"),
+        (999999, "nothing", "thread (128,0,0): illegal address: store to"),
+        (110, "nothing", "found at the program's end, after the kernel fill"),
+        (128, "sync", "1 to 112 bytes after the end of allocation 2"),
+        (101, "free", "1 to 4 bytes after the end of allocation 2"),
+        (100, "down", "1 to 80 bytes before the start of allocation 2"),
+        (100, "down sync reset", "1 to 80 bytes before the start of allocation 2"),
+        (100, "print", "thread (0,0,0): illegal address: load from 0x40 (a null"),
+    ],
+)
+def test_a_store_out_of_bounds_is_one_line_and_a_status(elements, then, told):
+    words = ["--", str(elements), *then.split()]
+    done = weft("overrun.cu", *OPTIONS, *words, timeout=60)
+    line = f"To see the line: weft inspect overrun.cu {' '.join([*OPTIONS, *words])}\n"
+    assert told in done.stderr and done.stderr.endswith(line)
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("weft: ")
+    assert done.returncode == 1
+    assert sorted(done.stdout.splitlines()) == ["printed", "to its end"]
+
+
+def test_a_program_keeps_its_own_status_after_a_fault():
+    done = weft("overrun.cu", *OPTIONS, "--", "500", "status")
+    assert done.returncode == 7 and done.stderr.count("\n") == 1
+    done = weft("overrun.cu", *OPTIONS, "--", "100", "nothing")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_fault_of_the_host_in_memory_that_it_shares_is_told():
+    done = weft("overrun.cu", *OPTIONS, "--", "100", "host")
+    assert done.returncode == -signal.SIGSEGV and done.stderr.count("\n") == 1
+    assert "the host, not a kernel, touches" in done.stderr
+    assert "112 bytes past the end of allocation 3 (cudaMallocHost, 4" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_long_program_gives_signs_of_life_on_a_terminal_alone():
+    program = ["overrun.cu", *OPTIONS, "--", "100", "wait"]
+    command = [sys.executable, "-m", "weft", "run", *program]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, cwd=PROGRAMS, stderr=theirs) as child:
+        os.close(theirs)
+        said = os.read(ours, 999).decode()
+        child.kill()
+    os.close(ours)
+    assert re.fullmatch(r"weft: \d+ s: the kernel wait, launch 2\r\n", said)
+    done = weft("--timeout", "6", *program)
+    assert done.stderr == "weft: ended after 6 seconds (--timeout)\n"
 
 
 def test_is_found_again_until_a_file_that_was_read_changes(tmp_path, monkeypatch):

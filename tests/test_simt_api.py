@@ -72,7 +72,7 @@ def run(path: Path, body: str, *words: str) -> subprocess.CompletedProcess:
         ),
         (
             "write_after_free",
-            "use after free: byte 8 of allocation 1 (cudaMalloc, 64 bytes",
+            "use after free: byte 8 of allocation 16385 (cudaMalloc, 64 bytes",
         ),
     ],
 )

@@ -1,9 +1,17 @@
-/* cuda_allocation.cpp -- the bytes of one allocation: poison, and red zones
- * around it. */
+/* cuda_allocation.cpp -- the bytes of one allocation: poison, and what lies
+ * around it.
+ *
+ *     | guard: no access | canary ... | the bytes | canary | guard: no access |
+ *
+ * An allocation ends at its upper guard as nearly as its alignment allows, so a
+ * store past its end is a fault of the thread that stores. What hits the canary
+ * is found later. Past MOST_MAPPED, small ones are malloc()'s, with a canary
+ * alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "check/memory.h"
@@ -17,11 +25,13 @@ inline namespace asm_fibers {
 #endif
 
 enum : size_t {
-    ALIGNMENT = 256,      // cudaMalloc()'s promise
-    LEAST_ZONE = 256,     // red zones are as large as the allocation, but at
-    MOST_ZONE = 4096,     // least and at most this: a missing i < n writes
-                          // up to a block of elements past the end
-    LAZY_CHUNK = 4 << 20, // poisoned at once, when touched
+    ALIGNMENT = 256,        // cudaMalloc()'s promise
+    GUARD = 256 << 20,      // bytes of addresses, not of memory, on either side
+    LEAST_GUARD = 64 << 10, // where addresses are limited (ulimit -v)
+    MOST_MAPPED = 16384,    // each is a mapping or two, and Linux allows 65530
+    ZONE = 4096,            // of canary around one of malloc(): a missing i < n
+                            // writes up to a block of elements past the end
+    LAZY_CHUNK = 4 << 20,   // poisoned at once, when touched
 };
 enum { POISON = 0xff, CANARY = 0xca };
 
@@ -36,20 +46,21 @@ static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 static char *start_of(const Allocation &a) { return (char *)a.address; }
 static char *end_of(const Allocation &a) { return start_of(a) + a.size; }
-/* Where the red zone after it ends. */
-static char *limit_of(const Allocation &a) {
-    return start_of(a) + round_up(a.size, ALIGNMENT) + a.zone;
-}
 
 static void fill_zones(const Allocation &a) {
-    memset(start_of(a) - a.zone, CANARY, a.zone);
-    memset(end_of(a), CANARY, limit_of(a) - end_of(a));
+    memset(a.low, CANARY, start_of(a) - a.low);
+    memset(end_of(a), CANARY, a.high - end_of(a));
 }
 
 static bool is_filled(const char *from, const char *to, unsigned char byte) {
-    // Each byte is like the one before it: memcmp() reads many at once.
-    return from == to || ((unsigned char)*from == byte &&
-                          !memcmp(from, from + 1, to - from - 1));
+    // Not memcmp(): its masked loads are slow next to a guard.
+    uint64_t word, wanted = byte * 0x0101010101010101u;
+    for (; to - from >= (long)sizeof word; from += sizeof word) {
+        memcpy(&word, from, sizeof word);
+        if (word != wanted) return false;
+    }
+    while (from < to && (unsigned char)*from == byte) from++;
+    return from == to;
 }
 
 /* The last byte in [from, to) that is not `byte`, NULL if there is none. */
@@ -72,40 +83,48 @@ static const char *name_of(Memory memory) {
                                : "cudaMallocHost";
 }
 
+void describe(const Allocation &a, char *text, size_t size) {
+    snprintf(text, size, "allocation %u (%s, %zu bytes at %p)", a.number,
+             name_of(a.memory), a.size, (void *)a.address);
+}
+
 static void report(const Allocation &a, long near, long far, const char *side,
                    const char *when) {
-    fprintf(stderr,
-            "simt: out of bounds: %ld to %ld bytes %s allocation %u (%s, %zu "
-            "bytes at %p) were overwritten; found %s\n",
-            near, far, side, a.number, name_of(a.memory), a.size,
-            (void *)a.address, when);
+    char which[100], after[120] = "";
+    describe(a, which, sizeof which);
+    if (const char *kernel = latest_kernel())
+        snprintf(after, sizeof after, ", after the kernel %.99s", kernel);
+    warn("out of bounds: %ld to %ld bytes %s %s were overwritten; found %s%s",
+         near, far, side, which, when, after);
+}
+
+bool overrun(const Allocation &a, const char *when) {
+    if (a.checked) return false;
+    char *end = end_of(a), *far = last_change(end, a.high, CANARY);
+    if (!far) return false;
+    const char *near = first_change(end, a.high, CANARY);
+    report(a, near - end + 1, far - end + 1, "after the end of", when);
+    return true;
 }
 
 bool damaged(const Allocation &a, const char *when) {
     if (a.checked) return false;
-    char *start = start_of(a), *end = end_of(a), *limit = limit_of(a);
-    char *far = last_change(end, limit, CANARY);
-    if (far) {
-        const char *near = first_change(end, limit, CANARY);
-        report(a, near - end + 1, far - end + 1, "after the end of", when);
-        return true;
-    }
-    far = first_change(start - a.zone, start, CANARY);
+    if (overrun(a, when)) return true;
+    char *start = start_of(a), *far = first_change(a.low, start, CANARY);
     if (!far) return false;
-    const char *near = last_change(start - a.zone, start, CANARY);
+    const char *near = last_change(a.low, start, CANARY);
     report(a, start - near, start - far, "before the start of", when);
     return true;
 }
 
 bool written_late(const Allocation &a) {
     const char *at = first_change(start_of(a), end_of(a), POISON);
-    if (at)
-        fprintf(stderr,
-                "simt: use after free: byte %ld of allocation %u (%s, %zu "
-                "bytes at %p) was written after it was freed\n",
-                (long)(at - start_of(a)), a.number, name_of(a.memory), a.size,
-                (void *)a.address);
-    return at;
+    if (!at) return false;
+    char which[100];
+    describe(a, which, sizeof which);
+    warn("use after free: byte %ld of %s was written after it was freed",
+         (long)(at - start_of(a)), which);
+    return true;
 }
 
 /* ---- getting memory ----------------------------------------------------- */
@@ -148,30 +167,52 @@ static int fresh(const Allocation &a) {
 
 static bool get_small(Allocation *a) {
     void *memory = 0;
-    a->span = 2 * a->zone + round_up(a->size, ALIGNMENT);
+    a->span = 2 * ZONE + round_up(a->size, ALIGNMENT);
     if (posix_memalign(&memory, ALIGNMENT, a->span)) return false;
-    a->base = (char *)memory;
-    a->address = (uintptr_t)a->base + a->zone;
+    a->base = a->low = (char *)memory;
+    a->high = a->low + a->span;
+    a->address = (uintptr_t)a->base + ZONE;
     memset(a->base, fresh(*a), a->span);
     return true;
 }
 
-/* Between two pages that nobody may touch, the end near the second. */
+static size_t guard() {
+    static const size_t bytes = [] {
+        struct rlimit limit;
+        const bool free =
+            !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur == RLIM_INFINITY;
+        return round_up(free ? GUARD : LEAST_GUARD, page());
+    }();
+    return bytes;
+}
+
+/* Give the pages from `low` to `high` their bytes; false if there are none. */
+static bool open_pages(const Allocation &a) {
+    if (mprotect(a.low, a.high - a.low, PROT_READ | PROT_WRITE)) return false;
+    if (fresh(a) == 0) return true; // as the system gives it
+    if (a.size < LARGE || !poison_lazily(a.low, a.high))
+        memset(a.low, POISON, a.high - a.low);
+    return true;
+}
+
+static size_t mapped; // how many are; guarded by the heap's lock
+
+/* Between two guards, the end at the second one. */
 static bool get_mapped(Allocation *a) {
     const size_t user = round_up(a->size, ALIGNMENT);
-    a->mapped = true;
-    a->span = round_up(2 * a->zone + user, page()) + 2 * page();
-    void *memory = mmap(0, a->span, PROT_READ | PROT_WRITE,
+    const size_t room = round_up(user, page());
+    a->span = room + 2 * guard();
+    void *memory = mmap(0, a->span, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return false;
     a->base = (char *)memory;
-    char *low = a->base + page(), *high = a->base + a->span - page();
-    mprotect(a->base, page(), PROT_NONE);
-    mprotect(high, page(), PROT_NONE);
-    a->address = (uintptr_t)high - a->zone - user;
-    if (fresh(*a) == 0) return true; // as the system gives it
-    if (!poison_lazily(low, high)) memset(low, POISON, high - low);
-    return true;
+    a->low = a->base + guard();
+    a->high = a->low + room;
+    a->address = (uintptr_t)a->high - user;
+    a->mapped = open_pages(*a);
+    if (!a->mapped) munmap(memory, a->span);
+    mapped += a->mapped;
+    return a->mapped;
 }
 
 /* In the arena, where each byte's state is known. */
@@ -188,6 +229,7 @@ static bool get_checked(Allocation *a) {
     a->checked = true;
     a->address = (uintptr_t)a->base;
     a->span = a->size;
+    a->low = a->base, a->high = a->base + a->size;
     // Large ones are the system's zeros: poison would take their memory.
     if (a->size < LARGE) memset(a->base, fresh(*a), a->size);
     return true;
@@ -195,21 +237,23 @@ static bool get_checked(Allocation *a) {
 
 bool get_memory(Allocation *a) {
     if (checking()) return get_checked(a);
-    const size_t zone = round_up(a->size, ALIGNMENT);
-    a->zone = zone < LEAST_ZONE  ? (size_t)LEAST_ZONE
-              : zone > MOST_ZONE ? (size_t)MOST_ZONE
-                                 : zone;
-    if (a->size >= LARGE ? !get_mapped(a) : !get_small(a)) return false;
+    const bool large = a->size >= LARGE;
+    if (!((large || mapped < MOST_MAPPED) && get_mapped(a)) &&
+        (large || !get_small(a)))
+        return false;
     fill_zones(*a);
     return true;
 }
 
 void poison_freed(const Allocation &a) {
-    if (!a.mapped)
+    if (!a.mapped) {
         memset(start_of(a), POISON, a.size);
-    else // no memory, but an address that faults
-        mmap(a.base, a.span, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        return;
+    }
+    // No memory, but addresses that fault; one mapping with its guards.
+    mmap(a.base, a.span, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    mapped--;
 }
 
 } // namespace

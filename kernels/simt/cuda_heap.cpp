@@ -22,7 +22,8 @@ inline namespace asm_fibers {
 enum : size_t {
     LATE_BYTES = 16 << 20, // freed memory that is kept before its reuse
     LATE_BLOCKS = 1024,    //
-    LATE_MAPPINGS = 256    // address ranges that stay unusable
+    LATE_MAPPINGS = 256,   // address ranges that stay unusable
+    FEW = 128              // that all are checked whenever the host waits
 };
 
 struct Heap {
@@ -33,6 +34,7 @@ struct Heap {
     size_t used = 0, most_used = 0; /* device and managed memory */
     size_t room = 0;                /* what was free when none was used */
     unsigned allocations = 0;
+    unsigned checked_launch = 0; /* the latest one at the last check */
     bool at_exit = false;
 };
 
@@ -47,21 +49,31 @@ static bool is_device(const Allocation &a) {
 
 /* ---- checking ----------------------------------------------------------- */
 
-static int check_live(const char *when) {
+static int check_live(bool (*is_hit)(const Allocation &, const char *),
+                      const char *when) {
     int count = 0;
+    if (sticky_error()) return 0; // what a fault has left behind is no news
     for (auto &entry : heap().live) {
         Allocation &a = entry.second;
-        if (a.memory == REGISTERED || a.reported || !damaged(a, when)) continue;
+        if (a.memory == REGISTERED || a.reported || !is_hit(a, when)) continue;
         a.reported = true;
         count++;
     }
     return count;
 }
 
+void check_after_launches() {
+    const unsigned latest = launches_so_far();
+    std::lock_guard<std::mutex> guard(heap().lock);
+    if (heap().checked_launch == latest || heap().live.size() > FEW) return;
+    heap().checked_launch = latest;
+    check_live(overrun, "when the host waited for the device");
+}
+
 static void check_at_exit() {
     // No lock: a thread that has it may be gone.
     if (!heap().lock.try_lock()) return;
-    check_live("at the program's end");
+    check_live(damaged, "at the program's end");
     for (const Allocation &a : heap().late) written_late(a);
     heap().lock.unlock();
 }
@@ -161,7 +173,7 @@ static void give_back() {
 
 static void retire(const Allocation &a, const char *when) {
     Heap &h = heap();
-    if (!a.reported) damaged(a, when);
+    if (!a.reported && !sticky_error()) damaged(a, when);
     if (is_device(a)) h.used -= a.size;
     if (a.checked) {
         free_array(a.base); // which does not give it out again soon
@@ -243,6 +255,37 @@ bool find_allocation(const void *pointer, Allocation *found) {
     return true;
 }
 
+/* Whether `address` lies among those that are `a`'s, guards included. */
+static bool surrounds(const Allocation &a, uintptr_t address) {
+    return a.mapped && address - (uintptr_t)a.base < a.span;
+}
+
+static void place(const Allocation &a, bool freed, uintptr_t address,
+                  char *text, size_t size) {
+    char which[100];
+    describe(a, which, sizeof which);
+    const uintptr_t end = a.address + a.size;
+    const char *side = address < a.address ? "before the start of"
+                       : address < end     ? "into"
+                                           : "past the end of";
+    const size_t bytes = address < a.address ? a.address - address
+                         : address < end     ? address - a.address
+                                             : address - end;
+    snprintf(text, size, ", %zu bytes %s %s%s", bytes, side, which,
+             freed ? ", which is freed" : "");
+}
+
+void locate(uintptr_t address, char *text, size_t size) {
+    *text = 0;
+    std::unique_lock<std::mutex> guard(heap().lock, std::try_to_lock);
+    if (!guard.owns_lock()) return; // perhaps by the one who faults
+    for (const auto &entry : heap().live)
+        if (surrounds(entry.second, address))
+            return place(entry.second, false, address, text, size);
+    for (const Allocation &a : heap().late_mapped)
+        if (surrounds(a, address)) return place(a, true, address, text, size);
+}
+
 cudaError_t register_host(void *pointer, size_t size, unsigned flags) {
     if (!pointer || !size) return set_error(cudaErrorInvalidValue);
     const uintptr_t address = (uintptr_t)pointer;
@@ -275,5 +318,5 @@ using namespace simt;
 
 extern "C" int simt_check_memory(void) {
     std::lock_guard<std::mutex> guard(heap().lock);
-    return check_live("by simt_check_memory()");
+    return check_live(damaged, "by simt_check_memory()");
 }

@@ -18,8 +18,8 @@ enum Memory : unsigned char { DEVICE, MANAGED, PINNED, REGISTERED };
  * it. */
 enum { OF_GRAPH = 1, GRAPH_FREES = 2 };
 
-/* One allocation. Red zones of `zone` bytes or more lie before and after it,
- * within `span` bytes from `base`. */
+/* One allocation, within `span` bytes from `base`. Those from `low` to `high`
+ * may be touched: it, and the red zones around it. */
 struct Allocation {
     uintptr_t address;
     size_t size;
@@ -29,20 +29,26 @@ struct Allocation {
     bool mapped;     /* mmap() gave it, with guard pages around */
     bool reported;   /* its damage has been told */
     bool checked;    /* in the check build's arena, whose hooks find damage */
-    char *base;
-    size_t span, zone;
+    char *base, *low, *high;
+    size_t span;
 };
 
 /* ---- cuda_allocation.cpp: one allocation's bytes ------------------------ */
 
-/* From here on they are pages of their own, poisoned when touched. */
+/* From here on they are poisoned when touched. */
 enum : size_t { LARGE = 1 << 20 };
+
+/* "allocation 3 (cudaMalloc, 400 bytes at 0x...)" */
+void describe(const Allocation &a, char *text, size_t size);
 
 /* Get what `a->size` bytes of kind `a->memory` need, with red zones, filled;
  * false if the system has none. */
 bool get_memory(Allocation *a);
 
-/* Whether something wrote past `a`, after one line that says so. */
+/* Whether something wrote past `a`'s end, after one line that says so. */
+bool overrun(const Allocation &a, const char *when);
+
+/* The same, or before its start, where more bytes have to be looked at. */
 bool damaged(const Allocation &a, const char *when);
 
 /* Make it unusable, or the next write to it visible ... */
@@ -71,6 +77,14 @@ cudaError_t unregister_host(void *pointer);
 
 /* The allocation that `pointer` points into, false if there is none. */
 bool find_allocation(const void *pointer, Allocation *found);
+
+/* Where an address that faults lies: ", 4 bytes past the end of allocation 1
+ * ...", or "" if it is near none. For handlers of signals, too. */
+void locate(uintptr_t address, char *text, size_t size);
+
+/* Look for overruns if a kernel ran since the last time: only where there are
+ * not many allocations, since the host may wait often. */
+void check_after_launches();
 
 /* Bytes in the machine, and those not yet given out. */
 void memory_left(size_t *free, size_t *total);

@@ -1,11 +1,14 @@
 /* cuda_memory.h -- device memory, which is the host's.
  *
  * Fresh memory holds 0xff (NaN, -1): a GPU does not zero it either. Managed
- * memory is 0, since programs have come to expect it. Before and after each
- * allocation lie red zones of 256 to 4096 bytes. Who writes there is named on
- * stderr by cudaFree() and at the program's end; the program goes on as it
- * would on a GPU. Freed memory is filled with 0xff and reused late, and that of
- * large allocations faults when it is used. */
+ * memory is 0, since programs have come to expect it.
+ *
+ * Each allocation ends at a guard that nobody may touch, but for what its
+ * 256-byte alignment leaves between. A kernel that touches the guard faults;
+ * one that writes into the gap is told of on stderr when the host next waits
+ * for the device, by cudaFree() and at the program's end. The program goes on
+ * as it would on a GPU, but in a whole program its exit status is then not 0.
+ * Freed memory faults when it is used. */
 #ifndef SIMT_CUDA_MEMORY_H
 #define SIMT_CUDA_MEMORY_H
 #include "driver_types.h"

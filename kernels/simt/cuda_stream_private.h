@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_graph.h"
+#include "cuda_heap.h"
 #include "runtime.h"
 
 namespace simt {
@@ -61,7 +62,10 @@ cudaError_t forbid_while_capturing(bool always);
 cudaError_t forbid_legacy();
 
 /* A call that waits for the device: the error of a kernel that ran before. */
-inline cudaError_t arrive() { return set_error(pending_error()); }
+inline cudaError_t arrive() {
+    check_after_launches();
+    return set_error(pending_error());
+}
 
 /* cuda_graph.cpp: each of `nodes` is one of `others`, or they wait for it. */
 bool joined(const Nodes &nodes, const Nodes &others);

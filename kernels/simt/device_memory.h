@@ -4,10 +4,11 @@
 #define SIMT_DEVICE_MEMORY_H
 #include "engine.h"
 
-/* Declared word for word as <stdio.h>, <stdlib.h> and <time.h> do. What is
- * printed goes to stdout; `new` and malloc() take from the host's memory. */
+/* Declared word for word as <stdio.h>, <stdlib.h> and <time.h> do, but that
+ * printf() is device_print.cpp's. What is printed goes to stdout; `new` and
+ * malloc() take from the host's memory. */
 extern "C" {
-int printf(const char *__restrict format, ...);
+int printf(const char *__restrict format, ...) __asm__("simt_printf");
 void *malloc(size_t size) noexcept;
 void free(void *memory) noexcept;
 long clock(void) noexcept; /* CPU time of the process in us */

@@ -3,10 +3,12 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check/launch.h"
+#include "check/memory.h"
 #include "runtime.h"
 
 namespace simt {
@@ -20,6 +22,7 @@ static thread_local simt_fault last;
 static thread_local cudaError_t unreported;
 static std::atomic<bool> sticky;
 static std::atomic<int> stuck; // the sticky error
+static std::atomic<int> warnings;
 
 static void set_index(unsigned *out, uint3 index) {
     out[0] = index.x, out[1] = index.y, out[2] = index.z;
@@ -59,13 +62,36 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
     return fault;
 }
 
+void warn(const char *format, ...) {
+    char text[500];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    warnings++;
+    // Not by stderr, whose lock a thread may have that fprintf() was ended in.
+    const char *inspect = getenv("WEFT_RUN_INSPECT"); // weft run sets it
+    if (inspect)
+        dprintf(2, "weft: %s. To see the line: %s\n", text, inspect);
+    else
+        dprintf(2, "weft: %s\n", text);
+}
+
 void report_fault(const simt_fault *fault) {
     last = *fault;
     const cudaError_t error = (cudaError_t)fault->error;
     set_error(error);
     if (fault->kind == SIMT_FAULT_LAUNCH) return; // nothing ran
     unreported = error;
-    if (sticky.load()) stuck = error;
+    if (!sticky.load()) return;
+    stuck = error;
+    if (checking()) return; // weft inspect tells more
+    // The host may not ask for errors, and those that it gets name neither the
+    // kernel nor the thread.
+    if (fault->kind == SIMT_FAULT_ASSERT)
+        warnings++; // assert() has printed its line
+    else
+        warn("%s", fault->text);
 }
 
 cudaError_t sticky_error() { return (cudaError_t)stuck.load(); }
@@ -147,6 +173,8 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
                "assertion `%s` failed (%s:%u)", written, file, line);
     abandon(worker);
 }
+
+extern "C" int simt_warnings(void) { return warnings.load(); }
 
 extern "C" void simt_set_sticky(int on) { sticky = on != 0; }
 

@@ -24,7 +24,8 @@ enum {
 };
 
 static std::atomic<int> wanted_threads, order_of_turns;
-static unsigned launches;
+static std::atomic<unsigned> launches;
+static std::atomic<const char *> latest;
 static thread_local Launch *pending;
 static thread_local Kernel **asking;
 thread_local Worker *this_worker;
@@ -61,6 +62,10 @@ Kernel *kernel_of(const void *function) {
 void forget_launches(Launch *but) { pending = but; }
 
 Launch *pending_launch() { return pending; }
+
+unsigned launches_so_far() { return launches.load(); }
+
+const char *latest_kernel() { return latest.load(); }
 
 /* ---- launches ----------------------------------------------------------- */
 
@@ -128,7 +133,9 @@ static void fill(Job *job, Kernel *kernel, const Launch *launch) {
     job->cooperative = launch->cooperative;
     job->order = order_of_turns;
     job->blocks = (uint64_t)job->grid.x * job->grid.y * job->grid.z;
-    job->number = ++launches ? launches : ++launches; // 0 is no launch
+    const unsigned number = ++launches;
+    job->number = number ? number : ++launches; // 0 is no launch
+    latest = kernel->name;
     job->shared_used = (unsigned)(launch->shared + 127) / 128 * 128;
     job->shared_gaps = 0;
     job->fault_found = false;

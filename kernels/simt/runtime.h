@@ -171,6 +171,8 @@ void report_fault(const simt_fault *fault); /* to this thread's callers */
  * for cudaGetLastError(). Sticky errors are those of kernels that ran. */
 cudaError_t pending_error();
 cudaError_t sticky_error(); /* what every call must return, or cudaSuccess */
+/* "weft: ..." as a line on stderr, and the program's exit status is not 0. */
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* runtime.cpp: the Kernel behind a pointer to a __global__ function, NULL if it
  * is none. */
@@ -179,6 +181,8 @@ Kernel *kernel_of(const void *function);
  * not take away is taken away. */
 Launch *pending_launch();
 void forget_launches(Launch *but);
+unsigned launches_so_far();
+const char *latest_kernel(); /* its name, NULL: none ran */
 /* How many blocks a cooperative launch may have. */
 int cooperative_limit();
 /* Launch again what was captured, with all its checks. Returns what a launch

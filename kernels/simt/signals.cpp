@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cuda_heap.h"
+
 namespace simt {
 #ifdef SIMT_UCONTEXT
 inline namespace ucontext_fibers {
@@ -106,10 +108,12 @@ static void note_address(Worker *worker, Fiber *self) {
                            (size_t)address);
     } else {
         const bool null = address < (uintptr_t)SIMT_PAGE && !got->unknown;
+        char where[160];
+        locate(address, where, sizeof where);
         fault = note_fault(
             worker, self, SIMT_FAULT_ADDRESS, cudaErrorIllegalAddress,
             "illegal address: %s %#zx%s%s", how[got->write + 1],
-            (size_t)address, null ? " (a null pointer)" : "",
+            (size_t)address, null ? " (a null pointer)" : where,
             got->unknown ? " (no address that a machine has)" : "");
     }
     if (!fault) return;
@@ -223,6 +227,20 @@ void provide_stack() {
     if (!stack.checked) stack.provide();
 }
 
+/* ---- the host's own faults ----------------------------------------------- */
+
+static void on_host_fault(int number, siginfo_t *info, void *context);
+static Hook host_hook = {SIGSEGV, on_host_fault, {}, {}, false, false};
+
+/* Memory that the host may use has guards, too. */
+static void on_host_fault(int, siginfo_t *info, void *context) {
+    char where[160];
+    locate((uintptr_t)info->si_addr, where, sizeof where);
+    if (*where)
+        warn("the host, not a kernel, touches %p%s", info->si_addr, where);
+    chain(&host_hook, info, context);
+}
+
 static bool caught; // guarded by launching()
 
 void catch_faults() {
@@ -248,3 +266,10 @@ void release_faults() {}
 
 } // namespace
 } // namespace simt
+
+extern "C" void simt_tell_host_faults(void) {
+#if SIMT_SIGNALS
+    simt::provide_stack();
+    simt::hook(&simt::host_hook, true);
+#endif
+}

@@ -103,9 +103,21 @@ const char *simt_last_fault(void);
 void simt_set_timeout(int ms);
 
 /* 1: after a fault, all launches and calls return its error to the end of the
- * process, as on a GPU. 0, the default: it is reported once, and then all is
- * well again. */
+ * process, as on a GPU, and a line on stderr tells of it. 0, the default: it is
+ * reported once, and then all is well again. */
 void simt_set_sticky(int sticky);
+
+/* How many lines on stderr have told of a kernel's fault (while they stick) or
+ * of memory that was written past its end or after it was freed. */
+int simt_warnings(void);
+
+/* Tell on stderr, now and then, which kernel of a long program runs: for those
+ * who watch it on a terminal. */
+void simt_show_life(void);
+
+/* Tell where the host touches memory that is not its own, before the signal
+ * ends the process as ever. */
+void simt_tell_host_faults(void);
 
 /* 1 if the caller is a CUDA thread, that is if it runs inside a kernel. */
 int simt_on_device(void);

@@ -44,6 +44,8 @@ enum {
     STUCK_CPU_MS = 4000,  // of the process's time in which it could have got on
     STUCK = 255,          // as a reason beside enum simt_fault_kind
     GIVE_UP_LOOKS = 5000, // at a launch that does not end, before it says so
+    LIFE_S = 3,           // before a program's first sign of life
+    LIFE_APART_S = 60,    // at most between two
 };
 
 struct Watch {
@@ -267,12 +269,27 @@ static void stop(unsigned number, int kind) {
         for (int i = 0; Worker *worker = worker_number(i); i++)
             poke(worker, number);
         if (looks == GIVE_UP_LOOKS)
-            fprintf(stderr,
-                    "simt: the kernel %s does not end: it is in a library "
+            dprintf(2,
+                    "weft: the kernel %s does not end: it is in a library "
                     "function that does not return\n",
                     job->kernel->name);
         nap(looks < GIVE_UP_LOOKS ? STOP_US : 100 * STOP_US);
     }
+}
+
+/* ---- signs of life ------------------------------------------------------- */
+
+static std::atomic<bool> life_shown;
+
+/* After 3 s, 6 s, 12 s, ..., and then every minute. */
+static void show_life() {
+    static const long long begin = simt_nanoseconds();
+    static long long next = LIFE_S;
+    const long long now = (simt_nanoseconds() - begin) / 1000000000;
+    if (!life_shown.load() || now < next) return;
+    next = now + (now < LIFE_APART_S ? now : (long long)LIFE_APART_S);
+    dprintf(2, "weft: %lld s: the kernel %s, launch %u\n", now, latest_kernel(),
+            launches_so_far());
 }
 
 /* Look at launch `number` until it is over. */
@@ -294,6 +311,7 @@ static void look_after(unsigned number) {
         if (job->kernel->checked && progress.is_stuck(number))
             return stop(number, STUCK);
         wait = share(number, &moved);
+        show_life();
     }
 }
 
@@ -314,6 +332,7 @@ static void keep_watch(Watch *mine) {
             idle = 0;
         } else if (++idle < IDLE_LOOKS) {
             nap(LOOK_US);
+            if (idle == 1) show_life(); // a launch has just been
             if (idle == RELEASE_LOOKS) release_if_idle();
         } else {
             std::unique_lock<std::mutex> guard(mine->lock);
@@ -368,5 +387,11 @@ void forget_watchdog() {}
 } // namespace simt
 
 using namespace simt;
+
+extern "C" void simt_show_life(void) {
+#if SIMT_SIGNALS
+    simt::life_shown = true;
+#endif
+}
 
 extern "C" void simt_set_timeout(int ms) { timeout_ms = ms < 0 ? 0 : ms; }

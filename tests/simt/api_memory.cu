@@ -2,6 +2,8 @@
  * check_...() returns 0 or the number of the first line that is wrong. */
 #include "api.h"
 
+#include <string.h>
+
 static __global__ void fill(int *out, int value, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = value + i;
@@ -83,32 +85,73 @@ CHECK(more_than_there_is) {
     return 0;
 }
 
-CHECK(freed_memory_is_poisoned) {
-    int *p;
-    EXPECT(!cudaMalloc(&p, 64));
-    p[5] = 3;
-    EXPECT(!cudaFree(p) && p[5] == -1);
+CHECK(freed_memory_faults) {
+    for (size_t n : {size_t(64), size_t(1) << 20}) {
+        int *p;
+        EXPECT(!cudaMalloc(&p, n * sizeof *p) && !cudaFree(p));
+        fill<<<1, 32>>>(p, 0, 32);
+        EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+        EXPECT(strstr(simt_last_fault(), "4194304 bytes at") || n == 64);
+        EXPECT(strstr(simt_last_fault(), ", 0 bytes into allocation "));
+        EXPECT(strstr(simt_last_fault(), ", which is freed"));
+        cudaGetLastError();
+    }
     return 0;
 }
 
-CHECK(large_freed_memory_faults) {
+CHECK(a_store_past_the_end_faults) {
+    for (int blocks : {1, 64, 2048}) {
+        int *p;
+        EXPECT(!cudaMalloc(&p, blocks * 1024));
+        fill_too_much<<<blocks + 1, 256>>>(p, 1);
+        EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+        EXPECT(simt_last_launch_fault()->block[0] == (unsigned)blocks);
+        EXPECT(strstr(simt_last_fault(), " bytes past the end of allocation "));
+        cudaGetLastError();
+        EXPECT(!cudaFree(p));
+    }
+    return 0;
+}
+
+CHECK(a_store_before_the_start_faults) {
     int *p;
-    const size_t n = 1 << 20;
-    EXPECT(!cudaMalloc(&p, n * sizeof *p) && !cudaFree(p));
-    fill<<<1, 32>>>(p, 0, 32);
+    EXPECT(!cudaMalloc(&p, 4096));
+    fill<<<1, 1>>>(p - 1, 1, 1);
     EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+    EXPECT(strstr(simt_last_fault(), ", 4 bytes before the start of alloc"));
     cudaGetLastError();
+    EXPECT(!cudaFree(p));
     return 0;
 }
 
 CHECK(red_zones_find_an_overrun) {
     int *p, *q;
     EXPECT(!cudaMalloc(&p, 1000 * sizeof *p) && !cudaMalloc(&q, 4));
+    const int told = simt_warnings();
     fill_too_much<<<4, 256>>>(p, 1);
-    EXPECT(!cudaDeviceSynchronize() && simt_check_memory() == 1);
+    EXPECT(!cudaDeviceSynchronize() && simt_warnings() == told + 1);
     EXPECT(simt_check_memory() == 0); // told once
     EXPECT(*q == -1);                 // and no neighbour was hit
     EXPECT(!cudaFree(p) && !cudaFree(q));
+    return 0;
+}
+
+/* So many allocations that Linux would run out of mappings. */
+static cudaError_t use_up_mappings(void) {
+    int *p;
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < 16384 && !error; i++) error = cudaMalloc(&p, 4);
+    return error;
+}
+
+CHECK(many_allocations_have_red_zones) {
+    int *p, *q;
+    EXPECT(!use_up_mappings());
+    EXPECT(!cudaMalloc(&p, 1024) && !cudaMalloc(&q, 4));
+    fill_too_much<<<5, 256>>>(p, 1);
+    EXPECT(!cudaDeviceSynchronize() && simt_check_memory() == 1);
+    EXPECT(*q == -1);
+    EXPECT(!cudaDeviceReset());
     return 0;
 }
 
@@ -331,6 +374,7 @@ EXPORT void underrun_and_free(void) {
 
 EXPORT void write_after_free(void) {
     int *p;
+    use_up_mappings(); // else it would fault at once
     cudaMalloc(&p, 64);
     cudaFree(p);
     fill<<<1, 1>>>(p + 2, 1, 1);

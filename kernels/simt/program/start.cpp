@@ -1,15 +1,29 @@
 /* start.cpp -- linked into every whole program: runs before its main().
  *
  * A fault is the program's own business, as under nvcc: after one, every call
- * gives the same error. The environment holds what `weft run` was told. */
+ * gives the same error. But it is told in a line, and what ends well in spite
+ * of it ends with status 1. The environment holds what `weft run` was told. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "../simt_runtime.h"
 
 extern "C" __attribute__((weak)) void simt_set_sticky(int sticky);
 extern "C" void simt_set_strict(int strict);
 
-__attribute__((constructor)) static void start() {
+#ifdef __GLIBC__
+static void end(int status, void *) {
+    if (!status && simt_warnings()) exit(1); // goes on with the other handlers
+}
+#endif
+
+// The first of the program's constructors, so that its handler is the last.
+__attribute__((constructor(101))) static void start() {
+#ifdef __GLIBC__
+    on_exit(end, 0);
+#endif
+    simt_tell_host_faults();
+    if (isatty(2)) simt_show_life();
     if (simt_set_sticky) simt_set_sticky(1);
     simt_set_strict(1);
     const char *threads = getenv("WEFT_RUN_THREADS");

@@ -104,6 +104,7 @@ class Options:
     """The command line: the program, and how it is run."""
 
     program: programs.Program
+    words: list[str] = field(default_factory=list)  # all of the command line
     arguments: list[str] = field(default_factory=list)
     name: str = ""
     build: str = ""
@@ -117,7 +118,7 @@ def parse(words: Sequence[str]) -> Options:
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="", file=sys.stdout if words else sys.stderr)
         raise SystemExit(0 if words else 2)
-    options = Options(programs.Program())
+    options = Options(programs.Program(), words=words)
     if "--" in words:
         split = words.index("--")
         options.arguments = words[split + 1 :]
@@ -143,6 +144,7 @@ def main(options: Options) -> int:
         shutil.copy(path, options.build)
         return 0
     environment = {**os.environ, **options.environment}
+    environment["WEFT_RUN_INSPECT"] = shlex.join(["weft", "inspect", *options.words])
     sys.stdout.flush()
     if options.timeout:
         status = run_child(path, words(options), environment, options.timeout)

@@ -1,0 +1,43 @@
+/* device_print.cpp -- printf() in a kernel.
+ *
+ * The text is made before stdout is locked: a thread that faults while it is
+ * made, since a %s points nowhere, is taken out of it and would keep the lock
+ * for ever. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime.h"
+
+enum { SHORT = 1024 }; // texts that need no memory
+
+static int print(const char *text, int size) {
+    return fwrite(text, 1, (size_t)size, stdout) == (size_t)size ? size : -1;
+}
+
+static int print_long(int size, const char *format, va_list args) {
+    char *text = (char *)malloc((size_t)size + 1);
+    if (!text) return -1;
+    vsnprintf(text, (size_t)size + 1, format, args);
+    const int printed = print(text, size);
+    free(text);
+    return printed;
+}
+
+extern "C" __attribute__((visibility("default"), format(printf, 1, 2))) int
+simt_printf(const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    char text[SHORT];
+    int size;
+    if (!simt::this_worker)
+        size = vprintf(format, args); // the host's
+    else if ((size = vsnprintf(text, SHORT, format, args)) < SHORT)
+        size = size < 0 ? size : print(text, size);
+    else
+        size = print_long(size, format, again);
+    va_end(again);
+    va_end(args);
+    return size;
+}
