@@ -20,15 +20,16 @@ inline namespace asm_fibers {
 #endif
 
 enum : size_t {
-    LARGEST = (size_t)64 << 30,   // addresses, not memory
-    SMALLEST = (size_t)256 << 20, // where addresses are limited (ulimit -v)
-    ALIGN = 256,                  // cudaMalloc()'s promise
-    LEAST_ZONE = 4096,            // no array lies nearer to another one than
-    MOST_ZONE = 1 << 20,          // this, or its size if that is in between
-    NEAR_ZONE = 64,               // the same for what kernels allocate
-    LATE_PART = 8,                // of the arena: freed and not yet reused
-    PAGES_FROM = 64 << 10,        // worth giving back to the system
-    STEP = (size_t)64 << 20       // by which the arena is opened
+    LARGEST = (size_t)64 << 30,    // addresses, not memory
+    SMALLEST = (size_t)256 << 20,  // where addresses are limited (ulimit -v)
+    ALIGN = 256,                   // cudaMalloc()'s promise
+    LEAST_ZONE = 4096,             // no array lies nearer to another one than
+    MOST_ZONE = 1 << 20,           // this, or its size if that is in between
+    NEAR_ZONE = 64,                // the same for what kernels allocate
+    LATE_PART = 8,                 // of the arena: freed and not yet reused
+    LATE_MEMORY = (size_t)4 << 20, // ... of what is not given back
+    PAGES_FROM = 64 << 10,         // worth giving back to the system
+    STEP = (size_t)64 << 20        // by which the arena is opened
 };
 
 Arena arena;
@@ -45,7 +46,7 @@ struct Owner {
     std::deque<std::pair<Array, Extent>> late;
     std::map<uintptr_t, Extent> extents; // of those that are live
     std::map<size_t, size_t> room;       // given back: start -> size
-    size_t top = ALIGN, late_bytes = 0, live_bytes = 0;
+    size_t top = ALIGN, late_bytes = 0, late_memory = 0, live_bytes = 0;
     unsigned births = 0;
 };
 static Owner &owner() {
@@ -161,11 +162,22 @@ static bool take_room(Owner &o, size_t size, Extent *out) {
     return false;
 }
 
+/* Of what a freed array's memory is not given back: a small one's pages, those
+ * at the ends of a large one. Their shadows take several times as much. */
+static size_t memory_of(const Array &array, const Extent &extent) {
+    const bool large = array.size >= PAGES_FROM;
+    const size_t pages = large ? 2 * 4096 : round_up(array.size, 4096);
+    return pages < extent.size ? pages : extent.size;
+}
+
 /* Reuse what was freed first, as far as there is more than `keep` of it. */
 static void reuse(Owner &o, size_t keep) {
-    while (!o.late.empty() && o.late_bytes > keep) {
-        o.late_bytes -= o.late.front().second.size;
-        add_room(o, o.late.front().second);
+    while (!o.late.empty() &&
+           (o.late_bytes > keep || o.late_memory > LATE_MEMORY)) {
+        const auto &[array, extent] = o.late.front();
+        o.late_bytes -= extent.size;
+        o.late_memory -= memory_of(array, extent);
+        add_room(o, extent);
         o.late.pop_front();
     }
 }
@@ -263,6 +275,7 @@ bool free_array(const void *pointer) {
     races_forget(offset, array.size);
     o.late.push_back({array, extent});
     o.late_bytes += extent.size;
+    o.late_memory += memory_of(array, extent);
     return true;
 }
 

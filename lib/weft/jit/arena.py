@@ -175,19 +175,16 @@ def move(to: int, start: int, nbytes: int) -> None:
 
 # ---- memory ------------------------------------------------------------------
 
-_free: dict[int, list[Region]] = {}
+_free: dict[int, list[Region]] = {}  # by room; what waits longest comes first
 _kept = _pieces = 0
 
 
 def _take(nbytes: int) -> Region:
     """A region with at least `nbytes`, fenced."""
-    global _kept, _pieces
     room = -(-max(nbytes, 1) // PAGE) * PAGE
     waiting = _free.get(room)
     if waiting:
-        _kept -= room
-        _pieces -= 1
-        return waiting.pop()
+        return _taken(waiting, room)
     guard = GUARD
     while guard >= 16 * PAGE:
         total = guard + room + guard
@@ -207,13 +204,28 @@ def _take(nbytes: int) -> Region:
 
 def _give_back(region: Region) -> None:
     global _kept, _pieces
-    if _kept + region.room <= KEEP and _pieces < KEEP_REGIONS:
-        _kept += region.room
-        _pieces += 1
-        _free.setdefault(region.room, []).append(region)
-    else:
-        guard = region.guard
-        _libc.munmap(region.base - guard, region.room + 2 * guard)
+    if region.room > KEEP:
+        return _unmap(region)
+    _kept += region.room
+    _pieces += 1
+    _free.setdefault(region.room, []).append(region)
+    while _kept > KEEP or _pieces > KEEP_REGIONS:
+        room, oldest = next(iter(_free.items()))
+        _unmap(_taken(oldest, room))
+
+
+def _unmap(region: Region) -> None:
+    _libc.munmap(region.base - region.guard, region.room + 2 * region.guard)
+
+
+def _taken(waiting: list[Region], room: int) -> Region:
+    global _kept, _pieces
+    _kept -= room
+    _pieces -= 1
+    region = waiting.pop()
+    if not waiting:
+        del _free[room]
+    return region
 
 
 def spans(

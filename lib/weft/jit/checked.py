@@ -101,7 +101,7 @@ class CheckedLauncher(Launcher):
             try:
                 super()._run(launch)
             except KernelFault as fault:
-                failure = fault
+                failure = fault.with_traceback(None)  # or it keeps the arrays
             seconds = time.perf_counter() - begin
             text = raw_report()
         config = launch.config

@@ -124,6 +124,7 @@ class Launcher:
         finally:
             for _, after in taken:
                 after()
+            launch.close()
         report = launch.report(time.perf_counter() - start)
         if not report.ok and not runner.quiet:
             show(report)

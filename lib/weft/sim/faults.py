@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,6 +251,7 @@ def shortened(error: BaseException) -> BaseException:
     def render() -> list[str]:
         from IPython import get_ipython
 
+        error = sys.last_value  # set by IPython; held here, the arrays would live on
         frames = _chain(error.__traceback__)
         kept = [t for t in frames if not _code(t).co_filename.startswith(_HERE)]
         show = get_ipython().InteractiveTB.structured_traceback

@@ -240,6 +240,11 @@ class Launch(Accesses):
             self.at = None
             self.judge()
 
+    def close(self) -> None:
+        """Let the arrays go. What the code finds by name refers to the launch itself,
+        and would keep them until Python looks for such circles."""
+        self.env.clear()
+
     def _blank(self) -> list[np.ndarray]:
         """What is empty as a block begins."""
         entities = self.program.entities

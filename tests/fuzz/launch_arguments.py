@@ -1,0 +1,233 @@
+"""Arguments and launch shapes of every kind that Python has, from a random source.
+
+Each function takes a random.Random: a plain one, or hypothesis's, which shrinks what it
+chose.
+"""
+
+import array
+import ctypes
+import decimal
+import fractions
+import math
+import types
+
+import numpy as np
+import torch
+
+NUMPY = [
+    *("f4", "f4", "f4", "i4", "i4", "f8", "i1", "u1", "i2", "u2", "u4", "i8", "u8"),
+    *("f2", "?", "c8", "c16", "g", ">f4", ">i4", "S1", "S4", "U1", "M8[s]", "m8[s]"),
+    *("O", "V4", "V12", [("x", "f4"), ("y", "i4")]),
+]
+TORCH = [
+    *(torch.float32, torch.float32, torch.int32, torch.float64, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int8, torch.int16),
+    *(torch.complex64, torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2),
+]
+NUMBERS = [
+    *(0, 1, -1, 2, 7, 64, 127, 128, 255, 256, 2**31 - 1, 2**31, -(2**31) - 1, 2**32),
+    *(2**63 - 1, 2**63, 2**64, -(2**64), 10**400, True, False, 0.0, 0.5, -2.0, 1e39),
+    *(1e300, math.inf, -math.inf, math.nan, 1j, fractions.Fraction(1, 3)),
+    *(decimal.Decimal("1.5"), decimal.Decimal("NaN"), np.float16(1), np.longdouble(2)),
+    *(np.float32(math.nan), np.int8(-1), np.uint64(2**64 - 1), np.bool_(True)),
+    *(np.complex64(1), np.datetime64("2026-01-01"), np.str_("x"), np.bytes_(b"x")),
+]
+
+
+def numpy_array(random, most=4000):
+    """An array of any dtype, shape and strides; most: elements."""
+    dtype = np.dtype(random.choice(NUMPY))
+    made = _filled(dtype, shape(random, most))
+    change = random.choice(CHANGES)
+    try:
+        return change(made)
+    except (IndexError, ValueError, TypeError):  # it has too few dimensions for that
+        return made
+
+
+def shape(random, most):
+    """Of no to three dimensions; some are empty."""
+    one = random.randint(1, most)
+    side = max(1, math.isqrt(one))
+    return random.choice(
+        [(one,), (one,), (one,), (side, side), (3, side, 2), (0,), (0, 3), (1,), ()]
+    )
+
+
+def _filled(dtype, sides):
+    if dtype.kind in "OUSMm" or dtype.fields:
+        return np.zeros(sides, dtype)
+    count = math.prod(sides) * dtype.itemsize
+    return (
+        np.resize(np.arange(1, 250, dtype=np.uint8), count).view(dtype).reshape(sides)
+    )
+
+
+def _at_odd_address(made):
+    room = np.zeros(made.nbytes + 1, np.uint8)
+    return room[1:].view(made.dtype).reshape(made.shape)
+
+
+def _read_only(made):
+    made.flags.writeable = False
+    return made
+
+
+CHANGES = [
+    *[lambda made: made] * 8,
+    *(lambda made: made[::2], lambda made: made[::-1], lambda made: made.T),
+    *(lambda made: made[1:], lambda made: made[:, 1:], lambda made: made[..., 0]),
+    lambda made: np.broadcast_to(made, (3, *made.shape)),
+    *(np.asfortranarray, _at_odd_address, _read_only),
+    lambda made: np.ma.masked_array(made, made == made),
+    *(np.matrix, lambda made: made.view(np.recarray)),
+    lambda made: np.ma.masked_array(made),
+    *(memoryview, lambda made: made.tolist(), lambda made: list(made)),
+    lambda made: types.SimpleNamespace(
+        owner=made, __array_interface__=made.__array_interface__
+    ),
+]
+
+
+def tensor(random, most=4000):
+    """A tensor of any dtype, layout and strides."""
+    made = torch.zeros(shape(random, most), dtype=random.choice(TORCH))
+    change = random.choice(TENSOR_CHANGES)
+    try:
+        return change(made)
+    except (RuntimeError, IndexError, TypeError, NotImplementedError):
+        return made
+
+
+TENSOR_CHANGES = [
+    *[lambda made: made] * 6,
+    *(lambda made: made[::2], lambda made: made.t(), lambda made: made[1:]),
+    lambda made: made.expand(3, *made.shape),
+    *(lambda made: made.conj(), lambda made: made.to_sparse()),
+    *(lambda made: made.to("meta"), torch.nn.Parameter, torch._neg_view),
+    lambda made: torch.quantize_per_tensor(made, 0.1, 0, torch.quint8),
+    *(lambda made: made.numpy(), lambda made: made.tolist()),
+    lambda made: made.requires_grad_() * 2,
+]
+
+
+class Unwilling:
+    """Raises whatever is asked of it."""
+
+    def _refuse(self, *_):
+        raise RuntimeError("unwilling")
+
+    __index__ = __float__ = __int__ = __bool__ = __len__ = __iter__ = _refuse
+    __array__ = __dlpack__ = __dlpack_device__ = __eq__ = __hash__ = _refuse
+
+
+class Speechless:
+    """Cannot be shown."""
+
+    def __repr__(self):
+        raise ValueError("speechless")
+
+
+class Coy:
+    """Answers what it is asked with what nobody wants."""
+
+    def __bool__(self):
+        return None
+
+    def __index__(self):
+        return "one"
+
+    def __float__(self):
+        return "1.0"
+
+
+def _on_a_gpu(**interface):
+    whole = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
+    return types.SimpleNamespace(__cuda_array_interface__={**whole, **interface})
+
+
+class Pair(ctypes.Structure):
+    """Eight bytes."""
+
+    _fields_ = (("x", ctypes.c_float), ("y", ctypes.c_int))
+
+
+ODDITIES = [
+    *(lambda: None, lambda: "abc", lambda: b"x", lambda: "", lambda: (1.0, 2.0)),
+    *(lambda: (1, 2, 3), list, dict, lambda: [1.0], lambda: range(4), lambda: {1}),
+    *(lambda: ..., lambda: int, lambda: np.float32, lambda: len, lambda: slice(1)),
+    *(Unwilling, Speechless, Coy, object, Pair, lambda: bytearray(8)),
+    *(lambda: bytes(8), lambda: array.array("f", [1.0]), lambda: ctypes.c_int(3)),
+    *(_on_a_gpu, lambda: _on_a_gpu(typestr="?!"), lambda: _on_a_gpu(shape=None)),
+    *(lambda: _on_a_gpu(data=None), lambda: _on_a_gpu(strides="abc")),
+    lambda: types.SimpleNamespace(__cuda_array_interface__=3),
+    lambda: types.SimpleNamespace(__array_interface__={}),
+    lambda: types.SimpleNamespace(x=1, y=2, z=3),
+    lambda: types.SimpleNamespace(x=1, y=None, z=3),
+    lambda: np.zeros(1, [("x", "f4"), ("y", "i4")])[0],
+    lambda: (np.zeros(3, np.float32), 1),
+]
+
+
+def number(random):
+    """A number of any kind."""
+    return random.choice(NUMBERS)
+
+
+def oddity(random):
+    """What is neither an array nor a number."""
+    return random.choice(ODDITIES)()
+
+
+def anything(random, most=4000):
+    """One argument."""
+    kind = random.choice("aaaattnno")
+    if kind == "a":
+        return numpy_array(random, most)
+    if kind == "t":
+        return tensor(random, most)
+    return number(random) if kind == "n" else oddity(random)
+
+
+def arguments(random, params, most=4000):
+    """Those of a launch, for the parameters of a CUDA C kernel: half of the time all
+    fit, else one of them may be anything, or there are too few or too many."""
+    made = [_fitting(random, param, most) for param in params]
+    if random.randint(0, 1) == 0:
+        return made
+    at = random.randint(-1, len(made))
+    made[max(at, 0) : at + 1] = [anything(random, most)] * (at >= 0)
+    return made
+
+
+FITTING = {
+    **{"float": "f4", "int": "i4", "double": "f8", "unsigned char": "u1", "half": "f2"},
+    "float *": "i8",
+}
+VALUES = {"float2": (0.5, 2), "Pair": bytes(8), "char": "c", "bool": True}
+
+
+def _fitting(random, param, most):
+    if not param.pointer:
+        return VALUES.get(param.type, random.choice([1, 2, 17, 100]))
+    dtype = FITTING.get(param.type, "f4")
+    made = np.ones(4 * random.randint(20, most // 4), dtype)
+    return torch.from_numpy(made) if random.randint(0, 2) == 0 else made
+
+
+def brackets(random):
+    """What may be written in kernel[...]: any number of parts, of any kind."""
+    parts = [dimension(random) for _ in range(random.choice([1, 2, 2, 2, 3, 4, 5]))]
+    return random.choice([tuple(parts), tuple(parts), parts, parts[0]])
+
+
+def dimension(random):
+    """A grid or a block, or not."""
+    whole = [0, 1, 2, 31, 32, 64, 1024, 1025, 65535, 65536, -1, 2**31, 2**40]
+    few = [random.choice(whole) for _ in range(random.randint(0, 4))]
+    return random.choice(
+        [
+            *(random.choice(whole), random.choice(whole), tuple(few), tuple(few), few),
+            *(number(random), oddity(random), np.array(few), torch.tensor(few)),
+        ]
+    )
