@@ -258,6 +258,22 @@ def test_a_launch_outside_of_the_limits_says_the_limit(k, key, words):
         k.where[key]
 
 
+@pytest.mark.parametrize(
+    ("whole", "other"),
+    [
+        ((4, 256), (4.0, 256)),
+        ((4, 256), (4, np.float64(256))),
+        ((4, 256, 64), (4, 256, 64.0)),
+        (((2, 2), 256), ((2, 2.0), 256)),
+    ],
+)
+def test_a_float_is_refused_after_an_equal_int_was_taken(k, whole, other):
+    assert k.where[whole] is k.where[whole]
+    with pytest.raises(ArgumentError, match=r"whole numbers, this is .*\.0"):
+        k.where[other]
+    assert k.where[whole] is k.where[tuple(whole)]
+
+
 def test_only_kernels_are_attributes(k):
     assert "sink" not in dir(k)
     with pytest.raises(AttributeError, match=r"no kernel 'sink'; it has .*add"):
@@ -517,6 +533,10 @@ def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
     x, y = np.zeros((2, 4), np.int32)
     k[4, 1](x, y)
     assert y.tolist() == [4, 3, 2, 1]
+    with pytest.raises(
+        KernelFault, match=r"must run at once, on this CPU at most \d\d"
+    ):
+        k[10_000, 1](x, y)
 
 
 # ---- signatures ----------------------------------------------------------------

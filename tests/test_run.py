@@ -30,6 +30,7 @@ PRINTS = {
     "reduce.cu": "right right right right right right \n",
     "cooperative.cu": "1 64 128\n28 92 156 220\n",
     "groups.cu": "2016 106112 10208 14304 144096 144096 51040 no error\n",
+    "heap.cu": "8388608: 7 3 32 1\n",
     "runtime_api.cu": "24 8\ncalled no error 5\n30 46 62 78 1\n",
 }
 

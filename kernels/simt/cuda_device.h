@@ -28,7 +28,8 @@ cudaError_t cudaDeviceReset(void);
 cudaError_t cudaSetDeviceFlags(unsigned flags);
 cudaError_t cudaGetDeviceFlags(unsigned *flags);
 
-/* Kept and given back; nothing here depends on them. */
+/* cudaLimitMallocHeapSize is what kernels may hold of malloc() and new. The
+ * rest is kept and given back; nothing here depends on it. */
 cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value);
 cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit);
 cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config);

@@ -5,8 +5,8 @@
 #include "engine.h"
 
 /* Declared word for word as <stdio.h>, <stdlib.h> and <time.h> do, but that
- * printf() is device_print.cpp's. What is printed goes to stdout; `new` and
- * malloc() take from the host's memory. */
+ * printf() is device_print.cpp's. What is printed goes to stdout; what `new`
+ * and malloc() take is in device_heap.h. */
 extern "C" {
 int printf(const char *__restrict format, ...) __asm__("simt_printf");
 void *malloc(size_t size) noexcept;

@@ -97,9 +97,14 @@ static void refuse(const Kernel *kernel, Launch *launch, cudaError_t e) {
     fault.kind = SIMT_FAULT_LAUNCH;
     fault.error = launch->error = e;
     snprintf(fault.kernel, sizeof fault.kernel, "%s", kernel->name);
-    snprintf(fault.text, sizeof fault.text,
-             "%.99s<<<(%u,%u,%u), (%u,%u,%u), %zu>>>: %s", kernel->name, g.x,
-             g.y, g.z, b.x, b.y, b.z, launch->shared, cudaGetErrorString(e));
+    const int length = snprintf(fault.text, sizeof fault.text,
+                                "%.99s<<<(%u,%u,%u), (%u,%u,%u), %zu>>>: %s",
+                                kernel->name, g.x, g.y, g.z, b.x, b.y, b.z,
+                                launch->shared, cudaGetErrorString(e));
+    if (e == cudaErrorCooperativeLaunchTooLarge)
+        snprintf(fault.text + length, sizeof fault.text - length,
+                 ": all must run at once, on this CPU at most %d",
+                 cooperative_limit());
     report_fault(&fault);
 }
 

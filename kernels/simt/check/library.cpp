@@ -3,11 +3,13 @@
  *
  * A kernel's malloc() and new take from device memory, so that what is done
  * with it is checked; its memcpy() and the like are accesses. The host's calls
- * go on to the libraries, unless they free what a kernel has allocated. */
+ * go on to the libraries, unless they free what a kernel has allocated. Kernels
+ * that are not watched have stand-ins for malloc() and free() alone. */
 #include <stdlib.h>
 
 #include <new>
 
+#include "../device_heap.h"
 #include "hooks.h"
 
 namespace simt {
@@ -25,9 +27,18 @@ static void *take_heap(size_t size, int filled, State state) {
     Array array = {};
     array.size = size ? size : 1;
     array.origin = FROM_KERNEL;
+    if (!take_from_heap(array.size)) return 0;
     void *at = take_array(array, state);
-    if (at) memset(at, filled, size);
+    if (at)
+        memset(at, filled, size);
+    else
+        give_to_heap(array.size);
     return at;
+}
+
+/* malloc(size) in a kernel. */
+static void *of_heap(size_t size) {
+    return running_checker() ? take_heap(size, FRESH, LIVE) : heap_malloc(size);
 }
 
 /* A kernel copies some bytes. */
@@ -51,14 +62,16 @@ static bool in_arena(const void *memory) {
 
 /* Whether the memory was a kernel's, and is free now. */
 static bool free_heap(void *memory) {
-    if (!memory || !in_arena(memory)) {
-        if (memory && running_checker()) bad_free(memory);
+    if (!in_arena(memory)) {
+        if (heap_free(memory)) return true;
+        if (running_checker()) bad_free(memory);
         return false;
     }
     Array array;
     const uintptr_t offset = (uintptr_t)memory - arena.base;
     const bool mine = find_array(offset, &array) && array.offset == offset &&
                       array.origin == FROM_KERNEL;
+    if (mine) give_to_heap(array.size);
     if (mine) return free_array(memory);
     if (running_checker()) bad_free(memory);
     return true; // not the C library's in any case
@@ -75,27 +88,27 @@ using namespace simt;
 extern "C" {
 
 void *__wrap_malloc(size_t size) {
-    return running_checker() ? take_heap(size, FRESH, LIVE) : malloc(size);
+    return in_kernel() ? of_heap(size) : malloc(size);
 }
 void *__wrap_calloc(size_t count, size_t size) {
     size_t all;
-    if (!running_checker()) return calloc(count, size);
-    return __builtin_mul_overflow(count, size, &all) ? 0
-                                                     : take_heap(all, 0, BOTH);
+    if (!in_kernel()) return calloc(count, size);
+    if (__builtin_mul_overflow(count, size, &all)) return 0;
+    if (running_checker()) return take_heap(all, 0, BOTH);
+    void *memory = heap_malloc(all);
+    return memory ? memset(memory, 0, all) : 0;
 }
 void __wrap_free(void *memory) {
     if (memory && !free_heap(memory)) free(memory);
 }
 
-/* operator new and delete, and those of arrays */
+/* operator new and delete, and those of arrays. Where there is no room: as on a
+ * GPU NULL, and no exception. */
 void *__wrap__Znwm(size_t size) {
-    // As on a GPU: NULL, and no exception.
-    return running_checker() ? take_heap(size, FRESH, LIVE)
-                             : operator new(size);
+    return in_kernel() ? of_heap(size) : operator new(size);
 }
 void *__wrap__Znam(size_t size) {
-    return running_checker() ? take_heap(size, FRESH, LIVE)
-                             : operator new[](size);
+    return in_kernel() ? of_heap(size) : operator new[](size);
 }
 void __wrap__ZdlPv(void *memory) {
     if (memory && !free_heap(memory)) operator delete(memory);

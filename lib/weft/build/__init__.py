@@ -51,13 +51,14 @@ CHECK_FLAGS = (
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
     "-U_FORTIFY_SOURCE",  # on Ubuntu it is the default, and has builtins of its own
 )
-# The same for a link: what a kernel calls of the C library without a hook of its own
-# has a stand-in in the runtime.
-_WRAPPED = (
-    *("malloc", "free", "calloc", "memcpy", "memmove", "memset"),
+# For a link: what a kernel takes of the heap has a stand-in in the runtime; in the
+# check build, whatever it calls of the C library without a hook of its own.
+_HEAP = (
+    *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
 )
-CHECK_LINK = tuple(f"-Wl,--wrap={name}" for name in _WRAPPED)
+HEAP_LINK = tuple(f"-Wl,--wrap={name}" for name in _HEAP)
+CHECK_LINK = (*HEAP_LINK, *(f"-Wl,--wrap=mem{name}" for name in ("cpy", "move", "set")))
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
 
 

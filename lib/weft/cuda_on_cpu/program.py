@@ -191,6 +191,7 @@ def _compile(program: Program, language: str, std: str) -> list[str]:
     command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
     command += ["-ffp-contract=off", "-fno-strict-aliasing"]
     command += ["-fstack-clash-protection", "-fno-math-errno", "-pthread"]
+    command.append("-fcheck-new")  # in a kernel new gives NULL
     if build.Flavour.here("cpu").fibers == "ucontext":
         command.append("-DSIMT_UCONTEXT")
     return [*command, *_QUIET, *program.compile]
@@ -289,7 +290,7 @@ def _link(
 
     command = [build.tool("g++"), "-pthread", *program.compile]
     rest = [str(runtime), f"-Wl,-rpath,{runtime.parent}", *program.link, "-lm"]
-    rest += build.CHECK_LINK if program.check else []
+    rest += build.CHECK_LINK if program.check else build.HEAP_LINK
     try:
         build._run([*command, *objects, *rest], path)
     except build.BuildError as error:

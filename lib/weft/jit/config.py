@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 from ..native import ArgumentError
@@ -53,6 +54,17 @@ def parse(kernel: str, key: Any) -> Config:
             f"(a GPU says cudaErrorInvalidValue)"
         )
     return Config(grid, block, shared, parts[3] if len(parts) > 3 else None)
+
+
+def is_whole(key: Any) -> bool:
+    """Whether a key, equal to one that parse() took, holds whole numbers too.
+
+    4.0 equals 4, in a dictionary as well.
+    """
+    flat = [
+        one for part in key[:3] for one in (part if type(part) is tuple else [part])
+    ]
+    return all(hasattr(n, "__index__") for n in flat if isinstance(n, Number))
 
 
 def _dim(

@@ -217,7 +217,7 @@ def _gxx(
     # Without the start files and the C++ library, which the runtime brings, the
     # linker has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
-    command += build.CHECK_LINK if checked else []
+    command += build.CHECK_LINK if checked else build.HEAP_LINK
     return subprocess.run(
         [*command, "-o", str(output)],
         input=text,
@@ -255,6 +255,7 @@ _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
     "-fwrapv",  # an int that overflows wraps, as it does on a GPU
+    "-fcheck-new",  # new gives NULL where the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
     *("-Werror=vla", "-Wempty-body"),  # NVRTC has no such arrays

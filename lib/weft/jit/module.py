@@ -211,11 +211,13 @@ class Kernel:
         if self.module.version != headers.version:
             self._refresh()
         try:
-            found = self._configs.get(key)
-        except TypeError:  # a list, a dim3 that has no hash
-            found = None
-        if found is not None:
-            return found
+            found = self._configs[key]
+            # [4.0, 256] finds [4, 256]; two ints, the usual key, are told at once
+            ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
+            if ints or config.is_whole(key):
+                return found
+        except (KeyError, TypeError):  # TypeError: a list, a dim3 that has no hash
+            pass
         if self._needs_arguments:
             return self._instantiate(key)
         try:

@@ -1,0 +1,42 @@
+"""malloc() and new in a cell's kernels: NULL when the device's heap is full."""
+
+import numpy as np
+import pytest
+
+from weft.jit import load_cuda
+
+SOURCE = """
+__global__ void each(int *given, size_t bytes) {
+    void *memory = malloc(bytes);
+    given[threadIdx.x] = memory != 0;
+    free(memory);
+}
+__global__ void together(int *given, size_t bytes) {
+    char *memory = new char[bytes];
+    given[threadIdx.x] = memory != 0;
+    __syncthreads();
+    delete[] memory;
+}
+"""
+
+
+@pytest.fixture(scope="module", params=["watched", "plain"])
+def k(request):
+    return load_cuda(SOURCE, target="cpu", watched=request.param == "watched")
+
+
+def launched(kernel, bytes_, threads=64):
+    given = np.full(threads, -1, np.int32)
+    kernel[1, threads](given, bytes_)
+    return int(given.sum())
+
+
+def test_what_no_gpu_has_is_null(k):
+    assert launched(k.each, 1 << 30) == launched(k.each, 2**63) == 0
+    assert launched(k.each, 1 << 20) == 64
+
+
+def test_the_threads_share_8_mb_and_free_gives_it_back(k):
+    for _ in range(3):
+        assert launched(k.together, 1 << 20) == 7
+    assert launched(k.together, 1 << 10) == 64
