@@ -46,6 +46,12 @@ def test_ptx_needs_no_gpu():
 
 
 @pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+def test_a_cell_has_ptx_cuh_on_the_gpu_too():
+    text = SAXPY.replace("a * x[i]", "round_tf32(a * x[i])")
+    assert "cvt.rna.tf32" in gpu.ptx(f'#include "ptx.cuh"\n{text}', sm="sm_80")
+
+
+@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
 @pytest.mark.parametrize("sm", ["sm_80", "sm_90a", ""])
 def test_machine_code_can_be_read(sm):
     """An empty name is the GPU that is here; without one it is sm_80."""

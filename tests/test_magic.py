@@ -5,12 +5,14 @@ import sys
 import types
 
 import pytest
+import torch
 
 IPython = pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 
 from weft import native  # noqa: E402
-from weft.build import ROOT  # noqa: E402
+from weft.build import ROOT, BuildError  # noqa: E402
+from weft.jit import CompileError, nvrtc  # noqa: E402
 from weft.notebook import magic  # noqa: E402
 
 ADD = """__global__ void add(float *out, const float *a, int n) {
@@ -127,6 +129,31 @@ def test_check_says_what_three_orders_showed(shell, capsys):
     shown = capsys.readouterr()
     assert shown.out == "ones: checked in 3 orders of threads: 1 finding\n"
     assert "race" in shown.err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+def test_without_a_gpu_a_cell_for_one_is_compiled_to_be_read(shell, capsys):
+    run(shell, f"%%cuda --gpu --ptx --time --arch sm_80\n{ADD}")
+    shown = capsys.readouterr().out
+    assert re.match(r"add · \d+ registers · sm_80 · there is no GPU here", shown)
+    assert "add · PTX · sm_80" in shown
+    assert len(re.findall("^--time: .*no GPU", shown, re.M)) == 1
+    for launch in ("add[1, 4](torch.zeros(4), torch.ones(4), 4)", "add[1, 4](None)"):
+        with pytest.raises(BuildError, match="no CUDA GPU here"):
+            run(shell, launch)
+    with pytest.raises(CompileError, match="line 1: error"):
+        run(shell, "%%cuda --gpu --ptx\n__global__ void k(flaot *x) {}")
+    with pytest.raises(BuildError, match="no CUDA GPU here"):
+        run(shell, f"%%cuda --gpu\n{ADD}")
+
+
+def test_inline_ptx_is_told_of_the_header_that_has_twins(shell, capsys):
+    asm = """__global__ void fence() { asm volatile("membar.gl;"); }"""
+    with pytest.raises(CompileError, match=r'#include "ptx.cuh"'):
+        run(shell, f"%%cuda --cpu\n{asm}")
+    run(shell, '%%cuda --cpu\n#include "ptx.cuh"\n' + ADD)
+    run(shell, "o = torch.zeros(3); add[1, 4](o, torch.ones(3), 3)")
 
 
 def test_save_writes_within_the_checkout_and_over_nobodys_file(tmp_path, monkeypatch):

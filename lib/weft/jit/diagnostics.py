@@ -144,7 +144,8 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
     file = "" if match[1] == CELL else match[1]
-    return [Diagnostic(file, int(match[2]), 0, "error", match[3])]
+    message = match[3].partition(": put it under")[0]  # what a rung's file may do
+    return [Diagnostic(file, int(match[2]), 0, "error", message)]
 
 
 def undefined(name: str, source: str) -> Diagnostic:

@@ -202,6 +202,26 @@ def compile(
     return made
 
 
+def compile_only(
+    source: str,
+    name: str,
+    flags: Sequence[str],
+    expressions: Sequence[str],
+    headers: Mapping[str, str],
+    sm: str,
+) -> Compiled:
+    """The cell as machine code for `sm` ("sm_90"), to be read: no GPU is needed."""
+    begin = time.perf_counter()
+    program, cached = stored.program(source, name, sm, flags, expressions, headers)
+    made = Compiled(
+        *(source, name, tuple(flags), tuple(expressions), dict(headers), -1),
+        *(program, cached, _read_only(program, expressions, sm)),
+    )
+    made.warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
+    made.seconds = time.perf_counter() - begin
+    return made
+
+
 def ptx(
     source: str,
     name: str = "cell",
@@ -307,6 +327,16 @@ def _report(made: Compiled) -> str:
     return (
         "; ".join([*parts, "compiled"][: len(parts) or 1]) + f" · {arch(made.device)}"
     )
+
+
+def _read_only(program: Program, expressions: Sequence[str], sm: str) -> str:
+    """saxpy · 10 registers · sm_90 · there is no GPU here to run it"""
+    parts = []
+    for expression in expressions:
+        usage = program.usage.get(program.lowered[expression])
+        parts.append(expression + (f" · {usage.registers} registers" if usage else ""))
+    said = "; ".join(parts) or "compiled"
+    return f"{said} · {sm} · there is no GPU here to run it"
 
 
 def _needs(made: Compiled, function: int, usage: Usage) -> str:

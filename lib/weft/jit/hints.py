@@ -44,6 +44,10 @@ _HOST = (
     "a cell holds what runs on the GPU, and Python does the rest: launch with "
     "name[grid, block](...); a whole program runs with python -m weft run"
 )
+_PTX = (
+    '#include "ptx.cuh" has tensor cores, asynchronous copies and more, each with a '
+    "twin for the CPU; with --gpu the cell runs on a GPU"
+)
 
 
 def hint(message: str, line: str, source: str) -> str:
@@ -51,6 +55,8 @@ def hint(message: str, line: str, source: str) -> str:
 
     message: the compiler's; line: the one it is about; source: the whole cell.
     """
+    if message.startswith("inline PTX"):
+        return _PTX
     for test in (_unknown_name, _python, _types, _syntax):
         found = test(message, line, source)
         if found:

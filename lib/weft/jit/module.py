@@ -81,11 +81,13 @@ class Cell:
         check: bool = False,
         time: bool = False,
         watched: bool = False,
+        compile_only: str = "",
     ) -> None:
+        """compile_only: for this architecture ("sm_90"), since there is no GPU."""
         self.source, self.name, self.flags = source, name, tuple(flags)
         self.timeout, self.inplace, self.isolated = timeout, inplace, isolated
         self.check, self.time, self.watched = check, time, watched
-        self.target = target
+        self.target, self.compile_only = target, compile_only
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
         self.told: set[Any] = set()  # findings that were shown
@@ -102,7 +104,7 @@ class Cell:
         self.signatures = {s.name: s for s in found + self._in_headers()}
         self._compiled.clear()
         begin = time.perf_counter()
-        compiled = self.compiled(self.default, self.ordinary(), self.watched)
+        compiled = self._first_compiled()
         self.milliseconds = (time.perf_counter() - begin) * 1e3
         self.report = self._report(compiled)
         self.warnings: list[Diagnostic] = [
@@ -110,6 +112,14 @@ class Cell:
             *checks.doubles(self.source),
         ]
         self.kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
+
+    def _first_compiled(self) -> Any:
+        if not self.compile_only:
+            return self.compiled(self.default, self.ordinary(), self.watched)
+        from . import gpu
+
+        what = self.source, self.name, self.flags, self.ordinary(), self.headers
+        return gpu.compile_only(*what, self.compile_only)
 
     def _in_headers(self) -> list[Signature]:
         return [s for text in self.headers.values() for s in signature.parse(text)]

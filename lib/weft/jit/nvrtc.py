@@ -21,7 +21,7 @@ from typing import Any
 
 from cffi import FFI
 
-from ..build import BuildError
+from ..build import KERNELS, BuildError
 from . import prelude, signature
 
 ffi = FFI()
@@ -194,10 +194,10 @@ _HOST_ONLY = re.compile(
 
 @functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Where the headers of the toolkit lie, as far as there are any."""
+    """Where ptx.cuh and the headers of the toolkit lie, as far as there are any."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    found = {}
+    found = {str(KERNELS): None}
     for part in ("cudart", "cccl", "nvcc", "curand"):
         try:
             folder = find_nvidia_header_directory(part)

@@ -83,7 +83,7 @@ def _path(source, arch, flags, expressions, headers) -> Path:
     options = nvrtc.default_options(arch, flags)
     given = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
     texts = [source, *headers.values()]
-    files = includes("\n".join(texts), [os.getcwd(), *given])
+    files = includes("\n".join(texts), [os.getcwd(), *given, str(build.KERNELS)])
     parts = [
         *(str(nvrtc.version()), _ours(), source, arch, *options),
         *("expressions", *expressions, "headers"),

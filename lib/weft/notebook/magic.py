@@ -16,15 +16,19 @@ import contextlib
 import inspect
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from .. import native
 from ..build import ROOT, BuildError
 from ..jit import ArgumentError, load_cuda
 from ..jit import diagnostics as diagnostics_module
+from ..jit import flags as flags_module
 from ..jit import headers as headers_module
+from ..jit.module import Cell, Module
 from ..native import KernelError
 from . import ipython
 
@@ -47,8 +51,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _options() -> str:
     return (
-        "options: --gpu --cpu --fast --time --check --ptx --sass --save kernels/x.cu "
-        '--flags "-DN=1" --timeout S --inplace --isolated'
+        "options: --gpu --cpu --fast --time --check --ptx --sass --arch sm_90 "
+        '--save kernels/x.cu --flags "-DN=1" --timeout S --inplace --isolated'
     )
 
 
@@ -61,6 +65,7 @@ def _parser() -> _Parser:
     for name in flags:
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--save", metavar="PATH")
+    parser.add_argument("--arch", metavar="SM")
     parser.add_argument("--flags", default="")
     parser.add_argument("--timeout", type=float)
     return parser
@@ -108,7 +113,9 @@ def cuda(line: str, cell: str) -> None:
     --check          before each launch, run it under the check build in three orders
                      of its threads, say what was found, and refuse it if the result
                      depends on the order
-    --ptx, --sass    show the cell as PTX, as the GPU's instructions (without a GPU too)
+    --ptx, --sass    show the cell as PTX, as the GPU's instructions. Where there is no
+                     GPU, --gpu with one of them, or with --time, only compiles
+    --arch SM        for which GPU these are, sm_80 for example
     --save PATH      write the cell to kernels/x.cu of the checkout, once it compiles;
                      over a file that no cell wrote it refuses to
     --flags "..."    for the compiler: -DTILE=16, -I folder, --use_fast_math
@@ -131,7 +138,27 @@ def cuda(line: str, cell: str) -> None:
         return
     # Not execution_count: some versions count before the cell runs, some after.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
-    loaded = load_cuda(
+    only = _compile_only(options)
+    loaded = only(cell, name) if only else _loaded(options, cell, name)
+    module = loaded._cell  # whatever names its kernels have
+    shell.user_ns.update(module.kernels)
+    print(module.report)
+    if module.warnings:
+        print(diagnostics_module.render(module.warnings, cell, name))
+    if options.save:
+        print(f"saved as {save(options.save, cell)}")
+    for listing in ("ptx", "sass"):
+        if getattr(options, listing):
+            _show(listing, loaded, options.arch)
+    if only and options.time:
+        print(
+            "--time: nothing is timed, since there is no GPU here; without --gpu the "
+            "cell runs on the CPU"
+        )
+
+
+def _loaded(options: argparse.Namespace, cell: str, name: str) -> Module:
+    return load_cuda(
         cell,
         target=options.target,
         flags=options.flags,
@@ -143,16 +170,21 @@ def cuda(line: str, cell: str) -> None:
         watched=not (options.fast or options.inplace or options.isolated),
         name=name,
     )
-    module = loaded._cell  # whatever names its kernels have
-    shell.user_ns.update(module.kernels)
-    print(module.report)
-    if module.warnings:
-        print(diagnostics_module.render(module.warnings, cell, name))
-    if options.save:
-        print(f"saved as {save(options.save, cell)}")
-    for listing in ("ptx", "sass"):
-        if getattr(options, listing):
-            _show(listing, loaded)
+
+
+def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
+    """How a cell for a GPU that is not here is made, if it is to be read or timed."""
+    wanted = options.ptx or options.sass or options.time
+    if options.target != "cuda" or not wanted or native.lost():
+        return None
+    if torch.cuda.is_available():
+        return None
+    from ..machine.toolchain import checked_arch
+
+    sm, words = checked_arch(options.arch), flags_module.split(options.flags)
+    return lambda cell, name: Module(
+        Cell(cell, target="cuda", flags=words, name=name, compile_only=sm)
+    )
 
 
 @_short_errors()
@@ -189,13 +221,13 @@ def save(where: str, cell: str) -> Path:
     return path
 
 
-def _show(listing: str, loaded: Any) -> None:
+def _show(listing: str, loaded: Any, arch: str | None) -> None:
     """The cell as PTX or as the GPU's own instructions; needs NVRTC, but no GPU."""
     from IPython.display import display
 
     from .. import machine
 
-    display(getattr(machine, listing)(loaded))
+    display(getattr(machine, listing)(loaded, arch=arch))
 
 
 def register(shell: Any = None) -> None:
