@@ -16,7 +16,8 @@
  * Source:  PTX ISA, "Warp-level matrix instructions". */
 #ifndef WEFT_PTX_CUH
 #define WEFT_PTX_CUH
-#ifndef __CUDACC_RTC__ // NVRTC, for a notebook's cell, knows no header of the host
+#ifndef __CUDACC_RTC__ // NVRTC, for a notebook's cell, knows no header of the
+                       // host
 #include "internal.cuh"
 #endif
 #include <cuda_bf16.h>
