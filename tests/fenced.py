@@ -17,7 +17,7 @@ import torch
 
 from weft import build, native
 from weft.ops import cases
-from weft.ops.cases import linear
+from weft.ops.cases import conv2d
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -76,7 +76,7 @@ def run_rungs(op: str) -> None:
 
 
 if __name__ == "__main__":
-    linear.CONV_SIZES += CONV_SIZES
+    conv2d.SIZES += CONV_SIZES
     torch.set_num_threads(1)  # threads do not outlive a fork
     faulthandler.enable()
     for op in sys.argv[1:]:

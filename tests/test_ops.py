@@ -223,7 +223,9 @@ BAD = {
     r"strides \(1, 3\), want a contiguous": lambda: weft.relu(f32(4, 3).T),
     r"x is empty: its shape is \(0, 3\)": lambda: weft.relu(torch.empty(0, 3)),
     "x is a list": lambda: weft.relu([1.0, 2.0]),
-    r"has 2 channels.*expects 3": lambda: weft.conv2d(f32(1, 2, 5, 5), f32(4, 3, 3, 3)),
+    r"weight is \(4, 3, 3, 3\), want \(oc, 2, kh, kw\), since x is": lambda: (
+        weft.conv2d(f32(1, 2, 5, 5), f32(4, 3, 3, 3))
+    ),
     r"bias is \(3,\), want \(4,\)": lambda: weft.conv2d(
         f32(1, 3, 5, 5), f32(4, 3, 3, 3), f32(3)
     ),
@@ -254,7 +256,9 @@ BAD = {
     "target is object.*want torch.int64": lambda: weft.cross_entropy(
         np.ones((1, 2), np.float32), np.array([None])
     ),
-    "4 features.*expects 5": lambda: weft.linear(f32(2, 4), f32(3, 5)),
+    r"weight is \(3, 5\), want \(out, 4\), since x is \(2, 4\)": lambda: weft.linear(
+        f32(2, 4), f32(3, 5)
+    ),
     r"target is torch.int32, want torch.int64": lambda: weft.cross_entropy(
         f32(2, 3), torch.zeros(2, dtype=torch.int32)
     ),

@@ -41,9 +41,10 @@ PACKAGES = sorted((ROOT / "lib/weft").rglob("__init__.py"))
 @pytest.mark.parametrize("init", PACKAGES, ids=lambda path: path.parent.name)
 def test_a_package_names_all_of_its_modules(init):
     """In the map of its docstring, or by importing them; bench* stands for several."""
-    named = {
-        word.replace("*", r"\w*") for word in re.findall(r"\w+\*?", init.read_text())
-    }
+    text = init.read_text()
+    if 'import_module(f".{' in text:  # whatever is there
+        return
+    named = {word.replace("*", r"\w*") for word in re.findall(r"\w+\*?", text)}
     found = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
     missing = {stem for stem in found if not any(re.fullmatch(w, stem) for w in named)}
     assert not missing

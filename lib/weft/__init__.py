@@ -36,8 +36,11 @@ The project
 """
 
 import sys
+from pathlib import Path
 
 from .lazy import lazily
+
+_CASES = Path(__file__).with_name("ops") / "cases"  # a file there is an op
 
 # Where each public name comes from: it is imported with its first use. PyTorch takes a
 # second, which a command or a training that does without it need not wait for.
@@ -55,10 +58,7 @@ __all__ = lazily(
             *("reload", "rungs", "set_threads"),
         ),
         "numba_jit": ("numba_jit",),
-        "ops": (
-            *("batchnorm2d", "conv2d", "cross_entropy", "linear"),
-            *("matmul", "maxpool2d", "relu"),
-        ),
+        "ops": [path.stem for path in _CASES.glob("[!_]*.py")],
         "ops.check": ("Mismatch", "check_op"),
         "pictures.show": ("show",),
         "pictures.turns": ("latency",),

@@ -132,6 +132,8 @@ class Library:
         On the CPU that is, in fp32, the reference rung, in plain C. Elsewhere it is the
         last one of the table, which lists an op's rungs from slow to fast.
         """
+        if name is not None and not isinstance(name, str):
+            raise ArgumentError(f"{self.op}: rung={name!r}: want the name of a rung")
         found = self._chosen.get((name, precision))
         if found is None:
             found = self._choose(name) if name else self.fastest(precision)[0]
@@ -262,6 +264,8 @@ def lose(message: str) -> None:
 
 def whole(name: str, value: Any) -> int:
     """`value` as a C int; ArgumentError if it is none, or does not fit."""
+    if type(value) is int and -(2**31) < value < 2**31:
+        return value
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if int(value) == value and abs(value) < 2**31:
             return int(value)

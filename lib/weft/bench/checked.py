@@ -49,7 +49,5 @@ def _path(lib: native.Library, rung: native.Rung) -> Path:
 def _checker() -> str:
     """The hash of the files that decide what a check is."""
     here = Path(__file__).parents[1]
-    files = sorted(
-        [*here.glob("ops/cases/*.py"), here / "ops/check.py", here / "guarded.py"]
-    )
-    return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()
+    files = [*here.glob("ops/**/*.py"), here / "guarded.py"]
+    return hashlib.sha256(b"".join(p.read_bytes() for p in sorted(files))).hexdigest()

@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
         rows = ops.rows(args.what, args.device, sizes, rungs)
-        named = [key for key in ops.SIZES if key in rows[0]]
+        named = [key for key in rows[0] if key not in ops.COLUMNS]
         shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
         shown += ["gbs", "tflops", "error", "vs_torch"]
     print(table(rows, shown))

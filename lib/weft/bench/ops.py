@@ -11,11 +11,17 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
-from .. import bench, native, ops
+from .. import bench, native
 from ..mnist.twin import precision
+from ..ops.cases import OPS, cases_file
 from ..ops.check import check_rung
+
+# What each row has; what else it has are the sizes of its problem.
+COLUMNS = {
+    *("op", "impl", "rung", "precision", "target", "device", "timer"),
+    *("us", "us_low", "us_high", "us_mean", "gbs", "tflops", "error", "vs_torch"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,9 @@ def rows(
     make, usual = PROBLEMS[op]
     target = torch.device(device)
     lib = native.library(op, target.type)
-    chosen = [lib.rung(name) for name in rungs] or [
-        r
-        for r in lib.rungs
-        if target.type in r.targets
-        and (target.type == "cuda" or "cuda" not in r.targets)
-    ]
+    there = [r for r in lib.rungs if target.type in r.targets]
+    plain = [r for r in there if r.targets == (target.type,) or target.type == "cuda"]
+    chosen = [lib.rung(name) for name in rungs] or plain
     for rung in chosen:
         check_rung(lib, rung)
     found = []
@@ -115,82 +118,24 @@ def _calls(call: Callable[[], object], device: torch.device) -> int:
 # ---- problems ----------------------------------------------------------------
 
 
-def _relu(size: int, device: torch.device) -> Problem:
-    x = torch.randn(size, device=device)
+def _problem(op: str, size: int, device: torch.device) -> Problem:
+    """What the op's cases file has it timed with, in one size."""
+    of, bench = cases_file(op).OP, cases_file(op).BENCH
+    sizes = {bench.size: size, **bench.others}
+    inputs = of.draw(sizes, device)
+    arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
+    options = inputs[len(arrays) :]
     return Problem(
-        {"count": size},
-        *((x,), ops.relu, F.relu),
-        *(0.0, 8.0 * size),
+        *(sizes, arrays),
+        lambda *given, rung: of.run([*given, *options], rung),
+        lambda *given: of.twin(*given, *options),
+        *(bench.flop(sizes), of.count_bytes(sizes)),
     )
 
-
-def _conv2d(size: int, device: torch.device) -> Problem:
-    """The second convolution of the CNN, `size` images."""
-    x = torch.randn(size, 32, 14, 14, device=device)
-    weight, bias = torch.randn(64, 32, 3, 3, device=device), torch.randn(64).to(device)
-    return Problem(
-        {"batch": size, "ic": 32, "h": 14, "w": 14, "oc": 64, "kh": 3, "kw": 3},
-        (x, weight, bias),
-        *(partial(conv, padding=1) for conv in (ops.conv2d, F.conv2d)),
-        2.0 * size * 64 * 196 * 288,
-        4.0 * (x.numel() + weight.numel() + size * 64 * 196),
-    )
-
-
-def _batchnorm2d(size: int, device: torch.device) -> Problem:
-    x = torch.randn(size, 32, 28, 28, device=device)
-    weight, bias = (torch.randn(32, device=device) for _ in range(2))
-    return Problem(
-        {"batch": size, "c": 32, "h": 28, "w": 28},
-        (x, weight, bias),
-        ops.batchnorm2d,
-        lambda x, weight, bias: F.batch_norm(x, None, None, weight, bias, True),
-        *(0.0, 8.0 * x.numel()),
-    )
-
-
-def _maxpool2d(size: int, device: torch.device) -> Problem:
-    x = torch.randn(size, 32, 28, 28, device=device)
-    return Problem(
-        {"batch": size, "c": 32, "h": 28, "w": 28, "kh": 2, "kw": 2},
-        (x,),
-        partial(ops.maxpool2d, kernel_size=2),
-        lambda x: F.max_pool2d(x, 2, return_indices=True)[0],
-        *(0.0, 6.0 * x.numel()),  # y and argmax are a quarter each
-    )
-
-
-def _linear(size: int, device: torch.device) -> Problem:
-    x, weight = torch.randn(size, 3136).to(device), torch.randn(128, 3136).to(device)
-    bias = torch.randn(128, device=device)
-    return Problem(
-        {"batch": size, "in": 3136, "out": 128},
-        *((x, weight, bias), ops.linear, F.linear),
-        2.0 * size * 3136 * 128,
-        4.0 * (x.numel() + weight.numel() + size * 128),
-    )
-
-
-def _cross_entropy(size: int, device: torch.device) -> Problem:
-    logits = torch.randn(size, 10, device=device)
-    target = torch.randint(0, 10, (size,), device=device)
-    return Problem(
-        {"batch": size, "classes": 10},
-        *((logits, target), ops.cross_entropy, F.cross_entropy),
-        *(0.0, 88.0 * size),
-    )
-
-
-# What a problem's sizes may be called, in the order a table shows them.
-SIZES = (*("count", "batch", "m", "n", "k", "c", "ic", "h", "w", "oc", "kh", "kw"),
-         *("in", "out", "classes"))  # fmt: skip
 
 # op -> how a problem is made from one number, and the usual numbers.
 PROBLEMS: dict[str, tuple[Callable[..., Problem], Sequence[int]]] = {
-    "batchnorm2d": (_batchnorm2d, (64, 256)),
-    "conv2d": (_conv2d, (64, 256)),
-    "cross_entropy": (_cross_entropy, (64, 1024)),
-    "linear": (_linear, (64, 256)),
-    "maxpool2d": (_maxpool2d, (64, 256)),
-    "relu": (_relu, (2**10, 2**16, 2**22)),
+    op: (partial(_problem, op), cases_file(op).BENCH.usual)
+    for op in OPS
+    if hasattr(cases_file(op), "BENCH")
 }

@@ -1,7 +1,8 @@
-"""What the ops of ops.py and products.py share: arrays in, calls of C, arrays out."""
+"""What op.py and products.py share: arrays in, calls of C, arrays out."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -9,31 +10,42 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from .. import native
-from ..native import ArgumentError, OutOfMemory, pointer
+from ..native import ArgumentError, OutOfMemory, whole
 
 Array = Any  # torch.Tensor, numpy.ndarray, or a speaker of CAI or DLPack
 
 
 def differentiable(function: type[torch.autograd.Function], *args: Any) -> torch.Tensor:
     """function.apply(), without what autograd costs where no gradient is asked."""
-    if torch.is_grad_enabled():
-        for a in args:
-            if isinstance(a, torch.Tensor) and a.requires_grad:
-                return function.apply(*args)
+    if wants_gradients(*args):
+        return function.apply(*args)
     return function.forward(Forgetful(), *args)
 
 
+def wants_gradients(*args: Any) -> bool:
+    """Whether autograd has to hear of a call with these arguments."""
+    if torch.is_grad_enabled():
+        for a in args:
+            if isinstance(a, torch.Tensor) and a.requires_grad:
+                return True
+    return False
+
+
 def once(backward: Callable) -> Callable:
-    """Refuse create_graph=True, whose gradients would be wrong without a word."""
+    """Refuse create_graph=True, whose gradients would be wrong without a word.
+
+    ctx.op is the function's name.
+    """
 
     @functools.wraps(backward)
     def wrapper(ctx, dy):
         if torch.is_grad_enabled():
             raise ArgumentError(
-                "create_graph=True asks for gradients of gradients; these ops are "
-                "differentiable once"
+                f"{ctx.op}: create_graph=True asks for gradients of gradients; the ops "
+                f"are differentiable once"
             )
         return backward(ctx, dy)
 
@@ -49,30 +61,16 @@ class Forgetful:
 
 # ---- calling C ---------------------------------------------------------------
 
-CTYPES = {
-    torch.float32: "float *",
-    torch.int32: "int32_t *",
-    torch.int64: "int64_t *",
-}
-
 
 def launch(
-    op: str,
-    function: str,
-    rung: str | None,
-    tensors: list[torch.Tensor | None],
-    sizes: list[Any],
-    *options: Any,
+    op: str, function: str, rung: str | None, like: torch.Tensor, args: list[Any]
 ) -> None:
-    """Call a launcher of weft.h on the tensors' device and torch's stream."""
-    first = next(t for t in tensors if t is not None)
-    args = [native.NULL if t is None else pointer(t, CTYPES[t.dtype]) for t in tensors]
-    args += [*sizes, *options]
-    if first.is_cpu:  # where a call may be over before one has asked for more
+    """Call a launcher of weft.h on a tensor's device and torch's stream."""
+    if like.is_cpu:  # where a call may be over before one has asked for more
         lib = native.library(op, "cpu")
         lib.call(function, lib.rung(rung).index, *args, native.NULL)
         return
-    device = first.device
+    device = like.device
     stream = native.stream_of(device)
     with native.on_device(device):
         lib = native.library(op, device.type)
@@ -97,20 +95,6 @@ def empty(
 # ---- arrays in, arrays out ----------------------------------------------------
 
 
-def inputs(op: str, **arrays: Array | None) -> list[torch.Tensor | None]:
-    """The arrays as float32 tensors that share memory with them, on one device.
-
-    Only a bias may be None.
-    """
-    tensors = [
-        None if a is None and name == "bias" else tensor_of(op, name, a, torch.float32)
-        for name, a in arrays.items()
-    ]
-    if len(tensors) > 1:
-        want_one_device(op, dict(zip(arrays, tensors)))
-    return tensors
-
-
 def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
     devices = {name: t.device for name, t in tensors.items() if t is not None}
     if len(set(devices.values())) > 1:
@@ -120,35 +104,47 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
     """`array` as a tensor of `dtype` that shares its memory; refused if it can't."""
-    tensor = as_tensor(op, name, array, dtype)
+    tensor = array
+    if not isinstance(array, torch.Tensor):
+        tensor = as_tensor(op, name, array, dtype)
     if tensor.dtype != dtype:
         raise ArgumentError(f"{op}: {name} is {tensor.dtype}, want {dtype}")
-    want_dense(op, name, tensor, contiguous=True)
-    return tensor
-
-
-def want_dense(
-    op: str, name: str, tensor: torch.Tensor, contiguous: bool = False
-) -> None:
-    """Refuse what a kernel cannot be given: sparse, empty, elsewhere, in pieces."""
-    if not (tensor.is_cpu or tensor.is_cuda):
-        raise ArgumentError(
-            f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
-        )
-    if tensor.layout != torch.strided:
-        raise ArgumentError(f"{op}: {name} is {tensor.layout}, want a dense array")
-    if contiguous and not tensor.is_contiguous():
+    want_dense(op, name, tensor)
+    if not tensor.is_contiguous():
         raise ArgumentError(
             f"{op}: {name} {shape_of(tensor)} has strides {tuple(tensor.stride())}, "
             f"want a contiguous array: call .contiguous() or np.ascontiguousarray"
         )
+    return tensor
+
+
+def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
+    """Refuse what a kernel cannot be given: sparse, nested, empty, elsewhere, dual."""
+    if not (tensor.is_cpu or tensor.is_cuda):
+        raise ArgumentError(
+            f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
+        )
+    if tensor.layout != torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else tensor.layout
+        raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
     if tensor.numel() == 0:
         raise ArgumentError(f"{op}: {name} is empty: its shape is {shape_of(tensor)}")
+    if tensor.is_neg():  # its memory holds the numbers before their sign is changed
+        raise ArgumentError(
+            f"{op}: {name} is a negated view of other numbers: call .resolve_neg()"
+        )
+    if (
+        forward_ad._current_level >= 0
+        and forward_ad.unpack_dual(tensor).tangent is not None
+    ):
+        raise ArgumentError(f"{op}: {name} has a tangent: no forward-mode gradients")
 
 
 def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(array, torch.Tensor):
         return array
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentError(f"{op}: {name} is a masked array: call .filled(...)")
     if isinstance(array, np.ndarray):
         if not array.flags.writeable:
             array = array.copy()  # torch has no read-only tensors
@@ -164,10 +160,15 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
                 f"{op}: {name} is {array.dtype} with strides {array.strides} bytes, "
                 f"want {dtype}: {error}"
             ) from None
-    if hasattr(array, "__dlpack__"):  # first, since it names the device
-        return torch.from_dlpack(array)
-    if hasattr(array, "__cuda_array_interface__"):
-        return torch.as_tensor(array, device="cuda")
+    try:
+        if hasattr(array, "__dlpack__"):  # first, since it names the device
+            return torch.from_dlpack(array)
+        if hasattr(array, "__cuda_array_interface__"):
+            return torch.as_tensor(array, device="cuda")
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        kind = type(array).__name__
+        raise ArgumentError(f"{op}: {name}, a {kind}, gives no tensor: {why}") from None
     raise ArgumentError(
         f"{op}: {name} is a {type(array).__name__}, want a torch tensor, a NumPy "
         f"array, or an array with DLPack or __cuda_array_interface__"
@@ -179,15 +180,6 @@ def same_kind(array: Array, result: torch.Tensor) -> Array:
     return result.detach().numpy() if isinstance(array, np.ndarray) else result
 
 
-def want_dims(op: str, dims: int, **tensors: torch.Tensor) -> None:
-    for name, tensor in tensors.items():
-        if tensor.dim() != dims:
-            raise ArgumentError(
-                f"{op}: {name} has {tensor.dim()} dimensions {shape_of(tensor)}, "
-                f"want {dims}"
-            )
-
-
 def want_vector(op: str, count: int, **tensors: torch.Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is not None and tuple(tensor.shape) != (count,):
@@ -196,3 +188,36 @@ def want_vector(op: str, count: int, **tensors: torch.Tensor | None) -> None:
 
 def shape_of(tensor: torch.Tensor) -> str:
     return str(tuple(tensor.shape))
+
+
+def want_writable(op: str, name: str, array: Array) -> None:
+    """Of a read-only array as_tensor() makes a copy, which nobody would see."""
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise ArgumentError(f"{op}: {name} {array.shape} is read-only")
+
+
+def want_no_overlap(
+    op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
+) -> None:
+    """An array is written while the others are read."""
+    start, end = _span(written)
+    for other, x in others.items():
+        if x is not None:
+            first, past = _span(x)
+            if first < end and start < past:
+                raise ArgumentError(f"{op}: {name} and {other} overlap in memory")
+
+
+def _span(x: torch.Tensor) -> tuple[int, int]:
+    last = sum((size - 1) * step for size, step in zip(x.shape, x.stride()))
+    return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
+
+
+def number_of(what: str, value: Any, kind: type) -> float:
+    """A number of that kind, int or float; an array of one will do."""
+    if kind is int:
+        return whole(what, value)
+    with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
+        if not isinstance(value, str):
+            return float(value)
+    raise ArgumentError(f"{what}={value!r}: want a number")

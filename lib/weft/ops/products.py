@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
-import numpy as np
 import torch
 
 from .. import native
@@ -15,12 +13,17 @@ from .calls import (
     as_tensor,
     differentiable,
     empty,
+    number_of,
     once,
     same_kind,
     shape_of,
+    tensor_of,
     want_dense,
+    want_no_overlap,
     want_one_device,
     want_vector,
+    want_writable,
+    wants_gradients,
 )
 
 _PRECISIONS = {
@@ -69,16 +72,21 @@ def matmul(
     c_t = bias_t = out_t = None
     if not (c is bias is out is None):
         c_t, bias_t, out_t = (
-            None if x is None else _float32(name, x)
+            None if x is None else tensor_of("matmul", name, x, torch.float32)
             for name, x in (("c", c), ("bias", bias), ("out", out))
         )
         want_one_device("matmul", {"a": a_t, "c": c_t, "bias": bias_t, "out": out_t})
         want_vector("matmul", shape[-1], bias=bias_t)
         _want_shape(shape, c=c_t, out=out_t)
-        _want_writable(out)
-        _want_no_overlap(out_t, {"a": a_t, "b": b_t, "bias": bias_t, "c": c_t}, c_t)
-    given = (chosen, _number("alpha", alpha), _number("beta", beta), bool(relu), out_t)
-    if out_t is not None and _wants_gradients(a_t, b_t, c_t, bias_t, out_t):
+    if out_t is not None:
+        want_writable("matmul", "out", out)
+        itself = c_t is not None and c_t.data_ptr() == out_t.data_ptr()
+        others = {"a": a_t, "b": b_t, "bias": bias_t, "c": None if itself else c_t}
+        want_no_overlap("matmul", "out", out_t, others)
+    alpha = number_of("matmul: alpha", alpha, float)
+    beta = number_of("matmul: beta", beta, float)
+    given = (chosen, alpha, beta, bool(relu), out_t)
+    if out_t is not None and wants_gradients(a_t, b_t, c_t, bias_t, out_t):
         raise ArgumentError("matmul: out takes no gradients: call it under no_grad()")
     result = differentiable(_Matmul, a_t, b_t, c_t, bias_t, *given)
     return out if out is not None else same_kind(a, result)
@@ -89,7 +97,7 @@ class _Matmul(torch.autograd.Function):
     def forward(ctx, a, b, c, bias, rung, alpha, beta, relu, out):
         y = _product(a, b, rung, alpha, beta, c, bias, relu, out)
         ctx.save_for_backward(a, b, y if relu else None)
-        ctx.given = rung, alpha, beta
+        ctx.op, ctx.given = "matmul", (rung, alpha, beta)
         return y
 
     @staticmethod
@@ -220,26 +228,19 @@ def _operand(name: str, array: Array) -> torch.Tensor:
         raise ArgumentError(
             f"matmul: {name} is {x.dtype}, want torch.float32, float16 or bfloat16"
         )
+    want_dense("matmul", name, x)
     if x.dim() not in (2, 3):
+        advice = ": call .flatten(0, -3)" if x.dim() > 3 else ""
         raise ArgumentError(
             f"matmul: {name} has {x.dim()} dimensions {shape_of(x)}, want 2, or 3 "
-            f"for a batch"
+            f"for a batch{advice}"
         )
-    want_dense("matmul", name, x)
     if not x.is_contiguous() and _layout(x) is None:
         raise ArgumentError(
             f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, want its "
             f"rows or its columns to lie side by side: call .contiguous() or "
             f"np.ascontiguousarray"
         )
-    return x
-
-
-def _float32(name: str, array: Array) -> torch.Tensor:
-    x = as_tensor("matmul", name, array, torch.float32)
-    if x.dtype != torch.float32:
-        raise ArgumentError(f"matmul: {name} is {x.dtype}, want torch.float32")
-    want_dense("matmul", name, x, contiguous=True)
     return x
 
 
@@ -266,44 +267,6 @@ def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
     for name, x in tensors.items():
         if x is not None and tuple(x.shape) != shape:
             raise ArgumentError(f"matmul: {name} is {shape_of(x)}, want {shape}")
-
-
-def _want_writable(out: Array | None) -> None:
-    """Of a read-only array as_tensor() makes a copy, which nobody would see."""
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ArgumentError(f"matmul: out {out.shape} is read-only")
-
-
-def _number(name: str, value: Any) -> float:
-    """alpha or beta: a number, or an array of one."""
-    with contextlib.suppress(TypeError, ValueError, RuntimeError):
-        if not isinstance(value, str):
-            return float(value)
-    raise ArgumentError(f"matmul: {name}={value!r}: want a number")
-
-
-def _want_no_overlap(out, others: dict[str, Any], c: torch.Tensor | None) -> None:
-    """The result is written while the operands are read; c may be the result itself."""
-    if out is None:
-        return
-
-    def span(x: torch.Tensor) -> tuple[int, int]:
-        last = sum((size - 1) * step for size, step in zip(x.shape, x.stride()))
-        return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
-
-    start, end = span(out)
-    for name, x in others.items():
-        if x is None or (x is c and x.data_ptr() == start):
-            continue
-        first, past = span(x)
-        if first < end and start < past:
-            raise ArgumentError(f"matmul: out and {name} overlap in memory")
-
-
-def _wants_gradients(*tensors: torch.Tensor | None) -> bool:
-    return torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in tensors
-    )
 
 
 def _chosen(a: torch.Tensor, rung: str | None, precision: str | None) -> native.Rung:

@@ -1,32 +1,27 @@
-"""What every op is checked with: sizes, inputs, float64 answers and bounds.
+"""Each op's cases file: the op in PyTorch, its shapes, and what it is checked with.
 
-case                       one call, its answers, and how close is close enough
-linear, batchnorm, layers  the ops of a network
-matmul                     the ladder: layouts, epilogues, batches
+*    <op>.py has OP, BENCH (what it is timed with) and cases(generator), which yields
+     inputs, float64 answers and bounds. matmul's Python function is products.py.
 """
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import torch
 
-from .batchnorm import batchnorm2d_cases
-from .case import Answer, Case, sum_bound
-from .layers import cross_entropy_cases, maxpool2d_cases, relu_cases, sgd_cases
-from .linear import conv2d_cases, linear_cases
-from .matmul import matmul_cases
+from ..case import Answer, Case, sum_bound
 
-__all__ = ["OPS", "Answer", "Case", "cases", "sum_bound"]
+__all__ = ["OPS", "Answer", "Case", "cases", "cases_file", "sum_bound"]
 
-_MAKERS: dict[str, Callable[..., Iterator[Case]]] = {
-    "batchnorm2d": batchnorm2d_cases,
-    "conv2d": conv2d_cases,
-    "cross_entropy": cross_entropy_cases,
-    "linear": linear_cases,
-    "maxpool2d": maxpool2d_cases,
-    "relu": relu_cases,
-    "sgd": sgd_cases,
-}
-OPS = tuple(sorted([*_MAKERS, "matmul"]))
+OPS = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py")))
+
+
+def cases_file(op: str) -> ModuleType:
+    """The module that describes an op of OPS."""
+    return import_module(f".{op}", __package__)
 
 
 def cases(
@@ -37,8 +32,8 @@ def cases(
     precision: the rung's, which decides what it takes and how close it must come.
     wide: where there are such (matmul), so many random cases more, and large ones.
     """
+    make = cases_file(op).cases
+    asked = {"precision": precision, "wide": wide}
+    taken = asked.keys() & inspect.signature(make).parameters.keys()
     generator = torch.Generator().manual_seed(seed)
-    if op == "matmul":
-        yield from matmul_cases(generator, precision, wide)
-    else:
-        yield from _MAKERS[op](generator)
+    yield from make(generator, **{name: asked[name] for name in taken})

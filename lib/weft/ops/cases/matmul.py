@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ... import native
-from .case import Answer, Case, U
+from ..case import Answer, Case, U
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # others take float32
 GAP = 7.25  # what lies between the matrices of c, and must stay
@@ -95,9 +95,7 @@ _FEATURES = [
 ]
 
 
-def matmul_cases(
-    generator: torch.Generator, precision: str, wide: int
-) -> Iterator[Case]:
+def cases(generator: torch.Generator, precision: str, wide: int) -> Iterator[Case]:
     """The cases of a rung of that precision.
 
     wide: with so many more of random sizes, 1 to 70, and everything else random, and

@@ -1,4 +1,4 @@
-"""What batchnorm2d is checked with, forwards and backwards."""
+"""batchnorm2d in PyTorch, and what its rungs are checked and timed with."""
 
 from __future__ import annotations
 
@@ -7,30 +7,42 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from .case import (
-    Answer,
-    Case,
-    U,
-    autograd,
-    column,
-    random,
-    sum_bound,
-)
+from ..case import Answer, Case, U, autograd, column, random, sum_bound
+from ..op import Bench, Op
 
-_BATCHNORM_SIZES = [  # n c h w, and an offset added to x
+
+def batchnorm2d(x, weight, bias, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) * weight + bias, per channel of x (n,c,h,w).
+
+    mean and the biased variance are this batch's: there are no running
+    statistics. weight and bias are (c). n*h*w must be more than 1.
+    """
+    return F.batch_norm(x, None, None, weight, bias, True, 0, eps)
+
+
+OP = Op(
+    batchnorm2d,
+    {
+        **{"x": "n, c, h, w", "weight": "c", "bias": "c"},
+        **{"y": "n, c, h, w", "mean": "c", "rstd": "c"},
+    },
+)
+BENCH = Bench("n", (64, 256), {"c": 32, "h": 28, "w": 28})
+
+_SIZES = [  # n c h w, and an offset added to x
     *[(2, 1, 1, 1, 0.0), (1, 3, 1, 2, 0.0), (3, 2, 5, 7, 0.0), (5, 7, 3, 3, 0.0)],
     *[(2, 5, 16, 17, 0.0), (4, 3, 13, 29, 100.0), (1, 33, 4, 4, -3.0)],
 ]
 
 
-def batchnorm2d_cases(generator) -> Iterator[Case]:
-    for n, c, h, w, offset in _BATCHNORM_SIZES:
+def cases(generator) -> Iterator[Case]:
+    for n, c, h, w, offset in _SIZES:
         x = random(generator, n, c, h, w) + offset
         weight, bias = random(generator, c), random(generator, c)
         dy = random(generator, n, c, h, w)
         title = f"n={n} c={c} h={h} w={w} offset={offset}"
-        yield _batchnorm_forward(title, x, weight, bias, 1e-5)
-        yield _batchnorm_backward(title, x, weight, bias, dy, 1e-5)
+        yield _forward(title, x, weight, bias, 1e-5)
+        yield _backward(title, x, weight, bias, dy, 1e-5)
 
 
 def _moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
@@ -47,7 +59,7 @@ def _moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
     return mean, rstd, mean_bound, rstd_bound
 
 
-def _batchnorm_forward(title, x, weight, bias, eps) -> Case:
+def _forward(title, x, weight, bias, eps) -> Case:
     mean, rstd, mean_bound, rstd_bound = _moments(x, eps)
     x64, weight64, bias64 = x.double(), column(weight.double()), column(bias.double())
     centred = x64 - column(mean)
@@ -60,21 +72,16 @@ def _batchnorm_forward(title, x, weight, bias, eps) -> Case:
         + 4 * U * (column(rstd * mean.abs()) * weight64.abs() + bias64.abs())
         + 4 * U * x64.abs() * column(rstd) * weight64.abs()
     )
-
-    def launch(lib, rung, p, stream):
-        lib.call("weft_batchnorm2d", rung, p["y"], p["mean"], p["rstd"], p["x"],
-                 p["weight"], p["bias"], *x.shape, eps, stream)  # fmt: skip
-
     answers = {
         "y": Answer(want, bound),
         "mean": Answer(mean, mean_bound),
         "rstd": Answer(rstd, rstd_bound),
     }
     inputs = {"x": x, "weight": weight, "bias": bias}
-    return Case("batchnorm2d", title, inputs, answers, launch)
+    return OP.case(title, inputs, answers, eps=eps)
 
 
-def _batchnorm_backward(title, x, weight, bias, dy, eps) -> Case:
+def _backward(title, x, weight, bias, dy, eps) -> Case:
     """The gradients by autograd; mean and rstd arrive rounded to float32."""
     count = x.numel() // x.shape[1]
     mean, rstd, _, _ = _moments(x, eps)
@@ -98,12 +105,6 @@ def _batchnorm_backward(title, x, weight, bias, dy, eps) -> Case:
         + xhat_bound * column(dweight.abs() / count)
     )
     bound = column(weight.double().abs() * rstd) * inner + 1e-38
-
-    def launch(lib, rung, p, stream):
-        lib.call("weft_batchnorm2d_backward", rung, p["dx"], p["dweight"], p["dbias"],
-                 p["dy"], p["x"], p["weight"], p["mean"], p["rstd"], *x.shape,
-                 stream)  # fmt: skip
-
     answers = {
         "dx": Answer(dx, bound),
         "dweight": Answer(dweight, dweight_bound),
@@ -111,4 +112,4 @@ def _batchnorm_backward(title, x, weight, bias, dy, eps) -> Case:
     }
     inputs = {"dy": dy, "x": x, "weight": weight}
     inputs |= {"mean": mean.float(), "rstd": rstd.float()}
-    return Case("batchnorm2d", "backward " + title, inputs, answers, launch)
+    return OP.case(title, inputs, answers)

@@ -1,0 +1,31 @@
+"""sgd in PyTorch, and what its rungs are checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from ..case import Answer, Case, U, random
+from ..op import Op
+
+
+def sgd(param, grad, lr):
+    """param -= lr * grad in place, any shape, no momentum; returns param."""
+    return param.sub_(grad, alpha=lr)
+
+
+OP = Op(sgd, {"param": "...", "grad": "..."})
+
+
+def cases(generator) -> Iterator[Case]:
+    for count in (1, 2, 3, 32, 255, 257, 1009, 4096):
+        param, grad = random(generator, count), random(generator, count)
+        lr = 0.1
+        lr64 = torch.tensor(lr).double()  # the float32 that C receives
+        want = param.double() - lr64 * grad.double()
+        bound = 1.01 * U * (want.abs() + (lr64 * grad.double()).abs())
+        answers = {"param": Answer(want, bound)}
+        yield OP.case(
+            f"count={count}", {"grad": grad}, answers, {"param": param}, lr=lr
+        )

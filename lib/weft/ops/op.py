@@ -1,0 +1,212 @@
+"""An op in Python: its twin in PyTorch, the shapes of its arrays, what weft.h declares.
+
+A file of cases/ makes an Op of the first two; the rest follows from the declarations:
+the Python function, its gradients, the calls of its cases, and what bench times.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .. import native
+from ..native import ArgumentError
+from .calls import Array, same_kind, wants_gradients
+from .case import Answer, Case, Tensors
+from .plan import ANY, Differentiable, Extents, Plan
+
+_NO_NAMES: dict[str, Any] = {"__builtins__": {}}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What an op is timed with: sizes by name, the one that varies among them.
+
+    flop: operations for these sizes, where they are what limits it.
+    """
+
+    size: str
+    usual: Sequence[int]
+    others: Mapping[str, int] = field(default_factory=dict)
+    flop: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
+
+
+class Op:
+    """An op as its cases file describes it.
+
+    twin: the op in PyTorch. Its name, parameters and docstring are those of the Python
+    function, too; an array that is None by default may be missing.
+    shapes: the sizes of each array by their names in weft.h, "n, c, h // kh", or "..."
+    for any. A parameter of the twin that stands for two numbers is here, too.
+    skipped: gradients that the backward pass leaves out if their pointer is NULL.
+    below: the size that the integers of an array are smaller than.
+    """
+
+    def __init__(
+        self,
+        twin: Callable[..., torch.Tensor],
+        shapes: Mapping[str, str],
+        skipped: Sequence[str] = (),
+        below: Mapping[str, str] | None = None,
+    ):
+        self.name, self.twin = twin.__name__, twin
+        self.shapes = {name: _dims(text) for name, text in shapes.items()}
+        self.extents = {name: _extents(dims) for name, dims in self.shapes.items()}
+        self.skipped, self.below = skipped, below or {}
+        self.parameters = inspect.signature(twin).parameters
+        self._plan: tuple[Any, Plan | None] = None, None
+
+    @property
+    def plan(self) -> Plan:
+        """How to call it by what weft.h declares; read again when that has changed."""
+        header, plan = self._plan
+        if plan is None or header is not native.ffi:
+            plan = Plan(self)
+            self._plan = native.ffi, plan
+        return plan
+
+    def function(self) -> Callable[..., Array]:
+        """The op as a Python function: the twin's parameters, and `rung`."""
+        defaults = [parameter.default for parameter in self.parameters.values()]
+        needed = defaults.count(inspect.Parameter.empty)
+
+        def call(*args: Any, rung: str | None = None, **named: Any) -> Array:
+            if named or not needed <= len(args) <= len(defaults):
+                args = self._complete(args, named)
+            return self.run((*args, *defaults[len(args) :]), rung)
+
+        call.__name__ = call.__qualname__ = self.name
+        call.__module__, call.__doc__ = __package__, self.twin.__doc__
+        rung = inspect.Parameter("rung", inspect.Parameter.KEYWORD_ONLY, default=None)
+        call.__signature__ = inspect.Signature([*self.parameters.values(), rung])
+        return call
+
+    def run(self, args: Sequence[Any], rung: str | None) -> Array:
+        """The op on the arguments of its twin, in that order."""
+        plan = self.plan
+        tensors, numbers = plan.bind(args)
+        if plan.in_place:
+            plan.want_room(args, tensors)
+        if not wants_gradients(*tensors.values()):
+            y = plan.forward(rung, tensors, numbers)
+        else:
+            plan.want_gradients(tensors)
+            y = Differentiable.apply((plan, rung, numbers), *tensors.values())
+        for i in plan.in_place:
+            if not tensors[i.name].is_inference():  # autograd has to hear of it
+                torch.autograd.graph.increment_version(tensors[i.name])
+            return args[i.at]
+        return same_kind(args[0], y)
+
+    def _complete(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arguments in the twin's order, each given once or by its default."""
+        takes = f"it takes {', '.join([*self.parameters, 'rung'])}"
+        if len(args) > len(self.parameters):
+            raise ArgumentError(f"{self.name}: {len(args)} arguments, but {takes}")
+        given = dict(zip(self.parameters, args))
+        for name in named:
+            if name not in self.parameters:
+                raise ArgumentError(f"{self.name}: no argument '{name}': {takes}")
+            if name in given:
+                raise ArgumentError(f"{self.name}: {name} is given twice")
+        given |= named
+        for name, parameter in self.parameters.items():
+            if given.setdefault(name, parameter.default) is parameter.empty:
+                raise ArgumentError(f"{self.name}: {name} is missing: {takes}")
+        return [given[name] for name in self.parameters]
+
+    # ---- cases and benchmarks ----------------------------------------------------
+
+    def case(
+        self,
+        title: str,
+        inputs: dict[str, torch.Tensor | None],
+        answers: dict[str, Answer],
+        initial: Tensors | None = None,
+        **options: float,
+    ) -> Case:
+        """A case of the launcher whose outputs the answers are; see case.py."""
+        plan = self.plan
+        launcher = plan.launcher
+        if not answers.keys() <= set(launcher.outputs):
+            title, launcher = f"backward {title}", plan.backward
+        arrays = inputs | {name: answer.want for name, answer in answers.items()}
+        numbers = self._sizes_of(arrays) | options
+
+        def call(lib, rung, p, stream):
+            pointers = [p.get(name, native.NULL) for name in launcher.dtypes]
+            values = launcher.values(numbers)
+            lib.call(launcher.function, rung, *pointers, *values, stream)
+
+        return Case(self.name, title, inputs, answers, call, initial or {})
+
+    def draw(self, numbers: Mapping[str, Any], device: Any = "cpu") -> list[Any]:
+        """Random arguments for the twin and the op, of these sizes and options."""
+        return [self._draw(name, numbers, device) for name in self.parameters]
+
+    def count_bytes(self, numbers: Mapping[str, int]) -> float:
+        """Bytes of all arrays: each input read once, each output written once."""
+        types = self.plan.launcher.dtypes.items()
+        sizes = [
+            t.itemsize * math.prod(self._shape(name, numbers)) for name, t in types
+        ]
+        return float(sum(sizes))
+
+    def array(self, name: str) -> str:
+        """The array that a gradient is of; another array itself."""
+        return name if name in self.shapes else name[1:]
+
+    def _sizes_of(self, arrays: Mapping[str, torch.Tensor | None]) -> dict[str, int]:
+        """The sizes by name that some arrays and gradients have."""
+        found: dict[str, int] = {}
+        for name, array in arrays.items():
+            dims = self.shapes[self.array(name)]
+            if array is not None and dims is ANY:
+                found[self.plan.count] = array.numel()
+            elif array is not None and len(dims) == array.dim():
+                found |= {d: n for d, n in zip(dims, array.shape) if d.isidentifier()}
+        return found
+
+    def _draw(self, name: str, numbers: Mapping[str, Any], device: Any) -> Any:
+        if name not in self.plan.launcher.dtypes:
+            default = self.parameters[name].default
+            values = [numbers.get(n, default) for n in self.shapes.get(name, (name,))]
+            return values if len(values) > 1 else values[0]
+        shape = self._shape(name, numbers)
+        if limit := self.below.get(name):
+            return torch.randint(numbers[limit], shape, device=device)
+        return torch.randn(shape, device=device)
+
+    def _shape(self, name: str, numbers: Mapping[str, int]) -> Sequence[int]:
+        if self.shapes[name] is ANY:
+            return [numbers[self.plan.count]]
+        return self.extents[name](self.name, numbers)
+
+
+def _dims(text: str) -> tuple[str, ...]:
+    """The sizes of a shape: "n, c" is n and c."""
+    dims = tuple(word.strip() for word in text.split(",") if word.strip())
+    return ANY if dims == ANY else dims
+
+
+def _extents(dims: tuple[str, ...]) -> Extents:
+    """A function of an op's name and of sizes by name: what the dimensions are then."""
+    if dims is ANY:
+        return lambda op, sizes: sizes[ANY[0]]
+    if all(dim.isidentifier() for dim in dims):  # a size may be called `in`
+        return lambda op, sizes: [sizes[dim] for dim in dims]
+    code = compile(f"({', '.join(dims)},)", "<shape>", "eval")
+
+    def extents(op: str, sizes: Mapping[str, Any]) -> list[int]:
+        try:
+            return [max(0, extent) for extent in eval(code, _NO_NAMES, sizes)]
+        except ZeroDivisionError:
+            given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise ArgumentError(f"{op}: no result has a size of {given}") from None
+
+    return extents

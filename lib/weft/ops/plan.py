@@ -1,0 +1,275 @@
+"""How an op is called: what weft.h declares of it, with the shapes of its arrays.
+
+weft.h declares weft_<op>() and, where gradients flow, weft_<op>_backward(). Arrays go
+by their names there: dx is the gradient of x, and what the backward pass reads besides
+are inputs and outputs of the forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..native import ArgumentError
+from .calls import (
+    empty,
+    launch,
+    number_of,
+    once,
+    shape_of,
+    tensor_of,
+    want_no_overlap,
+    want_one_device,
+    want_writable,
+)
+from .declarations import Launcher, read_launcher
+
+if TYPE_CHECKING:
+    from .op import Op
+
+ANY = ("...",)  # the dimensions of an array of any shape
+Tensors = dict[str, torch.Tensor | None]
+Extents = Callable[[str, Mapping[str, Any]], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array among the arguments of an op."""
+
+    name: str
+    at: int  # which argument
+    dtype: torch.dtype
+    optional: bool  # whether it may be None
+    dims: tuple[str, ...]
+    known: tuple[tuple[int, str], ...]  # dimensions that an input before it has, too
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array that a call makes: like another one, or of a shape of its own."""
+
+    name: str
+    dtype: torch.dtype
+    like: str  # the array that has its shape, or ""
+    extents: Extents
+
+
+class Plan:
+    """How to call the launchers of an op."""
+
+    def __init__(self, op: Op):
+        self.op, self.name, parameters = op, op.name, list(op.parameters)
+        found = read_launcher(f"weft_{op.name}")
+        if found is None:
+            raise ArgumentError(f"weft.h declares no weft_{op.name}()")
+        if missing := found.dtypes.keys() - op.shapes.keys():
+            raise ArgumentError(f"{op.name}: its cases file has no shape of {missing}")
+        self.launcher = found
+        self.backward = read_launcher(f"weft_{op.name}_backward")
+        self.inputs = self._read_inputs(parameters)
+        self.options = [
+            (at, f"{op.name}: {name}", op.shapes.get(name, (name,)))
+            for at, name in enumerate(parameters)
+            if name not in found.dtypes
+        ]
+        self.kinds = found.numbers | found.fields
+        self.count = self._name_of_count()
+        self.in_place = [i for i in self.inputs if i.name in found.outputs]
+        self.result = found.outputs[0]
+        needed = [i.name for i in self.inputs if not i.optional]
+        self.outputs = self._outputs(found, needed)
+        if self.backward:
+            self._read_backward(self.backward)
+
+    def _read_inputs(self, parameters: list[str]) -> list[Input]:
+        found: list[Input] = []
+        seen: set[str] = set()
+        for at, name in enumerate(parameters):
+            if dtype := self.launcher.dtypes.get(name):
+                dims = self.op.shapes[name]
+                known = tuple((axis, d) for axis, d in enumerate(dims) if d in seen)
+                optional = self.op.parameters[name].default is None
+                found.append(Input(name, at, dtype, optional, dims, known))
+                seen.update(dims)
+        return found
+
+    def _name_of_count(self) -> str:
+        """What weft.h calls the number of elements of an array of any shape."""
+        given = {dim for i in self.inputs for dim in i.dims}
+        given |= {name for *_, names in self.options for name in names}
+        left = [name for name in self.kinds if name not in given]
+        if len(left) > (ANY[0] in given):
+            raise ArgumentError(
+                f"weft.h: {self.launcher.function}() takes {left[-1]}, which no shape "
+                f"and no parameter of {self.name} gives"
+            )
+        return left[0] if left else ""
+
+    def _outputs(self, launcher: Launcher, there: list[str]) -> list[Output]:
+        """What a call must make, given the arrays that are there."""
+        made: list[Output] = []
+        like = {self.op.array(name): name for name in reversed(there)}
+        for name in launcher.outputs:
+            if name not in (i.name for i in self.inputs):
+                array = self.op.array(name)
+                extents, dtype = self.op.extents[array], launcher.dtypes[name]
+                shape = self.op.shapes[array]
+                twins = [n for a, n in like.items() if self.op.shapes[a] == shape]
+                made.append(Output(name, dtype, (twins or [""])[0], extents))
+                like.setdefault(array, name)
+        return made
+
+    def _read_backward(self, launcher: Launcher) -> None:
+        names = [i.name for i in self.inputs]
+        self.gradient = f"d{self.result}"  # what comes in
+        self.gradients = [f"d{name}" for name in names]
+        forward = {*names, *self.launcher.outputs}
+        self.saved = [name for name in launcher.inputs if name in forward]
+        known = {*forward, *self.gradients, self.gradient}
+        if unknown := launcher.dtypes.keys() - known:
+            raise ArgumentError(
+                f"weft.h: {launcher.function}() takes {unknown}: no array of "
+                f"{self.launcher.function}() and no gradient of one"
+            )
+        self.made = self._outputs(launcher, [*self.saved, self.gradient])
+
+    # ---- arguments ---------------------------------------------------------------
+
+    def bind(self, args: Sequence[Any]) -> tuple[Tensors, dict[str, Any]]:
+        """The arrays among the arguments as tensors, and all numbers by name.
+
+        Refuses arrays that are not on one device, or whose shapes do not fit.
+        """
+        tensors: Tensors = {}
+        numbers: dict[str, Any] = {}
+        device = None
+        for i in self.inputs:
+            array = args[i.at]
+            if array is None and i.optional:
+                tensors[i.name] = None
+                continue
+            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, i.dtype)
+            where = tensor.get_device()
+            if device is None:
+                device = where
+            elif where != device:
+                want_one_device(self.name, tensors)
+            shape = tensor.shape
+            if i.dims is ANY:
+                numbers[self.count] = tensor.numel()
+                shape = (shape,)
+            if len(shape) != len(i.dims):
+                self._refuse(i, tensors, numbers)
+            for axis, dim in i.known:
+                if shape[axis] != numbers[dim]:
+                    self._refuse(i, tensors, numbers)
+            if len(i.known) < len(i.dims):
+                numbers.update(zip(i.dims, shape))
+        for at, what, names in self.options:
+            for name, value in zip(names, _spread(what, names, args[at])):
+                numbers[name] = number_of(what, value, self.kinds[name])
+        return tensors, numbers
+
+    def _refuse(self, i: Input, tensors: Tensors, known: Mapping[str, Any]) -> None:
+        """One error for an array whose shape is not what the others make it."""
+        dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
+        wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
+        others = [
+            f"{name} is {shape_of(tensor)}"
+            for name, tensor in tensors.items()
+            if tensor is not None and name != i.name
+        ]
+        raise ArgumentError(
+            f"{self.name}: {i.name} is {shape_of(tensors[i.name])}, want {wanted}"
+            + (f", since {', '.join(others)}" if others else "")
+        )
+
+    def want_room(self, args: Sequence[Any], tensors: Tensors) -> None:
+        """Refuse an array that the op is to write to and cannot."""
+        for i in self.in_place:
+            others = {name: t for name, t in tensors.items() if name != i.name}
+            want_writable(self.name, i.name, args[i.at])
+            want_no_overlap(self.name, i.name, tensors[i.name], others)
+
+    def want_gradients(self, tensors: Tensors) -> None:
+        """Refuse to lose a gradient without a word."""
+        made = self.backward.outputs if self.backward else ()
+        for name, tensor in tensors.items():
+            if tensor is not None and tensor.requires_grad and f"d{name}" not in made:
+                raise ArgumentError(
+                    f"{self.name}: no gradient flows to {name}: call it under "
+                    f"torch.no_grad()"
+                )
+
+    # ---- calls -------------------------------------------------------------------
+
+    def forward(
+        self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
+    ) -> torch.Tensor:
+        """Launch it; `tensors` then has the outputs, too. Returns the first of them."""
+        first = tensors[self.inputs[0].name]
+        for out in self.outputs:
+            if out.like:
+                made = torch.empty_like(tensors[out.like], dtype=out.dtype)
+            else:
+                shape = out.extents(self.name, numbers)
+                made = empty(self.name, first, *shape, dtype=out.dtype)
+            tensors[out.name] = made
+        args = self.launcher.pointers(tensors)
+        args += self.launcher.values(numbers)
+        launch(self.name, self.launcher.function, rung, first, args)
+        return tensors[self.result]
+
+    def backwards(
+        self,
+        rung: str | None,
+        tensors: Tensors,
+        numbers: Mapping[str, Any],
+        wanted: Sequence[bool],
+    ) -> list[torch.Tensor | None]:
+        """Launch the backward pass; the gradient of each input that is wanted."""
+        first, needs = tensors[self.gradient], dict(zip(self.gradients, wanted))
+        for out in self.made:
+            if needs[out.name] or out.name not in self.op.skipped:
+                if out.like and tensors[out.like] is not None:
+                    tensors[out.name] = torch.empty_like(tensors[out.like])
+                else:
+                    tensors[out.name] = first.new_empty(out.extents(self.name, numbers))
+        args = self.backward.pointers(tensors)
+        args += self.backward.values(numbers)
+        launch(self.name, self.backward.function, rung, first, args)
+        return [tensors.get(name) if need else None for name, need in needs.items()]
+
+
+class Differentiable(torch.autograd.Function):
+    """A call of an op that autograd hears of."""
+
+    @staticmethod
+    def forward(ctx, given, *inputs):
+        plan, rung, numbers = ctx.given = given
+        ctx.op = plan.name
+        tensors = {i.name: x for i, x in zip(plan.inputs, inputs)}
+        y = plan.forward(rung, tensors, numbers)
+        ctx.save_for_backward(*map(tensors.get, plan.saved))
+        return y
+
+    @staticmethod
+    @once
+    def backward(ctx, dy):
+        plan, rung, numbers = ctx.given
+        tensors = dict(zip(plan.saved, ctx.saved_tensors))
+        tensors[plan.gradient] = dy.contiguous()
+        return None, *plan.backwards(rung, tensors, numbers, ctx.needs_input_grad[1:])
+
+
+def _spread(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
+    """A value for each of the names; one may stand for all."""
+    if len(names) == 1:
+        return (value,)
+    values = value if isinstance(value, Sequence) else (value,)
+    if len(values) not in (1, len(names)):
+        raise ArgumentError(f"{what}={value}: want one or {len(names)}")
+    return [values[0]] * len(names) if len(values) == 1 else values

@@ -1,0 +1,61 @@
+"""rmsnorm in PyTorch, and what its rungs are checked and timed with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch.nn.functional as F
+
+from ..case import Answer, Case, U, random, sum_bound
+from ..op import Bench, Op
+
+
+def rmsnorm(x, weight, eps=1e-6):
+    """Rows of x (n,d) over the root of their mean square plus eps, times weight (d)."""
+    return F.rms_norm(x, weight.shape, weight, eps)
+
+
+OP = Op(rmsnorm, {"x": "n, d", "weight": "d", "y": "n, d", "rstd": "n"})
+BENCH = Bench("n", (64, 256), {"d": 1024})
+
+_SIZES = [(1, 1), (2, 3), (5, 7), (3, 64), (33, 65), (4, 257)]  # n d
+
+
+def cases(generator) -> Iterator[Case]:
+    for n, d in _SIZES:
+        x, dy = random(generator, n, d), random(generator, n, d)
+        weight = random(generator, d)
+        yield _forward(f"n={n} d={d}", x, weight, 1e-6)
+        yield _backward(f"n={n} d={d}", x, weight, dy, 1e-6)
+
+
+def _rstd(x, eps):
+    return (x.double().square().mean(1) + eps).rsqrt()
+
+
+def _forward(title, x, weight, eps) -> Case:
+    want, rstd = rmsnorm(x.double(), weight.double(), eps), _rstd(x, eps)
+    # The sum of d squares, its root, the quotient; then two products.
+    relative = 0.51 * (x.shape[1] + 3) * U + 4 * U
+    answers = {
+        "y": Answer(want, want.abs() * (relative + 3 * U) + 1e-38),
+        "rstd": Answer(rstd, rstd * relative),
+    }
+    return OP.case(title, {"x": x, "weight": weight}, answers, eps=eps)
+
+
+def _backward(title, x, weight, dy, eps) -> Case:
+    """By the formula, since rstd arrives rounded to float32."""
+    n, d = x.shape
+    rstd = _rstd(x, eps).float()
+    scale, centre = rstd.double()[:, None], x.double() * rstd.double()[:, None]
+    given = dy.double() * weight.double()
+    mean = (given * centre).mean(1, keepdim=True)
+    mean_bound = sum_bound(d + 4, (given * centre).abs().mean(1, keepdim=True))
+    inner = 4 * U * given.abs() + centre.abs() * (mean_bound + 6 * U * mean.abs())
+    products = dy.double() * centre
+    answers = {
+        "dx": Answer(scale * (given - centre * mean), scale * inner + 1e-38),
+        "dweight": Answer(products.sum(0), sum_bound(n + 3, products.abs().sum(0))),
+    }
+    return OP.case(title, {"dy": dy, "x": x, "weight": weight, "rstd": rstd}, answers)

@@ -1,0 +1,122 @@
+"""A new op takes the steps that README lists and no others: rmsnorm, in a copy."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft import build
+
+FILES = Path(__file__).with_name("new_op")  # what the steps have one write
+README = (build.ROOT / "README.md").read_text(encoding="utf-8")
+SECTION = README.split("### How to add an op\n")[1].split("\n## ")[0]
+STEPS = re.findall(r"^\d\. (.*?)(?=^\d\. |\n\n)", SECTION, re.M | re.S)
+COMMANDS = re.findall(r"`python -m (weft [^`]+)`", SECTION)
+
+USE = """
+import inspect, torch, weft
+from weft import ops
+
+twin = torch.nn.functional.rms_norm
+x, weight = torch.randn(33, 40), torch.randn(40)
+got = [t.clone().requires_grad_() for t in (x, weight)]
+want = [t.double().requires_grad_() for t in (x, weight)]
+for rung in (None, "naive"):
+    for t in (*got, *want):
+        t.grad = None
+    y = ops.rmsnorm(*got, rung=rung)
+    exact = twin(want[0], (40,), want[1], 1e-6)
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    exact.backward(dy.double())
+    assert torch.allclose(y.double(), exact, rtol=1e-5, atol=1e-5)
+    for g, w in zip(got, want):
+        assert torch.allclose(g.grad.double(), w.grad, rtol=1e-4, atol=1e-4)
+assert ops.rmsnorm is weft.rmsnorm and "rmsnorm" in dir(weft)
+assert [*inspect.signature(weft.rmsnorm).parameters] == ["x", "weight", "eps", "rung"]
+assert "mean square" in weft.rmsnorm.__doc__
+try:
+    weft.rmsnorm(x, weight[:3])
+except weft.ArgumentError as error:
+    print(error)
+"""
+
+
+def declare(text: str, header: Path) -> None:
+    """Put declarations into weft.h, before those of the CNN."""
+    before, mark, after = header.read_text().partition("/* ---- the CNN")
+    header.write_text(f"{before}{text}\n{mark}{after}")
+
+
+def take_steps(root: Path) -> None:
+    """Write what each step names first, and nothing else."""
+    for step in STEPS:
+        name = re.search(r"`([\w/]+\.\w+)`", step)[1]
+        text, target = (FILES / name).read_text(), root / name
+        if target.exists():
+            declare(text, target)
+        else:
+            target.write_text(text)
+
+
+def run(root: Path, *words: str) -> str:
+    env = os.environ | {"PYTHONPATH": f"{root / 'lib'}:{root}"}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=root, env=env, text=True, capture_output=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A copy of what the op is built and tested with, after the steps."""
+    root = tmp_path_factory.mktemp("copy")
+    for name in ("kernels", "lib/weft", "tests"):
+        unwanted = shutil.ignore_patterns("__pycache__", "data", "new_op")
+        shutil.copytree(build.ROOT / name, root / name, ignore=unwanted)
+    shutil.copy(build.ROOT / "pyproject.toml", root)
+    take_steps(root)
+    return root
+
+
+def test_the_steps_are_a_kernel_a_declaration_and_a_cases_file():
+    files = {str(p.relative_to(FILES)) for p in FILES.rglob("*.*") if p.is_file()}
+    files = {name for name in files if "__pycache__" not in name}
+    named = {re.search(r"`([\w/]+\.\w+)`", step)[1] for step in STEPS}
+    assert files == named and len(STEPS) == 3
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_steps_know_the_op(root):
+    check, bench = (run(root, "-m", *words.split()) for words in COMMANDS)
+    assert check.count("ok     rmsnorm") == 2 and "WRONG" not in check
+    assert re.search(r"^weft +reference +64 +1024 ", bench, re.M), bench
+    assert re.search(r"^torch +eager +64 +1024 ", bench, re.M), bench
+
+
+@pytest.mark.slow
+def test_the_op_is_a_python_function_with_gradients(root):
+    said = run(root, "-c", USE)
+    assert "rmsnorm: weight is (3,), want (40,), since x is (33, 40)" in said
+
+
+@pytest.mark.slow
+def test_the_suite_takes_the_op_along(root):
+    files = ("test_check_ops.py", "test_bench.py", "test_inspect_kernels.py")
+    paths = [f"tests/{name}" for name in files]
+    chosen = "rmsnorm or every_op or beyond_its_arrays"
+    said = run(root, "-m", "pytest", "-q", "-n", "0", *paths, "-k", chosen)
+    assert int(re.search(r"(\d+) passed", said)[1]) >= 6
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(build.nvcc() is None, reason="needs nvcc")
+def test_nvcc_compiles_the_op(root):
+    script = "from weft import build; from pathlib import Path; import sys; "
+    script += "build.compile_check(Path(sys.argv[1]), build.Flavour('cuda', sm='80'))"
+    run(root, "-c", script, str(root / "kernels/rmsnorm.cu"))

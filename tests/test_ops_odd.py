@@ -1,0 +1,341 @@
+"""Odd arguments: an op computes what PyTorch does, or says in one line what it wants.
+
+Every op that is there, each of its arrays in turn: a new op is tried, too.
+"""
+
+import inspect
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd import forward_ad
+
+import weft
+from weft import ops
+from weft.ops.cases import OPS, cases_file
+
+# PyTorch's own: nested tensors, and what forward_ad imports.
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API", "ignore:`torch.jit")
+
+# Sizes by the names that weft.h has for them, and options.
+NUMBERS = {
+    **{"n": 4, "c": 3, "ic": 3, "oc": 2, "h": 6, "w": 5, "kh": 3, "kw": 2, "d": 5},
+    **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
+}
+
+
+@dataclass
+class Call:
+    """An op, arguments that it takes, and what PyTorch makes of them."""
+
+    op: str
+    args: list[Any]
+    twin: Callable[..., torch.Tensor]
+    other: Callable[..., torch.Tensor]  # what is as right for infinities
+
+    @property
+    def arrays(self) -> list[int]:
+        """Where the arrays are among the arguments."""
+        return [i for i, arg in enumerate(self.args) if isinstance(arg, torch.Tensor)]
+
+    def name(self, at: int) -> str:
+        """The name of an argument."""
+        return [*inspect.signature(getattr(ops, self.op)).parameters][at]
+
+    def tried(self, args: Sequence[Any], rung: str | None = None) -> torch.Tensor | str:
+        """What the op gives; or its one line, which names the op."""
+        try:
+            y = getattr(ops, self.op)(*args, rung=rung)
+        except (weft.ArgumentError, weft.OutOfMemory) as error:
+            line = str(error)
+            assert "\n" not in line and self.op in line.partition(":")[0], line
+            return line
+        return torch.as_tensor(y)
+
+
+def padded(x, weight, bias, padding):
+    """conv2d with zeros in memory: infinity times zero is NaN, and left out it is 0."""
+    return F.conv2d(F.pad(x, [padding] * 4), weight, bias)
+
+
+def centred(x, weight, bias, eps):
+    """batchnorm2d as it is defined; x * scale + shift is infinity less infinity."""
+    var, mean = torch.var_mean(x, (0, 2, 3), correction=0, keepdim=True)
+    scaled = (x - mean) * (var + eps).rsqrt() * weight[:, None, None]
+    return scaled + bias[:, None, None]
+
+
+def call_of(op: str) -> Call:
+    torch.manual_seed(0)
+    if op == "matmul":
+        args = [torch.randn(4, 6), torch.randn(6, 3)]
+        return Call(op, args, torch.matmul, torch.matmul)
+    found = cases_file(op).OP
+    others = {"conv2d": padded, "batchnorm2d": centred}
+    return Call(op, found.draw(NUMBERS), found.twin, others.get(op, found.twin))
+
+
+def same(got: torch.Tensor, want: torch.Tensor) -> bool:
+    """Close as fp32 is for a few terms; NaN and infinity in the same places."""
+    got, want = got.detach().double(), want.detach().double()
+    return got.shape == want.shape and torch.allclose(
+        got, want, rtol=1e-4, atol=1e-4, equal_nan=True
+    )
+
+
+def is_float(x: torch.Tensor) -> bool:
+    return x.is_floating_point()
+
+
+def filled(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """One element, or an integer's all, replaced by it."""
+
+    def fill(x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        if is_float(x):
+            x.view(-1)[1] = value
+        return x
+
+    return fill
+
+
+# What PyTorch takes as well: the same numbers, or a refusal with the op's name.
+SAME = {
+    "flipped": lambda x: x.flip(0),
+    "column slice": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
+    "every second row": lambda x: x.repeat_interleave(2, 0)[::2],
+    "columns first": lambda x: x.mT.contiguous().mT if x.dim() > 1 else x,
+    "channels last": lambda x: (
+        x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+    ),
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "NaN": filled(float("nan")),
+    "infinity": filled(float("inf")),
+    "minus infinity": filled(-float("inf")),
+    "tiny": filled(1e-42),
+    "zero": torch.zeros_like,
+    "a parameter": lambda x: torch.nn.Parameter(x) if is_float(x) else x,
+    "negated view": lambda x: torch._neg_view(x) if is_float(x) else x,
+    "row of one": lambda x: x[:1],
+    "empty batch": lambda x: x[:0],
+    "empty rows": lambda x: x[..., :0],
+    "one dimension more": lambda x: x[None],
+    "one dimension less": lambda x: x[0],
+    "no dimensions": lambda x: torch.tensor(1.0 if is_float(x) else 1),
+    "from NumPy": lambda x: x.numpy(),
+    "read-only": lambda x: np.broadcast_to(x.numpy(), x.shape),
+}
+# What no op takes as one of its arrays.
+REFUSED = {
+    "float64": lambda x: x.double(),
+    "half": lambda x: x.half(),
+    "int32": lambda x: x.int(),
+    "bool": lambda x: x > 0,
+    "complex": lambda x: x.to(torch.complex64),
+    "another device": lambda x: x.to("meta"),
+    "a list": lambda x: x.tolist(),
+    "a string": lambda x: "x",
+    "a number": lambda x: 1.5,
+    "sparse": lambda x: x.to_sparse(),
+    "nested": lambda x: torch.nested.nested_tensor([x, x]),
+    "big endian": lambda x: x.numpy().astype(x.numpy().dtype.newbyteorder(">")),
+    "backwards": lambda x: x.numpy()[::-1],
+    "masked": lambda x: np.ma.masked_array(x.numpy(), x.numpy() > 0),
+    "objects": lambda x: x.numpy().astype(object),
+    "letters": lambda x: x.numpy().astype("S4"),
+    "no export": lambda x: NoExport(),
+    "no device": lambda x: NoDevice(),
+}
+
+
+class NoExport:
+    def __dlpack__(self, **kwargs):
+        raise BufferError("it cannot be exported\nfor reasons")
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+class NoDevice:
+    __cuda_array_interface__ = {  # noqa: RUF012
+        **{"shape": (3,), "typestr": "<f4", "data": (0, False), "version": 3}
+    }
+
+
+def as_tensor(x: Any) -> Any:
+    """What the twin takes for an argument of the op."""
+    return torch.tensor(x.copy()) if isinstance(x, np.ndarray) else x
+
+
+def changed(call: Call, at: int, change: Callable) -> list[Any]:
+    args = [a.clone() if isinstance(a, torch.Tensor) else a for a in call.args]
+    args[at] = change(args[at])
+    return args
+
+
+RUNGS = ["reference", "naive"]
+
+
+@pytest.mark.parametrize("odd", SAME)
+@pytest.mark.parametrize("op", OPS)
+def test_an_odd_array_gives_what_pytorch_gives_or_one_line(op, odd):
+    call = call_of(op)
+    for at, rung in itertools.product(call.arrays, RUNGS):
+        with torch.no_grad():
+            got = call.tried(changed(call, at, SAME[odd]), rung)
+            if isinstance(got, str):
+                assert call.name(at) in got or "columns meet" in got, got
+                continue
+            wanted = [
+                twin(*map(as_tensor, changed(call, at, SAME[odd])))
+                for twin in (call.twin, call.other)
+            ]
+        assert any(same(got, want) for want in wanted), (call.name(at), rung)
+
+
+@pytest.mark.parametrize("odd", REFUSED)
+@pytest.mark.parametrize("op", OPS)
+def test_what_no_op_takes_is_one_line_with_the_arrays_name(op, odd):
+    call = call_of(op)
+    for at in call.arrays:
+        args = changed(call, at, REFUSED[odd])
+        line = call.tried(args)
+        assert isinstance(line, str) and call.name(at) in line, (call.name(at), line)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_none_is_refused_unless_the_twin_has_it_by_default(op):
+    call = call_of(op)
+    for at in call.arrays:
+        parameter = inspect.signature(getattr(ops, op)).parameters[call.name(at)]
+        args = changed(call, at, lambda x: None)
+        if parameter.default is None:
+            assert same(call.tried(args), call.twin(*args))
+        else:
+            assert call.name(at) in call.tried(args)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op != "sgd"])
+def test_gradients_of_every_subset_are_pytorchs(op):
+    """Of each array alone, and of all together; the upstream gradient in pieces."""
+    call = call_of(op)
+    floats = [i for i in call.arrays if is_float(call.args[i])]
+    for wanted in [*([i] for i in floats), floats]:
+        got, want = changed(call, 0, lambda x: x), changed(call, 0, lambda x: x)
+        for args in (got, want):
+            for i in wanted:
+                args[i].requires_grad_()
+        y, exact = getattr(ops, op)(*got), call.twin(*want)
+        dy = torch.randn([*exact.shape, 2])[..., 0]
+        y.backward(dy)
+        exact.backward(dy)
+        for i in floats:
+            if i in wanted:
+                assert same(got[i].grad, want[i].grad), (call.name(i), wanted)
+            else:
+                assert got[i].grad is None
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op != "sgd"])
+def test_a_gradient_that_cannot_be_is_refused_and_not_left_out(op):
+    call = call_of(op)
+    args = changed(call, 0, lambda x: x.requires_grad_())
+    y = getattr(ops, op)(*args).sum()
+    with pytest.raises(weft.ArgumentError, match=rf"{op}: create_graph=True"):
+        torch.autograd.grad(y, args[0], create_graph=True)
+    with forward_ad.dual_level():
+        args = changed(call, 0, lambda x: forward_ad.make_dual(x, x.clone()))
+        assert "forward-mode" in call.tried(args)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_wrong_arguments_are_one_line(op):
+    call, function = call_of(op), getattr(ops, op)
+    wrong = [({"stride": 2}, "stride"), ({"rung": 3}, "rung=3"), ({"rung": []}, "rung")]
+    wrong += [({"rung": "fastest"}, "no rung 'fastest'")]
+    for named, words in wrong:
+        with pytest.raises((weft.ArgumentError, TypeError), match=words) as raised:
+            function(*call.args, **named)
+        assert op in str(raised.value) and "\n" not in str(raised.value)
+    for args in (call.args[:1], [*call.args, *[None] * 9]):
+        if len(args) > 1 or len(call.args) > 1:
+            with pytest.raises((weft.ArgumentError, TypeError), match=op):
+                function(*args)
+
+
+OPTIONS = {  # op, option: values that are one line
+    ("conv2d", "padding"): [-1, 1.5, (1, 1), "same", None, float("nan"), 2**40],
+    ("maxpool2d", "kernel_size"): [0, -1, [], [1, 2, 3], "ab", None, 1e9, 99],
+    ("batchnorm2d", "eps"): ["x", None, float("nan"), -1.0, [1.0, 2.0]],
+    ("sgd", "lr"): ["x", None, float("nan"), float("inf"), [1.0, 2.0]],
+    ("matmul", "alpha"): ["x", None, [1.0, 2.0]],
+}
+
+
+@pytest.mark.parametrize(("op", "option"), OPTIONS)
+def test_an_odd_option_is_one_line(op, option):
+    call = call_of(op)
+    arrays = [call.args[i] for i in call.arrays]
+    for value in OPTIONS[op, option]:
+        with pytest.raises((weft.ArgumentError, weft.OutOfMemory)) as raised:
+            getattr(ops, op)(*arrays, **{option: value})
+        assert op in str(raised.value) and "\n" not in str(raised.value)
+
+
+# ---- what is particular --------------------------------------------------------------
+
+
+def test_a_product_of_four_dimensions_says_what_to_call():
+    a, b = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 5, 6)
+    with pytest.raises(weft.ArgumentError, match=r"4 dim.*call .flatten\(0, -3\)"):
+        weft.matmul(a, b)
+    flat = weft.matmul(a.flatten(0, -3), b.flatten(0, -3))
+    assert same(flat.view(2, 3, 4, 6), a @ b)
+
+
+def test_matrices_do_not_broadcast_where_shapes_differ():
+    x, weight = torch.randn(2, 4, 5), torch.randn(3, 5)
+    with pytest.raises(weft.ArgumentError, match=r"x is \(2, 4, 5\), want \(n, in\)"):
+        weft.linear(x, weight)
+    with pytest.raises(weft.ArgumentError, match=r"grad is \(1, 3\), want \(2, 3\)"):
+        weft.sgd(torch.ones(2, 3), torch.ones(1, 3), 0.1)
+
+
+def test_sgd_writes_to_the_array_and_autograd_hears_of_it():
+    param, grad = torch.ones(5), torch.arange(5.0)
+    before = param._version
+    assert weft.sgd(param, grad, lr=0.5) is param
+    assert torch.equal(param, 1 - 0.5 * grad) and param._version > before
+    array = np.ones(5, np.float32)
+    assert weft.sgd(array, grad.numpy(), 0.5) is array
+    assert np.array_equal(array, param.numpy())
+
+
+def test_sgd_refuses_what_it_cannot_write_to():
+    array, grad = np.ones(4, np.float32), np.ones(4, np.float32)
+    array.flags.writeable = False
+    with pytest.raises(weft.ArgumentError, match="param.*read-only"):
+        weft.sgd(array, grad, 0.1)
+    shared = torch.ones(6)
+    with pytest.raises(weft.ArgumentError, match="param and grad overlap"):
+        weft.sgd(shared[:4], shared[2:], 0.1)
+    leaf = torch.ones(4, requires_grad=True)
+    with pytest.raises(weft.ArgumentError, match="no gradient flows to param"):
+        weft.sgd(leaf, torch.ones(4), 0.1)
+    with torch.no_grad():
+        weft.sgd(leaf, torch.ones(4), 0.5)
+    assert torch.equal(leaf, torch.full((4,), 0.5))
+
+
+def test_a_declaration_that_is_new_is_read_after_a_reload(monkeypatch):
+    op = cases_file("relu").OP
+    plan = op.plan
+    assert op.plan is plan
+    monkeypatch.setattr(weft.native, "ffi", object())
+    with pytest.raises(AttributeError):  # that has no types: it was read again
+        _ = op.plan
