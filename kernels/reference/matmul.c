@@ -35,8 +35,11 @@
 enum {
     BK = 256,  // deep enough that a tile of c costs little to load and store
     BN = 1024, // columns packed at a time
-    A_WIDTH = (TILE_ROWS + VLEN - 1) / VLEN * VLEN, // of a's panel, in vectors
-    PACKING = 32 // what packing a row or column costs: rows of c's elements
+    A_ROW = BK + 16, // from one row of a's panel to the next: in other L1 sets
+    STEPS = 16,      // of k, between two prefetches of a
+    AHEAD = 8,       // rows of b that are fetched into L1 before their use
+    LINE = 16,       // floats in a cache line
+    PACKING = 32     // what packing a row or column costs: rows of c's elements
 };
 
 struct product {
@@ -56,39 +59,71 @@ struct block {
     int i0, m, j0, n, k0, k;
 };
 
+/* Rows of a that a tile fetches into L2, for the next panel. */
+struct upcoming {
+    const float *a;
+    size_t row; // from one row to the next
+    int rows;
+};
+
 /* Each thread's room for packed panels. It stays from call to call: fresh
  * memory would cost a page fault for every 4 KiB. */
-static _Thread_local float a_packed[A_WIDTH * BK + VLEN]
+static _Thread_local float a_packed[TILE_ROWS * A_ROW]
     __attribute__((aligned(64)));
 static _Thread_local float b_packed[BN * BK + VLEN]
     __attribute__((aligned(64)));
 
+/* The `count` floats at `src` as a vector; zeros follow where `end` is near. */
+static vfloat load_before(const float *src, int count, const float *end) {
+    if (end - src >= VLEN) return vload(src);
+    vfloat v = {0};
+    memcpy(&v, src, count * sizeof(float));
+    return v;
+}
+
+/* Copy a strip of a, row by row: panel[r * A_ROW + p]. Where a is transposed,
+ * its columns become rows a square at a time, in registers. */
+static void pack_a(float *panel, const struct product *q, const float *a,
+                   int rows, int k) {
+    if (q->a_k == 1) {
+        for (int r = 0; r < rows; r++)
+            memcpy(panel + r * A_ROW, a + r * q->a_m, k * sizeof(float));
+        return;
+    }
+    const float *end = q->a + (size_t)q->m * q->k;
+    for (int r0 = 0; r0 < rows; r0 += VLEN)
+        for (int p0 = 0; p0 < k; p0 += VLEN) {
+            const int count = min_int(VLEN, rows - r0);
+            vfloat v[VLEN] = {{0}};
+            for (int p = 0; p < min_int(VLEN, k - p0); p++)
+                v[p] = load_before(a + (p0 + p) * q->a_k + r0, count, end);
+            vtranspose(v);
+            for (int r = 0; r < count; r++)
+                vstore(panel + (r0 + r) * A_ROW + p0, v[r]);
+        }
+}
+
 /* Pack the block of b, panel by panel; but where its rows lie in memory one
- * after the other, row by row, so that each page is visited once. */
+ * after the other, four rows at a time, so that each page is visited once. The
+ * four rows that follow are fetched meanwhile. */
 static void pack_b(float *packed, const struct product *q,
                    const struct block *s) {
+    enum { ROWS = 4 };
     const float *b = q->b + s->k0 * q->b_k + s->j0 * q->b_n;
     const int whole = q->b_n == 1 ? s->n / TILE_COLS * TILE_COLS : 0;
-    for (int p = 0; p < s->k; p++)
-        for (int col = 0; col < whole; col += TILE_COLS) {
-            const float *from = b + p * q->b_k + col;
-            float *to = packed + (size_t)col * s->k + p * TILE_COLS;
-            vstore(to, vload(from));
-            vstore(to + VLEN, vload(from + VLEN));
-        }
+    for (int p0 = 0; p0 < s->k; p0 += ROWS)
+        for (int col = 0; col < whole; col += TILE_COLS)
+            for (int p = p0; p < min_int(p0 + ROWS, s->k); p++) {
+                const float *from = b + p * q->b_k + col;
+                float *to = packed + (size_t)col * s->k + p * TILE_COLS;
+                for (int i = 0; i < TILE_COLS; i += VLEN)
+                    vstore(to + i, vload(from + i));
+                for (int i = 0; i < TILE_COLS; i += LINE)
+                    __builtin_prefetch(from + ROWS * q->b_k + i);
+            }
     for (int col = whole; col < s->n; col += TILE_COLS)
         pack_panel(packed + (size_t)col * s->k, TILE_COLS, b + col * q->b_n,
                    q->b_n, q->b_k, min_int(TILE_COLS, s->n - col), s->k);
-}
-
-/* Fetch one part in `parts` of the next panel of a, which begins at `next`. */
-static void prefetch_a(const struct product *q, const struct block *s,
-                       const float *next, int rows, int part, int parts) {
-    if (q->a_k != 1) return;
-    next += (size_t)part * s->k / parts;
-    for (int i = 0; i < rows; i++)
-        for (int p = 0; p < s->k; p += 16 * parts) // a cache line has 16 floats
-            __builtin_prefetch(next + i * q->a_m + p / parts);
 }
 
 /* c's tile from the finished product `tile`, with all that options ask for, of
@@ -110,29 +145,58 @@ static void store_tile(const struct product *q, const struct block *s, float *c,
         }
 }
 
+/* STEPS steps of k, while the rows of b that come AHEAD steps later are fetched
+ * from L2: the processor's own prefetching begins too late. */
+SIMD_INLINE void multiply_steps(int rows, vfloat (*acc)[2], const float *a_s,
+                                const float *b_s) {
+#pragma GCC unroll 4
+    for (int p = 0; p < STEPS; p++, b_s += TILE_COLS) {
+        for (int i = 0; i < TILE_COLS; i += LINE)
+            __builtin_prefetch(b_s + AHEAD * TILE_COLS + i);
+        tile_fma(rows, acc, a_s + p, A_ROW, 1, b_s, TILE_COLS, 1);
+    }
+}
+
 /* The product of two panels: added to the rows of c, or with `add` 0 put there.
- * c_row: from one row of c to the next. */
+ * c_row: from one row of c to the next. All of c is loaded before any of it is
+ * stored, the last row first: rows that are a power of two apart compete for
+ * the same places of L1, and a load waits for a store 4 KiB away. */
 SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
                                 int add, const float *a_s, const float *b_s,
-                                int k) {
+                                int k, const struct upcoming *next) {
     vfloat acc[TILE_ROWS][2];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = (vfloat){0};
-    tile_fma(rows, acc, a_s, 1, A_WIDTH, b_s, TILE_COLS, k);
+    int p = 0;
+    for (; p + STEPS <= k; p += STEPS) {
+        for (int r = 0; r < next->rows; r++)
+            __builtin_prefetch(next->a + r * next->row + p, 0, 2);
+        multiply_steps(rows, acc, a_s + p, b_s + p * TILE_COLS);
+    }
+    tile_fma(rows, acc, a_s + p, A_ROW, 1, b_s + p * TILE_COLS, TILE_COLS,
+             k - p);
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; r++, c += c_row)
-        for (int v = 0; v < 2; v++) {
-            vfloat x = alpha * acc[r][v];
-            if (add) x += vload(c + v * VLEN);
-            vstore(c + v * VLEN, x);
-        }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < 2; v++) acc[r][v] *= alpha;
+    if (add) {
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < 2; v++)
+                acc[r][v] += vload(c + r * c_row + v * VLEN);
+    }
+#pragma GCC unroll 16
+    for (int r = rows - 1; r >= 0; r--)
+        for (int v = 0; v < 2; v++) vstore(c + r * c_row + v * VLEN, acc[r][v]);
 }
 
 /* The same for a number of rows that is known only when it runs. */
 static void multiply_tile(int rows, float *c, size_t c_row, float alpha,
-                          int add, const float *a_s, const float *b_s, int k) {
-#define TILE_CASE(ROWS) \
-    case ROWS: multiply_fixed(ROWS, c, c_row, alpha, add, a_s, b_s, k); break
+                          int add, const float *a_s, const float *b_s, int k,
+                          const struct upcoming *next) {
+#define TILE_CASE(ROWS)                                                \
+    case ROWS:                                                         \
+        multiply_fixed(ROWS, c, c_row, alpha, add, a_s, b_s, k, next); \
+        break
     switch (rows) {
         TILE_CASE(1);
         TILE_CASE(2);
@@ -158,24 +222,31 @@ static void multiply_tile(int rows, float *c, size_t c_row, float alpha,
 static void multiply_rows(const struct product *q, const struct block *s,
                           int row, float *a_s, const float *b_s) {
     const int rows = min_int(TILE_ROWS, s->m - row);
-    const int next_rows = min_int(TILE_ROWS, s->m - row - rows);
+    const int next_rows =
+        q->a_k == 1 ? min_int(TILE_ROWS, s->m - row - rows) : 0;
     const float *a = q->a + (s->i0 + row) * q->a_m + s->k0 * q->a_k;
-    pack_panel(a_s, A_WIDTH, a, q->a_m, q->a_k, rows, s->k);
+    pack_a(a_s, q, a, rows, s->k);
     // What tiles at an edge, or with more to do than to be added, become first.
     float tile[TILE_ROWS * TILE_COLS] __attribute__((aligned(64)));
     const int first = s->k0 == 0, last = s->k0 + s->k == q->k;
     const int plain =
         !(first && q->beta != 0.0f) && !(last && (q->bias || q->relu));
-    for (int col = 0; col < s->n; col += TILE_COLS) {
-        const int cols = min_int(TILE_COLS, s->n - col);
+    const int tiles = ceil_div(s->n, TILE_COLS);
+    for (int t = 0; t < tiles; t++) {
+        const int col = t * TILE_COLS, cols = min_int(TILE_COLS, s->n - col);
+        const int fetched = t * next_rows / tiles;
+        const struct upcoming next = {.a = a + (rows + fetched) * q->a_m,
+                                      .row = q->a_m,
+                                      .rows = (t + 1) * next_rows / tiles -
+                                              fetched};
         const float *panel = b_s + (size_t)col * s->k;
         float *c = q->c + (size_t)(s->i0 + row) * q->n + s->j0 + col;
-        prefetch_a(q, s, a + rows * q->a_m, next_rows, col / TILE_COLS,
-                   ceil_div(s->n, TILE_COLS));
         if (plain && cols == TILE_COLS) {
-            multiply_tile(rows, c, q->n, q->alpha, !first, a_s, panel, s->k);
+            multiply_tile(rows, c, q->n, q->alpha, !first, a_s, panel, s->k,
+                          &next);
         } else {
-            multiply_tile(rows, tile, TILE_COLS, 1.0f, 0, a_s, panel, s->k);
+            multiply_tile(rows, tile, TILE_COLS, 1.0f, 0, a_s, panel, s->k,
+                          &next);
             store_tile(q, s, c, tile, q->bias ? q->bias + s->j0 + col : NULL,
                        rows, cols);
         }
