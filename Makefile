@@ -1,6 +1,7 @@
 # make          environment and libraries        make lab        the notebooks
 # make mnist    train, compare with PyTorch      make test       the suite
 # make format   ruff and clang-format            make test-slow  what takes minutes
+# make fuzz     random input by the ten thousand, half an hour
 # make notebooks  the lessons, from their sources in notebooks/solutions
 #
 # PYTHON=...    another interpreter, whose packages are kept
@@ -30,6 +31,9 @@ test: all
 test-slow: all
 	@$(RUN) -m pytest -n auto --dist worksteal -m slow $(ARGS)
 
+fuzz: all
+	@$(RUN) tests/fuzz $(ARGS)
+
 notebooks:
 	@$(RUN) -m weft.notebook.lessons
 
@@ -41,4 +45,4 @@ format:
 clean:
 	rm -rf lib/libweft_*.so build *.egg-info mnist.svg mnist.json
 
-.PHONY: all env mnist lab test test-slow notebooks format clean
+.PHONY: all env mnist lab test test-slow fuzz notebooks format clean

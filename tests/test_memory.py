@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,9 +78,8 @@ def test_no_array_outlives_its_launch(runner, end):
 def test_many_launches_take_no_more_memory_than_a_few():
     """20,000 of random arguments, watched ones among them; shadows of freed arrays and
     fenced copies once took a megabyte for each."""
-    program = Path(__file__).parent / "fuzz" / "mixed_launches.py"
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = [sys.executable, program, "20000", "1"]
+    run = [sys.executable, "-m", "fuzz.mixed_launches", "20000", "1"]
     done = subprocess.run(run, text=True, capture_output=True, env=paths)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 300

@@ -157,6 +157,8 @@ ODDITIES = [
     *(lambda: (1, 2, 3), list, dict, lambda: [1.0], lambda: range(4), lambda: {1}),
     *(lambda: ..., lambda: int, lambda: np.float32, lambda: len, lambda: slice(1)),
     *(Unwilling, Speechless, Coy, object, Pair, lambda: bytearray(8)),
+    *(lambda: np.ma.masked, lambda: np.array(b"abcd"), lambda: np.array("x")),
+    *(lambda: np.array(None), lambda: np.array(1.5), lambda: torch.tensor(1.5)),
     *(lambda: bytes(8), lambda: array.array("f", [1.0]), lambda: ctypes.c_int(3)),
     *(_on_a_gpu, lambda: _on_a_gpu(typestr="?!"), lambda: _on_a_gpu(shape=None)),
     *(lambda: _on_a_gpu(data=None), lambda: _on_a_gpu(strides="abc")),

@@ -1,6 +1,6 @@
 """Launches of every kind with random arguments, in one process; what memory it takes.
 
-    python tests/fuzz/mixed_launches.py COUNT SEED
+    cd tests; python -m fuzz.mixed_launches COUNT SEED
 
 prints by how many MB the process has grown, and stops at 1000.
 """
@@ -11,7 +11,7 @@ import random
 import sys
 import warnings
 
-import launch_arguments
+from fuzz import launch_arguments
 
 from weft import cuda, cuda_c, load_cuda, sim
 from weft.jit.signature import parse

@@ -319,7 +319,9 @@ def _parameters(text: Text, start: int, brace: int) -> list[str]:
 
 def _declared(text: Text, start: int, brace: int) -> list[str]:
     """The declarations of a kernel's parameters, without what they default to."""
-    close = text.skip_back(text.code.rindex(")", start, brace) + 1) - 1
+    close = text.code.rfind(")", start, brace)
+    if close < 0:  # `__global__ void k {`
+        return []
     opening = text.open(close, "(", ")")
     parts = declarators(text, opening + 1, close)
     return [text.code[a:b].replace(BLANK, " ").split("=")[0] for a, b in parts]

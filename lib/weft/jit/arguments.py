@@ -7,6 +7,7 @@ that names the kernel, the parameter as it is written, and what came.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 
 from ..native import ArgumentError
-from .scalars import Scalar, scalar
+from .scalars import Scalar, scalar, shown
 from .signature import Param
 
 
@@ -60,11 +61,19 @@ def describe(value: Any) -> Array | None:
     if isinstance(value, (int, float, str, bytes, tuple, list, np.generic)):
         return None
     if hasattr(value, "__cuda_array_interface__"):
-        return _cuda_array_interface(value, value.__cuda_array_interface__)
+        try:
+            return _cuda_array_interface(value, value.__cuda_array_interface__)
+        except ArgumentError:
+            raise
+        except _MALFORMED as error:
+            raise ArgumentError(
+                f"{type(value).__name__} has a __cuda_array_interface__ that is none: "
+                f"{type(error).__name__}: {error}"
+            ) from None
     if hasattr(value, "__dlpack__"):
         try:
             array = _torch(torch.from_dlpack(value))
-        except (BufferError, RuntimeError, TypeError) as error:
+        except Exception as error:  # whatever its own __dlpack__ raises
             raise ArgumentError(f"{type(value).__name__}: {error}") from None
         array.owner = value
         return array
@@ -338,6 +347,7 @@ def _current_gpu(value: Any) -> int:
     return torch.cuda.current_device()
 
 
+_MALFORMED = TypeError, ValueError, KeyError, AttributeError, OverflowError
 _CTYPES = ctypes.Structure
 
 
@@ -361,9 +371,8 @@ def _conversion(owner: Any, dtype: str) -> str:
 
 def _shown(value: Any) -> str:
     """What was passed, in a few words."""
-    array = describe(value)
-    if array is not None:
-        return str(array)
-    text = repr(value)
-    text = text if len(text) <= 40 else text[:37] + "..."
-    return f"{text} ({type(value).__name__})"
+    with contextlib.suppress(ArgumentError):  # an array that none may use
+        array = describe(value)
+        if array is not None:
+            return str(array)
+    return f"{shown(value)} ({type(value).__name__})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
 
 from ..native import ArgumentError
+from .scalars import shown
 
 MAX_THREADS = 1024  # of a block
 MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90
@@ -76,7 +78,7 @@ def _dim(
     sides = [value] if is_one or isinstance(value, str) else list(value)
     if not 1 <= len(sides) <= 3:
         raise ArgumentError(
-            f"{kernel}: {what} {value!r} has {len(sides)} dimensions, want 1 to 3"
+            f"{kernel}: {what} {shown(value)} has {len(sides)} dimensions, want 1 to 3"
         )
     whole = [_whole(kernel, what, side) for side in sides] + [1] * (3 - len(sides))
     for axis, side, limit in zip("xyz", whole, limits):
@@ -96,12 +98,12 @@ def _dim(
 def _whole(kernel: str, what: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
-            return value.__index__()
-        except (TypeError, ValueError):
+            return operator.index(value)
+        except Exception:  # whatever its own __index__ raises
             pass
     hint = " (n / 2 is a float, n // 2 a whole number; cdiv(n, 2) rounds up)"
     raise ArgumentError(
-        f"{kernel}: {what} wants whole numbers, this is {value!r}"
+        f"{kernel}: {what} wants whole numbers, this is {shown(value)}"
         f"{hint if isinstance(value, float) else ''}"
     )
 

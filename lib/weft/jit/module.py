@@ -226,7 +226,7 @@ class Kernel:
             ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
             if ints or config.is_whole(key):
                 return found
-        except (KeyError, TypeError):  # TypeError: a list, a dim3 that has no hash
+        except Exception:  # a new one; a list has no hash, which others may raise
             pass
         if self._needs_arguments:
             return self._instantiate(key)
@@ -238,7 +238,7 @@ class Kernel:
         try:
             if len(self._configs) < CACHED_CONFIGS:
                 self._configs[key] = launch
-        except TypeError:
+        except Exception:
             pass
         return launch
 
@@ -312,7 +312,11 @@ class Kernel:
             elif kind is np.ndarray:
                 found = "cpu"
             else:
-                array = describe(value)
+                try:
+                    array = describe(value)
+                except ArgumentError as error:
+                    where = f"{self.__name__}: {self.params[i]}"
+                    raise ArgumentError(f"{where}: {error}") from None
                 if array is None:
                     continue
                 found = array.device_type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,7 @@ class Scalar:
             return (self._number(value),)
         try:
             parts = tuple(value)
-        except TypeError:
+        except Exception:  # whatever its own __iter__ raises
             parts = ()
         if len(parts) != self.count or isinstance(value, (str, bytes)):
             raise TypeError(f"{self.name} wants {self.count} numbers, e.g. a tuple")
@@ -78,8 +79,8 @@ def _whole(value: Any, name: str, low: int, high: int) -> int:
             hint = " (in Python n / 2 is a float, n // 2 a whole number)"
         raise TypeError(f"{name} wants a whole number{hint}")
     try:
-        number = value.__index__()
-    except (TypeError, ValueError) as error:  # torch.tensor(1.5) has __index__
+        number = operator.index(value)
+    except Exception as error:  # torch.tensor(1.5) has __index__, and raises
         raise TypeError(f"{name} wants a whole number") from error
     if not low <= number <= high:
         raise OverflowError(f"{name} holds {low} to {high}")
@@ -96,6 +97,17 @@ def _real(value: Any, name: str) -> float:
         return float(value)
     except OverflowError:
         raise OverflowError(f"it does not fit into {name}") from None
+    except Exception as error:  # what the value's own __float__ raises
+        raise TypeError(f"{name} wants a number") from error
+
+
+def shown(value: Any, most: int = 40) -> str:
+    """How Python writes a value, in so many letters at most."""
+    try:
+        text = repr(value)
+    except Exception:  # its own __repr__ fails
+        text = object.__repr__(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _bfloat16_bits(number: float) -> int:

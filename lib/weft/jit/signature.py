@@ -8,12 +8,15 @@ followed, and what is stranger than that is left to the compiler.
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..native import ArgumentError
+from .scalars import shown
 
 
 @dataclass(frozen=True)
@@ -348,7 +351,8 @@ _PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 
 def c_type(dtype: Any) -> str | None:
     """The C type of a NumPy or torch dtype, or of its name; None: it has none."""
-    name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+    text = dtype if isinstance(dtype, str) else shown(dtype)
+    name = getattr(dtype, "name", None) or text.removeprefix("torch.")
     if isinstance(dtype, type):  # numpy.float32
         name = dtype.__name__.rstrip("_")
     return _DTYPES.get(name)
@@ -362,7 +366,7 @@ def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
     if is_value != bool(param.kind):
         wanted = f"a value ({param.kind})" if param.kind else "a type"
         raise ArgumentError(
-            f"{signature.name}: {param.name} is {wanted}, {arg!r} is not; the "
+            f"{signature.name}: {param.name} is {wanted}, {shown(arg)} is not; the "
             f"template's arguments come before the grid: "
             f"{signature.name}[{', '.join(p.name for p in signature.template)}]"
             f"[grid, block](...)"
@@ -377,10 +381,12 @@ def _template_argument(signature: Signature, arg: Any) -> str:
     if isinstance(arg, type) and arg in _PYTHON_TYPES:
         return _PYTHON_TYPES[arg]
     if hasattr(arg, "__index__") and not isinstance(arg, type):
-        return str(arg.__index__())
+        with contextlib.suppress(Exception):  # an array has it, and raises
+            return str(operator.index(arg))
     if found := c_type(arg):
         return found
     raise ArgumentError(
-        f"{signature.name}: {arg!r} is no template argument; give a number, a dtype "
-        f'or C++ as a string, e.g. {signature.name}["float", 16][grid, block](...)'
+        f"{signature.name}: {shown(arg)} is no template argument; give a number, a "
+        f"dtype or C++ as a string, e.g. "
+        f'{signature.name}["float", 16][grid, block](...)'
     )

@@ -61,8 +61,11 @@ def without_cuda(name: str) -> str:
 
 
 def call(path: str) -> str:
-    """How a function of the language is called: "write cuda.popc(x)"."""
+    """How a function of the language is called: "write cuda.popc(x)"; how a number of
+    it is read: "write cuda.laneid, without brackets"."""
     function = functools.reduce(getattr, path.split("."), cuda)
+    if not callable(function):
+        return f"write cuda.{path}, without brackets"
     arguments = ", ".join(inspect.signature(function).parameters)
     return f"write cuda.{path}({arguments})"
 

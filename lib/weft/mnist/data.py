@@ -139,6 +139,8 @@ def _idx(folder: Path, name: str, magic: int) -> np.ndarray:
     if found != magic:
         raise DataError(f"{folder / name} has magic number {found}, not {magic}")
     dims = magic & 0xFF
+    if len(data) < 4 + 4 * dims:
+        raise DataError(f"{folder / name} ends in its header, after {len(data)} bytes")
     shape = np.frombuffer(data, ">u4", dims, 4).astype(int)
     if len(data) != 4 + 4 * dims + shape.prod():
         raise DataError(f"{folder / name} has {len(data)} bytes for shape {shape}")

@@ -74,10 +74,10 @@ class NumbaKernel:
             self._launchers.clear()
         try:
             return self._launchers[key]
-        except (KeyError, TypeError):  # a list is no key
+        except Exception:  # a new one; a list has no hash, which others may raise
             pass
         made = self._launcher(self.kernel.config(key))
-        with contextlib.suppress(TypeError):
+        with contextlib.suppress(Exception):
             self._launchers[key] = made
         return made
 

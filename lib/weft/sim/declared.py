@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from types import FunctionType
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 from ..language.kernel import Source, with_constants
 from . import names
 from .syntax import refusal
+
+MAX_LOCAL = 512 << 10  # bytes of local memory that a thread of a GPU has
 
 
 def declared(
@@ -36,7 +39,15 @@ def declared(
         raise refusal(
             source, node, name, f"cuda.{path} has no elements of type {dtype!r}"
         )
-    return tuple(int(s) for s in sides), kind
+    sides = tuple(int(s) for s in sides)
+    size = math.prod(sides) * kind.itemsize
+    if path == "local.array" and size > MAX_LOCAL:
+        raise refusal(
+            *(source, node, name),
+            f"cuda.local.array of {size} bytes: a thread has at most {MAX_LOCAL} "
+            f"(512 KB)",
+        )
+    return sides, kind
 
 
 def _constant(function: FunctionType, source: Source, node: ast.expr, what: str) -> Any:

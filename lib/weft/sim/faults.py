@@ -66,6 +66,7 @@ def explain(error: BaseException, scene: Scene) -> End:
     thread = None if number is None else position(number, scene.block)
     inner = frames[-1] if frames else None
     stop = error if isinstance(error, Stop) else _index_error(error, inner, scene)
+    stop = stop or _inner_error(error, inner)
     kept = _traceback(frames)
     if isinstance(stop, TooLong):
         stop = _too_long(inner, scene)
@@ -141,6 +142,15 @@ def _index_error(
         text = has(place.entity.name, raw.shape)
         return Stop("bounds", text, place, place.entity.name, tuple(values))
     return None
+
+
+def _inner_error(error: BaseException, inner: TracebackType | None) -> Stop | None:
+    """The Stop for an error of NumPy's, or of an index or value, at a reader's line."""
+    kinds = (IndexError, ValueError, MemoryError)
+    of_numpy = type(error).__module__.startswith("numpy")
+    if inner is None or not (of_numpy or isinstance(error, kinds)):
+        return None
+    return Stop("exception", f"ends with {type(error).__name__}: {error}")
 
 
 def _values(place: Place, frame: FrameType) -> list[int]:

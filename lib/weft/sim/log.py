@@ -263,7 +263,7 @@ class Log:
         rank = np.zeros(int(turns.max()) + 1, np.int64)
         rank[turns[np.sort(first)]] = np.arange(len(order_of))
         order = np.argsort(rank[made.thread], kind="stable")
-        writes = np.array([s.kind == WRITE for s in self.sites])[made.site]
+        writes = np.array([s.kind == WRITE for s in self.sites], bool)[made.site]
         assert made.values is not None
         place = np.cumsum(writes) - 1
         made.values = [made.values[i] for i in place[order[writes[order]]].tolist()]

@@ -211,7 +211,9 @@ def argument(kernel: str, name: str, value: Any) -> tuple[Any, Callable[[], Any]
             return _checked(kernel, name, np.asarray(value)), _nothing
         if hasattr(value, "__dlpack__"):
             return _tensor(kernel, name, torch.from_dlpack(value))
-    except (BufferError, RuntimeError, TypeError) as error:
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
     raise ArgumentError(f"{kernel}: {name} {unfit(value, name)}")
 

@@ -18,6 +18,7 @@ from .warp import FULL, WARP, bits, exchange, shown
 
 Thread = tuple[int, int, int, int]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
+UNUSABLE = TypeError, ValueError, OverflowError, RuntimeError
 IDLE = 30_000  # turns of loops that change nothing, before they count as endless
 
 
@@ -168,7 +169,10 @@ class Block:
         operation, place, mask, value, argument = got
         if operation == "activemask":
             return got
-        mask = int(mask) & FULL
+        try:
+            mask = int(mask) & FULL
+        except UNUSABLE as error:
+            raise self.unusable(number, got, error) from None
         if not mask >> (number % WARP) & 1:
             raise Stop(
                 "deadlock",
@@ -214,7 +218,11 @@ class Block:
             return [(n, None) for n in waits]
         values = {n % WARP: got[3] for n, got in waits.items()}
         arguments = {n % WARP: got[4] for n, got in waits.items()}
-        result = exchange(operation, values, arguments, mask)
+        try:
+            result = exchange(operation, values, arguments, mask)
+        except UNUSABLE as error:
+            first, got = next(iter(waits.items()))
+            raise self.unusable(first, got, error) from None
         return [(n, result[n % WARP]) for n in waits]
 
     # ---- all wait ----
@@ -243,7 +251,12 @@ class Block:
         self.interval += 1
         self.phase = dict.fromkeys(self.every, 0)
         self.launch.opens(self.block, {n: got[1] for n, got in waits.items()})
-        truths = [bool(got[2]) for got in waits.values() if got[0] in BARRIERS]
+        truths = []
+        for number, got in waits.items():
+            try:
+                truths.append(got[0] in BARRIERS and bool(got[2]))
+            except UNUSABLE as error:
+                raise self.unusable(number, got, error) from None
         results = {
             "syncthreads": None,
             "syncthreads_count": sum(truths),
@@ -251,6 +264,11 @@ class Block:
             "syncthreads_or": int(any(truths)),
         }
         return [(number, results[got[0]]) for number, got in waits.items()]
+
+    def unusable(self, number: int, got: tuple, error: Exception) -> Stop:
+        """The end of a thread that brings to a meeting what is no number."""
+        text = f"calls cuda.{got[0]} with what it cannot use: {error}"
+        return Stop("exception", text, self.launch.places[got[1]]).of(number)
 
     def deadlock(self) -> Stop:
         """Who waits for whom, for ever."""

@@ -61,11 +61,11 @@ class Runner:
     def __getitem__(self, key: Any) -> Launch:
         try:
             return self._launches[key]
-        except (KeyError, TypeError):  # a list is no key
+        except Exception:  # a new one; a list has no hash, which others may raise
             pass
         launch = Launch(self, self.kernel.config(key))
         if len(self._launches) < CACHED_CONFIGS:
-            with contextlib.suppress(TypeError):
+            with contextlib.suppress(Exception):
                 self._launches[key] = launch
         return launch
 

@@ -1,0 +1,183 @@
+"""What is tried with random input, and what may come of it: an error of the lab's own,
+in a few lines, or none.
+"""
+
+import contextlib
+import functools
+import gzip
+import hashlib
+import io
+import linecache
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import hypothesis
+import numpy as np
+from fuzz import kernel_grammar, launch_arguments, mixed_launches, mutations
+from hypothesis import HealthCheck, strategies
+
+from weft import cuda_c, load_cuda, numba_jit, sim, to_cuda
+from weft.build.tools import BuildError
+from weft.cuda_on_cpu.rewrite import rewrite
+from weft.cuda_on_cpu.text import RewriteError
+from weft.jit import checks, signature
+from weft.mnist import data, weights
+from weft.mnist.data import DataError
+from weft.native import KernelError
+
+OURS = KernelError, BuildError, RewriteError, DataError
+LONGEST = 3000  # letters of an error
+
+
+@dataclass(frozen=True)
+class Fuzzer:
+    """try_one: with input from a random source and a folder to write to; raises what
+    must not be. short: of `make test-slow`; goal: of `make fuzz`."""
+
+    try_one: Callable[[Random, Path], None]
+    short: int
+    goal: int
+
+    def run(self, count: int, seed: int, folder: Path) -> None:
+        """Try so many; the first failure is made as small as possible, and raised."""
+
+        @hypothesis.settings(
+            max_examples=count,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @hypothesis.seed(seed)
+        @hypothesis.given(strategies.randoms(use_true_random=False))
+        def each(random):
+            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                self.try_one(random, folder)
+
+        each()
+
+
+def refused(call: Callable[[], object], readers: Sequence[str] = ()) -> None:
+    """Call; an error of the lab's own is right, or one at a line of the files of
+    `readers`, where kernels in Python are."""
+    try:
+        call()
+    except OURS as error:
+        assert str(error).strip() and len(str(error)) <= LONGEST, str(error)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if frames[-1].filename not in readers:
+            raise
+
+
+# ---- launches ----------------------------------------------------------------------
+
+
+launched = functools.cache(mixed_launches.kernels)
+
+
+def try_arguments(random, folder):
+    """A launch with arguments of every kind."""
+    kernel, params = random.choice(launched())
+    args = launch_arguments.arguments(random, params, 600)
+    shape = random.randint(1, 8), random.choice([1, 32, 64])
+    refused(lambda: kernel[shape](*args), [mixed_launches.__file__])
+
+
+TEMPLATE = signature.parse("template <class T, int N> __global__ void k(T *y) {}")[0]
+
+
+def try_shapes(random, folder):
+    """What stands in the brackets: of a kernel, and of a template."""
+    kernel = random.choice([*shaped(), None])
+    if kernel is None:
+        args = [launch_arguments.anything(random, 9) for _ in range(2)]
+        refused(lambda: TEMPLATE.instantiate(args))
+    else:
+        key = launch_arguments.brackets(random)
+        refused(lambda: kernel[key])
+
+
+@functools.cache
+def shaped():
+    add = mixed_launches.add
+    cell = load_cuda(mixed_launches.SOURCE, target="cpu").add
+    return [cell, sim(add), cuda_c(add), numba_jit(add)]
+
+
+# ---- kernels -----------------------------------------------------------------------
+
+
+def try_kernel(random, folder):
+    """A kernel from a grammar, simulated and translated."""
+    try:
+        kernel = kernel_grammar.kernel(random)
+    except SyntaxError:
+        return
+    name = kernel.__code__.co_filename
+    args = kernel_grammar.arguments()
+    readers = [name, kernel_grammar.__file__]  # a helper is there
+    hypothesis.note("".join(linecache.getlines(name)))
+    refused(lambda: sim(kernel, quiet=True, timeout=1)[1, 4](*args), readers)
+    refused(lambda: to_cuda(kernel, args))
+    kernel_grammar.forget(kernel)
+
+
+# ---- sources -----------------------------------------------------------------------
+
+
+def try_source(random, folder):
+    """CUDA C of this tree with slips of the hand, as far as it comes without g++."""
+    source = mutations.source(random)
+    hypothesis.note(source)
+    refused(lambda: rewrite(source, "cell.cu"))
+    refused(lambda: checks.check(source, signature.parse(source)))
+    refused(lambda: checks.doubles(source))
+
+
+# ---- files -------------------------------------------------------------------------
+
+
+def try_data(random, folder):
+    """MNIST's files: damaged, or damaged before their hash was taken."""
+    images = b"\0\0\x08\x03\0\0\0\x05\0\0\0\x1c\0\0\0\x1c" + bytes(5 * 28 * 28)
+    labels = b"\0\0\x08\x01\0\0\0\x05" + bytes(5)
+    sums = ""
+    for name, content in (("images-idx3", images), ("labels-idx1", labels)):
+        name = f"t10k-{name}-ubyte"
+        content = random.choice([lambda r, c: c, mutations.damaged])(random, content)
+        sums += f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+        _write(random, folder / f"{name}.gz", gzip.compress(content, 1, mtime=0))
+    _write(random, folder / "SHA256SUMS.raw", sums.encode())
+    refused(lambda: data.load.__wrapped__("test", folder))
+
+
+def try_weights(random, folder):
+    """A damaged file of weights, or a right one of something else."""
+    file, shape = io.BytesIO(), random.choice([(2, 3), (3, 2), (6,), ()])
+    dtype = random.choice(["f4", "f4", "f8", "S4", "O"])
+    save = random.choice([np.savez, np.savez, np.savez_compressed])
+    save(file, w=np.zeros(shape, dtype), b=np.zeros(2, "f4"))
+    path = folder / "weights.npz"
+    path.write_bytes(mutations.damaged(random, file.getvalue()))
+    refused(lambda: weights.load(path, {"w": (2, 3), "b": (2,)}))
+
+
+def _write(random, path, content):
+    if random.randint(0, 3) == 0:
+        content = mutations.damaged(random, content)
+    path.write_bytes(content)
+
+
+FUZZERS = {
+    "arguments": Fuzzer(try_arguments, 1500, 100_000),
+    "shapes": Fuzzer(try_shapes, 1000, 100_000),
+    "kernels": Fuzzer(try_kernel, 400, 10_000),
+    "sources": Fuzzer(try_source, 400, 100_000),
+    "data": Fuzzer(try_data, 400, 10_000),
+    "weights": Fuzzer(try_weights, 400, 10_000),
+}
