@@ -74,7 +74,7 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
         ("int main() { return 0; }", 1, "a cell has no main"),
         ("\n__global__ void k() {}\nvoid f() { k<<<1, 2>>>(); }", 3, "Python launches"),
         ("#include <iostream>\n__global__ void k() {}", 1, "<iostream> is the host's"),
-        ("__global__ void k(float *x) {\n x[0] = std::max(1, 2); }", 2, "std::max"),
+        ("__global__ void k(float *x) {\n std::vector<int> v; }", 2, "std::vector"),
         ("__global__ void k(int **x) {\n cudaMalloc(x, 4); }", 2, "belongs to the"),
         ("__global__ int k() { }", 1, "a kernel returns nothing"),
         ("static __global__ k() { }", 1, "a kernel returns nothing"),

@@ -22,7 +22,9 @@ on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..native import ArgumentError
 from . import flags as flags_module
@@ -34,7 +36,7 @@ from .trial import OrderDependence
 
 
 def load_cuda(
-    source: str,
+    source: str | os.PathLike[str],
     *,
     target: str | None = None,
     flags: str | Sequence[str] = "",
@@ -44,10 +46,12 @@ def load_cuda(
     check: bool = False,
     time: bool = False,
     watched: bool = False,
-    name: str = "cell",
+    name: str = "",
 ) -> Module:
     """Compile CUDA C; its kernels are the attributes of what is returned.
 
+    source: the text itself, or the path of a file: a Path, or a string that ends in
+    .cu. What such a file includes in quotes is looked for beside it.
     target: "cpu" or "cuda"; None: where the arrays of a launch lie (compiled for
     the GPU first if there is one). flags: "-DTILE=16 -I folder", never seen by a
     shell. timeout: seconds that a launch may take on the CPU (20; 0: no limit).
@@ -57,12 +61,19 @@ def load_cuda(
     and more, and costs about 20 times as much; what it finds is shown below the cell,
     and kernel.report has it with what each line cost. check: before each launch, run it
     so in three orders of its threads, and refuse one whose result depends on it.
-    time: after each launch, time it on copies. name: what messages call the source.
+    time: after each launch, time it on copies. name: what messages call the source,
+    the file's name or "cell".
 
     Raises CompileError with the source's own lines in its message.
     """
+    path = _path(source)
+    if path:
+        source, name = _read(path), name or path.name
     if not isinstance(source, str):
-        raise ArgumentError(f"load_cuda wants CUDA C as a string, not {source!r:.60}")
+        raise ArgumentError(
+            f"load_cuda wants CUDA C as a string, or the path of a file, not "
+            f"{source!r:.60}"
+        )
     if "\0" in source or any("\ud800" <= c <= "\udfff" for c in source):
         raise ArgumentError("the source holds a NUL or half a character: no text")
     if target not in (None, "cpu", "cuda"):
@@ -79,7 +90,8 @@ def load_cuda(
         source,
         target=target,
         flags=flags_module.split(flags),
-        name=name,
+        name=name or "cell",
+        folder=path.parent.resolve() if path else None,
         timeout=timeout,
         inplace=inplace,
         isolated=isolated,
@@ -88,6 +100,23 @@ def load_cuda(
         watched=watched,
     )
     return Module(cell)
+
+
+def _path(source: object) -> Path | None:
+    """The file that `source` names; None if it is the text itself."""
+    if isinstance(source, str):
+        one_line = "\n" not in source and "{" not in source
+        is_path = one_line and source.strip().endswith((".cu", ".cuh"))
+        return Path(source.strip()) if is_path else None
+    return Path(source) if isinstance(source, os.PathLike) else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise ArgumentError(f"load_cuda: {path}: {why}") from None
 
 
 __all__ = [

@@ -14,6 +14,15 @@ from .diagnostics import Diagnostic
 from .signature import Signature
 
 _RUNS = "a whole program runs with python -m weft run program.cu"
+_HOST_NAMES = re.compile(
+    r"(?<!cuda::)\bstd::(async|atomic|c?err|cin|cout|clog|chrono|condition_variable"
+    r"|copy|deque|endl|exception|fill|find|for_each|forward_list|function|future"
+    r"|getline|[io]?f?stream|i?o?stringstream|iota|iterator|list|lock_guard"
+    r"|make_shared|make_unique|map|mt19937(?:_64)?|multimap|multiset|mutex"
+    r"|priority_queue|queue|random_device|runtime_error|set|shared_ptr|sort|stack"
+    r"|string(?:_view)?|thread|to_string|transform|unique_lock|unique_ptr"
+    r"|unordered_\w+|vector|weak_ptr)\b"
+)
 _HOST_HEADERS = {
     *("iostream", "vector", "string", "cstdlib", "algorithm", "chrono", "thread"),
     *("memory", "map", "fstream", "sstream", "iomanip", "random", "numeric", "mutex"),
@@ -155,12 +164,12 @@ def _host(source: str, code: str) -> Iterator[Diagnostic]:
                 f"<{match[1]}> is the host's: kernels do without it (printf, math and "
                 f"fixed-width integers need no #include)",
             )
-    if match := re.search(r"(?<!cuda::)\bstd::(\w+)", code):
+    if match := _HOST_NAMES.search(code):
         yield _at(
             code,
             match.start(),
-            f"std::{match[1]} is the host's C++ library; in a kernel use C's: fminf(), "
-            f"sqrtf(), plain arrays",
+            f"std::{match[1]} runs on the host only; a kernel has plain arrays, and of "
+            f"std:: what needs no memory: numeric_limits, move, is_same_v, min, sqrt",
         )
 
 
@@ -200,13 +209,34 @@ def _returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
     """`return i;` in a kernel: g++ would take it, the body being a lambda's."""
     brace = code.find("{", start)
     body = code[brace : signature.close(code, brace) + 1] if brace >= 0 else ""
-    match = re.search(r"\breturn\b(?!\s*;)", body)
-    if match and not re.search(r"\]\s*(?:\([^()]*\)\s*)?(?:mutable\s*)?\{", body):
+    match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))
+    if match:
         yield _at(
             code,
             brace + match.start(),
             "a kernel returns nothing: write its result into an array",
         )
+
+
+# What stands before the body of a lambda, from the ] on, or of a local class.
+_QUALIFIED = r"(?:(?:mutable|noexcept|constexpr|__\w+__)\b\s*(?:\([^()]*\)\s*)?)*"
+_NESTED = re.compile(
+    rf"\]\s*(?:<[^<>]*>\s*)?{_QUALIFIED}(?:\((?:[^()]|\([^()]*\))*\)\s*)?"
+    rf"{_QUALIFIED}(?:->[^{{}};]*)?\{{"
+    r"|\b(?:struct|class|union)\b[^(){};=]*\{"
+)
+
+
+def _without_nested(body: str) -> str:
+    """A function's body with the bodies of its lambdas and local classes blank."""
+    at = 0
+    while match := _NESTED.search(body, at):
+        at, end = match.end(), signature.close(body, match.end() - 1)
+        if end < 0:
+            break
+        body = body[:at] + re.sub(r"[^\n]", " ", body[at:end]) + body[end:]
+        at = end
+    return body
 
 
 def _offset(code: str, line: int) -> int:

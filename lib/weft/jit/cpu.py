@@ -146,6 +146,8 @@ class _Made:
         text = self._text()
         with _header_folder(self.headers) as folder:
             include = ["-iquote", str(folder)] if folder else []
+            for name in prelude.std_headers(signature.blank(self.everything())):
+                include += ["-include", name]
             handle, beside = tempfile.mkstemp(".so", "part_", path.parent)
             os.close(handle)
             try:
@@ -282,11 +284,14 @@ def _toolchain(checked: bool) -> str:
     """What a library depends on besides its cell, as a hash."""
     heads = [p.read_text() for p in build.headers(build.KERNELS / "simt")]
     here = Path(__file__).parent
-    ours = [(here / f"{name}.py").read_text() for name in ("cpu", "launcher")]
+    ours = [
+        (here / f"{name}.py").read_text() for name in ("cpu", "launcher", "prelude")
+    ]
     ours.append(rewriter.fingerprint())
     version = build.version_of(build.tool("g++"))
+    given = [_HEADER, *prelude.CPU_HEADERS.values()]
     return build._hash(
-        version, _HEADER, *_flags(checked), str(runtime_path()), *heads, *ours
+        version, *given, *_flags(checked), str(runtime_path()), *heads, *ours
     )
 
 
@@ -301,8 +306,8 @@ def _precompiled(checked: bool) -> Path:
         header.write_text(_HEADER)
         header.with_name("plain.h").write_text(_HEADER)
         (folder / "c").mkdir(exist_ok=True)
-        for name in _EMPTY:
-            (folder / "c" / name).write_text("")
+        for name, text in {**dict.fromkeys(_EMPTY, ""), **prelude.CPU_HEADERS}.items():
+            (folder / "c" / name).write_text(text)
         beside = folder / f"part_{os.getpid()}.gch"
         command = [build.tool("g++"), *_flags(checked), "-x", "c++-header"]
         done = subprocess.run(

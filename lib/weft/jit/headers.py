@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from ..native import ArgumentError
 
@@ -32,13 +33,33 @@ def texts() -> dict[str, str]:
     return dict(_texts)
 
 
-def used(source: str) -> dict[str, str]:
-    """Those that `source` includes, or that a header it includes does."""
+def used(source: str, folder: Path | None = None) -> dict[str, str]:
+    """Those that `source` includes, or that a header it includes does, by name.
+
+    folder: that of the source, if it is a file: what it includes in quotes from there
+    counts as well.
+    """
     found: dict[str, str] = {}
     todo = [source]
     while todo:
-        for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)', todo.pop(), re.M):
-            if name in _texts and name not in found:
-                found[name] = _texts[name]
-                todo.append(_texts[name])
+        for bracket, name in _INCLUDE.findall(todo.pop()):
+            if name in found:
+                continue
+            text = _texts.get(name)
+            if text is None and folder and bracket == '"':
+                text = _beside(folder, name)
+            if text is not None:
+                found[name] = text
+                todo.append(text)
     return found
+
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)', re.M)
+
+
+def _beside(folder: Path, name: str) -> str | None:
+    """The text of a header in `folder`; None if it is not there, or not below."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        return None
+    path = folder / name
+    return path.read_text() if path.is_file() else None

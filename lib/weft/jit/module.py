@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,9 +84,14 @@ class Cell:
         time: bool = False,
         watched: bool = False,
         compile_only: str = "",
+        folder: Path | None = None,
     ) -> None:
-        """compile_only: for this architecture ("sm_90"), since there is no GPU."""
+        """compile_only: for this architecture ("sm_90"), since there is no GPU.
+
+        folder: where the source's file is, if it is one.
+        """
         self.source, self.name, self.flags = source, name, tuple(flags)
+        self.folder = folder
         self.timeout, self.inplace, self.isolated = timeout, inplace, isolated
         self.check, self.time, self.watched = check, time, watched
         self.target, self.compile_only = target, compile_only
@@ -96,7 +103,7 @@ class Cell:
 
     def _load(self) -> None:
         self.version = headers.version
-        self.headers = headers.used(self.source)
+        self.headers = headers.used(self.source, self.folder)
         found = signature.parse(self.source)
         wrong = checks.check(self.source, found + self._in_headers())
         if wrong:
@@ -187,14 +194,16 @@ class Cell:
     def refresh(self) -> None:
         """Compile again if a header of the session that it includes has changed."""
         self.version = headers.version
-        if headers.used(self.source) != self.headers:
+        if headers.used(self.source, self.folder) != self.headers:
             self._load()
 
 
 class Kernel:
     """A __global__ function; kernel[grid, block, shared, stream] is a Launch.
 
-    A template takes its arguments first: fill["float", 16][grid, block](...).
+    A template takes its arguments first: fill["float", 16][grid, block](...). Where
+    all of them have defaults, fill[grid, block] takes those, unless the grid and the
+    block could be template arguments: fill[()][grid, block] is never in doubt.
     """
 
     def __init__(
@@ -205,10 +214,8 @@ class Kernel:
     ) -> None:
         self.module, self.signature = module, kind
         self.__name__, self.__doc__ = kind.name, str(kind)
-        self._needs_arguments = bool(kind.template) and instance is None
-        self.expression, self.params = instance or (kind.name, kind.params)
-        if not kind.template:
-            self.expression, self.params = kind.instantiate([])
+        self._is_template = bool(kind.template) and instance is None
+        self.expression, self.params = instance or self._by_default()
         pointers = [i for i, p in enumerate(self.params) if p.pointer]
         self._pointers = pointers
         self._configs: dict[Any, Launch] = {}
@@ -228,8 +235,9 @@ class Kernel:
                 return found
         except Exception:  # a new one; a list has no hash, which others may raise
             pass
-        if self._needs_arguments:
-            return self._instantiate(key)
+        kernel = self._chosen(key)
+        if kernel is not self:
+            return kernel
         try:
             shape = config.parse(self.expression, key)
         except ArgumentError as error:
@@ -246,9 +254,37 @@ class Kernel:
         """[grid, block] as a Launch, whatever the target; of a template an instance."""
         if self.module.version != headers.version:
             self._refresh()
-        if self._needs_arguments:
-            return self._instantiate(key)
+        kernel = self._chosen(key)
+        if kernel is not self:
+            return kernel
         return Launch(self, config.parse(self.expression, key))
+
+    @property
+    def _needs_arguments(self) -> bool:
+        """Whether this is a template, and not all of its arguments have defaults."""
+        template = self.signature.template
+        return self._is_template and not all(param.default for param in template)
+
+    def _by_default(self) -> tuple[str, tuple[Param, ...]]:
+        """The C++ name and the parameters before template arguments are given."""
+        if all(param.default for param in self.signature.template):
+            return self.signature.instantiate([])
+        return self.signature.name, self.signature.params
+
+    def _chosen(self, key: Any) -> Kernel:
+        """The template's instance that `key` asks for; the kernel itself if it is
+        [grid, block], of no template or of one whose arguments all have defaults."""
+        if not self._is_template:
+            return self
+        try:
+            return self._instantiate(key)
+        except ArgumentError:
+            if self._needs_arguments:
+                raise
+            with contextlib.suppress(ArgumentError):
+                config.parse(self.__name__, key)
+                return self
+            raise
 
     def _launch(self, shape: config.Config) -> Callable[..., None]:
         """What [grid, block] gives. On a GPU it first tries the quick way."""
@@ -265,8 +301,8 @@ class Kernel:
         self._launchers.clear()
         self._configs.clear()
         self._instances.clear()
-        if not self.signature.template:
-            self.expression, self.params = self.signature.instantiate([])
+        if not self.signature.template or self._is_template:
+            self.expression, self.params = self._by_default()
 
     def _instantiate(self, key: Any) -> Kernel:
         args = key if isinstance(key, tuple) else (key,)

@@ -153,7 +153,10 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in given):
         options.append("-std=c++17")
-    options.append(f"--pre-include={prelude.NAME}")
+    std = prelude.std_headers(signature.blank(source))
+    options += [f"--pre-include={name}" for name in (prelude.NAME, *std)]
+    if re.search(r"\]\s*__(?:device|host)__\b", source):
+        options.append("--extended-lambda")
     if not re.search(prelude.NEEDS_ATOMIC, source):
         # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s
         # of parsing instead of 0.05.

@@ -3,9 +3,16 @@
 NVRTC knows no header of the host. nvcc puts <stdint.h>, <math.h> and <limits.h>
 before every source, so kernels say uint32_t and INFINITY without including
 anything; and teaching programs include <stdio.h> for printf, which NVRTC has.
+
+nvcc also takes what of the host's C++ library needs neither memory nor exceptions:
+std::numeric_limits, std::move, std::is_same_v. g++ has it; for NVRTC it is that of
+NVIDIA's own library, cuda::std. A cell that names std:: gets the headers without
+including them, as nvcc's own headers do.
 """
 
 from __future__ import annotations
+
+import re
 
 NAME = "weft_prelude.h"
 
@@ -68,6 +75,51 @@ _EMPTY = [
 ]
 
 
+# The functions of <cmath> that both compilers have for float and double.
+_MATH = (
+    *("abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt"),
+    *("ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1"),
+    *("fabs", "fdim", "floor", "fma", "fmax", "fmin", "fmod", "hypot", "isfinite"),
+    *("isinf", "isnan", "lgamma", "log", "log10", "log1p", "log2", "pow", "round"),
+    *("sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc"),
+)
+_CMATH = "".join(
+    ["#pragma once\nnamespace std {\n", *(f"using ::{f};\n" for f in _MATH), "}\n"]
+)
+_MIN_MAX = """#pragma once
+namespace std {
+template <class T> __host__ __device__ constexpr const T &min(const T &a, const T &b) {
+    return b < a ? b : a;
+}
+template <class T> __host__ __device__ constexpr const T &max(const T &a, const T &b) {
+    return a < b ? b : a;
+}
+}
+"""
+
+# Headers of C++ that are std's under g++ and cuda::std's under NVRTC.
+_STD = (
+    *("array", "bit", "concepts", "initializer_list", "limits", "numeric", "optional"),
+    *("ratio", "span", "tuple", "type_traits", "utility", "variant"),
+)
+_HEADER_OF = {
+    **{name: name for name in _STD},
+    **dict.fromkeys(("exchange", "forward", "move", "pair", "swap"), "utility"),
+    **{"numeric_limits": "limits", "min": "weft_min_max.h", "max": "weft_min_max.h"},
+    **dict.fromkeys(_MATH, "cmath"),
+}
+
+
+def std_headers(code: str) -> list[str]:
+    """The headers of what `code` names of std:: ("std::move": utility).
+
+    code: a source without comments and strings. What is unknown here is expected in
+    <type_traits>.
+    """
+    names = re.findall(r"(?<!cuda::)\bstd::(\w+)", code)
+    return sorted({_HEADER_OF.get(name, "type_traits") for name in names})
+
+
 def _text() -> str:
     types = [f"typedef {ctype} {name};" for name, ctype in _INTEGERS.items()]
     macros = [
@@ -77,4 +129,20 @@ def _text() -> str:
     return "\n".join(["#pragma once", *types, *macros, ""])
 
 
-HEADERS = {NAME: _text(), **dict.fromkeys(_EMPTY, "")}
+def _std(name: str) -> str:
+    return (
+        f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
+    )
+
+
+# What `#include <name>` finds before any file: under g++, and under NVRTC.
+CPU_HEADERS = {
+    "cmath": _CMATH,
+    "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>
+}
+HEADERS = {
+    NAME: _text(),
+    **dict.fromkeys(_EMPTY, ""),
+    **{name: _std(name) for name in _STD},
+    **{"cmath": _CMATH, "weft_min_max.h": _MIN_MAX},
+}
