@@ -105,6 +105,7 @@ def compile(
         arch, flags, "\n".join([source, *(headers or {}).values()])
     )
     asked = {e: e for e in expressions}
+    source = _LAMBDA.sub(lambda match: " " * len(match.group()), source)
     try:
         return _compile(source, name, options, asked, texts)
     except Rejected as error:
@@ -118,6 +119,11 @@ def compile(
         # missing __device__ is hidden by treating functions as device ones.
         options.append("--device-as-default-execution-space")
         return _compile(source, name, options, asked, texts)
+
+
+# The word in [=] __device__ (int i) { ... }: nvcc takes it with --extended-lambda,
+# NVRTC never does, where all code is the device's.
+_LAMBDA = re.compile(r"(?<=\])[ \t]*(?:__(?:device|host)__[ \t]*)+(?=[({])")
 
 
 def available() -> str:
@@ -155,8 +161,6 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         options.append("-std=c++17")
     std = prelude.std_headers(signature.blank(source))
     options += [f"--pre-include={name}" for name in (prelude.NAME, *std)]
-    if re.search(r"\]\s*__(?:device|host)__\b", source):
-        options.append("--extended-lambda")
     if not re.search(prelude.NEEDS_ATOMIC, source):
         # cooperative_groups.h includes <cuda/atomic> for a few functions: 0.9 s
         # of parsing instead of 0.05.
