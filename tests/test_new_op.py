@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from weft import build
+from weft.native import ArgumentError
+from weft.ops.op import Op
 
 FILES = Path(__file__).with_name("new_op")  # what the steps have one write
 README = (build.ROOT / "README.md").read_text(encoding="utf-8")
@@ -89,6 +91,37 @@ def test_the_steps_are_a_kernel_a_declaration_and_a_cases_file():
     files = {name for name in files if "__pycache__" not in name}
     named = {re.search(r"`([\w/]+\.\w+)`", step)[1] for step in STEPS}
     assert files == named and len(STEPS) == 3
+
+
+GOOD = "int weft_scale(int rung, float *y, const float *x, size_t count, float by,"
+GOOD += " weft_stream stream);\n"
+WRONG = {  # words of the error: declarations and a shape that do not fit
+    "weft.h declares no weft_scale()": ("", "..."),
+    "does not take rung, outputs, inputs": (GOOD.replace("int rung, ", ""), "..."),
+    "does not take rung, outputs": (GOOD.replace("float *y", "int y"), "..."),
+    "takes 'double by': want an array": (GOOD.replace("float by", "double by"), "..."),
+    "its cases file has no shape of {'z'}": (GOOD.replace("*y", "*z"), "..."),
+    "weft_scale() takes count, which no shape": (GOOD, "n"),
+    "weft_scale() takes times, which no shape": (GOOD.replace("by", "times"), "..."),
+    "weft_scale_backward() takes {'z'}: no array": (
+        GOOD + GOOD.replace("scale", "scale_backward").replace("float *x", "float *z"),
+        "...",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_declaration_that_does_not_fit_is_one_line(words, monkeypatch, tmp_path):
+    text, shape = WRONG[words]
+    (tmp_path / "weft.h").write_text(text)
+    monkeypatch.setattr(build, "KERNELS", tmp_path)
+
+    def scale(x, by=2.0):
+        return x * by
+
+    with pytest.raises(ArgumentError, match=re.escape(words)) as raised:
+        _ = Op(scale, {"x": shape, "y": shape}).plan
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.slow

@@ -70,6 +70,7 @@ class Plan:
         self.launcher = found
         self.backward = read_launcher(f"weft_{op.name}_backward")
         self.inputs = self._read_inputs(parameters)
+        self.names = [i.name for i in self.inputs]
         self.options = [
             (at, f"{op.name}: {name}", op.shapes.get(name, (name,)))
             for at, name in enumerate(parameters)
@@ -83,6 +84,8 @@ class Plan:
         self.outputs = self._outputs(found, needed)
         if self.backward:
             self._read_backward(self.backward)
+        made = self.backward.outputs if self.backward else ()
+        self.constant = [name for name in self.names if f"d{name}" not in made]
 
     def _read_inputs(self, parameters: list[str]) -> list[Input]:
         found: list[Input] = []
@@ -113,7 +116,7 @@ class Plan:
         made: list[Output] = []
         like = {self.op.array(name): name for name in reversed(there)}
         for name in launcher.outputs:
-            if name not in (i.name for i in self.inputs):
+            if name not in self.names:
                 array = self.op.array(name)
                 extents, dtype = self.op.extents[array], launcher.dtypes[name]
                 shape = self.op.shapes[array]
@@ -123,10 +126,9 @@ class Plan:
         return made
 
     def _read_backward(self, launcher: Launcher) -> None:
-        names = [i.name for i in self.inputs]
         self.gradient = f"d{self.result}"  # what comes in
-        self.gradients = [f"d{name}" for name in names]
-        forward = {*names, *self.launcher.outputs}
+        self.gradients = [f"d{name}" for name in self.names]
+        forward = {*self.names, *self.launcher.outputs}
         self.saved = [name for name in launcher.inputs if name in forward]
         known = {*forward, *self.gradients, self.gradient}
         if unknown := launcher.dtypes.keys() - known:
@@ -196,9 +198,8 @@ class Plan:
 
     def want_gradients(self, tensors: Tensors) -> None:
         """Refuse to lose a gradient without a word."""
-        made = self.backward.outputs if self.backward else ()
-        for name, tensor in tensors.items():
-            if tensor is not None and tensor.requires_grad and f"d{name}" not in made:
+        for name in self.constant:
+            if tensors[name] is not None and tensors[name].requires_grad:
                 raise ArgumentError(
                     f"{self.name}: no gradient flows to {name}: call it under "
                     f"torch.no_grad()"
@@ -251,7 +252,7 @@ class Differentiable(torch.autograd.Function):
     def forward(ctx, given, *inputs):
         plan, rung, numbers = ctx.given = given
         ctx.op = plan.name
-        tensors = {i.name: x for i, x in zip(plan.inputs, inputs)}
+        tensors = dict(zip(plan.names, inputs))
         y = plan.forward(rung, tensors, numbers)
         ctx.save_for_backward(*map(tensors.get, plan.saved))
         return y
