@@ -27,9 +27,9 @@ from weft.cuda_on_cpu.text import RewriteError
 from weft.jit import checks, signature
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
-from weft.native import KernelError
+from weft.tracebacks import Short
 
-OURS = KernelError, BuildError, RewriteError, DataError
+OURS = Short, BuildError, RewriteError, DataError
 LONGEST = 3000  # letters of an error
 
 
@@ -66,11 +66,11 @@ def refused(call: Callable[[], object], readers: Sequence[str] = ()) -> None:
     `readers`, where kernels in Python are."""
     try:
         call()
-    except OURS as error:
-        assert str(error).strip() and len(str(error)) <= LONGEST, str(error)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        if frames[-1].filename not in readers:
+        if isinstance(error, OURS):
+            assert str(error).strip() and len(str(error)) <= LONGEST, str(error)
+        elif frames[-1].filename not in readers:
             raise
 
 
@@ -84,7 +84,7 @@ def try_arguments(random, folder):
     """A launch with arguments of every kind."""
     kernel, params = random.choice(launched())
     args = launch_arguments.arguments(random, params, 600)
-    shape = random.randint(1, 8), random.choice([1, 32, 64])
+    shape = random.randint(1, 4), random.choice([1, 32])
     refused(lambda: kernel[shape](*args), [mixed_launches.__file__])
 
 

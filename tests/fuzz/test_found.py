@@ -53,6 +53,12 @@ def adds_records(x):
     x[0] = x[0] + x[1]
 
 
+def shifts_backwards(x):
+    k = 0
+    k <<= -1
+    x[k] = 1
+
+
 KERNELS = {
     huge_local: (FLOATS, r"4294967296 bytes: a thread has at most 524288 \(512 KB\)"),
     mask_of_an_array: (FLOATS, r"cuda.syncwarp with what it cannot use.*\(line \d+\)"),
@@ -61,6 +67,7 @@ KERNELS = {
     calls_a_number: (FLOATS, "cuda.laneid is no function .leave out its brackets"),
     stores_text: (FLOATS, r"could not convert string to float: 'ab' \(line \d+\)"),
     third_side: (FLOATS, r"reads x.shape\[2\] at line \d+: tuple index out of"),
+    shifts_backwards: (FLOATS, r"negative shift count \(line \d+\)"),
     adds_records: (PAIRS, r"ends with \w+TypeError: .* \(line \d+\)"),
 }
 
@@ -122,6 +129,14 @@ def test_an_odd_argument_is_refused_with_its_parameter(case):
 
 def one(x):
     x[0] = 1
+
+
+@pytest.mark.parametrize("runner", [sim, numba_jit])
+def test_an_interface_that_is_none_is_refused_with_its_parameter(runner):
+    for value in (speaks(typestr="?!"), types.SimpleNamespace(__array_interface__={})):
+        with pytest.raises(ArgumentError, match=r"^one: x\b") as caught:
+            runner(one)[1, 4](value)
+        assert str(caught.value).count("one: x") == 1
 
 
 @pytest.mark.parametrize("value", [Unwilling(), Speechless()], ids=["hash", "repr"])

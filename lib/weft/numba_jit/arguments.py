@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..jit.arguments import describe
 from ..language.arguments import unfit
 from ..native import ArgumentError
 
@@ -65,14 +66,17 @@ def _array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _other(kernel: str, name: str, value: Any) -> Any:
-    if hasattr(value, "__cuda_array_interface__"):
-        return value
     try:
+        if hasattr(value, "__cuda_array_interface__"):
+            describe(value)  # refuses one that is none, and one without a GPU
+            return value
         if hasattr(value, "__array_interface__"):
             return _array(kernel, name, np.asarray(value))
         if hasattr(value, "__dlpack__"):
             return _tensor(kernel, name, torch.from_dlpack(value))
-    except (BufferError, RuntimeError, TypeError) as error:
+    except Exception as error:  # whatever the value's own methods raise
+        if str(error).startswith(f"{kernel}: "):
+            raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
     _refuse(kernel, name, value)
     return value

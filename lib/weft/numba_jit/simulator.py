@@ -200,6 +200,7 @@ def _writable(start: int, length: int, args: Sequence[Any]) -> bool:
 def _error(
     kernel: str, kind: str, text: str, block: Any, thread: Any, line: str
 ) -> Exception:
+    text = text.replace("'FakeWithinKernelCUDAArray'", "an array")  # Numba's name
     if kind == "ArgumentError":
         return ArgumentError(f"{kernel}{line}: {text}")
     if block is None:

@@ -64,7 +64,7 @@ def _or(a: Span, b: Span) -> Span:
 def _lshift(a: Span, b: Span) -> Span:
     if not sure(a):
         return ANY
-    if None in (a[1], b[1]) or b[1] > 62:
+    if None in (a[1], b[1]) or not 0 <= b[1] <= 62:
         return a[0], None
     return _fits(a[0], a[1] << b[1])
 
