@@ -67,7 +67,8 @@ class Kernel:
     def __init__(self, stand_in, source, sizes=None, **target):
         (self.signature,) = signature.parse(source)
         self.C, self.plans, self.after = stand_in, [], []
-        self.binder = arguments.Binder(self.signature.name, self.signature.params)
+        parts = self.signature.name, self.signature.params
+        self.binder = arguments.Binder(*parts, source)
         self.target = launch.Target(
             **{
                 "call": stand_in.cuLaunchKernelEx,
@@ -174,6 +175,19 @@ def test_structs_and_bfloat16_go_the_careful_way(stand_in):
         assert number(half, "u2") == 0x3F80
     with pytest.raises(ArgumentError, match="has 8 bytes, 12 are given"):
         kernel(torch.zeros(1), b"x" * 12, 1.0)
+
+
+def test_arrays_in_a_struct_are_addresses(stand_in):
+    source = """struct P { float *x; int n; };
+    __global__ void k(P p, float **rows) {}"""
+    kernel, x, y = Kernel(stand_in, source, sizes=[16, 8]), torch.ones(3), torch.ones(4)
+    addresses = torch.tensor([x.data_ptr(), y.data_ptr()])
+    p, rows = kernel((x, 7), addresses)
+    assert (number(p, "u8"), number(p[8:], "i4")) == (x.data_ptr(), 7)
+    assert number(rows, "u8") == addresses.data_ptr()
+    for wrong in ((x.double(), 7), (x, 7.5), (x,)):
+        with pytest.raises(ArgumentError, match="P p"):
+            kernel(wrong, None)
 
 
 WRONG = [

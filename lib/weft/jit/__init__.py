@@ -6,7 +6,8 @@
 The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g++
 on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
-    signature, scalars, arguments    what a kernel takes, and what Python passes
+    signature, scalars, structs      what a kernel takes
+    arguments, arrays, reached       what Python passes, and what that points to
     checks, diagnostics, hints       what is wrong with a source, on its own lines
     flags, headers, config           --flags, %%cuda_header, [grid, block]
     prelude, stored                  what a cell finds without a file; what is kept

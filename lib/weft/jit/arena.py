@@ -122,6 +122,10 @@ class Arena:
         region = self._region_of(array)
         return region.start + array.address - region.source
 
+    def memory_of(self, array: Array) -> memoryview:
+        """The bytes of an array's copy, writable."""
+        return memory(self._address(array), array.nbytes)
+
     def _region_of(self, array: Array) -> Region:
         # An empty array may begin where another ends: any place will do for it.
         at = bisect.bisect_left(self._ends, array.address + array.nbytes)

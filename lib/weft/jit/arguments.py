@@ -11,86 +11,47 @@ import contextlib
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..native import ArgumentError
+from . import structs
+from .arrays import Array, describe
 from .scalars import Scalar, scalar, shown
 from .signature import Param
+from .structs import Layout, Member
 
 
-@dataclass(slots=True)
-class Array:
-    """Memory that a kernel may be given.
-
-    dtype: NumPy's name, or bfloat16; of a structured dtype "void<bits>"
-    device_type: "cpu" or "cuda"; device_index: 0 on the CPU
-    owner: keep this alive while the memory is used
-    """
-
-    address: int
-    nbytes: int
-    dtype: str
-    device_type: str
-    device_index: int
-    shape: tuple[int, ...]
-    owner: Any
-    itemsize: int
-    contiguous: bool = True
-    writable: bool = True
-
-    def __str__(self) -> str:
-        """float32[1024] on cuda:0"""
-        where = "the CPU" if self.device_type == "cpu" else f"cuda:{self.device_index}"
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {where}"
+def first_array(value: Any) -> Array | None:
+    """`value` as an Array, or the first one in it if it is a tuple or a list."""
+    if not isinstance(value, (tuple, list)):
+        return describe(value)
+    return next(filter(None, map(first_array, value)), None)
 
 
-def describe(value: Any) -> Array | None:
-    """`value` as an Array; None if it is no array.
+class Packed(bytes):
+    """A struct that is passed by value. holds: the arrays that its members name."""
 
-    torch tensors, NumPy arrays, and what speaks __cuda_array_interface__ or
-    DLPack. Nothing is copied. NumPy's scalars are numbers, not arrays.
-    """
-    if isinstance(value, torch.Tensor):
-        return _torch(value)
-    if isinstance(value, np.ndarray):
-        return _numpy(value)
-    if isinstance(value, (int, float, str, bytes, tuple, list, np.generic)):
-        return None
-    if hasattr(value, "__cuda_array_interface__"):
-        try:
-            return _cuda_array_interface(value, value.__cuda_array_interface__)
-        except ArgumentError:
-            raise
-        except _MALFORMED as error:
-            raise ArgumentError(
-                f"{type(value).__name__} has a __cuda_array_interface__ that is none: "
-                f"{type(error).__name__}: {error}"
-            ) from None
-    if hasattr(value, "__dlpack__"):
-        try:
-            array = _torch(torch.from_dlpack(value))
-        except Exception as error:  # whatever its own __dlpack__ raises
-            raise ArgumentError(f"{type(value).__name__}: {error}") from None
-        array.owner = value
-        return array
-    return None
+    holds: Sequence[tuple[Param, Array]] = ()
 
 
 class Binder:
     """The parameters of one kernel, prepared for many launches.
 
+    source: the text with its structs. layouts[i]: of what parameter i is, or points to,
+    where that is a struct or an address. holds_addresses: whether one of them has any.
     offsets[i] is where argument i lies in what pack() returns, each at its type's
     alignment (16 for structs, so this is no CU_LAUNCH_PARAM_BUFFER then).
     """
 
-    def __init__(self, kernel: str, params: Sequence[Param]) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: str, params: Sequence[Param], source: str = "") -> None:
+        self.kernel, self.source = kernel, source
         self.params = tuple(params)
         self.types = tuple(scalar(p.type) for p in self.params)
+        self._unlike: set[str] = set()
+        self._read_layouts()
         self._by_value = [not p.pointer for p in self.params]
         self.has_structs = any(
             not p.pointer and t is None for p, t in zip(self.params, self.types)
@@ -98,6 +59,25 @@ class Binder:
         self._layout: tuple[struct.Struct, tuple[int, ...]] | None = None
         if not self.has_structs:
             self._layout = self._laid_out([None] * len(self.params))
+
+    def _read_layouts(self) -> None:
+        self.layouts = [
+            None if kind else self.layout_of(p.type)
+            for p, kind in zip(self.params, self.types)
+        ]
+        self.holds_addresses = any(one and one.pointers for one in self.layouts)
+
+    def layout_of(self, kind: str) -> Layout | None:
+        """Of a struct or of an address; None: it is none, or unlike the compiler's."""
+        return None if kind in self._unlike else structs.layout(self.source, kind)
+
+    def compare(self, sizes: Sequence[int]) -> None:
+        """Forget the layouts of structs that have other sizes for the compiler."""
+        for param, layout, size in zip(self.params, self.layouts, sizes):
+            if not param.pointer and layout is not None and layout.size != size:
+                self._unlike.add(param.type)
+        if self._unlike:
+            self._read_layouts()
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -172,24 +152,133 @@ class Binder:
 
     def _struct(self, param: Param, arg: Any) -> bytes:
         if isinstance(arg, (bytes, bytearray)):
-            return bytes(arg)
+            return Packed(arg)
+        layout = self.layout_of(param.type)
         if isinstance(arg, np.void) or (
             isinstance(arg, np.ndarray) and arg.dtype.fields and arg.ndim == 0
         ):
-            return arg.tobytes()
-        if isinstance(arg, _CTYPES):
-            return bytes(arg)
+            if layout is not None:
+                self._check_fields(param, layout, arg.dtype)
+            return Packed(arg.tobytes())
+        if layout is not None and isinstance(arg, (tuple, list)):
+            return self._packed(param, layout, [arg])
+        if isinstance(arg, ctypes.Structure):
+            return Packed(arg)
         if isinstance(arg, np.generic):  # an enum as np.int32(1)
-            return arg.tobytes()
+            return Packed(arg.tobytes())
         raise self._error(
             param,
-            f"{param.type} comes from NumPy as one element of a structured array "
-            f"(align=True), or as bytes; this is {_shown(arg)}",
+            f"{param.type} comes as {structs.tuple_of(layout)}one element of a "
+            f"structured NumPy array (align=True), or as bytes; this is {_shown(arg)}",
         )
+
+    # ---- structs, and lists of them or of arrays ----
+
+    def _packed(self, param: Param, layout: Layout, values: Sequence[Any]) -> Packed:
+        """The values behind each other, as C has them in an array."""
+        data, holds = bytearray(layout.size * len(values)), []
+        for i, value in enumerate(values):
+            self._fill(data, i * layout.size, param, layout, value, holds)
+        made = Packed(data)
+        made.holds = holds
+        return made
+
+    def _fill(
+        self,
+        data: bytearray,
+        at: int,
+        param: Param,
+        layout: Layout,
+        value: Any,
+        holds: list[tuple[Param, Array]],
+    ) -> None:
+        if isinstance(value, (np.void, bytes)):
+            data[at : at + layout.size] = self._whole(param, layout, value)
+            return
+        members = layout.members
+        if not isinstance(value, (tuple, list)) or len(value) != len(members):
+            count = f"{len(value)} values" if isinstance(value, (tuple, list)) else ""
+            given = f"this is {count or _shown(value)}"
+            raise self._error(param, f"wants {structs.tuple_of(layout)}{given}")
+        for member, part in zip(members, value):
+            named = structs.member_of(member.param, param)
+            for i, one in enumerate(self._elements(named, member, part)):
+                start = at + member.offset + i * member.size
+                if member.param.pointer:
+                    number = self._address(named, one, holds)
+                    struct.pack_into("=Q", data, start, number)
+                elif member.kind:
+                    numbers = self._value(named, member.kind, one)
+                    form = "=" + member.kind.code * member.kind.count
+                    struct.pack_into(form, data, start, *numbers)
+                else:
+                    self._fill(data, start, named, member.inner, one, holds)
+
+    def _whole(self, param: Param, layout: Layout, value: Any) -> bytes:
+        if isinstance(value, np.void) and value.dtype.fields:
+            self._check_fields(param, layout, value.dtype)
+        data = value if isinstance(value, bytes) else value.tobytes()
+        if len(data) != layout.size:
+            raise self._error(
+                param, f"{layout.name} has {layout.size} bytes, {len(data)} are given"
+            )
+        return data
+
+    def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
+        """The elements of an array in a struct, row by row; one value as it is."""
+        found = [value]
+        for length in member.extents:
+            rows = [list(one) if hasattr(one, "__len__") else [] for one in found]
+            if any(len(row) != length for row in rows):
+                shape = "".join(f"[{extent}]" for extent in member.extents)
+                raise self._error(
+                    param, f"wants {shape}, nested tuples; this is {_shown(value)}"
+                )
+            found = [one for row in rows for one in row]
+        return found
+
+    def _address(
+        self, param: Param, value: Any, holds: list[tuple[Param, Array]]
+    ) -> int:
+        """What a member that is an address is given: an array, None, a number."""
+        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            if not 0 <= value < 1 << 64:
+                raise self._error(param, f"wants an array, this is {_shown(value)}")
+            return int(value)
+        array = self._pointer(param, scalar(param.type), value)
+        if array is None:
+            return 0
+        holds.append((param, array))
+        return array.address
+
+    def _list(self, param: Param, layout: Layout, values: Sequence[Any]) -> Array:
+        """A list of arrays for a `float **`, of tuples for a struct's address."""
+        if layout.name.endswith("*"):
+            values = [(value,) for value in values]
+        packed = self._packed(param, layout, values)
+        data: Any = np.frombuffer(bytearray(packed) or bytearray(1), np.uint8)
+        data = data[: len(packed)]
+        where = common_device(self.kernel, [array for _, array in packed.holds])
+        if where is not None and where[0] == "cuda":
+            data = torch.from_numpy(data).to(f"cuda:{where[1]}")
+        array = describe(data)
+        assert array is not None
+        array.holds = packed.holds
+        return array
+
+    def _check_fields(self, param: Param, layout: Layout, dtype: np.dtype) -> None:
+        """Each member where C has it, and of its type; names do not matter."""
+        wrong = structs.misfit(layout, dtype)
+        if wrong:
+            raise self._error(param, f"{wrong} (C's order of fields, align=True)")
 
     def _pointer(self, param: Param, kind: Scalar | None, arg: Any) -> Array | None:
         if arg is None:
             return None
+        if kind is None and isinstance(arg, (tuple, list)):
+            layout = self.layout_of(param.type)
+            if layout is not None and (layout.pointers or param.const):
+                return self._list(param, layout, arg)
         try:
             array = describe(arg)
         except ArgumentError as error:
@@ -223,7 +312,19 @@ class Binder:
         if kind is None:
             if param.type.endswith("*") and array.itemsize != 8:
                 raise self._error(
-                    param, f"wants addresses (int64 or uint64), this is {array}"
+                    param,
+                    f"wants addresses (int64 or uint64) or a list of arrays, this is "
+                    f"{array}",
+                )
+            layout = self.layout_of(param.type)
+            fields = getattr(array.owner, "dtype", None)
+            if layout is not None and getattr(fields, "fields", None):
+                self._check_fields(param, layout, fields)
+            elif layout is not None and array.nbytes % layout.size:
+                raise self._error(
+                    param,
+                    f"{array} has {array.nbytes} bytes, no whole number of "
+                    f"{layout.name} of {layout.size}",
                 )
             return
         if array.dtype not in kind.dtypes and not array.dtype.startswith("void"):
@@ -246,6 +347,15 @@ class Binder:
             )
 
 
+def held(values: Sequence[Any]) -> list[Array]:
+    """The arrays that structs and lists among bound arguments hold, however deep."""
+    found: list[Array] = []
+    for value in values:
+        inner = [array for _, array in getattr(value, "holds", ())]
+        found += [*inner, *held(inner)]
+    return found
+
+
 def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
     """Where the arrays among the bound arguments lie; None: there are none.
 
@@ -266,89 +376,6 @@ def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
                 f"move one of them with .to()"
             )
     return (first.device_type, first.device_index) if first else None
-
-
-# ---- the kinds of arrays -------------------------------------------------------
-
-
-def _torch(tensor: torch.Tensor) -> Array:
-    if tensor.layout != torch.strided:
-        raise ArgumentError(f"a {tensor.layout} tensor has no plain memory")
-    device = tensor.device
-    if device.type not in ("cpu", "cuda"):
-        raise ArgumentError(f"a tensor on {device}: want one on the CPU or on CUDA")
-    return Array(
-        tensor.data_ptr(),
-        tensor.numel() * tensor.element_size(),
-        str(tensor.dtype)[6:],
-        device.type,
-        device.index or 0,
-        tuple(tensor.shape),
-        tensor,
-        tensor.element_size(),
-        tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg(),
-    )
-
-
-def _numpy(array: np.ndarray) -> Array:
-    dtype = array.dtype
-    flags = array.flags
-    return Array(
-        array.__array_interface__["data"][0],
-        array.nbytes,
-        _names.get(dtype) or _name(dtype),
-        "cpu",
-        0,
-        array.shape,
-        array,
-        array.itemsize,
-        flags.c_contiguous,
-        flags.writeable,
-    )
-
-
-_names: dict[np.dtype, str] = {}  # NumPy makes a dtype's name anew each time
-
-
-def _name(dtype: np.dtype) -> str:
-    if dtype.hasobject or not dtype.isnative:
-        raise ArgumentError(
-            f"a NumPy array of dtype {dtype}: a kernel needs numbers in this "
-            f"machine's byte order"
-        )
-    _names[dtype] = dtype.name
-    return dtype.name
-
-
-def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
-    dtype = np.dtype(interface["typestr"])
-    shape = tuple(interface["shape"])
-    count = int(np.prod(shape, dtype=np.int64))
-    address, read_only = interface["data"]
-    strides, dense = interface.get("strides"), dtype.itemsize
-    contiguous = True
-    for length, stride in zip(reversed(shape), reversed(strides or ())):
-        contiguous = contiguous and (length <= 1 or stride == dense)
-        dense *= length
-    device = getattr(getattr(value, "device", None), "id", None)  # CuPy, Numba
-    index = device if isinstance(device, int) else _current_gpu(value)
-    return Array(
-        *(address, count * dtype.itemsize, dtype.name, "cuda", index, shape, value),
-        *(dtype.itemsize, contiguous, not read_only),
-    )
-
-
-def _current_gpu(value: Any) -> int:
-    if not torch.cuda.is_available():
-        raise ArgumentError(
-            f"{type(value).__name__} says by __cuda_array_interface__ that it lies on "
-            f"a GPU, and there is none"
-        )
-    return torch.cuda.current_device()
-
-
-_MALFORMED = TypeError, ValueError, KeyError, AttributeError, OverflowError
-_CTYPES = ctypes.Structure
 
 
 def _strides(owner: Any) -> Any:

@@ -23,6 +23,7 @@ from . import arena, faults
 from .arguments import Array
 from .cpu_launch import Launcher, Prepared, ffi, runtime
 from .faults import KernelFault
+from .reached import Reached
 
 TIMEOUT = 60.0  # seconds that a checked launch may take, by default
 SLOWDOWN = "about 20 times slower than the plain build"
@@ -84,13 +85,18 @@ class CheckedLauncher(Launcher):
         self.last: Seen | None = None
         self.watch: Callable[[Seen], None] = lambda seen: None
 
-    def _fenced(self, arrays: Sequence[Array | None]) -> CheckedArena:
+    def _fenced(
+        self, arrays: Sequence[Array | None], found: Reached | None
+    ) -> CheckedArena:
         kinds = [t for p, t in zip(self.params, self.binder.types) if p.pointer]
+        names = [""] * len(kinds)
+        if found is not None:
+            kinds, names = kinds + found.types, names + [p.name for p in found.params]
         sizes = [
             kind.size if kind else array.itemsize if array else 1
             for kind, array in zip(kinds, arrays)
         ]
-        return CheckedArena(arrays, self.align, sizes)
+        return CheckedArena(arrays, self._alignments(found), sizes, names)
 
     def _run(self, launch: Prepared) -> None:
         simt = runtime()
@@ -115,7 +121,8 @@ class CheckedLauncher(Launcher):
 class CheckedArena(arena.Arena):
     """The copies of a launch's arrays in memory that the runtime knows.
 
-    sizes: of an array's elements, in bytes.
+    sizes: of an array's elements, in bytes. names: "" for the kernel's own
+    parameters, which the runtime names.
     """
 
     def __init__(
@@ -123,15 +130,17 @@ class CheckedArena(arena.Arena):
         arrays: Sequence[Array | None],
         align: Sequence[int],
         sizes: Sequence[int],
+        names: Sequence[str],
     ) -> None:
         self.arrays, self.regions = arrays, []
         parts = arena.spans(arrays, align)
         self._ends = [end for _, end, _ in parts]
         starts = {a.address: size for a, size in zip(arrays, sizes) if a}
+        called = {a.address: name.encode() for a, name in zip(arrays, names) if a}
         for start, end, _ in parts:
             nbytes = end - start
             memory = runtime().simt_check_alloc(
-                nbytes, starts.get(start, 1), ffi.NULL, 1
+                nbytes, starts.get(start, 1), called.get(start) or ffi.NULL, 1
             )
             if memory == ffi.NULL:
                 self.release()

@@ -16,8 +16,9 @@ from .. import build
 from ..native import ArgumentError
 from . import faults, output
 from .arena import Arena, alignments, place
-from .arguments import Array, Binder, common_device
+from .arguments import Array, Binder, common_device, held
 from .launcher import CDEF
+from .reached import Reached, reached, take_back, translate
 from .signature import Param
 
 TIMEOUT = 20.0  # seconds that a launch may take, by default
@@ -55,10 +56,12 @@ class Prepared:
 
     scene: faults.Scene
     arrays: list[Array | None]
+    written: list[bool]
     packed: bytes
     offsets: tuple[int, ...]
     config: list[int]
     shared: int
+    reached: Reached | None = None
 
 
 class Launcher:
@@ -85,11 +88,11 @@ class Launcher:
     ) -> None:
         self.C, self.number, self.params = C, number, params
         self.name = re.sub(r"^(?:\w+::)*", "", expression)
-        self.binder = Binder(self.name, params)
+        self.binder = Binder(self.name, params, source)
         self.sizes = self._check_sizes()
         self.timeout = TIMEOUT if timeout is None else timeout
-        self.inplace = inplace
-        self.prints = "printf" in source
+        self.inplace, self.reached = inplace, None
+        self.source, self.prints = source, "printf" in source
         pointers = [(p, t) for p, t in zip(params, self.binder.types) if p.pointer]
         self.align = alignments(source, [t for _, t in pointers])
         self.written = [not p.const for p, _ in pointers]
@@ -107,7 +110,8 @@ class Launcher:
                 self._run(launch)
             arena = launch.scene.arena
             if arena is not None:
-                arena.copy_back(self.written)
+                self._take_back(launch)
+                arena.copy_back(launch.written)
 
     def results(
         self,
@@ -118,8 +122,9 @@ class Launcher:
         order: int,
     ) -> list[bytes | None]:
         """What the written arrays would hold after a launch in this order of the
-        threads (enum simt_order); None for the others. The arrays stay as they are,
-        and what is printed is not shown."""
+        threads (enum simt_order); None for the others. Those that structs point to come
+        last, and are in self.reached. The arrays stay as they are, and what is printed
+        is not shown."""
         with self._prepared(grid, block, shared, args) as launch:
             runtime().simt_set_order(order)
             try:
@@ -128,7 +133,9 @@ class Launcher:
             finally:
                 runtime().simt_set_order(0)
             assert launch.scene.arena is not None
-            return launch.scene.arena.contents(self.written)
+            self._take_back(launch)
+            self.reached = launch.reached
+            return launch.scene.arena.contents(launch.written)
 
     @contextlib.contextmanager
     def _prepared(
@@ -141,24 +148,43 @@ class Launcher:
         bound = self.binder.bind(args)
         self._check_structs(bound)
         arrays = [v for p, v in zip(self.params, bound) if p.pointer]
-        where = common_device(self.name, arrays)
+        where = common_device(self.name, arrays + held(bound))
         if where and where[0] != "cpu":
             raise ArgumentError(f"{self.name}: its arrays lie on {where[0]}, not here")
-        arena = None if self.inplace else self._fenced(arrays)
+        found, written = None, self.written
+        if self.binder.holds_addresses:
+            found = reached(self.binder, bound)
+            arrays, written = arrays + found.arrays, written + found.written
+        arena = None if self.inplace else self._fenced(arrays, found)
         try:
             addresses = place(arena, arrays)
+            if found is not None and arena is not None:
+                bound = translate(self.binder, bound, found, arena)
             packed, offsets = self.binder.pack(bound, addresses)
             scene = faults.Scene(
                 *(self.name, self.params, self.binder.types, bound, addresses, arena),
-                self.timeout,
+                *(self.timeout, found),
             )
-            yield Prepared(scene, arrays, packed, offsets, [*grid, *block], shared)
+            yield Prepared(
+                *(scene, arrays, written, packed, offsets, [*grid, *block], shared),
+                found,
+            )
         finally:
             if arena is not None:
                 arena.release()
 
-    def _fenced(self, arrays: Sequence[Array | None]) -> Arena:
-        return Arena(arrays, self.align)
+    def _fenced(self, arrays: Sequence[Array | None], found: Reached | None) -> Arena:
+        return Arena(arrays, self._alignments(found))
+
+    def _alignments(self, found: Reached | None) -> list[int]:
+        if found is None:
+            return self.align
+        return self.align + alignments(self.source, found.types)
+
+    def _take_back(self, launch: Prepared) -> None:
+        """What the copies hold of addresses becomes the arrays' own."""
+        if launch.reached is not None:
+            take_back(self.binder, launch.reached, launch.scene.arena)
 
     def _run(self, launch: Prepared) -> None:
         simt = runtime()
@@ -190,6 +216,7 @@ class Launcher:
                     f"{self.name}: {param} has {size} bytes, not the {expected} "
                     f"of {param.type}: write its type without a macro"
                 )
+        self.binder.compare(sizes)
         return sizes
 
     def _check_structs(self, bound: Sequence[Any]) -> None:

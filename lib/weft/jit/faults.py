@@ -17,6 +17,7 @@ from .signature import Param
 
 if TYPE_CHECKING:
     from ..report import Report
+    from .reached import Reached
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
 NOBODY = 2**32 - 1  # an index, where it is not one thread's fault
@@ -74,11 +75,14 @@ class Scene:
     addresses: Sequence[int]  # of the pointers among them
     arena: Arena | None
     timeout: float
+    reached: Reached | None = None  # addresses has theirs behind the parameters'
 
     def pointers(self) -> list[tuple[Param, Scalar | None, Array | None, int]]:
         """The pointer parameters, what was passed, and where the kernel saw it."""
         every = zip(self.params, self.types, self.bound)
         chosen = [(p, kind, value) for p, kind, value in every if p.pointer]
+        if (more := self.reached) is not None:
+            chosen += zip(more.params, more.types, more.arrays)
         return [
             (p, kind, value if isinstance(value, Array) else None, address)
             for (p, kind, value), address in zip(chosen, self.addresses)

@@ -79,7 +79,8 @@ class Compiled:
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
         kernel = re.sub(r"^(?:\w+::)*", "", expression)
-        binder = Binder(kernel, params)
+        whole = "\n".join([self.source, *self.headers.values()])
+        binder = Binder(kernel, params, whole)
         sizes = self._checked_sizes(expression, binder)
         text = "\n".join([signature.blank(self.source), *self.headers.values()])
         sync = bool(_TALKS.search(text)) if sync is None else sync
@@ -166,6 +167,7 @@ class Compiled:
                 f"{binder.kernel} has {len(sizes)} parameters, {len(binder.params)} "
                 f"could be read: write its parameters without macros"
             )
+        binder.compare(sizes)
         return sizes
 
 

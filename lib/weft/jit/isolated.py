@@ -25,7 +25,7 @@ import torch
 
 from ..native import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from . import arena, cpu, output
-from .arguments import Array, Binder
+from .arguments import Array, Binder, held
 from .cpu_launch import TIMEOUT
 from .diagnostics import CompileError
 from .faults import KernelFault
@@ -95,13 +95,18 @@ def launcher(
 ) -> Callable[..., None]:
     """A launcher like cpu's and gpu's whose launches happen in the other process."""
     kernel = re.sub(r"^(?:\w+::)*", "", expression)
-    binder = Binder(kernel, params)
+    binder = Binder(kernel, params, module.text())
     limit = TIMEOUT if timeout is None else timeout
 
     def launch(
         grid: Any, block: Any, shared: int, stream: Any, args: Sequence[Any]
     ) -> None:
         bound = binder.bind(args)
+        if held(bound):
+            raise ArgumentError(
+                f"{kernel}: an isolated launch takes arrays as arguments alone, not in "
+                f"tuples or lists"
+            )
         arrays = [v if isinstance(v, Array) else None for v in bound]
         with _shared(arrays) as (memory, offsets):
             sent = [

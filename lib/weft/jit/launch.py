@@ -19,7 +19,7 @@ from cffi import FFI
 
 from .. import native
 from ..native import ArgumentError
-from .arguments import Array, Binder, common_device
+from .arguments import Array, Binder, common_device, held
 
 ffi = FFI()
 Rooms = dict[int, tuple[list["Room"], int]]  # by device: free ones, and the function
@@ -129,9 +129,10 @@ class Launcher:
         bound = binder.bind(args)
         if self.sizes:
             _check_structs(binder, bound, self.sizes)
-        device = _device(binder.kernel, bound, target)
         arrays = [value for value, p in zip(bound, binder.params) if p.pointer]
         addresses = [array.address if array else 0 for array in arrays]
+        arrays += held(bound) if binder.holds_addresses else []
+        device = _device(binder.kernel, arrays, target)
         packed, offsets = binder.pack(bound, addresses)
         with target.enter(device):
             plan = target.plan(device, grid, block, shared)
@@ -337,12 +338,12 @@ def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> No
             )
 
 
-def _device(kernel: str, bound: list[Any], target: Target) -> int:
-    where = common_device(kernel, bound)
+def _device(kernel: str, arrays: list[Array | None], target: Target) -> int:
+    where = common_device(kernel, arrays)
     if where is None:
         return target.default()
     if where[0] != target.kind:
-        array = next(value for value in bound if isinstance(value, Array))
+        array = next(filter(None, arrays))
         raise ArgumentError(
             f"{kernel} is compiled for {target.kind}, its arrays lie elsewhere: {array}"
         )

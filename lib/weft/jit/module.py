@@ -13,9 +13,10 @@ import torch
 
 from ..native import ArgumentError, KernelError
 from . import checks, config, cpu, headers, isolated, shown, signature, trial
-from .arguments import describe
+from .arguments import first_array
 from .diagnostics import CompileError, Diagnostic
 from .faults import Stopped
+from .scalars import scalar
 from .signature import Param, Signature
 
 CACHED_CONFIGS = 256  # per kernel
@@ -131,6 +132,10 @@ class Cell:
     def _in_headers(self) -> list[Signature]:
         return [s for text in self.headers.values() for s in signature.parse(text)]
 
+    def text(self) -> str:
+        """The source and the headers of the session that it includes."""
+        return "\n".join([self.source, *self.headers.values()])
+
     def ordinary(self) -> tuple[str, ...]:
         """The kernels that need no template arguments, as C++ names."""
         return tuple(
@@ -216,8 +221,9 @@ class Kernel:
         self.__name__, self.__doc__ = kind.name, str(kind)
         self._is_template = bool(kind.template) and instance is None
         self.expression, self.params = instance or self._by_default()
-        pointers = [i for i, p in enumerate(self.params) if p.pointer]
-        self._pointers = pointers
+        # Those that may be arrays: structs may hold some.
+        kinds = [p.pointer or scalar(p.type) is None for p in self.params]
+        self._pointers = [i for i, holds in enumerate(kinds) if holds]
         self._configs: dict[Any, Launch] = {}
         self._instances: dict[Any, Kernel] = {}
         self._launchers: dict[tuple[str, bool], Callable[..., None]] = {}
@@ -349,7 +355,7 @@ class Kernel:
                 found = "cpu"
             else:
                 try:
-                    array = describe(value)
+                    array = first_array(value)
                 except ArgumentError as error:
                     where = f"{self.__name__}: {self.params[i]}"
                     raise ArgumentError(f"{where}: {error}") from None

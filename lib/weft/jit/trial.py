@@ -15,7 +15,7 @@ from ..inspect import raw
 from ..native import KernelError
 from ..report.text import how_many
 from . import output, shown, signature
-from .arguments import Array, Binder
+from .arguments import Array, Binder, describe, held
 from .faults import KernelFault
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     KernelFault, or OrderDependence that names the array, the element and both values.
     Without atomics every bit must agree; with them, floats within 1e-5 of the largest.
     """
-    binder = Binder(kernel.__name__, kernel.params)
+    binder = Binder(kernel.__name__, kernel.params, kernel.module.text())
     bound = binder.bind(args)
     hosts = _to_host(args, bound)
     compiled = kernel.module.compiled_for("cpu", kernel.expression, checked=True)
@@ -62,6 +62,8 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         shown.tell(kernel.module, kernel._seen)
     kernel.module.found = max(counts)
     pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
+    if launcher.reached is not None:
+        pointers += zip(launcher.reached.params, launcher.reached.arrays)
     for name in list(ORDERS)[1:]:
         both = zip(pointers, results["forward"], results[name])
         for (param, array), first, second in both:
@@ -96,7 +98,8 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
     array's largest (integers: at all).
     """
     torch.cuda.synchronize()
-    bound = Binder(kernel.__name__, kernel.params).bind(args)
+    text = kernel.module.text()
+    bound = Binder(kernel.__name__, kernel.params, text).bind(args)
     hosts = _to_host(args, bound)
     pointers = [(p, h, v) for p, h, v in zip(kernel.params, hosts, bound) if p.pointer]
     for (param, host, array), want in zip(pointers, wanted):
@@ -188,31 +191,46 @@ def _different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
 
 def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
     """The arguments with copies on the host in place of arrays on a GPU."""
-    if not any(isinstance(v, Array) and v.device_type == "cuda" for v in bound):
+    arrays = [*(v for v in bound if isinstance(v, Array)), *held(bound)]
+    if not any(array.device_type == "cuda" for array in arrays):
         return list(args)
-    made: dict[int, Any] = {}
-    for arg, value in zip(args, bound):
-        if isinstance(value, Array) and id(arg) not in made:
-            tensor = arg if isinstance(arg, torch.Tensor) else torch.as_tensor(arg)
-            made[id(arg)] = tensor.detach().cpu()
-    return [made.get(id(arg), arg) for arg in args]
+
+    def host(arg: Any) -> Any:
+        if describe(arg) is None:
+            return arg
+        tensor = arg if isinstance(arg, torch.Tensor) else torch.as_tensor(arg)
+        return tensor.detach().cpu()
+
+    return _each(args, host)
 
 
 def _copies(args: Sequence[Any]) -> list[Any]:
     """The arguments with copies of the arrays; an array given twice is copied once."""
-    made: dict[int, Any] = {}
-    for arg in args:
-        if id(arg) in made:
-            continue
+
+    def copy(arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
-            made[id(arg)] = arg.detach().clone()
-        elif hasattr(arg, "__cuda_array_interface__"):
-            made[id(arg)] = torch.as_tensor(arg, device="cuda").clone()
-        elif isinstance(arg, np.ndarray) and arg.ndim:
-            made[id(arg)] = arg.copy()
-        elif hasattr(arg, "__dlpack__") and not isinstance(arg, np.ndarray):
-            made[id(arg)] = torch.from_dlpack(arg).clone()
-    return [made.get(id(arg), arg) for arg in args]
+            return arg.detach().clone()
+        if hasattr(arg, "__cuda_array_interface__"):
+            return torch.as_tensor(arg, device="cuda").clone()
+        if isinstance(arg, np.ndarray):
+            return arg.copy() if arg.ndim else arg
+        return torch.from_dlpack(arg).clone() if hasattr(arg, "__dlpack__") else arg
+
+    return _each(args, copy)
+
+
+def _each(args: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
+    """make(arg) of each argument, once, also of those in tuples and lists."""
+    made: dict[int, Any] = {}
+
+    def of(arg: Any) -> Any:
+        if type(arg) in (tuple, list):
+            return type(arg)(map(of, arg))
+        if id(arg) not in made:
+            made[id(arg)] = make(arg)
+        return made[id(arg)]
+
+    return [of(arg) for arg in args]
 
 
 def _time(us: float) -> str:

@@ -100,8 +100,9 @@ def cuda(line: str, cell: str) -> None:
 
     Arrays are contiguous torch tensors, NumPy arrays, or speak DLPack or
     __cuda_array_interface__; numbers are converted to the parameter's type, a
-    float4 is a tuple, a struct one element of a structured NumPy array, NULL is
-    None. Options, before which no line may stand in the cell:
+    float4 is a tuple, NULL is None. A struct is a tuple of its members, (x, y, n) with
+    arrays among them, or one element of a structured NumPy array, which may hold
+    arrays' addresses; a float ** is a list of arrays. Options, before which no line may stand in the cell:
 
     --gpu, --cpu     where to compile for; without them the arrays of a launch decide
     --fast           on the CPU, do not watch what launches do. Without it they run

@@ -1,0 +1,151 @@
+"""Arrays of torch, NumPy, DLPack and __cuda_array_interface__, as one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..native import ArgumentError
+from .signature import Param
+
+
+@dataclass(slots=True)
+class Array:
+    """Memory that a kernel may be given.
+
+    dtype: NumPy's name, or bfloat16; of a structured dtype "void<bits>"
+    device_type: "cpu" or "cuda"; device_index: 0 on the CPU
+    owner: keep this alive while the memory is used
+    """
+
+    address: int
+    nbytes: int
+    dtype: str
+    device_type: str
+    device_index: int
+    shape: tuple[int, ...]
+    owner: Any
+    itemsize: int
+    contiguous: bool = True
+    writable: bool = True
+    holds: Sequence[tuple[Param, Array]] = ()  # a list's: the arrays that it names
+
+    def __str__(self) -> str:
+        """float32[1024] on cuda:0"""
+        where = "the CPU" if self.device_type == "cpu" else f"cuda:{self.device_index}"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {where}"
+
+
+def describe(value: Any) -> Array | None:
+    """`value` as an Array; None if it is no array.
+
+    torch tensors, NumPy arrays, and what speaks __cuda_array_interface__ or
+    DLPack. Nothing is copied. NumPy's scalars are numbers, not arrays.
+    """
+    if isinstance(value, torch.Tensor):
+        return _torch(value)
+    if isinstance(value, np.ndarray):
+        return _numpy(value)
+    if isinstance(value, (int, float, str, bytes, tuple, list, np.generic)):
+        return None
+    if hasattr(value, "__cuda_array_interface__"):
+        try:
+            return _cuda_array_interface(value, value.__cuda_array_interface__)
+        except ArgumentError:
+            raise
+        except _MALFORMED as error:
+            raise ArgumentError(
+                f"{type(value).__name__} has a __cuda_array_interface__ that is none: "
+                f"{type(error).__name__}: {error}"
+            ) from None
+    if hasattr(value, "__dlpack__"):
+        try:
+            array = _torch(torch.from_dlpack(value))
+        except Exception as error:  # whatever its own __dlpack__ raises
+            raise ArgumentError(f"{type(value).__name__}: {error}") from None
+        array.owner = value
+        return array
+    return None
+
+
+def _torch(tensor: torch.Tensor) -> Array:
+    if tensor.layout != torch.strided:
+        raise ArgumentError(f"a {tensor.layout} tensor has no plain memory")
+    device = tensor.device
+    if device.type not in ("cpu", "cuda"):
+        raise ArgumentError(f"a tensor on {device}: want one on the CPU or on CUDA")
+    return Array(
+        tensor.data_ptr(),
+        tensor.numel() * tensor.element_size(),
+        str(tensor.dtype)[6:],
+        device.type,
+        device.index or 0,
+        tuple(tensor.shape),
+        tensor,
+        tensor.element_size(),
+        tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg(),
+    )
+
+
+def _numpy(array: np.ndarray) -> Array:
+    dtype = array.dtype
+    flags = array.flags
+    return Array(
+        array.__array_interface__["data"][0],
+        array.nbytes,
+        _names.get(dtype) or _name(dtype),
+        "cpu",
+        0,
+        array.shape,
+        array,
+        array.itemsize,
+        flags.c_contiguous,
+        flags.writeable,
+    )
+
+
+_names: dict[np.dtype, str] = {}  # NumPy makes a dtype's name anew each time
+
+
+def _name(dtype: np.dtype) -> str:
+    if dtype.hasobject or not dtype.isnative:
+        raise ArgumentError(
+            f"a NumPy array of dtype {dtype}: a kernel needs numbers in this "
+            f"machine's byte order"
+        )
+    _names[dtype] = dtype.name
+    return dtype.name
+
+
+def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    count = int(np.prod(shape, dtype=np.int64))
+    address, read_only = interface["data"]
+    strides, dense = interface.get("strides"), dtype.itemsize
+    contiguous = True
+    for length, stride in zip(reversed(shape), reversed(strides or ())):
+        contiguous = contiguous and (length <= 1 or stride == dense)
+        dense *= length
+    device = getattr(getattr(value, "device", None), "id", None)  # CuPy, Numba
+    index = device if isinstance(device, int) else _current_gpu(value)
+    return Array(
+        *(address, count * dtype.itemsize, dtype.name, "cuda", index, shape, value),
+        *(dtype.itemsize, contiguous, not read_only),
+    )
+
+
+def _current_gpu(value: Any) -> int:
+    if not torch.cuda.is_available():
+        raise ArgumentError(
+            f"{type(value).__name__} says by __cuda_array_interface__ that it lies on "
+            f"a GPU, and there is none"
+        )
+    return torch.cuda.current_device()
+
+
+_MALFORMED = TypeError, ValueError, KeyError, AttributeError, OverflowError

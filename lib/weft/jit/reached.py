@@ -1,0 +1,191 @@
+"""What a launch's arguments point to: arrays in structs, and behind a `float **`.
+
+On the CPU a kernel works on copies, so that the addresses in a struct, in a list or in
+an array of structs must become those of the copies. An address that Python gave as a
+number is looked up among the launch's arrays, then among the variables of its callers.
+What is found nowhere stays as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..native import ArgumentError
+from . import arena
+from .arguments import Array, Binder, Packed, describe
+from .scalars import Scalar, scalar
+from .signature import Param
+from .structs import Layout, member_of
+
+MOST = 10_000  # elements of one list that are looked through for an address
+
+
+@dataclass
+class Reached:
+    """The arrays that are reached through others, and who holds their addresses."""
+
+    params: list[Param] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+    holders: list[tuple[Param, Layout, Array]] = field(default_factory=list)
+    lists: list[tuple[Param, Array]] = field(default_factory=list)
+
+    def has(self, param: Param, array: Array) -> bool:
+        """Whether the same memory was reached as the same type."""
+        same = (array.address, array.nbytes, param.type, param.const)
+        every = zip(self.params, self.arrays)
+        return any(same == (a.address, a.nbytes, p.type, p.const) for p, a in every)
+
+    @property
+    def types(self) -> list[Scalar | None]:
+        """What they are arrays of."""
+        return [scalar(param.type) for param in self.params]
+
+    @property
+    def written(self) -> list[bool]:
+        """Whether the kernel may write them."""
+        return [not param.const for param in self.params]
+
+
+def reached(binder: Binder, bound: Sequence[Any]) -> Reached:
+    """All that the bound arguments point to, on the host."""
+    found = Reached()
+    known = [value for value in bound if isinstance(value, Array)]
+    todo = list(zip(binder.params, bound))
+    while todo:
+        param, value = todo.pop(0)
+        layout = binder.layout_of(param.type)
+        if value is None or layout is None or not layout.pointers:
+            continue
+        if isinstance(value, Array):
+            found.holders.append((param, layout, value))
+            if value.holds:
+                found.lists.append((param, value))
+        new = [*value.holds]
+        new += _looked_up(param, layout, value, [*known, *(a for _, a in new)])
+        for inner, array in new:
+            if not found.has(inner, array):
+                found.params.append(inner)
+                found.arrays.append(array)
+                todo.append((inner, array))
+            known.append(array)
+    return found
+
+
+# ---- addresses -----------------------------------------------------------------
+
+
+def translate(
+    binder: Binder, bound: Sequence[Any], found: Reached, fenced: arena.Arena
+) -> list[Any]:
+    """Write the copies' addresses into the copies that hold any, and into the structs
+    among the arguments; the arguments with these."""
+    there = [(r.source, r.source + r.nbytes, r.start) for r in fenced.regions]
+    for _, layout, array in found.holders:
+        _replace(fenced.memory_of(array), layout, there)
+    made = list(bound)
+    for i, (value, layout) in enumerate(zip(bound, binder.layouts)):
+        if isinstance(value, Packed) and layout is not None and layout.pointers:
+            data = bytearray(value)
+            _replace(memoryview(data), layout, there)
+            made[i] = Packed(data)
+    return made
+
+
+def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
+    """The arrays' own addresses into the copies, before these are copied back.
+
+    Raises ArgumentError where the kernel has written into a list.
+    """
+    back = [(r.start, r.start + r.nbytes, r.source) for r in fenced.regions]
+    for _, layout, array in found.holders:
+        _replace(fenced.memory_of(array), layout, back)
+    for param, array in found.lists:
+        given = arena.memory(array.address, array.nbytes)
+        if fenced.memory_of(array) != given:
+            raise ArgumentError(
+                f"{binder.kernel}: {param}: the kernel wrote into what was a list, "
+                f"where Python would not see it: pass an array (of addresses, or a "
+                f"structured one)"
+            )
+
+
+def _slots(data: memoryview, layout: Layout) -> Iterator[tuple[Param, np.ndarray]]:
+    """The addresses in an array of structs, one view for each member that is one."""
+    count = len(data) // layout.size
+    for offset, param in layout.pointers if count else ():
+        yield param, np.ndarray(count, "<u8", data, offset, (layout.size,))
+
+
+def _replace(
+    data: memoryview, layout: Layout, spans: Sequence[tuple[int, int, int]]
+) -> None:
+    for _, values in _slots(data, layout):
+        old, done = values.copy(), np.zeros(values.size, bool)
+        # One past an array's end is its own, unless another one begins there.
+        for last in (0, 1):
+            for start, end, to in spans:
+                inside = (old >= start) & (old < end + last) & ~done
+                values[inside] = old[inside] - np.uint64(start) + np.uint64(to)
+                done |= inside
+
+
+def _looked_up(
+    param: Param, layout: Layout, value: Packed | Array, known: Sequence[Array]
+) -> Iterator[tuple[Param, Array]]:
+    """The arrays of the callers' at addresses that are in no known one."""
+    if isinstance(value, Array):
+        data = arena.memory(value.address, value.nbytes)
+    else:
+        data = memoryview(value)
+    seen = list(known)
+    visible: list[Array] | None = None
+    for inner, values in _slots(data, layout):
+        for address in np.unique(values).tolist():
+            if not address or any(_has(one, address) for one in seen):
+                continue
+            visible = _visible() if visible is None else visible
+            for array in visible:
+                if _has(array, address):
+                    seen.append(array)
+                    yield member_of(inner, param), array
+                    break
+
+
+def _has(array: Array, address: int) -> bool:
+    return array.address <= address < array.address + array.nbytes
+
+
+def _visible() -> list[Array]:
+    """The arrays on the host that the callers' variables name, also within lists."""
+    found: dict[int, Any] = {}
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("weft."):
+            for names in (frame.f_locals, frame.f_globals):
+                for value in list(names.values()):
+                    _note(value, found)
+        frame = frame.f_back
+    arrays = []
+    for value in found.values():
+        try:
+            array = describe(value)
+        except ArgumentError:
+            continue
+        if array is not None and array.device_type == "cpu" and array.contiguous:
+            arrays.append(array)
+    return sorted(arrays, key=lambda one: -one.nbytes)
+
+
+def _note(value: Any, found: dict[int, Any]) -> None:
+    if isinstance(value, (np.ndarray, torch.Tensor)):
+        found[id(value)] = value
+    elif isinstance(value, (list, tuple, dict)) and len(value) <= MOST:
+        for one in list(value.values() if isinstance(value, dict) else value):
+            if isinstance(one, (np.ndarray, torch.Tensor)):
+                found[id(one)] = one

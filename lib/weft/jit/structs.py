@@ -1,0 +1,288 @@
+"""The structs of a cell: where their members lie, and which of these are addresses.
+
+As signature.py, this reads declarations and not C++. A struct with what it does not
+know (a base, a union, bit fields, an array whose length is no number here) has no
+layout, and then comes from Python as bytes. The compilers' sizes are the judge.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import operator
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from . import signature
+from .scalars import Scalar, scalar
+from .signature import Param
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member. extents: of an array, () for one value. inner: of a struct."""
+
+    param: Param
+    offset: int
+    size: int  # of one element
+    extents: tuple[int, ...]
+    kind: Scalar | None
+    inner: Layout | None
+
+    @property
+    def count(self) -> int:
+        """Elements in all."""
+        return math.prod(self.extents)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A struct as a compiler lays it out. pointers: the offsets of its addresses."""
+
+    name: str
+    size: int
+    align: int
+    members: tuple[Member, ...]
+
+    @functools.cached_property
+    def pointers(self) -> tuple[tuple[int, Param], ...]:
+        """Where its addresses lie, those in members that are structs too."""
+        found = []
+        for member in self.members:
+            inner = member.inner.pointers if member.inner else ()
+            inner = ((0, member.param),) if member.param.pointer else inner
+            for i in range(member.count):
+                start = member.offset + i * member.size
+                found += [(start + at, param) for at, param in inner]
+        return tuple(found)
+
+
+def member_of(member: Param, owner: Param) -> Param:
+    """A member as messages name it: p.x of a parameter p, rows[] of a float **."""
+    if not member.name:
+        return replace(member, name=f"{owner.name}[]", text=owner.text)
+    text = f"{member} of {owner.text or owner.name}"
+    return replace(member, name=f"{owner.name}.{member.name}", text=text)
+
+
+def layout(source: str, kind: str) -> Layout | None:
+    """Of the type that a parameter has or points to; of `float *`, one address."""
+    if kind.endswith("*"):
+        base = kind[:-1].strip()
+        param = Param(base, "", True, False, kind)
+        member = Member(param, 0, 8, (), None, None)
+        return Layout(kind, 8, 8, (member,))
+    if not re.fullmatch(r"[\w:]+", kind):
+        return None
+    return layouts(source).get(kind.split("::")[-1])
+
+
+@functools.lru_cache(64)
+def layouts(source: str) -> dict[str, Layout]:
+    """The structs of a source (a cell and its headers) by their names."""
+    code = signature.blank(source)
+    known: dict[str, Layout] = {}
+    if re.search(r"#\s*pragma\s+pack", code):
+        return known
+    aliases, numbers = signature._aliases(code), _numbers(code)
+    for match in _STRUCT.finditer(code):
+        opening = match.end() - 1
+        closing = signature.close(code, opening)
+        before = code[: match.start()].rstrip()
+        after = re.match(r"\s*([\w\s]*?)\s*;", code[closing + 1 :])
+        if closing < 0 or before.endswith(">") or not after:
+            continue
+        names = [match["name"], *(after[1].split() if match["typedef"] else ())]
+        made = _layout(code[opening + 1 : closing], aliases, numbers, known)
+        align = numbers_of(match["align"] or "1", numbers)
+        for name in filter(None, names):
+            known.pop(name, None)
+            if made is not None and align:
+                known[name] = _aligned(replace(made, name=name), align)
+    return known
+
+
+def tuple_of(made: Layout | None) -> str:
+    """What a struct comes as, in words: a tuple (float *x, int n),"""
+    if made is None:
+        return ""
+    if made.name.endswith("*"):
+        return "a list of arrays, "
+    return f"a tuple ({', '.join(str(m.param) for m in made.members)}), "
+
+
+def misfit(made: Layout, dtype: np.dtype) -> str:
+    """How a structured dtype differs from a struct; "" where it does not."""
+    if dtype.itemsize != made.size:
+        return f"{made.name} has {made.size} bytes, {dtype.itemsize} are given"
+    fields = sorted(dtype.fields.items(), key=lambda item: item[1][1])
+    if len(fields) != len(made.members):
+        return f"{made.name} has {len(made.members)} members, the dtype {len(fields)}"
+    for member, (name, (field, offset, *_)) in zip(made.members, fields):
+        if offset != member.offset:
+            where = f"at byte {member.offset}, the dtype's {name} at {offset}"
+            return f"{member.param} of {made.name} lies {where}"
+        if wrong := _misfit(member, name, field):
+            return wrong
+    return ""
+
+
+def _misfit(member: Member, name: str, field: np.dtype) -> str:
+    """The same of one member and a field of the dtype."""
+    size, base = member.size * member.count, field.base
+    if field.itemsize != size:
+        return f"{member.param} has {size} bytes, {name} {field.itemsize}"
+    if member.inner:
+        return misfit(member.inner, base) if base.fields else ""
+    wanted = member.kind.dtypes if member.kind else ("uint64", "int64")
+    is_vector = member.kind is not None and member.kind.count > 1
+    if is_vector or base.kind == "V" or base.name in wanted:
+        return ""
+    return f"{member.param}: wants {wanted[0]}, not {base.name}"
+
+
+_ALIGN = r"(?:(?:__align__|alignas)\s*\((?P<align>[^)]*)\)\s*)?"
+_STRUCT = re.compile(
+    rf"(?P<typedef>\btypedef\s+)?\b(?:struct|class)\s+{_ALIGN}(?P<name>\w+)?\s*\{{"
+)
+
+
+def _aligned(made: Layout, align: int) -> Layout:
+    align = max(align, made.align)
+    return replace(made, align=align, size=-(-made.size // align) * align)
+
+
+def _layout(
+    body: str,
+    aliases: dict[str, str],
+    numbers: dict[str, int],
+    known: dict[str, Layout],
+) -> Layout | None:
+    members, end, most = [], 0, 1
+    for base, stars, name, brackets in _declared(body):
+        param = signature._declared(f"{base} {stars}", name, aliases)
+        param = replace(param, text=" ".join(f"{base} {stars}{name}".split()))
+        kind = None if param.pointer else scalar(param.type)
+        inner = None if param.pointer else known.get(param.type.split("::")[-1])
+        found = (kind.size, kind.align) if kind else (8, 8) if param.pointer else None
+        found = (inner.size, inner.align) if inner and not kind else found
+        lengths = re.findall(r"\[([^\]]*)\]", brackets)
+        extents = [numbers_of(length, numbers) for length in lengths]
+        if found is None or None in extents:
+            return None
+        size, align = found
+        end += -end % align
+        one = Member(param, end, size, tuple(extents), kind, None if kind else inner)
+        members.append(one)
+        end += size * one.count
+        most = max(most, align)
+    return _aligned(Layout("", max(end, 1), most, tuple(members)), most)
+
+
+_DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
+_UNKNOWN = ("?", "", "?", "")  # a member of no type that is known: no layout
+_STRANGE = re.compile(
+    r"\b(?:virtual|union|struct\s+\w*\s*\{|template|operator\b.*\bvirtual)|#|&|\(\s*\*"
+    r"|\balignas\b|__align__|(?<!:):(?!:)"
+)
+_NO_FUNCTION = r"\(\s*\*|\bvirtual\b|\b__align__\b|\balignas\b"
+_METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # before the brace of its body
+
+
+def _declared(body: str) -> Iterator[tuple[str, str, str, str]]:
+    """(base type, stars, name, [extents]) of each member; functions are left out."""
+    body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
+    for text in _statements(body):
+        if re.match(r"\s*(?:static|using|typedef|friend|enum)\b", text):
+            continue
+        if "(" in text and not re.search(_NO_FUNCTION, text):
+            continue
+        if _STRANGE.search(text):
+            yield _UNKNOWN
+            continue
+        text = signature._QUALIFIERS.sub(" ", text)
+        parts = re.split(r",(?![^\[{(]*[\]})])", text)
+        base = ""
+        for i, part in enumerate(parts):
+            part = re.sub(r"=.*|\{.*", "", part, flags=re.S).strip()
+            found = _DECLARATOR.fullmatch(part)
+            if not found or (i and found[1].strip()):
+                yield _UNKNOWN
+                continue
+            base = base or found[1].strip()
+            yield base or "?", found[2].strip(), found[3], found[4]
+
+
+def _statements(body: str) -> Iterator[str]:
+    """What stands before each semicolon; a method with a body ends at its brace."""
+    start = at = 0
+    while at < len(body):
+        if body[at] == "{":
+            closing = signature.close(body, at)
+            if closing < 0:
+                return
+            if _METHOD.search(body[start:at]):
+                start = closing + 1
+            at = closing
+        elif body[at] == ";":
+            if body[start:at].strip():
+                yield body[start:at]
+            start = at + 1
+        at += 1
+
+
+# ---- the lengths of arrays -----------------------------------------------------
+
+
+def _numbers(code: str) -> dict[str, int]:
+    """Names of whole numbers: #define, constexpr and const, enum."""
+    found: dict[str, int] = {}
+    define = r"^[ \t]*#[ \t]*define[ \t]+(?P<n>\w+)[ \t]+(?P<v>[^\n]+)"
+    const = r"\b(?:constexpr|const)\s+[\w\s]*?\b(?P<n>\w+)\s*=(?P<v>[^;,]+);"
+    for pattern in (define, const):
+        for match in re.finditer(pattern, code, re.M):
+            if (value := numbers_of(match["v"], found)) is not None:
+                found[match["n"]] = value
+    for match in re.finditer(r"\benum\b[^{;]*\{([^}]*)\}", code):
+        following = 0
+        for item in match[1].split(","):
+            name, _, value = item.partition("=")
+            number = numbers_of(value, found) if value.strip() else following
+            if number is None or not name.strip():
+                break
+            found[name.strip()] = number
+            following = number + 1
+    return found
+
+
+_OPERATORS = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul},
+    **{ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
+    **{ast.LShift: operator.lshift, ast.RShift: operator.rshift},
+}
+
+
+def numbers_of(text: str, known: dict[str, int]) -> int | None:
+    """A constant expression of whole numbers; None: it is none that is known."""
+    text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text.strip()).replace("/", "//")
+    try:
+        return _value(ast.parse(text, mode="eval").body, known)
+    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, OverflowError):
+        return None
+
+
+def _value(node: ast.expr, known: dict[str, int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return known[node.id]
+    if isinstance(node, ast.BinOp) and abs(_value(node.right, known)) < 1 << 32:
+        left, right = _value(node.left, known), _value(node.right, known)
+        if type(node.op) in (ast.LShift, ast.RShift) and not 0 <= right < 64:
+            raise ValueError
+        return _OPERATORS[type(node.op)](left, right)
+    raise ValueError
