@@ -102,7 +102,8 @@ def cuda(line: str, cell: str) -> None:
     __cuda_array_interface__; numbers are converted to the parameter's type, a
     float4 is a tuple, NULL is None. A struct is a tuple of its members, (x, y, n) with
     arrays among them, or one element of a structured NumPy array, which may hold
-    arrays' addresses; a float ** is a list of arrays. Options, before which no line may stand in the cell:
+    arrays' addresses; a float ** is a list of arrays. Options, before which no line
+    may stand in the cell:
 
     --gpu, --cpu     where to compile for; without them the arrays of a launch decide
     --fast           on the CPU, do not watch what launches do. Without it they run
