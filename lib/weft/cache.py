@@ -1,4 +1,8 @@
-"""Where the lab keeps what it can make again: one folder of the user's."""
+"""Where the lab keeps what it can make again: one folder of the user's.
+
+Libraries in it are loaded, so they are code: a folder that is another user's, or that
+others may write to, is refused, and no symbolic link inside it is followed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import atexit
 import functools
 import os
 import shutil
+import stat
+import sys
 import tempfile
 from pathlib import Path
 
@@ -19,17 +25,28 @@ LIMIT = 1 << 30  # bytes; the oldest files go first once the cache is larger
 def folder(*parts: str) -> Path:
     """The cache folder (WEFT_CACHE overrides), made if it is missing.
 
-    Where it cannot be written, a folder of this process's own in the system's
-    temporary directory: slower next time, but it works.
+    Where it cannot be written, or is not the user's alone, a folder of this process's
+    own in the system's temporary directory: slower next time, but it works.
     """
     global _root
     if _root is None:
-        _root = _writable(
+        _root = _usable(
             Path(os.environ.get("WEFT_CACHE") or platformdirs.user_cache_dir("weft"))
         )
-    path = _root.joinpath(*parts)
+    path = _root
+    for part in parts:
+        path = path / part
+        if path.is_symlink():
+            path.unlink()
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def holds(path: Path) -> bool:
+    """Whether a file of the cache is there; a link in its place is removed."""
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
+    return path.is_file()
 
 
 def lasts() -> bool:
@@ -40,7 +57,7 @@ def lasts() -> bool:
 
 def size() -> int:
     """Bytes in the cache, less those in KEPT."""
-    return sum(stat.st_size for _, stat in _files())
+    return sum(about.st_size for _, about in _files())
 
 
 def clear() -> int:
@@ -62,12 +79,12 @@ def prune(limit: int = LIMIT) -> None:
     Those in KEPT stay, and do not count.
     """
     files = sorted(_files(), key=lambda item: item[1].st_mtime)
-    total = sum(stat.st_size for _, stat in files)
-    for path, stat in files:
+    total = sum(about.st_size for _, about in files)
+    for path, about in files:
         if total <= limit:
             return
         path.unlink(missing_ok=True)
-        total -= stat.st_size
+        total -= about.st_size
 
 
 @functools.cache
@@ -105,15 +122,50 @@ _root: Path | None = None
 _temporary = False
 
 
-def _writable(path: Path) -> Path:
+def _usable(path: Path) -> Path:
+    """`path` if this user alone can write it, else a temporary folder."""
+    global _temporary
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            return path
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        why = _unsafe(path)
+        if why:
+            print(
+                f"weft: the cache folder {path} {why}: nothing in it is loaded, and "
+                f"this session uses a temporary folder (WEFT_CACHE names another)",
+                file=sys.stderr,
+            )
+        else:
+            with tempfile.TemporaryFile(dir=path):
+                return path
     except OSError:
-        global _temporary
-        _temporary = True
-        return Path(tempfile.mkdtemp(prefix="weft-"))
+        pass
+    _temporary = True
+    return Path(tempfile.mkdtemp(prefix="weft-"))
+
+
+def _unsafe(path: Path) -> str:
+    """Why code must not be loaded from a folder; "" if it may be."""
+    about = path.stat()
+    if about.st_uid != os.geteuid():
+        return f"belongs to user {about.st_uid} and not to {os.geteuid()}"
+    if about.st_mode & stat.S_IWOTH:
+        return f"can be written by every user (chmod o-w {path})"
+    if about.st_mode & stat.S_IWGRP and not _is_private(about.st_gid):
+        return f"can be written by its group {about.st_gid} (chmod g-w {path})"
+    return ""
+
+
+def _is_private(group: int) -> bool:
+    """Whether a group has this user alone in it, as many systems make one."""
+    try:
+        import grp
+        import pwd
+
+        entry, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
+    except (ImportError, KeyError):
+        return False
+    members = set(entry.gr_mem) - {user.pw_name}
+    return group == user.pw_gid and entry.gr_name == user.pw_name and not members
 
 
 def _files() -> list[tuple[Path, os.stat_result]]:
@@ -121,8 +173,9 @@ def _files() -> list[tuple[Path, os.stat_result]]:
     kept = folder() / KEPT
     for path in folder().rglob("*"):
         try:
-            if path.is_file() and kept not in path.parents:
-                found.append((path, path.stat()))
+            about = path.lstat()
+            if not stat.S_ISDIR(about.st_mode) and kept not in path.parents:
+                found.append((path, about))
         except OSError:
             continue  # another process pruned it meanwhile
     return found

@@ -254,7 +254,7 @@ def _object(source: Path, flavour: Flavour) -> Path:
     """Compile one source to an object in the cache, unless it is there."""
     command = _command(source, flavour)
     target = _object_path(source, command)
-    if target.exists():
+    if cache.holds(target):
         for path in (target, _warnings(target)):
             with contextlib.suppress(FileNotFoundError):
                 os.utime(path)  # used now: prune() takes the oldest first

@@ -89,6 +89,8 @@ def _from_manifest(manifest: Path) -> Path | None:
             if not same and _state(name)[2] != digest:
                 return None
         path = manifest.parent / found["executable"]
+        if not cache.holds(path):
+            return None
         os.utime(path)  # used now: cache.prune() takes the oldest first
         os.utime(manifest)
         return path
@@ -114,7 +116,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     linked = [*program.link, repr(program.compile), str(program.check)]
     digest = build._hash(*names, str(runtime), *linked)
     path = cache.folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
-    if not path.exists():
+    if not cache.holds(path):
         device = set().union(*(names for _, _, names in objects))
         _link(program, names, runtime, device, path)
         cache.prune()
@@ -146,7 +148,7 @@ def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     parts = [build.version_of(command[0]), *command, *folder, text, _simt()]
     digest = build._hash(*parts)
     target = cache.folder("objects") / f"{path.stem}-{digest}.o"
-    if not target.exists():
+    if not cache.holds(target):
         _compiled([*command, "-"], target, text)
     return target, [source, *read.files], device_names(Text(read.own, source))
 
@@ -177,7 +179,7 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     refuse_driver_api(done.stdout, str(SIMT))
     digest = build._hash(build.version_of(command[0]), *command, done.stdout)
     target = cache.folder("objects") / f"{source.stem}-{digest}.o"
-    if not target.exists():
+    if not cache.holds(target):
         _compiled([*command, str(source)], target)
     files = set(re.findall(r'^# \d+ "([^"<]+)"', done.stdout, re.M))
     return target, [str(source), *sorted(f for f in files if os.path.isfile(f))]

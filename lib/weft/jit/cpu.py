@@ -94,7 +94,7 @@ def compile(
     made = replace(made, checked=checked)
     digest = made.digest()
     path = cache.folder("cells") / f"{digest}.so"
-    cached = path.exists()
+    cached = cache.holds(path)
     if cached:
         os.utime(path)
     else:

@@ -36,7 +36,7 @@ def program(
     cell run as number 7 and as number 8 is one program.
     """
     path = _path(source, arch, flags, expressions, headers)
-    found = _read(path)
+    found = _read(path) if cache.holds(path) else None
     if found:
         os.utime(path)  # used now: prune() takes the oldest first
         return found, True

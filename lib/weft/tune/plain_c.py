@@ -102,7 +102,7 @@ def _library(source: str, flags: Sequence[str], called: str) -> Path:
     version = build.version_of(tool), build.tools.cpu_flags()
     digest = build._hash(source, *version, *command)
     path = cache.folder("tuned") / f"{digest}.so"
-    if path.exists():
+    if cache.holds(path):
         os.utime(path)
         return path
     handle, beside = tempfile.mkstemp(".so", "part_", path.parent)

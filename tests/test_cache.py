@@ -1,0 +1,123 @@
+"""The cache holds code, so only what this user alone could write is loaded from it."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from weft import cache, kept
+from weft.jit import load_cuda
+from weft.mnist import weights
+from weft.native import ArgumentError
+
+ONE = "__global__ void k(int *x) { x[0] = 1; }"
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """A cache folder that no other test has chosen yet."""
+    monkeypatch.setattr(cache, "_root", None)
+    monkeypatch.setattr(cache, "_temporary", False)
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "weft"))
+    return tmp_path / "weft"
+
+
+def test_a_new_cache_folder_is_for_its_user_alone(fresh):
+    old = os.umask(0)
+    try:
+        assert cache.folder() == fresh
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o707, 0o777, 0o1777])
+def test_a_folder_that_every_user_may_write_is_refused(fresh, mode, capsys):
+    fresh.mkdir()
+    fresh.chmod(mode)
+    found = cache.folder("cells")
+    assert fresh not in found.parents and not cache.lasts()
+    assert "can be written by every user (chmod o-w" in capsys.readouterr().err
+
+
+def test_a_folder_that_a_group_may_write_is_refused(fresh, monkeypatch, capsys):
+    fresh.mkdir()
+    fresh.chmod(0o770)
+    monkeypatch.setattr(cache, "_is_private", lambda group: False)
+    assert fresh not in cache.folder("cells").parents
+    assert "can be written by its group" in capsys.readouterr().err
+
+
+def test_a_group_with_its_user_alone_may_write(fresh, monkeypatch):
+    fresh.mkdir()
+    fresh.chmod(0o770)
+    monkeypatch.setattr(cache, "_is_private", lambda group: True)
+    assert cache.folder() == fresh
+
+
+def test_a_folder_of_another_user_is_refused(fresh, monkeypatch, capsys):
+    fresh.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: fresh.stat().st_uid + 1)
+    assert cache.folder() != fresh and not cache.lasts()
+    owner = fresh.stat().st_uid
+    assert f"belongs to user {owner} and not to {owner + 1}" in capsys.readouterr().err
+
+
+def test_a_folder_inside_the_cache_that_is_a_link_is_made_anew(fresh, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine.so").write_text("another's")
+    fresh.mkdir(0o700)
+    (fresh / "cells").symlink_to(elsewhere)
+    assert not list(cache.folder("cells").iterdir())
+    assert (elsewhere / "mine.so").exists()
+
+
+def test_a_library_that_is_a_link_is_compiled_anew(fresh, tmp_path):
+    load_cuda(ONE)
+    (library,) = cache.folder("cells").glob("*.so")
+    planted = tmp_path / "planted.so"
+    planted.write_bytes(library.read_bytes())
+    library.unlink()
+    library.symlink_to(planted)
+    assert "compiled in" in load_cuda(ONE).report
+    assert library.is_file() and not library.is_symlink()
+
+
+def test_pruning_deletes_a_link_and_not_what_it_points_at(fresh, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_bytes(bytes(1000))
+    (cache.folder("cells") / "link").symlink_to(outside)
+    assert cache.size() < 1000
+    cache.prune(limit=0)
+    assert outside.exists() and not (fresh / "cells" / "link").is_symlink()
+
+
+class Payload:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+def test_weights_never_execute_what_is_in_their_file(tmp_path):
+    mark, path = tmp_path / "executed", tmp_path / "weights.npz"
+    np.savez(path, w=np.array([Payload(mark)], dtype=object))
+    with pytest.raises(ArgumentError, match=r"weights\.npz is no \.npz of weights"):
+        weights.load(path, {"w": (1,)})
+    assert not mark.exists()
+
+
+def test_progress_never_executes_what_is_in_its_file(fresh, monkeypatch, capsys):
+    import pickle
+
+    monkeypatch.delenv("WEFT_SMALL", raising=False)
+    records = kept.Kept("puzzles")
+    mark = fresh / "executed"
+    records.path.write_bytes(pickle.dumps(Payload(mark), protocol=0))
+    assert records.read() == {} and not mark.exists()
+    assert "is damaged" in capsys.readouterr().err
