@@ -19,8 +19,9 @@ import hypothesis
 import numpy as np
 from fuzz import kernel_grammar, launch_arguments, mixed_launches, mutations
 from hypothesis import HealthCheck, strategies
+from hypothesis.configuration import set_hypothesis_home_dir
 
-from weft import cuda_c, load_cuda, numba_jit, sim, to_cuda
+from weft import cache, cuda_c, load_cuda, numba_jit, sim, to_cuda
 from weft.build.tools import BuildError
 from weft.cuda_on_cpu.rewrite import rewrite
 from weft.cuda_on_cpu.text import RewriteError
@@ -29,6 +30,7 @@ from weft.mnist import data, weights
 from weft.mnist.data import DataError
 from weft.tracebacks import Short
 
+set_hypothesis_home_dir(cache.folder("hypothesis"))  # and not the checkout
 OURS = Short, BuildError, RewriteError, DataError
 LONGEST = 3000  # letters of an error
 
