@@ -456,6 +456,8 @@ void run_blocks(Worker *worker, Job *job) {
     }
     worker->busy.store(0);
     while (worker->looked_at.load()) sched_yield(); // about to be poked
+    // A kernel may have changed the rounding: NumPy must not inherit it.
+    if (modes_changed(worker->modes)) clean_processor(worker->modes);
     this_worker = 0;
     forget_launches(launch); // those that abandoned threads had begun
 }

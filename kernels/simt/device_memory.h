@@ -8,7 +8,8 @@
  * printf() is device_print.cpp's. What is printed goes to stdout; what `new`
  * and malloc() take is in device_heap.h. */
 extern "C" {
-int printf(const char *__restrict format, ...) __asm__("simt_printf");
+int printf(const char *__restrict format, ...) __asm__("simt_printf")
+    __attribute__((format(printf, 1, 2)));
 void *malloc(size_t size) noexcept;
 void free(void *memory) noexcept;
 long clock(void) noexcept; /* CPU time of the process in us */

@@ -11,6 +11,19 @@
 
 enum { SHORT = 1024 }; // texts that need no memory
 
+static std::atomic<size_t> most_printed;
+
+/* End the launch if it prints more than it may with these bytes. */
+static void count(size_t size) {
+    simt::Worker *worker = simt::this_worker;
+    const size_t most = most_printed.load(std::memory_order_relaxed);
+    if (!most || worker->job->printed.fetch_add(size) + size <= most) return;
+    simt::note_fault(worker, simt::here(), SIMT_FAULT_EXCEPTION,
+                     cudaErrorLaunchFailure, "printed more than %zu MB",
+                     most >> 20);
+    simt::abandon(worker);
+}
+
 static int print(const char *text, int size) {
     return fwrite(text, 1, (size_t)size, stdout) == (size_t)size ? size : -1;
 }
@@ -33,11 +46,14 @@ simt_printf(const char *format, ...) {
     int size;
     if (!simt::this_worker)
         size = vprintf(format, args); // the host's
-    else if ((size = vsnprintf(text, SHORT, format, args)) < SHORT)
-        size = size < 0 ? size : print(text, size);
-    else
-        size = print_long(size, format, again);
+    else if ((size = vsnprintf(text, SHORT, format, args)) >= 0) {
+        count((size_t)size);
+        size =
+            size < SHORT ? print(text, size) : print_long(size, format, again);
+    }
     va_end(again);
     va_end(args);
     return size;
 }
+
+extern "C" void simt_set_most_printed(size_t bytes) { most_printed = bytes; }

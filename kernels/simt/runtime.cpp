@@ -143,6 +143,7 @@ static void fill(Job *job, Kernel *kernel, const Launch *launch) {
     latest = kernel->name;
     job->shared_used = (unsigned)(launch->shared + 127) / 128 * 128;
     job->shared_gaps = 0;
+    job->printed = 0;
     job->fault_found = false;
     job->fault_pc = 0;
 }

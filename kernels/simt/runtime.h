@@ -35,6 +35,7 @@ struct Job {
     bool cooperative;
     uint64_t blocks, chunk;
     std::atomic<uint64_t> next;        /* the first block nobody has taken */
+    std::atomic<size_t> printed;       /* bytes, by printf() */
     std::atomic<unsigned> shared_used; /* bytes of shared memory given out */
     unsigned shared_gaps;              /* of them between checked arrays */
     std::atomic<bool> failed;

@@ -178,9 +178,22 @@ static void write_down(Signal *got, int number, const siginfo_t *info,
     got->unknown = !got->misaligned;
 }
 
+/* An address on the stack of the thread that was interrupted. Code that makes
+ * room for a large array moves its stack pointer by a page and then touches
+ * that page's upper end: on hitting its guard, the pointer is below already. */
+static uintptr_t stack_of(const siginfo_t *info, const ucontext_t *context) {
+    const uintptr_t at = stack_pointer(context);
+    const uintptr_t touched = (uintptr_t)info->si_addr;
+    if (touched - at >= (uintptr_t)SIMT_PAGE) return at;
+    const Worker *worker = worker_at(touched);
+    if (!worker || !in_guard(fiber_at(touched), touched)) return at;
+    const uintptr_t first = (uintptr_t)worker->slots;
+    return worker->promoted || touched - first < SIMT_STACK ? touched : at;
+}
+
 static void on_fault(int number, siginfo_t *info, void *raw) {
     ucontext_t *context = (ucontext_t *)raw;
-    const uintptr_t at = stack_pointer(context);
+    const uintptr_t at = stack_of(info, context);
     Worker *worker = worker_at(at);
     // Somebody else may have sent it: then it means the process.
     const bool mine = info->si_code > 0 ||

@@ -80,6 +80,9 @@ inline int was_write(const ucontext_t *context) {
 }
 /* The processor's modes, and back to these after an interrupted computation. */
 inline unsigned processor_modes() { return __builtin_ia32_stmxcsr(); }
+inline bool modes_changed(unsigned since) {
+    return (processor_modes() ^ since) & ~0x3fu; // but for the flags it raises
+}
 inline void clean_processor(unsigned modes) {
     asm volatile("emms" ::: "memory");
     __builtin_ia32_ldmxcsr(modes);
@@ -105,11 +108,14 @@ inline void redirect(ucontext_t *context, uintptr_t top, void (*to)()) {
 }
 inline int was_write(const ucontext_t *) { return -1; }
 inline unsigned processor_modes() { return 0; }
+inline bool modes_changed(unsigned) { return false; }
 inline void clean_processor(unsigned) {}
 inline bool address_unknown(const ucontext_t *) { return false; }
 inline uintptr_t operand_address(const ucontext_t *, int *) { return 0; }
 #else
 inline unsigned processor_modes() { return 0; }
+inline bool modes_changed(unsigned) { return false; }
+inline void clean_processor(unsigned) {}
 #endif
 
 } // namespace

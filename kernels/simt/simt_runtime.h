@@ -6,6 +6,7 @@
  * Ctrl-C ends a launch. All functions may be called from any thread. */
 #ifndef SIMT_RUNTIME_H
 #define SIMT_RUNTIME_H
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -118,6 +119,10 @@ void simt_show_life(void);
 /* Tell where the host touches memory that is not its own, before the signal
  * ends the process as ever. */
 void simt_tell_host_faults(void);
+
+/* End a launch whose printf() prints more bytes than this; 0, the default: no
+ * limit. */
+void simt_set_most_printed(size_t bytes);
 
 /* 1 if the caller is a CUDA thread, that is if it runs inside a kernel. */
 int simt_on_device(void);

@@ -64,7 +64,7 @@ static bool in_arena(const void *memory) {
 static bool free_heap(void *memory) {
     if (!in_arena(memory)) {
         if (heap_free(memory)) return true;
-        if (running_checker()) bad_free(memory);
+        if (in_kernel()) bad_free(memory);
         return false;
     }
     Array array;
@@ -73,7 +73,7 @@ static bool free_heap(void *memory) {
                       array.origin == FROM_KERNEL;
     if (mine) give_to_heap(array.size);
     if (mine) return free_array(memory);
-    if (running_checker()) bad_free(memory);
+    if (in_kernel()) bad_free(memory);
     return true; // not the C library's in any case
 }
 

@@ -148,7 +148,7 @@ def line_table(path: str) -> list[tuple[int, int, int]]:
     Empty for a file that is not ELF, has no line table, or one that is not understood.
     """
     try:
-        table = _section(Path(path).read_bytes(), b".debug_line")
+        table = section(Path(path).read_bytes(), b".debug_line")
         rows = list(_rows(memoryview(table)))
     except (OSError, ValueError, IndexError, struct.error, zlib.error):
         return []
@@ -156,7 +156,7 @@ def line_table(path: str) -> list[tuple[int, int, int]]:
     return rows
 
 
-def _section(data: bytes, name: bytes) -> bytes:
+def section(data: bytes, name: bytes) -> bytes:
     """The contents of a section of a little-endian 64-bit ELF file; b"" without."""
     if data[:6] != b"\x7fELF\x02\x01":
         return b""

@@ -26,7 +26,7 @@ from .. import build, cache
 from ..cuda_on_cpu import rewrite as rewriter
 from ..cuda_on_cpu import symbols
 from ..inspect.cells import CellSource
-from . import diagnostics, flags, prelude, signature
+from . import diagnostics, flags, host_functions, prelude, signature
 from .checked import CheckedLauncher
 from .cpu_launch import Launcher, ffi, runtime, runtime_path
 from .diagnostics import CompileError, Diagnostic
@@ -159,6 +159,9 @@ class _Made:
                 if done.returncode:
                     found = diagnostics.with_error(found, done.stderr)
                     raise CompileError(found, self.source, self.name, done.stderr)
+                if refused := host_functions.called(Path(beside).read_bytes()):
+                    found = [host_functions.refusal(refused[0], self.source)]
+                    raise CompileError(found, self.source, self.name)
                 os.chmod(beside, 0o755)
                 os.replace(beside, path)
                 return found
@@ -256,6 +259,7 @@ _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
+    "-fno-builtin-printf",  # no puts() in its place, which nobody counts
     "-fwrapv",  # an int that overflows wraps, as it does on a GPU
     "-fcheck-new",  # new gives NULL where the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
@@ -285,7 +289,8 @@ def _toolchain(checked: bool) -> str:
     heads = [p.read_text() for p in build.headers(build.KERNELS / "simt")]
     here = Path(__file__).parent
     ours = [
-        (here / f"{name}.py").read_text() for name in ("cpu", "launcher", "prelude")
+        (here / f"{name}.py").read_text()
+        for name in ("cpu", "host_functions", "launcher", "prelude")
     ]
     ours.append(rewriter.fingerprint())
     version = build.version_of(build.tool("g++"))

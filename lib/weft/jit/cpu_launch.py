@@ -35,6 +35,7 @@ void simt_clear_fault(void);
 void simt_set_timeout(int ms);
 void simt_set_order(int order);
 int simt_threads(void);
+void simt_set_most_printed(size_t bytes);
 """)
 
 
@@ -47,7 +48,9 @@ def runtime_path() -> Path:
 @functools.cache
 def runtime() -> Any:
     """The SIMT runtime, opened."""
-    return ffi.dlopen(str(runtime_path()))
+    simt = ffi.dlopen(str(runtime_path()))
+    simt.simt_set_most_printed(output.MOST_PRINTED)
+    return simt
 
 
 @dataclass

@@ -15,7 +15,8 @@ from typing import IO
 
 from cffi import FFI
 
-MOST = 1 << 20  # bytes shown; a kernel can print gigabytes
+MOST = 1 << 20  # bytes shown
+MOST_PRINTED = 64 << 20  # bytes after which a launch is ended: it would fill the disk
 
 ffi = FFI()
 ffi.cdef("int fflush(void *file);")

@@ -1,0 +1,166 @@
+"""No cell ends the session: the cells of bad_cells.py in a real Jupyter kernel.
+
+After each, one sentence has named what went wrong, and the next cell is right: its
+kernel, NumPy's arithmetic, and what it prints.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from bad_cells import CELLS, LONG, LOST, MODES, Cell
+from jupyter_client.manager import KernelManager
+
+MEMORY = 8 << 30  # bytes that the session may take: the machine is not ours alone
+MODES_OF_LAUNCH = ["", "--fast"]  # watched, and not
+START = f"""
+%load_ext weft
+import os, resource, numpy as np
+resource.setrlimit(resource.RLIMIT_DATA, ({MEMORY}, {MEMORY}))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+x = np.zeros(64, np.int32)
+"""
+GOOD = """%%cuda --cpu --fast
+__global__ void good(int *x, float *y, int n) {
+    __shared__ int s[32];
+    s[threadIdx.x] = n + threadIdx.x;
+    __syncthreads();
+    x[threadIdx.x] = s[31 - threadIdx.x];
+    y[threadIdx.x] = 1.0f / (n + 2);
+}
+"""
+NEXT = """
+good_x, good_y = np.zeros(32, np.int32), np.zeros(32, np.float32)
+good[1, 32](good_x, good_y, 1)
+assert (good_x == 32 - np.arange(32)).all() and (good_y == np.float32(1) / 3).all()
+least = np.full(64, np.finfo(np.float32).smallest_normal)
+assert (least / 2 > 0).all(), "numbers flush to zero"
+thirds = np.array([1 / 3, -1 / 3, 2 / 3]).astype(np.float32).view(np.uint32)
+assert (thirds == [0x3EAAAAAB, 0xBEAAAAAB, 0x3F2AAAAB]).all(), "another rounding"
+with np.errstate(all="ignore"):
+    assert np.isinf(np.ones(9) / np.zeros(9)).all()
+os.fstat(0), os.fstat(1), os.fstat(2)
+print("the next cell is right")
+"""
+
+
+@dataclass
+class Ran:
+    """What a cell came to. ended: the session with it."""
+
+    error: str = ""
+    out: str = ""
+    ended: bool = False
+
+
+class Session:
+    """A Jupyter kernel, started anew after its end."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(start_new_session=True)
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=120)
+        for cell in (START, GOOD, NEXT):
+            ran = self.run(cell)
+            assert not ran.error and not ran.ended, ran
+
+    def end(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+    def run(self, cell: str, seconds: float = 120) -> Ran:
+        """Run a cell to its end, or to that of the session."""
+        ran, number = Ran(), self.client.execute(cell, stop_on_error=False)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                message = self.client.get_iopub_msg(timeout=0.5)
+            except queue.Empty:
+                if not self.manager.is_alive():
+                    break
+                continue
+            content, kind = message["content"], message["msg_type"]
+            if message["parent_header"].get("msg_id") != number:
+                continue
+            if kind == "stream":
+                ran.out += content["text"]
+            elif kind == "error":
+                ran.error = f"{content['ename']}: {content['evalue']}"
+            elif kind == "status" and content["execution_state"] == "idle":
+                return ran
+        ran.ended = True
+        return ran
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    session = Session()
+    yield session
+    session.end()
+
+
+def outlives(session: Session, cell: Cell, options: str) -> str:
+    """What the session said of the cell; it lives, and its next cell is right."""
+    limit = "--timeout 1" if cell.says == LONG else ""
+    ran = session.run(f"%%cuda --cpu {limit} {options}\n{cell.source}")
+    if not ran.error and not ran.ended:
+        ran = session.run("k[2, 32](x, 64)")
+    after = Ran(ended=True) if ran.ended else session.run(NEXT)
+    if after.ended or after.error:
+        session.end()  # those that follow are not to blame
+        session.start()
+    assert not ran.ended, "the cell ended the session"
+    assert not after.ended, f"the cell after it ended the session: {ran.error}"
+    assert (after.error, after.out) == ("", "the next cell is right\n")
+    return ran.error
+
+
+def tiers(cells: list[Cell]) -> list:
+    """Each cell, with and without watching; all but the quick ones are slow."""
+    return [
+        pytest.param(
+            cell,
+            options,
+            id=f"{cell.name}{options}",
+            marks=[] if cell.quick and options else [pytest.mark.slow],
+        )
+        for cell in cells
+        for options in MODES_OF_LAUNCH
+    ]
+
+
+@pytest.mark.parametrize("cell, options", tiers(CELLS))
+def test_one_sentence_names_the_kernel_and_the_session_goes_on(session, cell, options):
+    said = outlives(session, cell, options)
+    if not said:
+        assert cell.may_pass and options
+        return
+    assert re.match(r"KernelFault: k: |CompileError: ", said)
+    assert re.search(cell.says, said.splitlines()[0]), said
+
+
+@pytest.mark.parametrize("cell, options", tiers(MODES))
+def test_modes_of_the_processor_do_not_outlive_the_launch(session, cell, options):
+    assert outlives(session, cell, options) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", LOST, ids=lambda cell: cell.name)
+def test_isolated_holds_what_nothing_else_does(session, cell):
+    said = outlives(session, cell, "--isolated")
+    assert said.startswith("KernelFault: k: its process ended (exit status -")
+
+
+def test_there_are_a_hundred():
+    every = [*CELLS, *MODES, *LOST]
+    assert len(every) >= 100 and len({cell.name for cell in every}) == len(every)
