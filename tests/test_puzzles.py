@@ -501,7 +501,7 @@ def recurses(out, a, n):
             unknown_name,
             r"stopped at `out.* in thread 0 .*n=4.*NameError: name 'b' is no",
         ),
-        (bad_index, "stopped at .*IndexError"),
+        (bad_index, r"thread 0 ends with IndexError: tuple index out of range \(line"),
         (loops, "ran for longer than 0.3 s"),
         (recurses, "a helper cannot call itself"),
     ],
