@@ -1,10 +1,12 @@
 """What lies in notebooks/results."""
 
 import json
+import re
 
 import pytest
 
 from weft.bench.sentences import RESULTS
+from weft.build import ROOT
 
 FILES = sorted(RESULTS.glob("*.json"))
 
@@ -19,3 +21,24 @@ def test_committed_rows_were_measured_at_a_commit(path):
     found = json.loads(path.read_text())
     commits = {part.get("commit") for part in (found["machine"], *found["rows"])}
     assert not [name for name in commits if name and name.endswith("+")]
+
+
+@pytest.mark.parametrize("rung", ["ijk", "ikj", "blocked", "simd", "reference"])
+def test_a_plain_c_rung_quotes_its_committed_rows(rung):
+    """All that were measured of its own at 1024 and 2048, and nothing else."""
+    rows = json.loads((RESULTS / "matmul_intel_xeon.json").read_text())["rows"]
+    name = "matmul.c" if rung == "reference" else f"matmul_{rung}.c"
+    cores = {1, 2} if rung == "reference" else {1}
+    speeds: dict[str, set[str]] = {"ours": set(), "theirs": set()}
+    for row in rows:
+        whose = "ours" if row["rung"] == rung else "theirs"
+        if row["m"] < 1024 or row["threads"] not in cores:
+            continue
+        if whose == "ours" or row["impl"] != "weft":
+            gflops = row["tflops"] * 1e3
+            speeds[whose].add(f"{gflops:.{2 if gflops < 1 else 0}f}")
+    head = (ROOT / "kernels/reference" / name).read_text().split("*/")[0]
+    quoted = head.split("Measured:")[1].split("Limit:")[0]
+    quoted = re.sub(r"AVX-512|L3|\d+\^3|\d+ GB/s|\d / \d|[\d.]+ %", "", quoted)
+    numbers = set(re.findall(r"[\d.]*\d", quoted))
+    assert speeds["ours"] <= numbers <= speeds["ours"] | speeds["theirs"]

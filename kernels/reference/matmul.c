@@ -19,12 +19,13 @@
  *
  * Prediction: the tiles take 28 multiply-adds in 14 cycles; packing and c are
  *          small beside them: more than NumPy's OpenBLAS, like MKL.
- * Measured: Intel Xeon with AVX-512, GFLOP/s: 1024^3 on one core 163, on two
- * 311 (NumPy 145, 287; torch.mm, which is MKL, 169, 317); 2048^3 151, 321
- *          (NumPy 153, 297; torch.mm 169, 346). Not yet like MKL.
- * Limit:   with panels that are never packed anew, and c left alone, tiles run
- *          15 % faster. The rest are waits for L3: for a about 4 %, for c 4 %,
- *          for b 2 %. Fetching c ahead makes it slower.
+ * Measured: Intel Xeon with AVX-512, GFLOP/s: 1024^3 on one core 185, on two
+ *          342 (NumPy 162, 302; torch.mm, which is MKL, 183, 341); 2048^3 185,
+ *          362 (NumPy 170, 325; torch.mm 183, 367): like MKL, and 1.4 % slower
+ *          on two cores at 2048^3.
+ * Limit:   L3, which both cores read: where c is left alone, tiles run 4 %
+ *          faster, where a stays packed 1.5 %, where b does 1 to 2 %. Deeper
+ *          blocks of k, huge pages and fetching c ahead gain nothing.
  */
 #include "gemm.h"
 #include "reference.h"
