@@ -201,6 +201,8 @@ def test_anything_with_cuda_array_interface_gives_a_tensor():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_ops_follow_torchs_current_stream():
     a = random(512, 512).cuda()
+    weft.relu(a)  # its library is built and loaded by the first call
+    torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(50_000_000)  # what is queued behind it waits
