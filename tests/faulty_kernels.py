@@ -423,6 +423,26 @@ def a_loop_with_as_many_barriers_as_its_thread(out, x):
     out[t] = s[t]
 
 
+@faulty("absent-lane", args=lambda: [zeros(2), array(N)])
+def a_sum_inside_the_guard(out, x):
+    t = cuda.threadIdx.x
+    if t < 40:
+        value = x[t]
+        step = 16
+        while step > 0:
+            value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)  # !
+            step //= 2
+        if t % 32 == 0:
+            out[t // 32] = value
+
+
+@faulty("absent-lane", args=lambda: [zeros(N), array(N)])
+def a_vote_inside_the_guard(out, x):
+    t = cuda.threadIdx.x
+    if t < 40:
+        out[t] = cuda.popc(cuda.ballot_sync(0xFFFFFFFF, x[t] > 15))  # !
+
+
 @faulty("hang", args=lambda: [zeros(1, dtype=int32)], block=2)
 def a_flag_that_nobody_raises(flag):
     while flag[0] == 0:  # !

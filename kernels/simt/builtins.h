@@ -132,10 +132,12 @@ inline constexpr int warpSize = simt::WARP;
     const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
 #define SIMT_AND_WHERE , SIMT_WHERE
 #define SIMT_THERE , file, line
+#define SIMT_PLACE file, line
 #else
 #define SIMT_WHERE
 #define SIMT_AND_WHERE
 #define SIMT_THERE
+#define SIMT_PLACE
 #endif
 
 SIMT_INLINE void __syncthreads(SIMT_WHERE) { simt::barrier(0 SIMT_THERE); }

@@ -1,7 +1,22 @@
 /* device_warp.cpp -- what lanes find out about each other in several steps. */
 #include "device_warp.h"
 
+#include "check/launch.h"
+
 namespace simt {
+
+/* A call of a kernel's that makes its lanes meet several times. */
+struct Call {
+    unsigned mask;
+    const void *pc; /* where it returns to: what the check build names */
+
+    uint64_t shuffle(uint64_t value, unsigned source) const {
+        return check_meet_from(mask, SHUFFLE, value, source, pc);
+    }
+    unsigned ballot(bool predicate) const {
+        return (unsigned)check_meet_from(mask, BALLOT, predicate, 0, pc);
+    }
+};
 
 unsigned lane_of_rank(unsigned mask, unsigned rank) {
     for (; rank && mask; rank--) mask &= mask - 1;
@@ -9,11 +24,12 @@ unsigned lane_of_rank(unsigned mask, unsigned rank) {
 }
 
 unsigned match_any(unsigned mask, uint64_t value) {
+    const Call call = {mask, __builtin_return_address(0)};
     // The value of the first lane left is asked for, until each was once.
-    unsigned left = __ballot_sync(mask, 1), equal = 0;
+    unsigned left = call.ballot(true), equal = 0;
     while (left) {
-        const bool same = shuffle(mask, value, __builtin_ctz(left)) == value;
-        const unsigned group = __ballot_sync(mask, same);
+        const bool same = call.shuffle(value, __builtin_ctz(left)) == value;
+        const unsigned group = call.ballot(same);
         if (same) equal = group;
         left &= ~group;
     }
@@ -21,32 +37,33 @@ unsigned match_any(unsigned mask, uint64_t value) {
 }
 
 unsigned match_all(unsigned mask, uint64_t value, int *same) {
-    const unsigned all = __ballot_sync(mask, 1);
-    const uint64_t first = shuffle(mask, value, __builtin_ctz(all));
-    *same = __all_sync(mask, first == value);
+    const Call call = {mask, __builtin_return_address(0)};
+    const unsigned all = call.ballot(true);
+    const uint64_t first = call.shuffle(value, __builtin_ctz(all));
+    *same = call.ballot(first == value) == all;
     return *same ? all : 0;
 }
 
-/* op() over the values of the lanes in `mask`, in the order of a tree. */
-template <class T, class Op> static T reduce(unsigned mask, T value, Op op) {
-    const unsigned here = __ballot_sync(mask, 1), me = lane();
+/* op() over the values of the lanes of the call, in the order of a tree. */
+template <class T, class Op> static T reduce(Call call, T value, Op op) {
+    const unsigned here = call.ballot(true), me = lane();
     const unsigned size = __builtin_popcount(here);
     const unsigned rank = __builtin_popcount(here & ((1u << me) - 1));
     for (unsigned step = 1; step < size; step *= 2) {
         const bool in = rank + step < size;
-        const T other =
-            shuffle(mask, value, in ? lane_of_rank(here, rank + step) : me);
+        const unsigned source = in ? lane_of_rank(here, rank + step) : me;
+        const T other = (T)call.shuffle((unsigned)value, source);
         if (in) value = op(value, other);
     }
-    return shuffle(mask, value, __builtin_ctz(here));
+    return (T)call.shuffle((unsigned)value, __builtin_ctz(here));
 }
 
 } // namespace simt
 
-#define SIMT_REDUCE(name, T, expression)                               \
-    T name(unsigned mask, T value) {                                   \
-        return simt::reduce(mask, value,                               \
-                            [](T a, T b) -> T { return expression; }); \
+#define SIMT_REDUCE(name, T, expression)                                \
+    T name(unsigned mask, T value) {                                    \
+        return simt::reduce({mask, __builtin_return_address(0)}, value, \
+                            [](T a, T b) -> T { return expression; });  \
     }
 SIMT_REDUCE(__reduce_add_sync, int, (int)((unsigned)a + (unsigned)b))
 SIMT_REDUCE(__reduce_min_sync, int, a < b ? a : b)

@@ -165,8 +165,9 @@ void spin(Fiber *self);
 unsigned active_lanes(Fiber *self);
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
                       size_t align);
-/* Wait for all threads of a cooperative launch. */
-void grid_barrier();
+/* Wait for all threads of a cooperative launch; file and line: where it stands
+ * in the source, for the check build. */
+void grid_barrier(const char *file = 0, unsigned line = 0);
 /* __trap(): end the launch. */
 [[noreturn]] void trap();
 

@@ -60,7 +60,7 @@ static void wait_for_blocks(Worker *worker) {
     worker->waiting = false;
 }
 
-void grid_barrier() {
+void grid_barrier(const char *file, unsigned line) {
     Worker *worker = this_worker;
     const Fiber *self = here();
     if (!worker->cooperative) {
@@ -70,7 +70,7 @@ void grid_barrier() {
     }
     const int here =
         worker->checker
-            ? check_barrier_from(1, __builtin_return_address(0), 0, 0)
+            ? check_barrier_from(1, __builtin_return_address(0), file, line)
             : barrier(1);
     if (here != worker->threads) {
         note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
@@ -87,7 +87,7 @@ void grid_barrier() {
     }
     leave_if_stopped(worker);
     if (worker->checker)
-        check_barrier_from(0, __builtin_return_address(0), 0, 0);
+        check_barrier_from(0, __builtin_return_address(0), file, line);
     else
         barrier();
 }

@@ -8,6 +8,7 @@
  *     hooks.*, plain.h, atomics.cpp        what instrumented code calls ...
  *     ubsan.cpp, library.cpp               ... for an index; malloc() and so on
  *     engine.cpp, meetings.cpp             barriers and the like, out of line
+ *     absent.cpp                           lanes that do not come to them
  *     launch.*                             the life of a launch
  *     sites.cpp                            places in the program
  *     memory.*, variables.cpp              which bytes may be touched

@@ -101,6 +101,7 @@ void check_at_barrier(Worker *worker) {
 
 void check_at_meeting(Worker *worker, Warp *warp, unsigned group) {
     Checker *checker = worker->checker;
+    find_absent(checker, warp, group);
     if (checker->log_on) log_at_meeting(checker, warp, group);
     if (checker->races_on) races_at_meeting(checker, warp, group);
 }

@@ -33,6 +33,9 @@ const void *check_step(const Worker *worker);
 bool check_together(const Warp *warp, unsigned mask, Meeting meeting);
 /* All threads of the block wait for ever: say who for whom, if for a lane. */
 void check_deadlock(Worker *worker);
+/* meet(), as strictly as a GPU's rules are, for a call that returns to `pc`. */
+uint64_t check_meet_from(unsigned mask, Meeting meeting, uint64_t value,
+                         unsigned source, const void *pc);
 
 /* ---- engine.cpp --------------------------------------------------------- */
 

@@ -19,8 +19,7 @@ static const char *const names[] = {"__syncwarp()", "a shuffle", "a vote"};
 
 /* ---- lanes in a sentence ------------------------------------------------ */
 
-/* "lane 3", "lanes 0-15 and 20" */
-static std::string lanes_text(unsigned lanes) {
+std::string lanes_text(unsigned lanes) {
     std::string parts[WARP];
     int count = 0;
     const bool one = !(lanes & (lanes - 1));
@@ -168,12 +167,17 @@ static uint64_t meet_strictly(Checker *checker, unsigned mask, Meeting meeting,
     return result;
 }
 
+uint64_t check_meet_from(unsigned mask, Meeting meeting, uint64_t value,
+                         unsigned source, const void *pc) {
+    if (Checker *checker = here()->block->checker)
+        return meet_strictly(checker, mask, meeting, value, source, pc);
+    return meet(mask, meeting, value, source);
+}
+
 uint64_t checked_meet(unsigned mask, Meeting meeting, uint64_t value,
                       unsigned source) {
-    if (Checker *checker = here()->block->checker)
-        return meet_strictly(checker, mask, meeting, value, source,
-                             __builtin_return_address(0));
-    return meet(mask, meeting, value, source);
+    return check_meet_from(mask, meeting, value, source,
+                           __builtin_return_address(0));
 }
 
 } // namespace

@@ -34,6 +34,17 @@ void found_fault(Job *job);
  * or do not wait at one and the same. */
 void found_uneven(Checker *checker);
 
+/* ---- absent.cpp --------------------------------------------------------- */
+
+/* The lanes in `group` meet: of those that their call names or reads, some may
+ * take no part. */
+void find_absent(Checker *checker, const Warp *warp, unsigned group);
+
+/* ---- meetings.cpp ------------------------------------------------------- */
+
+/* "lane 3", "lanes 0-15 and 20" */
+std::string lanes_text(unsigned lanes);
+
 /* ---- findings.cpp ------------------------------------------------------- */
 
 /* A race that is none: a plain read that a compare-and-swap puts right. */

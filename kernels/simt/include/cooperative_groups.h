@@ -112,13 +112,13 @@ class thread_group {
         const unsigned long long block = kind == GRID ? simt::grid_block() : 0;
         return block * simt::block_size() + simt::block_rank();
     }
-    SIMT_MEMBER void sync() const {
+    SIMT_MEMBER void sync(SIMT_WHERE) const {
         if (kind == LANES)
             __syncwarp(mask);
         else if (kind == BLOCK)
-            __syncthreads();
+            __syncthreads(SIMT_PLACE);
         else
-            simt::grid_barrier();
+            simt::grid_barrier(SIMT_PLACE);
     }
 };
 
@@ -134,9 +134,11 @@ class thread_block : public thread_group {
 
   public:
     typedef cooperative_groups::arrival_token arrival_token;
-    static SIMT_MEMBER void sync() { __syncthreads(); }
+    static SIMT_MEMBER void sync(SIMT_WHERE) { __syncthreads(SIMT_PLACE); }
     arrival_token barrier_arrive() const { return {}; }
-    SIMT_MEMBER void barrier_wait(arrival_token &&) const { __syncthreads(); }
+    SIMT_MEMBER void barrier_wait(arrival_token &&SIMT_AND_WHERE) const {
+        __syncthreads(SIMT_PLACE);
+    }
     static unsigned num_threads() { return simt::block_size(); }
     static unsigned size() { return simt::block_size(); }
     static unsigned thread_rank() { return simt::block_rank(); }
@@ -165,9 +167,11 @@ class grid_group : public thread_group {
     typedef cooperative_groups::arrival_token arrival_token;
     /* Whether the launch was a cooperative one. */
     bool is_valid() const { return simt::here()->block->cooperative; }
-    SIMT_MEMBER void sync() const { simt::grid_barrier(); }
+    SIMT_MEMBER void sync(SIMT_WHERE) const { simt::grid_barrier(SIMT_PLACE); }
     arrival_token barrier_arrive() const { return {}; }
-    SIMT_MEMBER void barrier_wait(arrival_token &&) const { sync(); }
+    SIMT_MEMBER void barrier_wait(arrival_token &&SIMT_AND_WHERE) const {
+        sync(SIMT_PLACE);
+    }
     static unsigned long long num_threads() {
         return simt::grid_blocks() * simt::block_size();
     }
@@ -363,6 +367,12 @@ SIMT_MEMBER coalesced_group labeled_partition(const Group &g, bool label) {
 /* ---- functions of any group --------------------------------------------- */
 
 template <class Group> SIMT_INLINE void sync(const Group &g) { g.sync(); }
+SIMT_INLINE void sync(const thread_block &SIMT_AND_WHERE) {
+    __syncthreads(SIMT_PLACE);
+}
+SIMT_INLINE void sync(const grid_group &g SIMT_AND_WHERE) {
+    g.sync(SIMT_PLACE);
+}
 template <class Group>
 SIMT_INLINE auto thread_rank(const Group &g) -> decltype(g.thread_rank()) {
     return g.thread_rank();

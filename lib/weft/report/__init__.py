@@ -33,6 +33,7 @@ KINDS = {
     "conflict": "different values written to one element by several threads",
     "uninitialised": "a read of an element that nobody has written",
     "barrier": "a barrier that some threads of a block reach and others do not",
+    "absent-lane": "a lane that a warp's call names or reads and that takes no part",
     "deadlock": "threads that wait for one another for ever",
     "hang": "a launch that does not end",
     "misaligned": "an access whose address is no multiple of its size",

@@ -10,6 +10,10 @@ PYTHON = {
     "conflict": "let one thread write it, or add up with cuda.atomic",
     "uninitialised": "write it first, and wait at a barrier if another thread does",
     "barrier": "take the barrier out of the branch, so that every thread reaches it",
+    "absent-lane": (
+        "let all lanes that the mask names make the call: take it out of the branch, "
+        "with a value that changes nothing for lanes past the end (0 for a sum)"
+    ),
     "deadlock": "let every thread reach the same barriers in the same order",
     "hang": "look for a loop whose condition no thread changes",
     "misaligned": "an address has to be a multiple of the size that is accessed",

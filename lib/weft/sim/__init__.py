@@ -11,6 +11,7 @@ loops, plain_loops, walks ... its loops whose accesses are noted all at once
 record, log, places       what is written down: Intervals of accesses, and where
 judge, layout, repeats    what they say, many at a time
 races, blocks, uneven     ... within a block, between blocks, at barriers
+absent                    ... and where lanes of a warp meet
 counters                  ... and what they cost
 faults, stop, watchdog    what ends a launch
 """

@@ -15,7 +15,7 @@ from ..jit.faults import KernelFault
 from ..language.kernel import PythonKernel
 from ..native import ArgumentError
 from ..report import Finding, Report, named, position
-from . import faults, memory, uneven
+from . import absent, faults, memory, uneven
 from .accesses import CASTS, Accesses
 from .judge import Judge
 from .log import Log, Spread, site_of
@@ -313,6 +313,30 @@ class Launch(Accesses):
         else:
             found = dataclasses.replace(known, count=known.count + 1)
         self.findings[key] = found
+
+    def meet(
+        self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
+    ) -> None:
+        """Some lanes of a warp meet: those that they count on should be among them.
+
+        waits: what each of these threads waits for. sources: the lane that each lane
+        reads. size: how many threads the block has.
+        """
+        if not self.program.checks:
+            return
+        _, place, mask, *_ = next(iter(waits.values()))
+        call = absent.Call(list(waits), mask, sources, self.at_end, size)
+        found = absent.sentence(call)
+        if found is None:
+            return
+        key = "absent-lane", place
+        if known := self.findings.get(key):
+            self.findings[key] = dataclasses.replace(known, count=known.count + 1)
+            return
+        grid, threads = self.config.grid, self.config.block
+        self.findings[key] = absent.finding(
+            self.places[place], *found, position(block, grid), grid, threads
+        )
 
     def report(self, seconds: float) -> Report:
         """What the launch did, so far."""

@@ -14,7 +14,7 @@ from .intrinsics import BARRIERS
 from .log import Log
 from .places import Place
 from .stop import Stop
-from .warp import FULL, WARP, bits, exchange, shown
+from .warp import FULL, WARP, bits, exchange, shown, sources
 
 Thread = tuple[int, int, int, int]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
@@ -34,6 +34,10 @@ class Launch(Protocol):
     def opens(self, block: int, waiting: dict[int, int]) -> None: ...
 
     def ended(self, block: int, number: int, warps: bool) -> None: ...
+
+    def meet(
+        self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
+    ) -> None: ...
 
 
 def run_plain(
@@ -214,8 +218,6 @@ class Block:
         if operation != "activemask":
             for number in numbers:
                 self.phase[number] += 1
-        if operation == "syncwarp":
-            return [(n, None) for n in waits]
         values = {n % WARP: got[3] for n, got in waits.items()}
         arguments = {n % WARP: got[4] for n, got in waits.items()}
         try:
@@ -223,6 +225,9 @@ class Block:
         except UNUSABLE as error:
             first, got = next(iter(waits.items()))
             raise self.unusable(first, got, error) from None
+        if len(waits) < WARP and operation != "activemask":
+            asked = sources(operation, arguments)
+            self.launch.meet(self.block, waits, asked, len(self.every))
         return [(n, result[n % WARP]) for n in waits]
 
     # ---- all wait ----

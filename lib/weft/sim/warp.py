@@ -18,18 +18,27 @@ def exchange(
     A shuffle from a lane that is not among them gives a lane's own value.
     """
     if operation in _LANES:
-        find = _LANES[operation]
-        found = {}
-        for lane, value in values.items():
-            at = find(lane, int(arguments[lane]))
-            found[lane] = values.get(at, value) if 0 <= at < WARP else value
-        return found
+        asked = sources(operation, arguments)
+        return {
+            lane: values.get(asked.get(lane, lane), value)
+            for lane, value in values.items()
+        }
     if operation == "match_any_sync":
         return {
             lane: bits(o for o, other in values.items() if other == value)
             for lane, value in values.items()
         }
     return dict.fromkeys(values, _agreed(operation, values))
+
+
+def sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
+    """The lane that each lane of a shuffle reads, but for those that read past the
+    warp and keep their own value; empty for what is no shuffle."""
+    find = _LANES.get(operation)
+    if find is None:
+        return {}
+    asked = {lane: find(lane, int(by)) for lane, by in arguments.items()}
+    return {lane: at for lane, at in asked.items() if 0 <= at < WARP}
 
 
 def _agreed(operation: str, values: dict[int, Any]) -> Any:

@@ -214,3 +214,37 @@ CASE(a_vote_and_a_shuffle) {
     vote_or_shuffle<<<1, 32>>>(unwritten<int>(32));
     return launched();
 }
+
+// ---- lanes that take no part ----
+
+__global__ void sums(int *out, int n) {
+    const int i = threadIdx.x;
+    if (i < n) {
+        int value = i;
+        for (int o = 16; o; o /= 2)
+            value += __shfl_down_sync(~0u, value, o); // FAULT: absent-lane
+        if (i % 32 == 0) out[i / 32] = value;
+    }
+}
+CASE(a_sum_inside_the_guard) {
+    sums<<<1, 64>>>(unwritten<int>(2), 40);
+    return launched();
+}
+
+__global__ void votes(unsigned *out, int n) {
+    const int i = threadIdx.x;
+    if (i < n) out[i] = __ballot_sync(~0u, i & 1); // FAULT: absent-lane
+}
+CASE(a_vote_inside_the_guard) {
+    votes<<<1, 32>>>(unwritten<unsigned>(32), 20);
+    return launched();
+}
+
+__global__ void matches(unsigned *out) {
+    const int i = threadIdx.x;
+    if (i >= 16) out[i] = __match_any_sync(~0u, i & 1); // FAULT: absent-lane
+}
+CASE(a_match_that_half_a_warp_reaches) {
+    matches<<<1, 32>>>(unwritten<unsigned>(32));
+    return launched();
+}
