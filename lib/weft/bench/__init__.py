@@ -11,7 +11,8 @@ peaks, cublas          what a product is measured against
 ops                    an op's rungs beside PyTorch's
 matmul/, tensor/, graphs/, mnist, transpose, torch_kernels  what a GPU reaches
 bodies, launch, edit   one body by every runner; a launch; from an edit to its result
-sim, simt, check, counters  what running kernels on a CPU costs; is the count right
+sim, simt, check       what running kernels on a CPU costs
+counters, excuses      is the count right; how far may Nsight Compute lie from it
 plot_bodies, plot_transpose, crossing  charts; where two of their lines cross
 readme, sentences      README.md's blocks, made from committed results
 """

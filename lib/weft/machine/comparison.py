@@ -65,7 +65,7 @@ class Comparison:
         heads = zip(("kernel", "counter", "CPU", "ncu", ""), sides)
         rows, before = [[cell(name, side, kind="th") for name, side in heads]], ""
         for kernel, *numbers, verdict in self.lines():
-            colour = FAULT if verdict == "DIFFERS" else WRITTEN
+            colour = FAULT if verdict.startswith("DIFFERS") else WRITTEN
             plain = verdict == "same" or verdict.startswith("within")
             look = FAINT if plain else f"color:{colour};white-space:normal;"
             name = kernel if kernel != before else ""

@@ -6,9 +6,11 @@ Ours are sums over the places of report.Counters; ncu's over all that ran on the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..report import Counters
+from ..report.counters import Place
 
 _L1 = "l1tex__{}_pipe_lsu_mem_{}_op_{}.sum"
 _OPS = {"load": ("ld",), "store": ("st",), "atomic": ("red", "atom")}
@@ -42,9 +44,13 @@ class Metric:
             return counters.active_lanes
         if not self.what:
             return None
+        return self.ours_of(counters.places)
+
+    def ours_of(self, places: Iterable[Place]) -> int:
+        """The sum over those of the places that it is about."""
         return sum(
             getattr(place, self.what)
-            for place in counters.places
+            for place in places
             if place.space == self.space and place.kind == self.kind
         )
 

@@ -1,0 +1,132 @@
+"""How far ncu's counters may lie from ours: what each reason explains, and no more."""
+
+from dataclasses import replace
+
+import pytest
+
+from weft import bench
+from weft.bench import counters as bench_counters
+from weft.bench.excuses import Excuse, find_excuse
+from weft.build import ROOT
+from weft.inspect import inspect
+from weft.machine import metrics, read_sass
+from weft.report import Counters, Place
+
+
+def test_a_difference_is_excused_as_far_as_its_reason_explains_it():
+    judged, excuse = bench_counters.judged, Excuse("merged", 4, 8)
+    count = metrics.Metric("n", ("n",), exact=True)
+    assert judged(count, 8, 4, excuse) == judged(count, 8, 5, excuse)
+    assert judged(count, 8, 4, excuse) == (True, "merged")
+    for beyond in (3, 9):
+        agrees, verdict = judged(count, 8, beyond, excuse)
+        told = f"DIFFERS: merged; that explains 4 to 8, not {beyond}"
+        assert (agrees, verdict) == (False, told)
+    ratio = metrics.Metric("r", ("r",), tight=True)  # 2 % beyond, as for every ratio
+    assert judged(ratio, 6, 3.93, excuse)[0] and not judged(ratio, 6, 3.9, excuse)[0]
+
+
+def _code(*lines: str, at: int = 0):
+    """Instructions of the machine, on a line of k.cu."""
+    rows = "\n".join(f"        /*{i:04x}*/  {t} ;" for i, t in enumerate(lines))
+    found = read_sass.read(f"//--- .text.k ---\n{rows}\n", "k").instructions
+    return [replace(one, file="k.cu", line=at) for one in found]
+
+
+def _place(kind: str, space: str = "", line: int = 1, **counts: int) -> Place:
+    return Place(kind=kind, space=space, file="k.cu", line=line, last=line, **counts)
+
+
+BY_NAME = {m.name: m for m in [*metrics.COUNTS, *metrics.LANES]}
+LDS128 = "LDS.128 R4, [R0]"
+
+
+def _range(name: str, places: list[Place], code) -> tuple[float, float] | None:
+    found = find_excuse(BY_NAME[name], Counters(warps=8, places=places), code)
+    return (found.least, found.most) if found else None
+
+
+def test_merged_accesses_explain_what_their_line_loses():
+    """One load of 128 bits for four of 32; the others stay what they are."""
+    line = _place("read", "shared", size=4, requests=80, wavefronts=80)
+    other = _place("read", "shared", line=9, size=4, requests=1000, wavefronts=1000)
+    merged = _code(LDS128, "LDG.E.128 R4, [R2.64]", at=1) + _code("LDS R4, [R0]", at=9)
+    waves = "shared load wavefronts"
+    assert _range(waves, [line, other], merged) == (1020, 1080)
+    some = merged + _code("LDS R4, [R0]", at=1)  # four of five were merged
+    assert _range(waves, [line, other], some) == (1032, 1080)
+    line.wavefronts, line.conflicts = 320, 240  # four turns each
+    assert _range(waves, [line], _code(LDS128, at=1)) == (80, 320)
+    assert _range("shared load conflicts", [line], _code(LDS128, at=1)) == (0, 240)
+    assert _range(waves, [line], _code("LDS R4, [R0]", at=1)) is None
+    line.size = 16  # as wide as the source has it
+    assert _range(waves, [line], _code(LDS128, at=1)) is None
+    why = find_excuse(BY_NAME[waves], Counters(places=[other]), merged).why
+    assert why == "the compiler merged accesses of 32 bits: 1 LDS.128"
+
+
+def test_a_loop_with_a_rest_loses_what_the_loop_does():
+    """The rest has the single loads, and hardly runs: it hides nothing."""
+    loop = "LDS.128 R4, [R0]", "LDS R8, [R1]", "@P0 BRA `(.L_x_0)"
+    rest = _code(*["LDS R4, [R0]"] * 12, at=1)
+    head, *others = _code(*loop, at=1)
+    code = [replace(head, labels=(".L_x_0",)), *others, *rest]
+    place = _place("read", "shared", size=4, requests=100, wavefronts=100)
+    least, most = _range("shared load wavefronts", [place], code)
+    assert (round(least), most) == (40, 100)  # 5 accesses become 2
+
+
+def test_a_lane_that_acts_for_its_warp_explains_one_turn_a_request():
+    sums = _place("atomic", "global", size=4, requests=64, sectors=2048)
+    other = _place("atomic", "global", line=9, size=4, requests=64, sectors=500)
+    redux = _code("REDUX.MAX.S32 UR4, R2", at=1)
+    assert _range("global atomic sectors", [sums, other], redux) == (564, 2548)
+    assert _range("global atomic requests", [sums], redux) is None
+    assert _range("global atomic sectors", [other], redux) is None
+    assert _range("global atomic sectors", [sums], _code(LDS128, at=1)) is None
+
+
+def test_weights_explain_no_mean_beyond_those_of_the_pieces():
+    """16 of 32 threads on line 2: 13 instructions of line 1 and 1 of line 2, say."""
+    threads = "active threads per instruction"
+    pieces = [_place("step", line=1, accesses=256, requests=8)]
+    pieces += [_place("step", line=2, accesses=128, requests=8)]
+    assert _range(threads, pieces, []) == (16, 32)
+    code = _code(*["FADD R0, R0, R0"] * 3, at=1) + _code("FADD R0, R0, R0", at=2)
+    assert _range(threads, pieces, code) == (28, 28)
+    masked = code + _code("@P0 FADD R0, R0, R0", at=2)  # by all 32, or by 16
+    assert _range(threads, pieces, masked) == (25.6, 28.8)
+    alike = [_place("step", line=line, accesses=256, requests=8) for line in (1, 2)]
+    assert _range(threads, alike, masked) == (32, 32)
+
+
+COMMITTED = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
+QUICK = ["sum_strided", "matmul, tiles of 16, unrolled", "atomic, one address"]
+CASES = [
+    pytest.param(case.name, marks=[pytest.mark.slow] * (case.name not in QUICK))
+    for case in bench_counters.cases()
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_committed_verdicts_are_those_of_today(name):
+    """What was measured on a GPU, judged anew by this machine's counts and code."""
+    case = next(c for c in bench_counters.cases() if c.name == name)
+    kernel = bench_counters._kernel(case.kernel, case.template)
+    counters = inspect(kernel, quiet=True)[case.shape](*case.args).counters
+    code = bench_counters._instructions(case.kernel, case.template)
+    if not code:
+        pytest.skip("no machine code without nvcc")
+    rows = [r for r in bench.read_json(COMMITTED[-1])["rows"] if r["rung"] == name]
+    assert rows
+    for row in rows:
+        metric = BY_NAME[row["metric"]]
+        ours = metric.ours(counters)
+        assert row["cpu"] == (ours and pytest.approx(ours, rel=1e-5))
+        free = metric.tight and case.lanes
+        excuse = None if free else find_excuse(metric, counters, code)
+        found = bench_counters.judged(metric, ours, row["ncu"], excuse)
+        assert found == (row["agrees"], row["verdict"]), row["metric"]
+        if found[0] and found[1] == (excuse and excuse.why):
+            beyond = 0.9 * excuse.least  # no larger difference would do
+            assert not bench_counters.judged(metric, ours, beyond, excuse)[0]
