@@ -310,6 +310,7 @@ def _fault(runner: Runner, error: Exception) -> Mismatch:
         ended = [f for f in findings if f.text in str(error)]
         last = (ended or findings)[-1]  # races are told after what ended it
         facts |= {"kind": last.kind, "array": last.array, "index": last.index}
+        facts |= {"pattern": last.pattern}
     text = str(error).removeprefix(f"{runner.name}: ")
     made = Mismatch(text, report=report, **facts)
     made.__cause__ = error
@@ -322,7 +323,8 @@ def _found(findings: Any, report: Any) -> Mismatch:
     times = sum(f.count for f in findings)
     text = first.text + f"; {times} times in all" * (times > 1)
     facts = {"block": first.block, "thread": first.thread, "array": first.array}
-    return Mismatch(text, **facts, index=first.index, report=report, kind=first.kind)
+    facts |= {"index": first.index, "kind": first.kind, "pattern": first.pattern}
+    return Mismatch(text, **facts, report=report)
 
 
 def _joined(verdicts: list[Verdict]) -> Verdict:

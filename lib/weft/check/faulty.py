@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 
 from ..guarded import Mismatch, element
+from ..report import IN_PLACE, UPDATE
 from .problem import Trial
 
 NO_GUARD = (
@@ -19,10 +19,17 @@ TOO_FAR = (
 )
 
 
-AT_ONCE = re.compile(r" reads .* at line (\d+) while .* writes it at line \1\b")
-UPDATE = (
-    "looks like an update that threads make of one place at once: each reads the same "
-    "old number, and one result undoes the other. A barrier alone would not help"
+PATTERNS = {  # of both sides of a race, where they belong together
+    UPDATE: "looks like an update that threads make of one place at once: each reads "
+    "the same old number, and one result undoes the other. A barrier alone would not "
+    "help",
+    IN_PLACE: "looks like a thread that overwrites what another has still to read: "
+    "read into a variable, wait at a barrier that all threads reach, and then write "
+    "(with several blocks: into a second array)",
+}
+NO_COMMON_BARRIER = (
+    "looks like a block that overwrites what another has still to read: no barrier "
+    "holds for all blocks, so write into a second array"
 )
 
 
@@ -32,13 +39,9 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
     if "input" in text and "overwritten" in text:
         return "looks like a store into the wrong array: inputs must stay as they are"
     ours = trial.inputs | trial.starts
-    if (
-        kind == "race"
-        and AT_ONCE.search(text)
-        and error
-        and error.array in trial.starts
-    ):
-        return UPDATE
+    if error and error.pattern:
+        apart = error.pattern == IN_PLACE and error.thread is None
+        return NO_COMMON_BARRIER if apart else PATTERNS[error.pattern]
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
         if trial.shape is not None and not trial.shape.plain:

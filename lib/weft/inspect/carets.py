@@ -7,6 +7,7 @@ or at the `=` of what is written; a reader looks for the x.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ..cuda_on_cpu.columns import original_column
 
@@ -40,16 +41,31 @@ def column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> i
 def only_array(line: str, column: int) -> str:
     """The array that has its one index behind it at a column (from 0, in bytes); ""
     if none or several stand there: s[i][j]."""
+    found = element(line, column)
+    indexed = re.match(r"\w+(?=\s*\[)", found)
+    rest = line.encode()[column:].decode(errors="ignore")[len(found) :]
+    return indexed[0] if indexed and not rest.lstrip().startswith("[") else ""
+
+
+def element(line: str, column: int) -> str:
+    """The x[i] that begins at a column (from 0, in bytes), up to its first index; ""
+    if none does."""
     text = line.encode()[column:].decode(errors="ignore")
     named = re.match(r"\w+(?=\s*\[)", text)
-    if not named:
-        return ""
     depth = 0
-    for at in range(named.end(), len(text)):
+    for at in range(named.end() if named else len(text), len(text)):
         depth += (text[at] == "[") - (text[at] == "]")
         if not depth and text[at] == "]":
-            return "" if text[at + 1 :].lstrip().startswith("[") else named[0]
+            return text[: at + 1]
     return ""
+
+
+def one_statement(rows: Sequence[str], start: int, end: int) -> bool:
+    """Whether no statement ends between two columns (from 0, in bytes): the first is
+    one of the first row, the other of the last."""
+    *before, last = (row.encode() for row in rows)
+    text = b"\n".join([*before, last[:end]])[start:]
+    return re.search(rb"[;{}]", text) is None
 
 
 def callee(function: str) -> str:

@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..cuda_on_cpu import symbols
-from ..report import Counters, Finding, Index, Listing, Place, Report, line_of
+from ..report import (
+    IN_PLACE,
+    UPDATE,
+    Counters,
+    Finding,
+    Index,
+    Listing,
+    Place,
+    Report,
+    line_of,
+)
 from ..report.cures import in_c
 from ..report.program import ProgramReport
 from . import carets
@@ -244,9 +254,27 @@ class _Raw:
             kernel=raw.get("kernel") or "",
             other_file=other.file if other.file != file else "",
         )
-        same = bool(line) and (line, file) == (other.line, other.file)
-        same = same and self.column(other, array) == column
-        return dataclasses.replace(one, cure=in_c(one, self._space(array), same))
+        pattern = self._pattern(one, other) if one.kind == "race" and line else ""
+        one = dataclasses.replace(one, pattern=pattern)
+        return dataclasses.replace(one, cure=in_c(one, self._space(array)))
+
+    def _pattern(self, one: Finding, other: _Where) -> str:
+        """What both sides of a race make together: s[0] += x[i], or x[i] = x[i + 1]."""
+        if one.other_file or not other.line:
+            return ""
+        ends = (one.line, one.column), (other.line, self.column(other, one.array or ""))
+        if ends[0] == ends[1]:
+            return UPDATE
+        (first, start), (last, end) = sorted(ends)
+        rows = [
+            self.line(_Where(one.file, number)) for number in range(first, last + 1)
+        ]
+        if not carets.one_statement(rows, start, end):
+            return ""
+        texts = [carets.element(rows[at - first], column) for at, column in ends]
+        if texts[0] and texts[0] == texts[1]:
+            return UPDATE
+        return IN_PLACE if " reads " in one.text and " writes " in one.text else ""
 
     def _space(self, array: str) -> str:
         for kernel in self.raw["kernels"]:

@@ -25,6 +25,8 @@ from .counters import Counters, Line, Place, Sums
 __all__ = ["Counters", "Finding", "Line", "Listing", "Place", "Report", "Sums"]
 
 Index = tuple[int, ...]
+UPDATE = "update"  # of a race: each thread reads one element, and writes it again
+IN_PLACE = "in place"  # ... one statement reads what another thread's one overwrites
 
 KINDS = {
     "bounds": "an access outside of an array",
@@ -70,6 +72,7 @@ class Finding:
     block, thread: (x, y, z). other: the second thread of a race (the second block, if
     the race is between blocks), other_line: where it is. count: how often the same was
     seen. cure: what usually cures it, where more is known than its kind; or "".
+    pattern: what both sides of a race make together: UPDATE, IN_PLACE, or "".
     kernel: in which it was; "" if that is clear. other_file: of other_line, if it is
     not the same.
     """
@@ -87,6 +90,7 @@ class Finding:
     count: int = 1
     other_line: int = 0
     cure: str = ""
+    pattern: str = ""
     kernel: str = ""
     other_file: str = ""
 

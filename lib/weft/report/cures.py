@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import Finding
+from . import IN_PLACE, UPDATE, Finding
 
 PYTHON = {
     "bounds": "guard the access: if i < n:",
@@ -53,13 +53,24 @@ _BYTES = (
     "guard the access, or launch with more: kernel<<<grid, block, bytes>>>, in Python "
     "kernel[grid, block, bytes]"
 )
-_ONE_STEP = "atomicAdd() or its like: read, change and write as one step"
+_ONE_STEP = "{add} or its like: read, change and write as one step"
+# A barrier cannot stand within a statement that reads, and overwrites what is read.
+_FIRST_READ = (
+    "read into a variable, {barrier} reached by all, then write (in a loop one after "
+    "the write as well); or write into a second array"
+)
+_SECOND_ARRAY = (
+    "write into a second array, and swap the two between launches: no barrier holds "
+    "for all blocks"
+)
 
 
 def in_python(one: Finding) -> str:
     """What usually cures a finding in a kernel in Python; "" if there is no rule."""
     if one.cure:
         return one.cure
+    if one.kind == "race" and one.pattern:
+        return _of_pattern(one, "cuda.atomic.add", "cuda.syncthreads()")
     if one.kind == "race" and one.thread is None:
         return _BLOCKS.format(atomics="cuda.atomic", fence="cuda.threadfence()")
     if one.kind == "race" and "in one warp" in one.text:
@@ -67,18 +78,17 @@ def in_python(one: Finding) -> str:
     return PYTHON.get(one.kind, "")
 
 
-def in_c(one: Finding, space: str, same_place: bool) -> str:
+def in_c(one: Finding, space: str) -> str:
     """What usually cures a finding in a kernel in CUDA C; "" if there is no rule.
 
-    space: of its array, "global" or "shared"; same_place: whether both sides of a
-    race are at one place in the source.
+    space: of its array, "global" or "shared".
     """
     if "a null pointer" in one.text:
         return _NULL
     if "since the launch gave" in one.text:
         return _BYTES
-    if one.kind == "race" and same_place:
-        return _ONE_STEP
+    if one.kind == "race" and one.pattern:
+        return _of_pattern(one, "atomicAdd()", "__syncthreads()")
     if one.kind == "race" and one.thread is None:
         return _BLOCKS.format(atomics="atomicAdd()", fence="__threadfence()")
     if one.kind == "race" and "in one warp" in one.text:
@@ -86,3 +96,11 @@ def in_c(one: Finding, space: str, same_place: bool) -> str:
     if one.kind == "uninitialised" and space == "global":
         return _UNWRITTEN
     return C.get(one.kind, "")
+
+
+def _of_pattern(one: Finding, add: str, barrier: str) -> str:
+    """What cures a race whose two sides are known to belong together."""
+    if one.pattern == UPDATE:
+        return _ONE_STEP.format(add=add)
+    assert one.pattern == IN_PLACE
+    return _SECOND_ARRAY if one.thread is None else _FIRST_READ.format(barrier=barrier)

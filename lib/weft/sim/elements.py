@@ -27,6 +27,7 @@ class Elements(ast.NodeTransformer):
         self.local = set(variant.kinds.of)
         self.used: set[str] = set()
         self.count = 0
+        self.statement = 0  # the line in which the present one begins
 
     def own(self, name: str) -> ast.Name:
         """A name of the engine's that the function is made with."""
@@ -58,6 +59,7 @@ class Elements(ast.NodeTransformer):
         if isinstance(node, ast.expr):
             # Of x[i] += 1 the read comes first, and is what an error is about.
             self.variant.places.setdefault(position(node), made)
+        made.statement = self.statement
         return made
 
     def site(self, kind: str, node: ast.AST, entity: Entity | None = None) -> Place:

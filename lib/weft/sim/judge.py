@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from ..report import Counters, Finding, Index, named, position
+from ..report import IN_PLACE, UPDATE, Counters, Finding, Index, named, position
 from .blocks import MANY, Between, Meeting
 from .counters import Sums
 from .layout import CODES, Batch, Layout
@@ -23,7 +23,6 @@ ROWS = 1 << 14  # accesses that are worth a look
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
 NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
-ONE_STEP = "cuda.atomic.add or its like: read, change and write as one step"
 
 
 class Judge:
@@ -126,8 +125,9 @@ class Judge:
         found = self._finding(
             batch, kind, text, one, int(batch.thread[other]), sites[1]
         )
-        if kind == "race" and (line, sites[0].text) == (other_line, sites[1].text):
-            return dataclasses.replace(found, cure=ONE_STEP)  # s[0] += ...
+        if kind == "race":
+            pattern = _pattern(*sites, self._order(batch, one, other) > 0)
+            return dataclasses.replace(found, pattern=pattern)
         return found
 
     def _missing(self, batch: Batch, one: int, other: int) -> str:
@@ -196,6 +196,7 @@ class Judge:
             **{"text": text, "count": met.count, "block": block, "thread": None},
             **{"other": other_block, "other_line": other.line, "file": site.file},
             **{"line": site.line, "column": site.column},
+            pattern=_pattern(site, other),
         )
 
     def _who(self, block: Index | None, kind: int) -> str:
@@ -252,3 +253,16 @@ def _rank(side: tuple[int, Site, Index | None]) -> tuple:
     """Sorts the sides of a race between blocks: whichever block ran first."""
     kind, site, block = side
     return kind != CODES[READ], site.line, site.column, (block or (0,))[::-1]
+
+
+def _pattern(one: Site, other: Site, before: bool = True) -> str:
+    """What two sites that race make together: s[0] += x[i], or x[i] = x[i + 1].
+
+    before: whether a thread comes to the first of them before it comes to the other.
+    """
+    together = (one.file, one.statement) == (other.file, other.statement)
+    if not one.statement or not together or (one.kind, other.kind) != (READ, WRITE):
+        return ""
+    if one.text == other.text:
+        return UPDATE
+    return IN_PLACE if before else ""

@@ -285,4 +285,4 @@ def _lies(element: np.ndarray, spread: Spread) -> np.ndarray:
 def site_of(place: Place, number: int) -> Site:
     """The Site of a place that touches array `number`."""
     start = place.file, place.line, place.column
-    return Site(place.kind, number, place.text, *start, place.last)
+    return Site(place.kind, number, place.text, *start, place.last, place.statement)

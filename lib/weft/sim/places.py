@@ -56,6 +56,7 @@ class Place:
     entity: Entity | None = None
     index: list[str | int] = field(default_factory=list)
     last: int = 0
+    statement: int = 0  # the line in which it begins
     number: int = -1  # of its Site, if its array is known now
 
 

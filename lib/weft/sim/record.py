@@ -49,6 +49,7 @@ class Site:
     FENCE, a threadfence or threadfence_system (array is -1).
     array: its number among the launch's arrays. text: as written, "x[i + 1]".
     file, line, column: where (lines from 1, columns from 0). last: a STEP's last line.
+    statement: the line in which its statement begins; 0: unknown.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Site:
     line: int
     column: int
     last: int = 0
+    statement: int = 0
 
 
 @dataclass

@@ -70,6 +70,7 @@ class Rewriter(PlainLoops):
         made: list[ast.stmt] = []
         starts = True
         for index, node in enumerate(body):
+            self.statement = node.lineno
             docstring = isinstance(node, ast.Expr) and isinstance(
                 node.value, ast.Constant
             )
