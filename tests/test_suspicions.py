@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from weft import Mismatch, check, cuda, inspect, load_cuda, sim
+from weft.mistakes import Scene, guess, proof
 from weft.report.cures import in_python
 
 float32 = np.float32
@@ -128,3 +129,96 @@ def test_what_a_barrier_between_cures_is_told_so():
     ):
         assert found and all("barrier between" in c or "()" in c for c in found)
         assert not any("variable" in c or "as one step" in c for c in found)
+
+
+# ---- a padding that wins, and equals ------------------------------------------------
+
+
+def argmax_padded_with_zeros(out, x, cols):
+    s = cuda.shared.array(32, float32)
+    at = cuda.shared.array(32, np.int32)
+    col = cuda.threadIdx.x
+    s[col] = x[cuda.blockIdx.x * cols + col] if col < cols else float32(0)
+    at[col] = col
+    half = 16
+    while half > 0:
+        cuda.syncthreads()
+        if col < half and s[col + half] > s[col]:
+            s[col] = s[col + half]
+            at[col] = at[col + half]
+        half //= 2
+    if col == 0:
+        out[cuda.blockIdx.x] = at[0]
+
+
+def test_a_place_behind_the_row_is_no_choice_among_equals():
+    """The larger rows are full, and go wrong by a choice among equals alone."""
+    said = refused(
+        *(argmax_padded_with_zeros, lambda x: x.argmax(1)),
+        outputs={"out": "int32[rows]"},
+        inputs={"x": ("rows", "cols")},
+        sizes=[{"rows": 2, "cols": 12}, {"rows": 9, "cols": 32}],
+        launch=lambda rows: (rows, 32),
+        data={"x": lambda rng, shape: rng.integers(-3, 0, shape)},
+    )
+    assert "behind the end of the row" in said and "a negative one" in said
+    assert "same number" not in said
+
+
+@pytest.mark.parametrize(
+    "got, said",
+    [
+        ([3, 0], "behind the end"),  # and the other is right
+        ([3, 1], "behind the end"),  # and the other is one of two equals
+        ([1, 1], "choice among equals"),
+        ([3, 2], ""),  # the other is neither
+    ],
+)
+def test_a_place_that_no_row_has_shows_the_padding(got, said):
+    x = np.array([[5, 5, 1], [7, 7, 2]], float32)
+    scene = Scene(
+        *("out", np.int32(got), np.int32([0, 0]), np.zeros(2)),
+        inputs={"x": x},
+        axes={"x": ("m", "n")},
+        output=("m",),
+    )
+    assert said in guess(scene) and bool(said) == ("place" in guess(scene))
+    assert bool(proof(scene)) == (3 in got and bool(said))
+
+
+# ---- pictures upside down -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made, due, said",
+    [
+        ((0,), (1,), "x with its rows in reverse order instead of its columns"),
+        ((1,), (0,), "x with its columns in reverse order instead of its rows"),
+        ((0, 1), (1,), "x with its rows and columns in reverse order instead of"),
+        ((), (0,), "x as it is, where its rows are due in reverse order"),
+        ((0,), (), "the result upside down"),
+        ((1,), (), "the result mirrored"),
+        ((0, 1), (), "the result turned round"),
+    ],
+)
+def test_the_axis_is_named_along_which_an_image_is_turned(made, due, said):
+    error = refused(
+        *(lambda x: np.flip(x, made), lambda x: np.flip(x, due)),
+        inputs={"x": ("height", "width")},
+        sizes=[(3, 4)],
+    )
+    assert f"looks like {said}" in error
+
+
+def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
+    options = {"inputs": {"x": ("m", "n"), "w": "m"}, "sizes": [(4, 5)]}
+    rows = refused(
+        lambda x, w: w[:, None] * x[::-1], lambda x, w: w[:, None] * x, **options
+    )
+    assert "the rows of x read from the last to the first" in rows
+    each = refused(
+        lambda x, w: x[:, ::-1] + w[:, None] @ np.arange(5)[None],
+        lambda x, w: x + w[:, None] @ np.arange(5)[None],
+        **options,
+    )
+    assert "each row of x read from its end to its start" in each

@@ -229,8 +229,12 @@ def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
     """A guess from the wrong numbers of the largest runs, or else of the first.
 
     It is the first that is told: where places of another are named, so is that run. A
-    region has no cause that the larger runs do not show.
+    region has no cause that the larger runs do not show. What the first run proves
+    stays: a larger one may go wrong in another way.
     """
+    proven = mistakes.proof(_scene(problem, first)) if first.by_value else ""
+    if proven:
+        return proven
     failing = [a for a in (first, *later) if a.by_value]
     failing.sort(key=lambda a: -a.got[a.wrong].size)  # more to tell from
     for attempt in failing[:2]:

@@ -21,26 +21,39 @@ from . import indices, inputs, values, where, wholes
 from .runs import pattern
 from .scene import Scene
 
-__all__ = ["Scene", "guess", "pattern"]
+__all__ = ["Scene", "guess", "pattern", "proof"]
+
+Look = Callable[[Scene], str | None]
 
 
 def guess(scene: Scene) -> str:
     """The first guess that fits, as a sentence; "" if none does."""
+    return _first(scene, _LOOKS)
+
+
+def proof(scene: Scene) -> str:
+    """What the numbers prove, however few they are, as a sentence; "" if nothing."""
+    return _first(scene, _PROOFS)
+
+
+def _first(scene: Scene, looks: list[Look]) -> str:
     if not scene.want.size or not scene.bad.any():
         return ""
     with np.errstate(all="ignore"):
-        for look in _LOOKS:
+        for look in looks:
             found = look(scene)
             if found:
                 return f"looks like {found}"
     return ""
 
 
-_LOOKS: list[Callable[[Scene], str | None]] = [
+_PROOFS: list[Look] = [indices.behind]
+_LOOKS: list[Look] = [
     values.never_written,
     values.undefined,
     values.filled,
     values.accumulated_on_start,
+    indices.behind,
     indices.indices,
     values.transposed,
     values.by_block,
@@ -50,6 +63,7 @@ _LOOKS: list[Callable[[Scene], str | None]] = [
     inputs.precision,
     values.whole_numbers,
     values.byte_overflow,
+    values.flipped,
     inputs.other_inputs,
     values.shifted,
     values.offset,

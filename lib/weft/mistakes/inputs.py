@@ -59,7 +59,12 @@ def _reversed(s: Scene) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim and value.shape[-1] > 1:
             turned = np.ascontiguousarray(value[..., ::-1])
-            yield f"{name} read from its end to its start", s.inputs | {name: turned}
+            what = name if value.ndim == 1 else f"each row of {name}"
+            yield f"{what} read from its end to its start", s.inputs | {name: turned}
+        if value.ndim == 2 and value.shape[0] > 1:
+            turned = np.ascontiguousarray(value[::-1])
+            text = f"the rows of {name} read from the last to the first"
+            yield text, s.inputs | {name: turned}
 
 
 def _terms_missing(s: Scene) -> Iterator[tuple[str, Arrays]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from ..guarded import wide, wrong
@@ -118,8 +120,58 @@ def shifted(s: Scene) -> str | None:
                     f"an index that is off by one{along}: each element holds what "
                     f"belongs to the one {way} it"
                 )
-    flipped = s.want.ravel()[::-1].reshape(s.want.shape)
-    return "the result in reverse order" if s.fits(flipped) else None
+    return None
+
+
+def flipped(s: Scene) -> str | None:
+    """The result, or an input that it is made of, in reverse order along some axes."""
+    if not s.tells or s.want.ndim > 3:
+        return None
+    for name, x in s.inputs.items():
+        if x.shape == s.want.shape and x.ndim > 1:
+            found, due = _flips(s, x), _flips(s, x, s.want)
+            if found is not None and due:
+                return _of_input(name, found, due, x.ndim)
+    found = _flips(s, s.want)
+    if not found:
+        return None
+    if s.want.ndim == 2:
+        return {
+            (0,): "the result upside down: its rows are in reverse order",
+            (1,): "the result mirrored: its columns are in reverse order",
+            (0, 1): "the result turned round: rows and columns are in reverse order",
+        }[found]
+    along = "" if s.want.ndim == 1 else f" along {_named_axes(found, s.want.ndim)}"
+    return f"the result in reverse order{along}"
+
+
+def _flips(
+    s: Scene, x: np.ndarray, result: np.ndarray | None = None
+) -> tuple[int, ...] | None:
+    """The axes along which x is turned round in `result` (in what came out); None: it
+    is not x. Those of length 1 are not among them."""
+    long = [axis for axis, length in enumerate(x.shape) if length > 1]
+    result = s.got if result is None else result
+    for count in range(len(long) + 1):
+        for axes in itertools.combinations(long, count):
+            if not wrong(result, np.flip(x, axes), room(s)).any():
+                return axes
+    return None
+
+
+def _of_input(
+    name: str, found: tuple[int, ...], due: tuple[int, ...], ndim: int
+) -> str:
+    wanted = _named_axes(due, ndim)
+    if not found:
+        return f"{name} as it is, where its {wanted} are due in reverse order"
+    there = _named_axes(found, ndim)
+    return f"{name} with its {there} in reverse order instead of its {wanted}"
+
+
+def _named_axes(axes: tuple[int, ...], ndim: int) -> str:
+    names = ("rows", "columns") if ndim == 2 else tuple(f"axis {i}" for i in range(3))
+    return " and ".join(names[axis] for axis in axes)
 
 
 def by_block(s: Scene) -> str | None:
