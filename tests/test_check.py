@@ -226,6 +226,63 @@ def test_a_bound_follows_from_the_terms_of_the_sum():
     refused(off, np.matmul, bound=lambda want: 1e-9, **sizes)
 
 
+def softmax(x):
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def test_a_sum_that_the_sizes_do_not_tell_is_asked_of_the_reference():
+    """Each element of a softmax has its row's sum, here added up in order."""
+
+    def off(x):
+        return softmax(x.astype(float)) * (1 + 2.0**-24 * (x.shape[1] + 6))
+
+    options = {"inputs": {"x": ("rows", "cols")}, "sizes": [(4, 141)]}
+    assert 0.9 < check(off, softmax, **options).worst < 1
+    refused(off, softmax, terms=9, **options)  # as the sizes alone would have it
+    each = lambda x: x * (1 + 2.0**-24 * 9.5)  # noqa: E731
+    refused(each, lambda x: x, **options)  # a map has no such sum
+    running = lambda x: x.cumsum(1) * (1 + 2.0**-24 * 140)  # noqa: E731
+    check(running, lambda x: x.cumsum(1), **options)
+
+
+SERIAL = load_cuda(
+    """
+__global__ void softmax(float *y, const float *x, int rows, int cols) {
+    const float *row = x + blockIdx.x * cols;
+    float most = -INFINITY, sum = 0;
+    for (int i = 0; i < cols; i++) most = fmaxf(most, row[i]);
+    for (int i = 0; i < cols; i++) sum += expf(row[i] - most);
+    for (int i = threadIdx.x; i < cols; i += blockDim.x)
+        y[blockIdx.x * cols + i] = expf(row[i] - most) / sum;
+}
+""",
+    target="cpu",
+    name="test_check.py softmax",
+)
+
+
+def test_a_right_softmax_is_right_at_the_sizes_of_a_block():
+    shape = ("rows", "cols")
+    check(
+        *(SERIAL.softmax, softmax),
+        outputs={"y": shape},
+        inputs={"x": shape},
+        grid=lambda rows, cols, block: rows,
+        block=64,
+    )
+
+
+def test_a_reference_that_refuses_other_inputs_is_not_asked_for_its_terms():
+    def strict(a):
+        if (a != a.round()).any():
+            raise RuntimeError("whole numbers only")
+        return a
+
+    whole = {"a": lambda rng, shape: rng.integers(0, 9, shape)}
+    check(strict, strict, inputs={"a": "n"}, data=whole, sizes=[5])
+
+
 def test_whole_numbers_are_exact_and_so_are_copies_on_request():
     ints = {"inputs": {"a": "int32[n]"}}
     assert "every bit as wanted" in repr(

@@ -10,6 +10,7 @@ with a guess at the mistake (mistakes/).
     cases, plan         sizes and launch shapes, and which of them are run
     runners, limit      how each kind of kernel is run, and for how long at most
     problem             inputs, the answer, and how close to it a result must come
+    fan_in              how many elements of an input an answer depends on
     refusal, faulty     what is said of a wrong one
 """
 

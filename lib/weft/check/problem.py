@@ -5,7 +5,8 @@ Where the caller says no more, a float output may differ from the answer by
 of `terms` products in any order (Higham, Accuracy and Stability of Numerical
 Algorithms, 2nd ed., section 3.1). By default terms are how many combinations of the
 inputs' sizes there are for each element of the output (k for a matmul, 1 for an
-elementwise map), and 8 more for what else is rounded.
+elementwise map), or how many elements of an input the reference shows it to depend on
+(a row for a softmax), and 8 more for what else is rounded.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 from ..guarded import Guarded, poison
 from ..native import ArgumentError
 from .cases import Shape, Sizes, Spec, by_name, drawn, names_of
+from .fan_in import fan_in
 from .runners import Returns, Runner
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
@@ -140,11 +142,14 @@ class Problem:
             }
             return
         sizes = self._magnitudes(trial)
+        floats = [name for name, dtype in dtypes.items() if dtype.kind in "fc"]
+        unsaid = [name for name in floats if self._given_terms(name) is None]
+        depends = self._fan_in(trial) if unsaid else {}
         for name, dtype in dtypes.items():
             want = trial.want[name]
             bound = np.zeros(want.shape)
-            if dtype.kind in "fc":
-                terms = self._terms(name, trial, want)
+            if name in floats:
+                terms = self._terms(name, trial, want, depends.get(name, 0))
                 unit = UNIT.get(dtype if name in trial.starts else None, 2.0**-24)
                 bound = 1.01 * terms * unit * sizes[name] + 1e-38 * (terms > 0)
             trial.bound[name] = np.where(np.isfinite(bound), bound, 0.0)
@@ -169,10 +174,17 @@ class Problem:
                 sizes[name] = np.maximum(size, plain)
         return sizes
 
-    def _terms(self, name: str, trial: Trial, want: np.ndarray) -> float:
-        given = self.terms
-        if isinstance(given, dict):
-            given = given.get(name)
+    def _fan_in(self, trial: Trial) -> dict[str, int]:
+        pool = trial.pool
+        inputs = {n: pool[n] for n in trial.inputs}
+
+        def answer(changed: Arrays) -> Arrays:
+            return self._wants(self.answer(pool | changed), trial.starts)
+
+        return fan_in(answer, inputs, trial.want)
+
+    def _terms(self, name: str, trial: Trial, want: np.ndarray, depends: int) -> float:
+        given = self._given_terms(name)
         if given is None:
             named_sizes = {
                 s for one in (self.inputs | self.inout).values() for s in one.symbols
@@ -180,12 +192,16 @@ class Problem:
             every = math.prod(trial.sizes[s] for s in named_sizes)
             if not named_sizes:
                 every = max((a.size for a in trial.inputs.values()), default=1)
-            return MORE + max(1, -(-every // max(1, want.size)))
+            return MORE + max(1, depends, -(-every // max(1, want.size)))
         if callable(given):
             return float(by_name(given, trial.pool))
         if isinstance(given, str):
             return float(Spec("terms", (given,), None).shape(trial.sizes)[0])
         return float(given)
+
+    def _given_terms(self, name: str) -> Any:
+        """What the caller says of an output's terms; None if that is nothing."""
+        return self.terms.get(name) if isinstance(self.terms, dict) else self.terms
 
 
 def arguments(runner: Runner, trial: Trial) -> tuple[dict[str, Guarded], list[Any]]:
