@@ -218,12 +218,10 @@ BAD = {
     r"a is \(3, 4\) and b is \(5, 2\): 4 columns meet 5 rows": lambda: weft.matmul(
         f32(3, 4), f32(5, 2)
     ),
-    "dimensions": lambda: weft.matmul(f32(3), f32(3, 2)),
     r"a is torch.float64, want torch.float32": lambda: weft.matmul(
         f32(3, 4).double(), f32(4, 2)
     ),
     r"strides \(1, 3\), want a contiguous": lambda: weft.relu(f32(4, 3).T),
-    r"x is empty: its shape is \(0, 3\)": lambda: weft.relu(torch.empty(0, 3)),
     "x is a list": lambda: weft.relu([1.0, 2.0]),
     r"weight is \(4, 3, 3, 3\), want \(oc, 2, kh, kw\), since x is": lambda: (
         weft.conv2d(f32(1, 2, 5, 5), f32(4, 3, 3, 3))
@@ -250,9 +248,6 @@ BAD = {
     "x is a NoneType": lambda: weft.relu(None),
     "x is torch.bool, want": lambda: weft.relu(f32(3) > 0),
     "x is torch.sparse_coo": lambda: weft.relu(f32(3, 3).to_sparse()),
-    r"a has 0 dimensions \(\), want 2": lambda: weft.matmul(
-        torch.tensor(1.0), f32(2, 2)
-    ),
     "x is >f4.*byte order": lambda: weft.relu(np.ones(3, ">f4")),
     r"strides \(5,\) bytes": lambda: weft.relu(np.zeros(3, "f4, u1")["f0"]),
     "target is object.*want torch.int64": lambda: weft.cross_entropy(

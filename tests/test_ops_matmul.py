@@ -219,8 +219,15 @@ BAD = {
     r"a \(4, 3\) has strides \(6, 1\)": lambda: weft.matmul(
         random(4, 6)[:, :3], random(3, 2)
     ),
-    r"a has 4 dimensions \(1, 2, 3, 4\), want 2, or 3": lambda: weft.matmul(
-        random(1, 2, 3, 4), random(4, 2)
+    r"a is \(2, 5, 3, 4\) and b is \(3, 1, 4, 2\): a batch of \(2, 5\) meets one of": (
+        lambda: weft.matmul(random(2, 5, 3, 4), random(3, 1, 4, 2))
+    ),
+    r"a has 0 dimensions \(\), want 1 or more": lambda: weft.matmul(
+        torch.tensor(1.0), random(4, 2)
+    ),
+    r"b \(4,\) has strides \(2,\)": lambda: weft.matmul(random(3, 4), random(8)[::2]),
+    r"bias is \(3,\), want \(1,\)": lambda: weft.matmul(
+        random(3, 4), random(4), bias=random(3)
     ),
     "a is torch.float32, b is torch.bfloat16: want one": lambda: weft.matmul(
         random(3, 4), random(4, 2, dtype=bf16)
@@ -259,8 +266,8 @@ BAD = {
     r"alpha='2': want a number": lambda: weft.matmul(
         random(3, 4), random(4, 2), alpha="2"
     ),
-    r"a is empty: its shape is \(0, 4\)": lambda: weft.matmul(
-        torch.empty(0, 4), random(4, 2)
+    r"a is \(0, 4\) and b is \(3, 2\): 4 columns meet 3 rows": lambda: weft.matmul(
+        torch.empty(0, 4), random(3, 2)
     ),
     r"no rung 'quick' on cpu; it has ijk, ikj, blocked": lambda: weft.matmul(
         random(3, 4), random(4, 2), rung="quick"

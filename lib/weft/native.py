@@ -133,7 +133,9 @@ class Library:
         last one of the table, which lists an op's rungs from slow to fast.
         """
         if name is not None and not isinstance(name, str):
-            raise ArgumentError(f"{self.op}: rung={name!r}: want the name of a rung")
+            raise ArgumentError(
+                f"{self.op}: rung={shown(name)}: want the name of a rung"
+            )
         found = self._chosen.get((name, precision))
         if found is None:
             found = self._choose(name) if name else self.fastest(precision)[0]
@@ -267,9 +269,16 @@ def whole(name: str, value: Any) -> int:
     if type(value) is int and -(2**31) < value < 2**31:
         return value
     with contextlib.suppress(TypeError, ValueError, OverflowError):
-        if int(value) == value and abs(value) < 2**31:
-            return int(value)
-    raise ArgumentError(f"{name}={value!r}: want a whole number of 32 bits")
+        number = int(value)
+        if number == value and abs(number) < 2**31:
+            return number
+    raise ArgumentError(f"{name}={shown(value)}: want a whole number of 32 bits")
+
+
+def shown(value: Any) -> str:
+    """repr(value) in one line, cut off at 80 characters: it may be an array."""
+    line = " ".join(repr(value).split())
+    return line if len(line) <= 80 else f"{line[:77]}..."
 
 
 def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:

@@ -2,11 +2,12 @@
 
 Every function takes torch tensors (CPU or CUDA; gradients flow), NumPy arrays,
 or anything with __cuda_array_interface__ or DLPack (forward only). Arrays are
-contiguous float32 on one device and not empty; the array decides the target, and
-torch's current stream the stream. A NumPy array in gives a NumPy array out, anything
-else a torch tensor. `rung` names the implementation ("reference", "naive", ...;
-weft.rungs(op) lists them), by default the fastest in fp32 that runs there. matmul
-(products.py) takes more: 16-bit floats, transposed views, batches.
+contiguous float32 on one device; the array decides the target, and torch's current
+stream the stream. Where one is empty, the result is PyTorch's, without a launch. A
+NumPy array in gives a NumPy array out, anything else a torch tensor. `rung` names the
+implementation ("reference", "naive", ...; weft.rungs(op) lists them), by default the
+fastest in fp32 that runs there. matmul (products.py) takes more: 16-bit floats,
+transposed views, batches, vectors.
 
 Bad input raises native.ArgumentError (a ValueError) with the numbers in it.
 

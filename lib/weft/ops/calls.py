@@ -13,7 +13,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .. import native
-from ..native import ArgumentError, OutOfMemory, whole
+from ..native import ArgumentError, OutOfMemory, shown, whole
 
 Array = Any  # torch.Tensor, numpy.ndarray, or a speaker of CAI or DLPack
 
@@ -77,6 +77,12 @@ def launch(
         lib.call(function, lib.rung(rung).index, *args, stream)
 
 
+def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
+    """Refuse a rung that launch() would, where there is nothing to launch."""
+    with native.on_device(like.device):
+        native.library(op, like.device.type).rung(rung)
+
+
 def empty(
     op: str, like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
@@ -119,7 +125,7 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
-    """Refuse what a kernel cannot be given: sparse, nested, empty, elsewhere, dual."""
+    """Refuse what a kernel cannot be given: sparse, nested, elsewhere, dual."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
             f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
@@ -127,8 +133,6 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
         raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
-    if tensor.numel() == 0:
-        raise ArgumentError(f"{op}: {name} is empty: its shape is {shape_of(tensor)}")
     if tensor.is_neg():  # its memory holds the numbers before their sign is changed
         raise ArgumentError(
             f"{op}: {name} is a negated view of other numbers: call .resolve_neg()"
@@ -202,7 +206,7 @@ def want_no_overlap(
     """An array is written while the others are read."""
     start, end = _span(written)
     for other, x in others.items():
-        if x is not None:
+        if x is not None and x.numel() and written.numel():
             first, past = _span(x)
             if first < end and start < past:
                 raise ArgumentError(f"{op}: {name} and {other} overlap in memory")
@@ -220,4 +224,11 @@ def number_of(what: str, value: Any, kind: type) -> float:
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         if not isinstance(value, str):
             return float(value)
-    raise ArgumentError(f"{what}={value!r}: want a number")
+    raise ArgumentError(f"{what}={shown(value)}: want a number")
+
+
+def truth_of(what: str, value: Any) -> bool:
+    """Whether it is true; of an array of several one cannot say."""
+    with contextlib.suppress(TypeError, ValueError, RuntimeError):
+        return bool(value)
+    raise ArgumentError(f"{what}={shown(value)}: want True or False")

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from .. import native
-from ..native import ArgumentError
+from ..native import ArgumentError, shown
 from .calls import Array, same_kind, wants_gradients
 from .case import Answer, Case, Tensors
-from .plan import ANY, Differentiable, Extents, Plan
+from .plan import ANY, LEADING, Differentiable, Extents, Plan
 
 _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 
@@ -42,9 +42,12 @@ class Op:
     twin: the op in PyTorch. Its name, parameters and docstring are those of the Python
     function, too; an array that is None by default may be missing.
     shapes: the sizes of each array by their names in weft.h, "n, c, h // kh", or "..."
-    for any. A parameter of the twin that stands for two numbers is here, too.
+    for any; "*n, in" is any number of dimensions, of which all but the last count as
+    one. A parameter of the twin that stands for two numbers is here, too.
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
     below: the size that the integers of an array are smaller than.
+    only: what PyTorch's function takes besides, and the one value that the op has; the
+    name of a parameter: what is given for that.
     """
 
     def __init__(
@@ -53,11 +56,15 @@ class Op:
         shapes: Mapping[str, str],
         skipped: Sequence[str] = (),
         below: Mapping[str, str] | None = None,
+        only: Mapping[str, Any] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
-        self.shapes = {name: _dims(text) for name, text in shapes.items()}
+        self.many = {name for name, text in shapes.items() if text.startswith(LEADING)}
+        self.shapes = {
+            name: _dims(text.removeprefix(LEADING)) for name, text in shapes.items()
+        }
         self.extents = {name: _extents(dims) for name, dims in self.shapes.items()}
-        self.skipped, self.below = skipped, below or {}
+        self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, Plan | None] = None, None
 
@@ -92,15 +99,21 @@ class Op:
         tensors, numbers = plan.bind(args)
         if plan.in_place:
             plan.want_room(args, tensors)
-        if not wants_gradients(*tensors.values()):
-            y = plan.forward(rung, tensors, numbers)
-        else:
+        gradients = wants_gradients(*tensors.values())
+        if gradients:
             plan.want_gradients(tensors)
+        if 0 in numbers.values() and any(map(_is_empty, tensors.values())):
+            y = plan.of_nothing(rung, tensors, numbers)
+        elif gradients:
             y = Differentiable.apply((plan, rung, numbers), *tensors.values())
+        else:
+            y = plan.forward(rung, tensors, numbers)
         for i in plan.in_place:
             if not tensors[i.name].is_inference():  # autograd has to hear of it
                 torch.autograd.graph.increment_version(tensors[i.name])
             return args[i.at]
+        if LEADING in numbers and plan.result in self.many:
+            y = y.view(*numbers[LEADING], *y.shape[1:])
         return same_kind(args[0], y)
 
     def _complete(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -109,6 +122,7 @@ class Op:
         if len(args) > len(self.parameters):
             raise ArgumentError(f"{self.name}: {len(args)} arguments, but {takes}")
         given = dict(zip(self.parameters, args))
+        others = {name: named.pop(name) for name in self.only if name in named}
         for name in named:
             if name not in self.parameters:
                 raise ArgumentError(f"{self.name}: no argument '{name}': {takes}")
@@ -118,6 +132,13 @@ class Op:
         for name, parameter in self.parameters.items():
             if given.setdefault(name, parameter.default) is parameter.empty:
                 raise ArgumentError(f"{self.name}: {name} is missing: {takes}")
+        for name, value in others.items():
+            want = given.get(self.only[name], self.only[name])
+            if not _same(value, want):
+                raise ArgumentError(
+                    f"{self.name}: {name}={shown(value)}: its kernels have "
+                    f"{shown(want)} alone"
+                )
         return [given[name] for name in self.parameters]
 
     # ---- cases and benchmarks ----------------------------------------------------
@@ -186,6 +207,23 @@ class Op:
         if self.shapes[name] is ANY:
             return [numbers[self.plan.count]]
         return self.extents[name](self.name, numbers)
+
+
+def _same(given: Any, want: Any) -> bool:
+    """Whether both are the same for an image; a number stands for both its sides."""
+
+    def pair(value: Any) -> tuple[Any, ...]:
+        values = tuple(value) if isinstance(value, Sequence) else (value,)
+        return values * 2 if len(values) == 1 else values
+
+    try:
+        return bool(pair(given) == pair(want))
+    except (RuntimeError, ValueError):  # of arrays, which are no such numbers
+        return False
+
+
+def _is_empty(tensor: torch.Tensor | None) -> bool:
+    return tensor is not None and not tensor.numel()
 
 
 def _dims(text: str) -> tuple[str, ...]:

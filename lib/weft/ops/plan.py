@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..native import ArgumentError
+from ..native import ArgumentError, shown
 from .calls import (
     empty,
     launch,
@@ -23,6 +23,7 @@ from .calls import (
     tensor_of,
     want_no_overlap,
     want_one_device,
+    want_rung,
     want_writable,
 )
 from .declarations import Launcher, read_launcher
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .op import Op
 
 ANY = ("...",)  # the dimensions of an array of any shape
+LEADING = "*"  # among the numbers: the dimensions that were made one, the first
 Tensors = dict[str, torch.Tensor | None]
 Extents = Callable[[str, Mapping[str, Any]], Sequence[int]]
 
@@ -45,6 +47,7 @@ class Input:
     optional: bool  # whether it may be None
     dims: tuple[str, ...]
     known: tuple[tuple[int, str], ...]  # dimensions that an input before it has, too
+    many: bool  # whether its first dimension may stand for any number of them
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ class Plan:
                 dims = self.op.shapes[name]
                 known = tuple((axis, d) for axis, d in enumerate(dims) if d in seen)
                 optional = self.op.parameters[name].default is None
-                found.append(Input(name, at, dtype, optional, dims, known))
+                many = name in self.op.many
+                found.append(Input(name, at, dtype, optional, dims, known, many))
                 seen.update(dims)
         return found
 
@@ -160,6 +164,9 @@ class Plan:
             elif where != device:
                 want_one_device(self.name, tensors)
             shape = tensor.shape
+            if i.many and len(shape) != 2 and len(shape):
+                numbers[LEADING] = shape[:-1]
+                shape = shape[:-1].numel(), shape[-1]
             if i.dims is ANY:
                 numbers[self.count] = tensor.numel()
                 shape = (shape,)
@@ -173,20 +180,21 @@ class Plan:
         for at, what, names in self.options:
             for name, value in zip(names, _spread(what, names, args[at])):
                 numbers[name] = number_of(what, value, self.kinds[name])
+        if LEADING in numbers:
+            for i in self.inputs:
+                if i.many:
+                    sizes = [numbers[dim] for dim in i.dims]
+                    tensors[i.name] = tensors[i.name].view(sizes)
         return tensors, numbers
 
     def _refuse(self, i: Input, tensors: Tensors, known: Mapping[str, Any]) -> None:
         """One error for an array whose shape is not what the others make it."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-        others = [
-            f"{name} is {shape_of(tensor)}"
-            for name, tensor in tensors.items()
-            if tensor is not None and name != i.name
-        ]
+        others = _told({name: t for name, t in tensors.items() if name != i.name})
         raise ArgumentError(
             f"{self.name}: {i.name} is {shape_of(tensors[i.name])}, want {wanted}"
-            + (f", since {', '.join(others)}" if others else "")
+            + (f", since {others}" if others else "")
         )
 
     def want_room(self, args: Sequence[Any], tensors: Tensors) -> None:
@@ -203,6 +211,14 @@ class Plan:
                 raise ArgumentError(
                     f"{self.name}: no gradient flows to {name}: call it under "
                     f"torch.no_grad()"
+                )
+
+    def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
+        """Refuse integers that are to lie below a size of 0: none of them does."""
+        for name, size in self.op.below.items():
+            if numbers[size] == 0 and tensors[name].numel():
+                raise ArgumentError(
+                    f"{self.name}: {_told(tensors)}: no {name} lies below {size} = 0"
                 )
 
     # ---- calls -------------------------------------------------------------------
@@ -223,6 +239,27 @@ class Plan:
         args += self.launcher.values(numbers)
         launch(self.name, self.launcher.function, rung, first, args)
         return tensors[self.result]
+
+    def of_nothing(
+        self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
+    ) -> torch.Tensor:
+        """The result where an array is empty, so that there is nothing to launch.
+
+        The twin makes it, and its gradients: zeros mostly, a bias, a NaN for a mean.
+        """
+        want_rung(self.name, rung, tensors[self.inputs[0].name])
+        self.want_values(tensors, numbers)
+        given: dict[str, Any] = dict(tensors)
+        for at, _, names in self.options:
+            values = [numbers[name] for name in names]
+            given[[*self.op.parameters][at]] = values if len(values) > 1 else values[0]
+        try:
+            return self.op.twin(**given)
+        except (RuntimeError, ValueError, IndexError) as error:
+            why = str(error).partition("\n")[0]
+            raise ArgumentError(
+                f"{self.name}: {_told(tensors)}: PyTorch refuses it, too: {why}"
+            ) from None
 
     def backwards(
         self,
@@ -266,11 +303,17 @@ class Differentiable(torch.autograd.Function):
         return None, *plan.backwards(rung, tensors, numbers, ctx.needs_input_grad[1:])
 
 
+def _told(tensors: Tensors) -> str:
+    """x is (2, 3), weight is (4, 3)"""
+    there = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    return ", ".join(f"{name} is {shape_of(t)}" for name, t in there.items())
+
+
 def _spread(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
     """A value for each of the names; one may stand for all."""
     if len(names) == 1:
         return (value,)
     values = value if isinstance(value, Sequence) else (value,)
     if len(values) not in (1, len(names)):
-        raise ArgumentError(f"{what}={value}: want one or {len(names)}")
+        raise ArgumentError(f"{what}={shown(value)}: want one or {len(names)}")
     return [values[0]] * len(names) if len(values) == 1 else values

@@ -1,4 +1,7 @@
-"""matmul(): a product of matrices, or of batches of them, by any rung of the ladder."""
+"""matmul(): a product of matrices, or of batches of them, by any rung of the ladder.
+
+weft_matmul() takes one batch dimension; more are made one in front of it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import native
-from ..native import ArgumentError, pointer
+from ..native import ArgumentError, pointer, shown
 from .calls import (
     Array,
     as_tensor,
@@ -18,6 +21,7 @@ from .calls import (
     same_kind,
     shape_of,
     tensor_of,
+    truth_of,
     want_dense,
     want_no_overlap,
     want_one_device,
@@ -48,10 +52,13 @@ def matmul(
 ) -> Array:
     """alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
 
-    a and b may have a dimension more in front, a batch (or 1, or none: the same matrix
-    for all); then the result has it, and so must c. Both are float32, or both float16
-    or bfloat16. A transposed view (a.T, a.mT) is taken as it lies, without a copy;
-    other views must be made contiguous. c, bias and out are contiguous float32.
+    a and b may have dimensions more in front, batches, which broadcast as in torch
+    (1, or none: the same matrix for all); then the result has them, and so must c. A
+    vector a is one row, a vector b one column, and the result lacks that dimension.
+    Both are float32, or both float16 or bfloat16. A transposed view (a.T, a.mT) is
+    taken as it lies, without a copy; other views must be made contiguous. Only what
+    broadcasts along some of several batches is copied. c, bias and out are contiguous
+    float32. Where nothing is to be added up (k = 0), a @ b is 0.
 
     precision: of the arithmetic, "fp32" unless a and b have 16 bits; for float32 also
     "tf32" and "3xtf32" (about as exact as fp32, on tensor cores). The rung in it that
@@ -69,27 +76,25 @@ def matmul(
         want_one_device("matmul", {"a": a_t, "b": b_t})
     chosen = _chosen(a_t, rung, precision)
     shape = _shape_of_product(a_t, b_t)
-    c_t = bias_t = out_t = None
-    if not (c is bias is out is None):
-        c_t, bias_t, out_t = (
-            None if x is None else tensor_of("matmul", name, x, torch.float32)
-            for name, x in (("c", c), ("bias", bias), ("out", out))
-        )
-        want_one_device("matmul", {"a": a_t, "c": c_t, "bias": bias_t, "out": out_t})
-        want_vector("matmul", shape[-1], bias=bias_t)
-        _want_shape(shape, c=c_t, out=out_t)
-    if out_t is not None:
-        want_writable("matmul", "out", out)
-        itself = c_t is not None and c_t.data_ptr() == out_t.data_ptr()
-        others = {"a": a_t, "b": b_t, "bias": bias_t, "c": None if itself else c_t}
-        want_no_overlap("matmul", "out", out_t, others)
+    c_t, bias_t, out_t = _addends(a_t, b_t, shape, c, bias, out)
     alpha = number_of("matmul: alpha", alpha, float)
     beta = number_of("matmul: beta", beta, float)
-    given = (chosen, alpha, beta, bool(relu), out_t)
+    relu = truth_of("matmul: relu", relu)
     if out_t is not None and wants_gradients(a_t, b_t, c_t, bias_t, out_t):
         raise ArgumentError("matmul: out takes no gradients: call it under no_grad()")
-    result = differentiable(_Matmul, a_t, b_t, c_t, bias_t, *given)
-    return out if out is not None else same_kind(a, result)
+    if not (a_t.numel() and b_t.numel()):
+        y = _of_nothing(a_t, b_t, beta, c_t, bias_t, relu, out_t)
+        return out if out is not None else same_kind(a, y)
+    folds = not (2 <= a_t.dim() <= 3 and 2 <= b_t.dim() <= 3)
+    if folds:
+        a_t, b_t = _folded(a_t, b_t)
+        inner = _shape_of_product(a_t, b_t)
+        c_t, out_t = (x if x is None else x.view(inner) for x in (c_t, out_t))
+    given = (chosen, alpha, beta, relu, out_t)
+    y = differentiable(_Matmul, a_t, b_t, c_t, bias_t, *given)
+    if out is not None:
+        return out
+    return same_kind(a, y.view(shape) if folds else y)
 
 
 class _Matmul(torch.autograd.Function):
@@ -124,6 +129,25 @@ class _Matmul(torch.autograd.Function):
         dc = beta * dy if need_c else None
         dbias = dy.flatten(0, -2).sum(0) if need_bias else None
         return da, db, dc, dbias, None, None, None, None, None
+
+
+def _of_nothing(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    beta: float,
+    c: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    relu: bool,
+    out: torch.Tensor | None,
+) -> torch.Tensor:
+    """What is left where a or b is empty, by torch: zeros, c and the bias."""
+    y = torch.matmul(a, b).float()
+    if c is not None and beta:
+        y = y + beta * c
+    if bias is not None:
+        y = y + (bias if b.dim() > 1 else bias[0])
+    y = y.relu() if relu else y
+    return y if out is None else out.copy_(y)
 
 
 # ---- one call of weft_matmul() ------------------------------------------------------
@@ -229,13 +253,9 @@ def _operand(name: str, array: Array) -> torch.Tensor:
             f"matmul: {name} is {x.dtype}, want torch.float32, float16 or bfloat16"
         )
     want_dense("matmul", name, x)
-    if x.dim() not in (2, 3):
-        advice = ": call .flatten(0, -3)" if x.dim() > 3 else ""
-        raise ArgumentError(
-            f"matmul: {name} has {x.dim()} dimensions {shape_of(x)}, want 2, or 3 "
-            f"for a batch{advice}"
-        )
-    if not x.is_contiguous() and _layout(x) is None:
+    if not x.dim():
+        raise ArgumentError(f"matmul: {name} has 0 dimensions (), want 1 or more")
+    if not x.is_contiguous() and (x.dim() == 1 or _layout(x) is None):
         raise ArgumentError(
             f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, want its "
             f"rows or its columns to lie side by side: call .contiguous() or "
@@ -244,23 +264,74 @@ def _operand(name: str, array: Array) -> torch.Tensor:
     return x
 
 
+def _addends(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    shape: tuple[int, ...],
+    c: Array | None,
+    bias: Array | None,
+    out: Array | None,
+) -> tuple[torch.Tensor | None, ...]:
+    """c, bias and out as tensors, where they fit a product of that shape."""
+    if c is bias is out is None:
+        return None, None, None
+    c_t, bias_t, out_t = (
+        None if x is None else tensor_of("matmul", name, x, torch.float32)
+        for name, x in (("c", c), ("bias", bias), ("out", out))
+    )
+    want_one_device("matmul", {"a": a, "c": c_t, "bias": bias_t, "out": out_t})
+    want_vector("matmul", b.shape[-1] if b.dim() > 1 else 1, bias=bias_t)
+    _want_shape(shape, c=c_t, out=out_t)
+    if out_t is not None:
+        want_writable("matmul", "out", out)
+        itself = c_t is not None and c_t.data_ptr() == out_t.data_ptr()
+        others = {"a": a, "b": b, "bias": bias_t, "c": None if itself else c_t}
+        want_no_overlap("matmul", "out", out_t, others)
+    return c_t, bias_t, out_t
+
+
 def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
-    m, k, rows, n = *a.shape[-2:], *b.shape[-2:]
+    """The shape of a @ b, by torch's rules for vectors and batches."""
+    k, rows = a.shape[-1], b.shape[-2 if b.dim() > 1 else 0]
     if k != rows:
         raise ArgumentError(
             f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: "
             f"{k} columns meet {rows} rows"
         )
     if a.dim() == b.dim() == 2:
-        return m, n
-    batches = [x.shape[0] for x in (a, b) if x.dim() == 3]
-    batch = max(batches)
-    if any(count not in (1, batch) for count in batches):
+        return a.shape[0], b.shape[1]
+    return *_batch_of(a, b), *a.shape[-2:-1], *b.shape[-1:][: b.dim() - 1]
+
+
+def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions before the matrices, broadcast."""
+    one, other = tuple(a.shape[:-2]), tuple(b.shape[:-2])
+    if one == other or not other:
+        return one
+    if not one:
+        return other
+    try:
+        return tuple(torch.broadcast_shapes(one, other))
+    except RuntimeError:
+        told = [b[0] if len(b) == 1 else b for b in (one, other)]
         raise ArgumentError(
             f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: a batch of "
-            f"{batches[0]} meets one of {batches[1]}"
-        )
-    return batch, m, n
+            f"{told[0]} meets one of {told[1]}"
+        ) from None
+
+
+def _folded(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The operands as matrices, or with one batch dimension in front."""
+    a, b = (a[None] if a.dim() == 1 else a), (b[:, None] if b.dim() == 1 else b)
+    batch = _batch_of(a, b)
+    return _with_one_batch(a, batch), _with_one_batch(b, batch)
+
+
+def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
+    """x with all batch dimensions in one, or with none where it has one matrix."""
+    if x.shape[:-2].numel() == 1:
+        return x.view(x.shape[-2:])
+    return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)
 
 
 def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
@@ -272,13 +343,14 @@ def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
 def _chosen(a: torch.Tensor, rung: str | None, precision: str | None) -> native.Rung:
     """The rung for operands like a; what it takes and what it is given must agree."""
     takes = _PRECISIONS[a.dtype]
-    if precision is not None and precision not in takes:
+    named = precision if isinstance(precision, str) else None
+    if precision is not None and named not in takes:
         known = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
-        want = known.get(precision)
+        want = known.get(named)
         raise ArgumentError(
             f"matmul: precision='{precision}' is for {want}, a is {a.dtype}"
             if want
-            else f"matmul: precision='{precision}': want one of {', '.join(known)}"
+            else f"matmul: precision={shown(precision)}: want one of {', '.join(known)}"
         )
     lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)
     if a.is_cpu:

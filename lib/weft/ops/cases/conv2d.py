@@ -27,6 +27,7 @@ OP = Op(
         "y": "n, oc, h + 2 * padding - kh + 1, w + 2 * padding - kw + 1",
     },
     skipped=("dx", "dweight", "dbias"),
+    only={"stride": 1, "dilation": 1, "groups": 1},
 )
 BENCH = Bench(  # the second convolution of the CNN
     *("n", (64, 256)),

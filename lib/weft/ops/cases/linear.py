@@ -12,13 +12,16 @@ from ..op import Bench, Op
 
 
 def linear(x, weight, bias=None):
-    """x (n,in) @ weight (out,in)^T + bias (out) -> (n,out)."""
+    """x (n,in) @ weight (out,in)^T + bias (out) -> (n,out).
+
+    x may have any number of dimensions before the last, and the result has them, too.
+    """
     return F.linear(x, weight, bias)
 
 
 OP = Op(
     linear,
-    {"x": "n, in", "weight": "out, in", "bias": "out", "y": "n, out"},
+    {"x": "*n, in", "weight": "out, in", "bias": "out", "y": "*n, out"},
     skipped=("dx", "dweight", "dbias"),
 )
 BENCH = Bench(

@@ -27,6 +27,7 @@ OP = Op(
         "y": "n, c, h // kh, w // kw",
         "argmax": "n, c, h // kh, w // kw",
     },
+    only={"stride": "kernel_size", "padding": 0, "dilation": 1, "ceil_mode": False},
 )
 BENCH = Bench("n", (64, 256), {"c": 32, "h": 28, "w": 28, "kh": 2, "kw": 2})
 
