@@ -1,10 +1,12 @@
 """What no runner of a Python kernel takes is refused in the same words by all."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
-from weft import TranslationError, cuda, cuda_c, numba_jit, sim
+from weft import TranslationError, cuda, cuda_c, load_cuda, numba_jit, sim
 from weft.language.arguments import unfit, written
 from weft.language.kernel import LOOP_HINT, PythonKernel
 from weft.native import ArgumentError
@@ -141,3 +143,49 @@ def test_a_loop_over_other_values_is_told_what_to_write(runner):
     with pytest.raises((ArgumentError, TranslationError), match=said) as caught:
         runner(uneven)[1, 1](FLOATS, 4)
     assert LOOP_HINT in str(caught.value)
+
+
+COPIES = load_cuda(
+    """
+__global__ void twice(float *y, const float *x, int n) {
+    int i = threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+}
+""",
+    target="cpu",
+    name="test_kernel_arguments.py copies",
+)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.zeros(8, np.float32)[::2],
+        torch.zeros(8)[::2],
+        np.zeros(4),
+        torch.zeros(4, dtype=torch.float64),
+    ],
+)
+def test_the_advice_for_an_output_that_does_not_fit_brings_its_numbers_back(y):
+    """A copy alone would take what the kernel writes away with it."""
+    x = np.arange(4, dtype=np.float32)
+    with pytest.raises(ArgumentError) as refused:
+        COPIES.twice[1, 4](y, x, 4)
+    words = "pass a copy (.*), and after the launch (.*), as it may be written"
+    said = re.search(words, str(refused.value))
+    names = {"y": y, "np": np, "torch": torch}
+    exec(said[1], names)
+    COPIES.twice[1, 4](names["c"], x, 4)
+    exec(said[2], names)
+    assert y.tolist() == [0, 2, 4, 6]
+
+
+def test_the_advice_for_an_input_is_a_copy_alone():
+    y = torch.zeros(4)
+    for x, said in (
+        (torch.zeros(8)[::2], r"pass its \.contiguous\(\)$"),
+        (np.zeros(8, np.float32)[::2], r"pass np\.ascontiguousarray\(\) of it$"),
+        (np.zeros(4), r"pass its \.astype\(np\.float32\)$"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            COPIES.twice[1, 4](y, x, 4)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ..native import ArgumentError
-from . import structs
+from . import copies, structs
 from .arrays import Array, describe
 from .scalars import Scalar, scalar, shown
 from .signature import Param
@@ -289,7 +289,7 @@ class Binder:
             raise self._error(
                 param,
                 f"the array is not contiguous (shape {array.shape}, strides "
-                f"{_strides(array.owner)}): pass {_contiguous(array.owner)}",
+                f"{_strides(array.owner)}): {copies.contiguous(param, array.owner)}",
             )
         if not param.const:
             self._check_writable(param, array)
@@ -331,7 +331,7 @@ class Binder:
             raise self._error(
                 param,
                 f"wants {kind.dtypes[0]}, this is {array}"
-                f"{_conversion(array.owner, kind.dtypes[0])}",
+                f"{copies.converted(param, array.owner, kind.dtypes[0])}",
             )
         if array.nbytes % kind.size:
             raise self._error(
@@ -380,20 +380,6 @@ def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
 
 def _strides(owner: Any) -> Any:
     return owner.stride() if isinstance(owner, torch.Tensor) else owner.strides
-
-
-def _contiguous(owner: Any) -> str:
-    if isinstance(owner, torch.Tensor):
-        return "its .contiguous()"
-    return "np.ascontiguousarray() of it"
-
-
-def _conversion(owner: Any, dtype: str) -> str:
-    if isinstance(owner, torch.Tensor) and hasattr(torch, dtype):
-        return f": pass its .to(torch.{dtype})"
-    if isinstance(owner, np.ndarray) and hasattr(np, dtype):
-        return f": pass its .astype(np.{dtype})"
-    return ""
 
 
 def _shown(value: Any) -> str:

@@ -119,9 +119,16 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
     if not tensor.is_contiguous():
         raise ArgumentError(
             f"{op}: {name} {shape_of(tensor)} has strides {tuple(tensor.stride())}, "
-            f"want a contiguous array: call .contiguous() or np.ascontiguousarray"
+            f"want a contiguous array: {_dense_instead(name)}"
         )
     return tensor
+
+
+def _dense_instead(name: str) -> str:
+    """What to do about an array with gaps; a copy of `out` would take the result."""
+    if name == "out":
+        return "leave out away, and copy the result into it"
+    return "call .contiguous() or np.ascontiguousarray"
 
 
 def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
@@ -155,7 +162,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
         if any(stride < 0 for stride in array.strides):
             raise ArgumentError(
                 f"{op}: {name} {array.shape} has strides {array.strides} bytes, "
-                f"want a contiguous array: call np.ascontiguousarray"
+                f"want a contiguous array: {_dense_instead(name)}"
             )
         try:
             return torch.from_numpy(array)
