@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft import Mismatch, check, cuda, inspect, load_cuda, sim
-from weft.mistakes import Scene, guess, proof
+from weft.mistakes import Scene, guess, pattern, proof
 from weft.report.cures import in_python
 
 float32 = np.float32
@@ -222,3 +222,74 @@ def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
         **options,
     )
     assert "each row of x read from its end to its start" in each
+
+
+# ---- which size it is ---------------------------------------------------------------
+
+
+def product_of_full(which):
+    """A matmul on a budget that takes one of its sizes for a whole number of tiles."""
+    text = """
+__global__ void product(float *c, const float *a, const float *b, int m, int n, int k) {
+    int row = blockIdx.y * 4 + threadIdx.y, left = blockIdx.x * 8 + threadIdx.x;
+    int rows = %s, cols = %s, inner = %s;
+    for (int col = left; col < left + 8; col += 4) {
+        float acc = 0;
+        for (int i = 0; i < inner; i++)
+            if (row < m && col < n) acc += a[row * k + i] * b[i * n + col];
+        if (row < rows && col < cols) c[row * n + col] = acc;
+    }
+}"""
+    tiles = {"m": "m / 4 * 4", "n": "n / 8 * 8", "k": "k / 4 * 4"}
+    cell = text % tuple(tiles[name] if name in which else name for name in "mnk")
+    return load_cuda(cell, target="cpu", name="test_suspicions.py product")
+
+
+@pytest.mark.parametrize(
+    "which, said",
+    [
+        ("m", "m is a multiple of the block's y: look at the last block, "),
+        ("n", "n is a multiple of 2 times the block's x: look at the last block, "),
+        ("k", "k is a multiple of the block's x: look at the last tile, "),
+        ("mk", "m is a multiple of the block's y and k is a multiple of the block's"),
+    ],
+)
+def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(which, said):
+    """The sizes of the puzzle: all three full, or all three not."""
+    error = refused(
+        *(product_of_full(which), np.matmul),
+        outputs={"c": ("m", "n")},
+        inputs={"a": ("m", "k"), "b": ("k", "n")},
+        sizes=[(4, 8, 4), (8, 16, 8), (2, 6, 3), (5, 9, 7), (3, 12, 13)],
+        launch=lambda m, n: ((-(-n // 8), -(-m // 4)), (4, 4)),
+    )
+    assert f"It is right only where {said}" in error
+
+
+def only_first_columns(y, x, rows, cols):
+    col, row = cuda.threadIdx.x, cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    if row < rows and col < cols:
+        y[row * cols + col] = x[row * cols + col]
+
+
+def test_one_block_is_enough_for_one_of_two_sizes():
+    shape = ("rows", "cols")
+    error = refused(
+        *(only_first_columns, lambda x: x),
+        outputs={"y": shape},
+        inputs={"x": shape},
+        sizes=[(3, 4), (4, 3), (9, 9), (5, 6)],
+        block=(4, 4),
+    )
+    assert "one block is enough for cols" in error
+
+
+def test_sizes_that_nothing_tells_apart_are_all_named():
+    rows = [(8, 8), (16, 16), (7, 9), (9, 7)]
+    runs = [({"m": m, "n": n}, (8, 8, 1), m % 8 == 0) for m, n in rows]
+    said = pattern(runs, {"n": 0, "m": 1})
+    assert (
+        "m is a multiple of the block's y and n is a multiple of the block's x" in said
+    )
+    ones = [({"m": n, "n": n}, (8, 8, 1), n > 1) for n in (1, 2, 5)]
+    assert pattern(ones) == "It is wrong only where m and n are 1."

@@ -27,7 +27,7 @@ from ..jit import KernelFault, OrderDependence
 from ..native import ArgumentError
 from ..tracebacks import message_first
 from . import plan
-from .cases import Shape, Sizes, spoken_of
+from .cases import Case, Sizes, spoken_of
 from .limit import TooLong, time_limit
 from .problem import Problem, Trial, arguments, call, named
 from .refusal import Attempt, refusal
@@ -207,7 +207,7 @@ def _no_number_for_a_bound(bound: Any) -> None:
 def _check(
     problem: Problem,
     runner: Runner,
-    cases: list[tuple[Sizes, Shape | None]],
+    cases: list[Case],
     timeout: float,
 ) -> Verdict:
     """Run every case; the first that fails is told by refusal()."""
@@ -219,8 +219,9 @@ def _check(
             attempt = _attempt(problem, runner, trial, order, timeout)
             if attempt.error is not None:
 
-                def again(number: int, order: str) -> Attempt:
-                    later = problem.prepare(runner, *cases[number], number)
+                def again(number: int, order: str, case: Case | None = None) -> Attempt:
+                    case = cases[number] if case is None else case
+                    later = problem.prepare(runner, *case, number)
                     return _attempt(problem, runner, later, order, timeout)
 
                 error = refusal(problem, runner, attempt, passed, len(cases), again)

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -199,15 +199,25 @@ def drawn(
 
 @dataclass(frozen=True)
 class Shape:
-    """A launch shape: grid and block as (x, y, z), bytes of dynamic shared memory."""
+    """A launch shape: grid and block as (x, y, z), bytes of dynamic shared memory.
+
+    plain: one thread for each element of the first output. like: of the same plan, for
+    other sizes; None: it does not follow from sizes.
+    """
 
     grid: tuple[int, ...]
     block: tuple[int, int, int]
     shared: int = 0
-    plain: bool = False  # one thread for each element of the first output
+    plain: bool = False
+    like: Callable[[Sizes], Shape] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     def __str__(self) -> str:
         return f"grid {brief(self.grid)}, block {brief(self.block)}"
+
+
+Case = tuple[Sizes, Shape | None]
 
 
 def blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:

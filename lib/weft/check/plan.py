@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..jit import config
 from ..native import ArgumentError
 from .cases import (
+    Case,
     Shape,
     Sizes,
     blocks,
@@ -29,7 +32,7 @@ def plan(
     launch: Any,
     shared: Any,
     first: Any = (),
-) -> list[tuple[Sizes, Shape | None]]:
+) -> list[Case]:
     """Every case: its sizes and its launch shape; those of `first`, then plain ones."""
     symbols = problem.symbols
     begin = []
@@ -56,8 +59,10 @@ def plan(
     plan = []
     for number, one in enumerate(blocks(block, runner.dimensions)):
         rows = given or _around(problem, runner, one, number == 0 and not runner.few)
+        make = partial(_shape, problem, runner, block=one, grid=grid, shared=shared)
+        again = make if grid is None or callable(grid) else None
         for row in _possible(problem, rows):
-            plan.append((row, _shape(problem, runner, row, one, grid, shared)))
+            plan.append((row, replace(make(row), like=again)))
     return _launchable(runner, _without_repeats(begin, plan))
 
 
@@ -119,6 +124,19 @@ def _shape(
     return Shape(made.grid, block, room, plain=True)
 
 
+def other(problem: Problem, shape: Shape | None, sizes: Sizes) -> Shape | None:
+    """The launch shape of the same plan for other sizes.
+
+    ArgumentError if it does not follow from sizes, or these make no sense.
+    """
+    _possible(problem, [sizes])
+    if shape is None:
+        return None
+    if shape.like is None:
+        raise ArgumentError(f"{shape} was given for its sizes alone")
+    return shape.like(sizes)
+
+
 def _launched(launch: Any, sizes: Sizes, shared: Any) -> Shape:
     parts = by_name(launch, sizes) if callable(launch) else launch
     if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
@@ -130,4 +148,5 @@ def _launched(launch: Any, sizes: Sizes, shared: Any) -> Shape:
             by_name(shared, sizes | {"block": parts[1]}) if callable(shared) else shared
         )
         parts = (*parts, room)
-    return Shape(three(parts[0]), three(parts[1]), parts[2])
+    like = partial(_launched, launch, shared=shared) if callable(launch) else None
+    return Shape(three(parts[0]), three(parts[1]), parts[2], like=like)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .. import mistakes
 from ..guarded import Mismatch, element, number, unwritten, wrong
+from . import plan
+from .cases import Case
 from .faulty import of_fault
 from .limit import TooLong
 from .problem import Problem, Trial, arguments
@@ -49,17 +52,25 @@ class Attempt:
         return ", ".join(parts) or "its inputs"
 
 
+class Again(Protocol):
+    """Runs a case of the plan again, or one that is not in it."""
+
+    def __call__(
+        self, number: int, order: str, case: Case | None = None
+    ) -> Attempt: ...
+
+
 def refusal(
     problem: Problem,
     runner: Runner,
     first: Attempt,
     passed: Sequence[Attempt],
     cases: int,
-    again: Callable[[int, str], Attempt],
+    again: Again,
 ) -> Mismatch:
     """The Mismatch for the first run that failed, with all that can be found out.
 
-    passed: the cases before it. cases: of the plan; again(number, order) runs one.
+    passed: the cases before it. cases: of the plan.
     """
     assert first.error is not None
     name = f"{runner.name} {runner.where}".strip()
@@ -75,6 +86,8 @@ def refusal(
     lost = runner.device is not None and not first.by_value  # a GPU is gone after it
     if not (lost or _hangs(first) or isinstance(first.error.__cause__, TooLong)):
         later = _explore(runner, first, cases, again)
+        if not runner.few and not runner.device:
+            later += _probe(problem, [*passed, first, *later], cases, again)
     looks = _looks(problem, runner, first, passed, later, again)
     lines += looks
     facts["guess"] = " ".join(looks)
@@ -87,9 +100,7 @@ def _hangs(attempt: Attempt) -> bool:
     return kind in ("hang", "deadlock") or "longer than" in text
 
 
-def _explore(
-    runner: Runner, first: Attempt, cases: int, again: Callable[[int, str], Attempt]
-) -> list[Attempt]:
+def _explore(runner: Runner, first: Attempt, cases: int, again: Again) -> list[Attempt]:
     """The cases after the failing one, in the order of threads in which it failed."""
     most = 3 if runner.few else EXPLORED
     found = []
@@ -98,6 +109,34 @@ def _explore(
         if _hangs(attempt):
             break
         found.append(attempt)
+    return found
+
+
+def _probe(
+    problem: Problem, runs: Sequence[Attempt], cases: int, again: Again
+) -> list[Attempt]:
+    """A right run with one size after another of a wrong one: which of them counts?
+
+    Sizes of a plan are often large, odd or full together, so that each would do.
+    """
+    right = [run for run in runs if run.error is None]
+    wrong = [run for run in runs if run.error is not None]
+    if not right or len(problem.symbols) < 2:
+        return []
+    base = max(right, key=lambda run: min(run.trial.sizes.values())).trial
+    found: list[Attempt] = []
+    for name in problem.symbols:
+        known = {run.trial.sizes[name] for run in right}
+        others = sorted({run.trial.sizes[name] for run in wrong} - known)
+        one = next((n for n in others if n > 1), others[0] if others else 0)
+        if not one:
+            continue
+        sizes = base.sizes | {name: one}
+        with contextlib.suppress(Exception):  # sizes that the caller does not mean
+            shape = plan.other(problem, base.shape, sizes)
+            found.append(again(cases + len(found), wrong[0].order, (sizes, shape)))
+            if _hangs(found[-1]):
+                break
     return found
 
 
@@ -195,7 +234,7 @@ def _looks(
     first: Attempt,
     passed: Sequence[Attempt],
     later: Sequence[Attempt],
-    again: Callable[[int, str], Attempt],
+    again: Again,
 ) -> list[str]:
     """Sentences on what kind of mistake it is."""
     found = []
@@ -276,9 +315,7 @@ def _grid(attempt: Attempt) -> Index | None:
     return None if shape is None or shape.plain else shape.grid  # type: ignore
 
 
-def _by_order(
-    runner: Runner, first: Attempt, again: Callable[[int, str], Attempt]
-) -> str:
+def _by_order(runner: Runner, first: Attempt, again: Again) -> str:
     """A result that another order of the threads changes."""
     if not first.by_value or len(runner.orders) < 2:
         return ""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ..guarded import brief
+
+Run = tuple[dict[str, int], tuple | None]  # its sizes and its block
+FACTORS = (1, 2, 4)  # of a block's side, that a thread may have elements
 
 
 def pattern(
@@ -23,12 +28,9 @@ def pattern(
     if not right or not bad:
         return ""
     good_blocks, bad_blocks = {b for _, b in right}, {b for _, b in bad}
-    for name in next(iter(runs))[0]:
-        every = {s[name] for s, _ in right}, {s[name] for s, _ in bad}
-        if every[1] == {1} and 1 not in every[0]:
-            return f"It is wrong only where {name} is 1."
-        if every[0] == {1} and len(every[1]) > 1 and 1 not in every[1]:
-            return f"It is right only where {name} is 1."
+    said = _by_ones(right, bad)
+    if said:
+        return said
     one = given and len(right) == 1  # then its sizes tell more than its block
     if (
         not one
@@ -39,12 +41,9 @@ def pattern(
         only = brief(*good_blocks)
         said = f"It is right with blocks of {only} only, as if it counted on that"
         return said + ("." if given else f": if it may, say block={only}.")
-    for name in next(iter(runs))[0]:
-        axes = [along[name]] if along and name in along else [0, 1, 2]
-        covered = not along or name in along
-        said = _by_multiples(name, axes, right, bad, covered)
-        if said:
-            return said
+    said = _by_sizes(right, bad, along or {})
+    if said:
+        return said
     fitting = _one_block(runs)
     if given and fitting:
         return (
@@ -54,6 +53,31 @@ def pattern(
     if len(right) == 1 and len(bad) > 2:
         return _only_at(right[0][0], len(runs))
     return ""
+
+
+def _by_ones(right: list[Run], bad: list[Run]) -> str:
+    """Whether it is all a matter of sizes that are 1."""
+    wrong, only = [], []
+    for name in right[0][0]:
+        good, others = {s[name] for s, _ in right}, {s[name] for s, _ in bad}
+        if others == {1} and 1 not in good:
+            wrong.append(name)
+        if good == {1} and len(others) > 1 and 1 not in others:
+            only.append(name)
+    for how, names in (("wrong", wrong), ("right", only)):
+        if names:
+            return f"It is {how} only where {_are(names)} 1."
+    return ""
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"{_and(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def _and(names: Sequence[str], word: str = "and") -> str:
+    """m; m and n; m, n and k"""
+    *before, last = names
+    return f"{', '.join(before)} {word} {last}" if before else last
 
 
 def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple | None:
@@ -73,37 +97,117 @@ def _only_at(sizes: dict[str, int], runs: int) -> str:
     return f"It is right only at {said}, of {runs} runs."
 
 
-def _by_multiples(
-    name: str, axes: list[int], right: list, bad: list, covered: bool
-) -> str:
-    """Whether one size decides, as compared with a side of the block.
+# ---- sizes, as compared with the sides of a block -------------------------------
 
-    covered: whether blocks may lie along this size; a sum's length is no such.
-    """
-    values = [{s[name] for s, _ in side} for side in (right, bad)]
-    if len(values[0]) < 2 and (len(axes) > 1 or len(values[1]) < 3):
-        return ""  # chance could do it
-    for axis in axes:
-        sides = [b[axis] for _, b in (*right, *bad) if b is not None]
-        if len(sides) != len(right) + len(bad) or min(sides) < 2:
-            continue
 
-        def every(runs: list, holds: Callable[[int, int], bool], axis=axis) -> bool:
-            return all(holds(s[name], b[axis]) for s, b in runs)
+@dataclass(frozen=True)
+class _Rule:
+    """What a size has to be: holds(size, block). said: that in words. covered: whether
+    blocks lie along it, as along no sum."""
 
-        if every(right, lambda n, b: n % b == 0) and every(bad, lambda n, b: n % b):
-            return (
-                f"It is right only where {name} is a multiple of the block's "
-                f"{'xyz'[axis]}: look at the last block, which is not full."
-            )
-        if every(right, lambda n, b: n % b) and every(bad, lambda n, b: n % b == 0):
-            return f"It is wrong only where {name} is a multiple of the block."
-        if every(right, lambda n, b: n <= b) and every(bad, lambda n, b: n > b):
-            if not covered:
-                side = "xyz"[axis]
-                return f"It is right only where {name} is at most the block's {side}."
-            return (
-                f"It is right only as long as one block is enough for {name}: does "
-                f"threadIdx stand where the global index is due?"
-            )
+    name: str
+    said: str
+    covered: bool
+    holds: Callable[[int, tuple], bool]
+
+    def of(self, run: Run) -> bool:
+        sizes, block = run
+        return block is not None and self.holds(sizes[self.name], block)
+
+
+def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
+    """Whether some sizes decide, as compared with the sides of the block."""
+    for rules, say in ((_multiples, _say_full), (_within, _say_within)):
+        every = [
+            list(rules(name, axes, not along or name in along))
+            for name in right[0][0]
+            if (axes := _axes(name, right, bad, along))
+        ]
+        found = _deciding(every, right, bad)
+        if found:
+            return say(found)
+        turned = _deciding(every, bad, right) if rules is _multiples else []
+        if len(turned) == 1:
+            return f"It is wrong only where {turned[0].name} is {turned[0].said}."
     return ""
+
+
+def _axes(
+    name: str, right: list[Run], bad: list[Run], along: dict[str, int]
+) -> list[int]:
+    """The sides of a block with which a size may be compared; none where chance could
+    make a rule of it."""
+    axes = [along[name]] if name in along else [0, 1, 2]
+    values = [{s[name] for s, _ in side} for side in (right, bad)]
+    few = len(values[0]) < 2 and len(right) < 3
+    if few and (len(axes) > 1 or len(values[1]) < 3):
+        return []
+    blocks = [block for _, block in (*right, *bad)]
+    if None in blocks:
+        return []
+    return [axis for axis in axes if min(block[axis] for block in blocks) > 1]  # type: ignore[index]
+
+
+def _multiples(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
+    for axis, factor in itertools.product(axes, FACTORS):
+
+        def full(size: int, block: tuple, axis: int = axis, by: int = factor) -> bool:
+            return size % (by * block[axis]) == 0
+
+        times = f"{factor} times " if factor > 1 else ""
+        side = f"a multiple of {times}the block's {'xyz'[axis]}"
+        yield _Rule(name, side, covered, full)
+
+
+def _within(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
+    for axis in axes:
+        side = f"at most the block's {'xyz'[axis]}"
+        yield _Rule(name, side, covered, lambda n, block, axis=axis: n <= block[axis])
+
+
+def _deciding(
+    every: list[list[_Rule]], right: list[Run], bad: list[Run]
+) -> list[_Rule]:
+    """The fewest rules, one for a size, that all hold in the right runs alone.
+
+    Each has to be the only one that is broken in some wrong run. Several sizes of
+    which each would do: those are all, as the runs do not tell them apart.
+    """
+    for count in range(1, len(every) + 1):
+        found = [
+            rules
+            for sizes in itertools.combinations(every, count)
+            for rules in itertools.product(*sizes)
+            if _decide(rules, right, bad)
+        ]
+        if found:
+            alone = {rules[0].name: rules[0] for rules in reversed(found)}
+            return list(found[0]) if count > 1 else list(alone.values())[::-1]
+    return []
+
+
+def _decide(rules: tuple[_Rule, ...], right: list[Run], bad: list[Run]) -> bool:
+    if not all(rule.of(run) for run in right for rule in rules):
+        return False
+    broken = [[rule.name for rule in rules if not rule.of(run)] for run in bad]
+    return all(broken) and all([rule.name] in broken for rule in rules)
+
+
+def _say_full(rules: list[_Rule]) -> str:
+    each = [f"{rule.name} is {rule.said}" for rule in rules]
+    what = "block" if all(rule.covered for rule in rules) else "tile"
+    return (
+        f"It is right only where {_and(each)}: look at the last {what}, which is not "
+        f"full."
+    )
+
+
+def _say_within(rules: list[_Rule]) -> str:
+    if not all(rule.covered for rule in rules):
+        each = [f"{rule.name} is {rule.said}" for rule in rules]
+        return f"It is right only where {_and(each)}."
+    return (
+        f"It is right only as long as one block is enough for "
+        f"{_and([rule.name for rule in rules])}: does threadIdx stand where the global "
+        f"index is due?"
+    )
