@@ -22,6 +22,7 @@ GO_ON = {  # the launch goes on
     "conflict",
     "uninitialised",
     "barrier",
+    "undefined",
 }
 
 

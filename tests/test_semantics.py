@@ -1,10 +1,12 @@
 """The table in weft/to_cuda/__init__.py: what becomes of it on each runner, proved."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy import float32, int32
 
-from weft import KernelFault, cuda, cuda_c, sim, to_cuda
+from weft import KernelFault, cuda, cuda_c, inspect, sim, to_cuda
 
 
 def weak_float(out, x, u):
@@ -90,6 +92,23 @@ def test_whole_division_by_zero():
         cuda_c(divide)[1, 1](*args)
 
 
+def test_what_c_leaves_open_is_told_of_where_the_c_is_watched():
+    def shifts_and_casts(out, a, x):
+        out[0] = a[0] << 40
+        out[1] = a[1] >> 40
+        out[2] = int32(x[0])
+
+    def args():
+        return np.ones(3, "i4"), np.array([256, -3], "i4"), np.array([1e12], "f4")
+
+    mine = args()
+    sim(shifts_and_casts, quiet=True)[1, 1](*mine)
+    assert mine[0].tolist() == [0, -1, 2**31 - 1]
+    found = inspect(cuda_c(shifts_and_casts), quiet=True)[1, 1](*args()).findings
+    told = [re.search(r"a GPU gives (-?\d+)", one.text) for one in found]
+    assert [int(one[1]) for one in told] == mine[0].tolist()
+
+
 def test_a_python_int_beyond_an_int_grows_on_sim_only():
     def grows(out, n):
         out[0] = n * n
@@ -106,6 +125,7 @@ def test_a_python_int_beyond_an_int_grows_on_sim_only():
     [
         ("a * 0.5", "float32", "float64"),
         ("a // b", "int32 int32", "int64"),
+        ("a << 40", "int32", "int64"),
         ("a / b", "int32 int32", "float64"),
         ("a + b", "int32 float32", "float64"),
         ("a + b", "int64 float32", "float64"),  # cuda.threadIdx.x + float32

@@ -155,7 +155,8 @@ def test_conversions_saturate(simt):
         high = high or (1 << bits) - 1
         for i, value in enumerate((f if what[0] == "f" else x).astype(float)):
             if math.isnan(value):
-                want = 0 if bits == 32 else 1 << 63
+                top = low or 1 << bits - 1
+                want = top if bits == 64 or what[0] == "d" else 0
             elif math.isinf(value):
                 want = high if value > 0 else low
             else:

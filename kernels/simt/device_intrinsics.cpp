@@ -86,7 +86,7 @@ SIMT_DIRECTED(rd)
 /* ---- conversions -------------------------------------------------------- */
 
 #define SIMT_TO_INTEGER(name, T, From, round) \
-    T name(From x) { return simt::saturate<T>(__builtin_##round((double)x)); }
+    T name(From x) { return simt::saturate<T>((From)__builtin_##round(x)); }
 #define SIMT_TO_INTEGERS(mode, round)                                     \
     SIMT_TO_INTEGER(__float2uint_##mode, unsigned, float, round)          \
     SIMT_TO_INTEGER(__float2ll_##mode, long long, float, round)           \

@@ -76,25 +76,25 @@ SIMT_C double __ull2double_rn(unsigned long long x) noexcept {
 
 namespace simt {
 
-/* x, which is whole, or the nearest number there is. A NaN becomes 0, of 64
- * bits the topmost one. */
-template <class T> SIMT_INLINE T saturate(double x) {
+/* x, which is whole, or the nearest number there is, as PTX's cvt has it: a NaN
+ * becomes 0, but where either type has 64 bits the topmost one. */
+template <class T, class From> SIMT_INLINE T saturate(From x) {
     const T top = (T)1 << (sizeof(T) * 8 - 1);
     const bool is_signed = (T)-1 < (T)0;
     const T least = is_signed ? top : 0, most = (T)~least;
     const double end =
         (is_signed ? 1.0 : 2.0) * (double)(1ull << (sizeof(T) * 8 - 1));
-    if (x != x) return sizeof(T) == 8 ? top : 0;
+    if (x != x) return sizeof(T) == 8 || sizeof(From) == 8 ? top : 0;
     return x >= end ? most : x <= (double)least ? least : (T)x;
 }
 
 } // namespace simt
 
 SIMT_C int __float2int_rn(float x) noexcept {
-    return simt::saturate<int>(__builtin_rint((double)x));
+    return simt::saturate<int>(__builtin_rintf(x));
 }
 SIMT_C int __float2int_rz(float x) noexcept {
-    return simt::saturate<int>(__builtin_trunc((double)x));
+    return simt::saturate<int>(__builtin_truncf(x));
 }
 
 /* As those two; ru: up, rd: down. */

@@ -49,6 +49,7 @@
 #include "device_intrinsics.h"
 #include "device_math.h"
 #include "device_memory.h"
+#include "device_undefined.h"
 #include "device_warp.h"
 #endif
 #endif

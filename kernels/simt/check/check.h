@@ -6,7 +6,8 @@
  * and both run on this one runtime.
  *
  *     hooks.*, plain.h, atomics.cpp        what instrumented code calls ...
- *     ubsan.cpp, library.cpp               ... for an index; malloc() and so on
+ *     ubsan.*, undefined.cpp               ... for an index, a shift, a cast
+ *     library.cpp                          ... malloc() and so on
  *     engine.cpp, meetings.cpp             barriers and the like, out of line
  *     absent.cpp                           lanes that do not come to them
  *     launch.*                             the life of a launch

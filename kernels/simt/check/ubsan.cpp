@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "report.h"
+#include "ubsan.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT
@@ -12,25 +13,10 @@ inline namespace ucontext_fibers {
 inline namespace asm_fibers {
 #endif
 
-/* As g++ lays them out. */
-struct Type {
-    uint16_t kind,
-        info;     /* kind 0: an integer; info: log2 of bits << 1 | sign */
-    char name[1]; /* "'float [12]'" */
-};
 struct OutOfBounds {
-    const char *file;
-    uint32_t line, column;
+    Spot spot;
     const Type *array, *index;
 };
-
-/* An index as it is passed: small ones by value. */
-static long long value_of(const Type &type, uintptr_t handle) {
-    const unsigned bits = 1u << (type.info >> 1);
-    if (bits > 64) return 0; // nobody counts that far
-    if (!(type.info & 1) || bits == 64) return (long long)handle;
-    return (long long)(handle << (64 - bits)) >> (64 - bits);
-}
 
 /* N of "'float [N]'" or "'float [N][M]'"; 0: not to be found. */
 static unsigned long long count_of(const Type &type) {
@@ -51,14 +37,7 @@ static void out_of_bounds(const OutOfBounds *data, uintptr_t handle,
              "%s uses the index %lld of an array that has %llu element%s",
              Who(checker->job, worker->index, self->thread.index).text, index,
              count, count == 1 ? "" : "s");
-    Found found = {};
-    found.kind = "bounds";
-    found.pc = pc;
-    found.file = data->file;
-    found.line = data->line;
-    found.column = data->column;
-    found.block = &worker->index;
-    found.thread = &self->thread.index;
+    Found found = found_at(checker, self, data->spot, "bounds", pc);
     found.indexed = true;
     found.index = index;
     found.text = text;

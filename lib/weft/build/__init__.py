@@ -47,7 +47,8 @@ CHECK_FLAGS = (
     "-fno-tree-sra",  # else a float4 that is taken apart arrives as four loads
     *("--param", "tsan-distinguish-volatile=1"),
     *("--param", "tsan-instrument-func-entry-exit=0"),
-    *("-fsanitize=bounds", "-fsanitize-coverage=trace-pc"),
+    "-fsanitize=bounds,shift-exponent,float-cast-overflow",
+    "-fsanitize-coverage=trace-pc",
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
     "-U_FORTIFY_SOURCE",  # on Ubuntu it is the default, and has builtins of its own
 )
@@ -233,6 +234,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
     plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
+    plain += ["-fwrapv"]  # an int that overflows wraps, as it does on a GPU
     # The rewritten text comes through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")

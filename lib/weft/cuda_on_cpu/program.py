@@ -194,6 +194,7 @@ def _compile(program: Program, language: str, std: str) -> list[str]:
     command += ["-ffp-contract=off", "-fno-strict-aliasing"]
     command += ["-fstack-clash-protection", "-fno-math-errno", "-pthread"]
     command.append("-fcheck-new")  # in a kernel new gives NULL
+    command.append("-fwrapv")  # an int that overflows wraps, as it does on a GPU
     if build.Flavour.here("cpu").fibers == "ucontext":
         command.append("-DSIMT_UCONTEXT")
     return [*command, *_QUIET, *program.compile]

@@ -22,7 +22,7 @@ def column(line: str, compiled: int = 0, array: str = "", callee: str = "") -> i
     accessed, as the reader calls it. callee: the function that was inlined here and
     that makes the access; "" if the line does it itself.
     """
-    at = _compiled(line, compiled)
+    at = offset(line, compiled)
     called = re.search(rf"\b{re.escape(callee)}\b", line) if callee else None
     if at is None and called:
         return len(line[: called.start()].encode())
@@ -75,7 +75,7 @@ def callee(function: str) -> str:
     return name[1] if name and name[1] != "operator" else ""
 
 
-def _compiled(line: str, column: int) -> int | None:
+def offset(line: str, column: int) -> int | None:
     """The offset in the reader's line of a column of the rewritten line."""
     if not column:
         return None

@@ -29,7 +29,7 @@ from ..report import (
 )
 from ..report.cures import in_c
 from ..report.program import ProgramReport
-from . import carets
+from . import carets, shifts
 
 KERNELS = Path(__file__).resolve().parents[3] / "kernels"
 SIMT = KERNELS / "simt"
@@ -231,9 +231,10 @@ class _Raw:
         if raw.get("line") and named:  # the compiler's own word, for array bounds
             where = _Where(named, raw["line"], raw.get("column") or 0)
             file, line = where.file, where.line
+        index, text = raw.get("index"), raw["text"]
         if line:
             column = self.column(where, array)
-        index, text = raw.get("index"), raw["text"]
+            text = shifts.one_way(text, self.line(where), where.compiled)
         if not array and index is not None and line:
             array = carets.only_array(self.line(where), column)
             if array:

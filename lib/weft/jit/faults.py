@@ -99,8 +99,8 @@ def explain(fault: Fault, scene: Scene) -> KernelFault:
             f"the recursion"
         ),
         ARITHMETIC: lambda: (
-            f"{who} divided a whole number by zero (a GPU would go on with a "
-            f"meaningless number): check the divisor"
+            f"{who} divided a whole number by zero, or the least one by -1 (a GPU "
+            f"would go on with some number): check the divisor"
         ),
         ILLEGAL: lambda: (
             f"{who} reached code that must not be reached: look for a missing return "

@@ -42,6 +42,7 @@ KINDS = {
     "use-after-free": "an access to memory that was given back",
     "host-pointer": "an access to the host's memory from a kernel",
     "stack": "more local memory than a thread has",
+    "undefined": "a shift or a conversion with a result on a GPU, and none in C++",
     "exception": "an error that a thread raised",
 }
 

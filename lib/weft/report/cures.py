@@ -63,6 +63,11 @@ _SECOND_ARRAY = (
     "write into a second array, and swap the two between launches: no barrier holds "
     "for all blocks"
 )
+_SHIFT = "shift by less than the width: k < 32 ? x << k : 0, or x of 64 bits"
+_CONVERSION = (
+    "clamp it first; or __float2int_rz(), __float2uint_rz() and their like, which give "
+    "a GPU's number everywhere"
+)
 
 
 def in_python(one: Finding) -> str:
@@ -93,6 +98,8 @@ def in_c(one: Finding, space: str) -> str:
         return _BLOCKS.format(atomics="atomicAdd()", fence="__threadfence()")
     if one.kind == "race" and "in one warp" in one.text:
         return _WARP.format(warp="__syncwarp()", block="__syncthreads()")
+    if one.kind == "undefined":
+        return _SHIFT if " shifts " in one.text else _CONVERSION
     if one.kind == "uninitialised" and space == "global":
         return _UNWRITTEN
     return C.get(one.kind, "")

@@ -2,8 +2,7 @@
 
 math.* of a NumPy number gives a number of that type, and NaN or infinity where Python
 would raise. What is stored in whole numbers wraps, as an int32 does in C; a float is
-cut off towards zero, NaN becomes 0, and what is too large the nearest end of the type's
-range, as a GPU's conversion instruction has it.
+converted as nvcc has a GPU do it: see _of_float().
 """
 
 from __future__ import annotations
@@ -80,12 +79,26 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
         if isinstance(value, (np.integer, np.bool_, bool)):
             return wrapped(int(value))
         if isinstance(value, (float, np.floating)):
-            if value != value:
-                return 0
-            return high if value >= high else low if value <= low else int(value)
+            return wrapped(_of_float(value, info.bits, low < 0))
         return value
 
     return wrapped
+
+
+def _of_float(value: Any, bits: int, signed: bool) -> int:
+    """PTX's cvt.rzi: cut off towards zero, or the nearest end of the range.
+
+    A NaN becomes 0, but where either type has 64 bits the topmost one. nvcc converts
+    a float or a double to 32 bits at least, and takes the low ones of them.
+    """
+    if not isinstance(value, np.float16):
+        bits = max(bits, 32)
+    if value != value:
+        return 1 << bits - 1 if bits == 64 or isinstance(value, float) else 0
+    half = 1 << bits - 1
+    low, high = (-half, half - 1) if signed else (0, 2 * half - 1)
+    exact = float(value)  # of float16 a comparison would round the ends
+    return high if exact >= high else low if exact <= low else int(exact)
 
 
 def converted(kind: type) -> Callable[[Any], Any]:

@@ -16,6 +16,7 @@ its types (float32(0), int32(1)). What becomes of it:
     i + float32           float32              float64   float
     int32 + int32         int32, wraps         int64     int, wraps
     i * i                 grows                int64     int: stay below 2**31
+    int32 << 40, >> 40    0, and 0 or -1       int64     the same on a GPU
     x ** 2                pow                  x * x     x * x
     int32 < uint32        as numbers           the same  the same, by a cast
     float32 / 0           inf or NaN           the same  the same
@@ -28,7 +29,9 @@ sizes of arrays, loops from such numbers upwards, Python ints passed that are no
 sign has its translation), and their sums and products. Indices and sizes are C's int,
 so an array has at most 2**31 - 1 elements. A variable has one type, that of all that it
 is given; both sides of `a if c else b`, and of min and max, are brought to one, too.
-A float that does not fit an int is cut off as C does, where sim takes the nearest end.
+A float that an int cannot hold becomes on sim what it does on a GPU: the nearest number
+of 32 bits at least, of which the low ones are taken. On the CPU C++ leaves that open,
+and such shifts: a watched launch says where.
 
 The same bits hold for + - * / // % of numbers, comparisons, bits, conversions, sqrt,
 fabs, floor, ceil, trunc, min, max and fma. Other functions of math, and ** of floats,
