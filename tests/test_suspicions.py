@@ -293,3 +293,55 @@ def test_sizes_that_nothing_tells_apart_are_all_named():
     )
     ones = [({"m": n, "n": n}, (8, 8, 1), n > 1) for n in (1, 2, 5)]
     assert pattern(ones) == "It is wrong only where m and n are 1."
+
+
+# ---- blocks that lie at another distance --------------------------------------------
+
+
+def literal(step):
+    text = """
+__global__ void copy(float *y, const float *x, int n) {
+    int i = blockIdx.x * %s + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}"""
+    return load_cuda(text % step, target="cpu", name=f"test_suspicions.py {step}")
+
+
+@pytest.mark.parametrize(
+    "step, said",
+    [
+        (7, "blockDim.x is due: with blocks of 5, no thread writes y[5]; it counts on"),
+        (3, "of 5, two threads write y[3] and none y[8]; it counts on blocks of 3"),
+        ("gridDim.x", "gridDim.x where blockDim.x is due"),
+        (1, "blockIdx.x without blockDim.x: each block begins one element behind"),
+    ],
+)
+def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
+    step, said
+):
+    error = refused(
+        *(literal(step), lambda x: x),
+        outputs={"y": "n"},
+        inputs={"x": "n"},
+        sizes=[2, 6, 7, 9, 14, 23],
+        launch=[lambda n: (-(-n // 5), 5)],
+    )
+    assert said in error and "last element" not in error
+
+
+def but_the_last(y, x, n):
+    i = cuda.grid(1)
+    if i < n - 1:
+        y[i] = x[i]
+
+
+def test_a_last_element_that_is_missing_is_no_literal():
+    """At n = 8 blocks of 4 that begin 3 apart would leave out the last as well."""
+    error = refused(
+        *(but_the_last, lambda x: x),
+        outputs={"y": "n"},
+        inputs={"x": "n"},
+        sizes=[8, 11],
+        launch=lambda n: (-(-n // 4), 4),
+    )
+    assert "the last element is never written" in error and "literal" not in error

@@ -11,7 +11,9 @@ with a guess at the mistake (mistakes/).
     runners, limit      how each kind of kernel is run, and for how long at most
     problem             inputs, the answer, and how close to it a result must come
     fan_in              how many elements of an input an answer depends on
+    attempt             one run of one case
     refusal, faulty     what is said of a wrong one
+    who                 ... and of the block and thread it belongs to
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from ..jit import KernelFault, OrderDependence
 from ..native import ArgumentError
 from ..tracebacks import message_first
 from . import plan
+from .attempt import Attempt
 from .cases import Case, Sizes, spoken_of
 from .limit import TooLong, time_limit
 from .problem import Problem, Trial, arguments, call, named
-from .refusal import Attempt, refusal
+from .refusal import refusal
 from .runners import Returns, Runner, runners
 
 TIMEOUT = 10.0  # seconds that one launch may take

@@ -5,51 +5,23 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from .. import mistakes
 from ..guarded import Mismatch, element, number, unwritten, wrong
 from . import plan
+from .attempt import Attempt
 from .cases import Case
 from .faulty import of_fault
 from .limit import TooLong
-from .problem import Problem, Trial, arguments
-from .runners import Runner, Simulated
+from .problem import Problem, Trial
+from .runners import Runner
+from .who import who
 
 EXPLORED = 12  # cases at most that are run only to see which of them go wrong
 Index = tuple[int, int, int]
-
-
-@dataclass
-class Attempt:
-    """One run of one case. got: the outputs; wrong: the one that was compared last."""
-
-    trial: Trial
-    order: str
-    got: dict[str, np.ndarray] = field(default_factory=dict)
-    worst: float = 0.0
-    error: Mismatch | None = None
-    wrong: str = ""
-
-    @property
-    def by_value(self) -> bool:
-        """Whether it ran to its end and gave wrong numbers."""
-        return (
-            bool(self.wrong) and self.error is not None and self.error.want is not None
-        )
-
-    def __str__(self) -> str:
-        sizes = " ".join(f"{n}={v}" for n, v in self.trial.sizes.items())
-        parts = [sizes] if sizes else []
-        if self.trial.shape is not None:
-            parts.append(str(self.trial.shape))
-        if self.order not in ("", "forward"):
-            how = {"reverse": "in reverse"}.get(self.order, self.order)
-            parts.append(f"threads {how}")
-        return ", ".join(parts) or "its inputs"
 
 
 class Again(Protocol):
@@ -81,7 +53,7 @@ def refusal(
         facts |= {"grid": first.trial.shape.grid}
         facts |= {"launch_block": first.trial.shape.block}
     if first.by_value:
-        facts |= _who(runner, first, lines)
+        facts |= who(runner, first, lines)
     later = []
     lost = runner.device is not None and not first.by_value  # a GPU is gone after it
     if not (lost or _hangs(first) or isinstance(first.error.__cause__, TooLong)):
@@ -140,91 +112,6 @@ def _probe(
     return found
 
 
-# ---- who ----------------------------------------------------------------------------
-
-
-def _who(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
-    """The block and the thread of the wrong element, said in a line."""
-    error, shape = attempt.error, attempt.trial.shape
-    assert error is not None
-    if shape is None or error.index is None:
-        return {}
-    known, writer = _writer(runner, attempt)
-    if writer is not None:
-        block, thread = writer
-        lines.append(f"Thread {_dim(thread)} of block {_dim(block)} wrote it last.")
-        return {"block": block, "thread": thread}
-    said = f"No thread wrote {element(error.array, error.index)}" if known else ""
-    place = _mapped(runner, attempt) if shape.plain else None
-    if place is None:
-        if said:
-            lines.append(f"{said}.")
-        return {}
-    block, thread = place
-    who = f"thread {_dim(thread)} of block {_dim(block)}"
-    if said:
-        lines.append(f"{said}; with a thread for each element that is {who}.")
-    else:
-        lines.append(f"With a thread for each element, that is {who}.")
-    return {"block": block, "thread": thread}
-
-
-def _writer(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
-    """Whether a record tells, and the (block, thread) that wrote the element last."""
-    error, shape = attempt.error, attempt.trial.shape
-    if not isinstance(runner, Simulated) or error is None:
-        return False, None
-    _, args = arguments(runner, attempt.trial)
-    trace = runner.trace(args, shape, attempt.order)
-    if trace is None:
-        return False, None
-    starts = attempt.trial.starts
-    flat = int(np.ravel_multi_index(error.index, starts[error.array].shape))
-    numbers = [i for i, a in enumerate(trace.arrays) if a.name == error.array]
-    sites = [
-        i
-        for i, s in enumerate(trace.sites)
-        if s.array in numbers and s.kind in ("write", "atomic")
-    ]
-    found = None
-    for interval in trace.intervals:
-        rows = np.isin(interval.site, sites) & (interval.element == flat)
-        if rows.any():
-            last = int(np.flatnonzero(rows)[-1])
-            found = interval.block, int(interval.thread[last])
-    if found is None:
-        return True, None
-    return True, (_unravel(found[0], trace.grid), _unravel(found[1], trace.block))
-
-
-def _unravel(linear: int, sides: Sequence[int]) -> Index:
-    x, y = (*sides, 1)[:2]
-    return linear % x, linear // x % y, linear // (x * y)
-
-
-def _mapped(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
-    """Block and thread of the element, where each thread has one element."""
-    error, shape = attempt.error, attempt.trial.shape
-    assert error is not None and shape is not None
-    first = next(iter(attempt.trial.starts))
-    lengths = list(attempt.trial.starts[first].shape)
-    if error.array != first or not lengths:
-        return None
-    flat = int(np.ravel_multi_index(error.index, lengths))
-    at, sides = [], lengths[::-1][: runner.dimensions - 1]
-    for side in sides:
-        at.append(flat % side)
-        flat //= side
-    at += [flat] + [0] * (2 - len(sides))
-    block = tuple(i // b for i, b in zip(at, shape.block))
-    thread = tuple(i % b for i, b in zip(at, shape.block))
-    return block, thread  # type: ignore[return-value]
-
-
-def _dim(index: Sequence[int]) -> str:
-    return "({},{},{})".format(*index)
-
-
 # ---- what it looks like -----------------------------------------------------------
 
 
@@ -239,13 +126,14 @@ def _looks(
     """Sentences on what kind of mistake it is."""
     found = []
     order = _by_order(runner, first, again)
+    runs = [*passed, first, *later]
+    apart = "" if order else _spacing(problem, first, runs)
     if order:
         found.append(order)
     else:
-        said = "" if first.by_value else of_fault(first.error, first.trial)
+        said = apart or ("" if first.by_value else of_fault(first.error, first.trial))
         said = said or _guess(problem, first, later)
         found += [said] if said else []
-    runs = [*passed, first, *later]
     output = next(iter([*problem.outputs.values(), *problem.inout.values()]), None)
     along = {}
     if output is not None and runner.dimensions >= len(output.axes):
@@ -255,6 +143,8 @@ def _looks(
         along,
         given=_grid(first) is not None,
     )
+    if apart and "counted on that" in pattern:
+        pattern = ""  # said already
     known = any(not text.startswith("looks like the ") for text in found)
     if (known or not first.by_value) and "threadIdx" in pattern:
         pattern = pattern.partition(":")[0] + "."  # said already, or several blocks
@@ -262,6 +152,31 @@ def _looks(
         pattern = "" if "is right" in pattern else pattern  # most mistakes hide there
     said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
     return said + [pattern] * bool(pattern)
+
+
+def _spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
+    """Whether the blocks of all runs lie too near to one another, or too far apart."""
+    if not first.by_value:
+        return ""
+    found = []
+    for run in runs:
+        shape, name = run.trial.shape, first.wrong
+        if shape is None or (*shape.grid[1:], *shape.block[1:]) != (1, 1, 1, 1):
+            return ""
+        written = np.ones(run.trial.want[name].shape, bool)
+        if run.error is not None:
+            scene = _scene(problem, run) if run.wrong == name else None
+            if scene is None or scene.unwritten is None:
+                return ""
+            written = ~scene.unwritten
+            if (scene.bad & written).any():
+                return ""  # what is written is wrong as well
+        launched = shape.grid[0], shape.block[0], written.ravel()
+        found.append(mistakes.Launched(*launched))
+    told = found[[run is first for run in runs].index(True)]
+    return mistakes.spacing(
+        first.wrong, first.trial.want[first.wrong].shape, told, found
+    )
 
 
 def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:

@@ -9,6 +9,7 @@ numbers fit it everywhere, and it stays a guess: two mistakes can look the same.
     indices, wholes     ... of an output that holds places, or whole numbers
     where               ... from which region is wrong
     runs                which sizes and blocks go wrong
+    spacing             how far apart blocks begin
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import numpy as np
 from . import indices, inputs, values, where, wholes
 from .runs import pattern
 from .scene import Scene
+from .spacing import Launched, spacing
 
-__all__ = ["Scene", "guess", "pattern", "proof"]
+__all__ = ["Launched", "Scene", "guess", "pattern", "proof", "spacing"]
 
 Look = Callable[[Scene], str | None]
 

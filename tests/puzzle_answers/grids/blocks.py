@@ -59,21 +59,28 @@ def block_number_only(out, a, b, n):
         out[i] = a[i] - b[i]
 
 
-@wrong("blocks", says="No thread wrote")
+@wrong("blocks", says="blockIdx.x without blockDim.x: each block begins one element")
 def block_and_thread_added(out, a, b, n):
     i = cuda.blockIdx.x + cuda.threadIdx.x
     if i < n:
         out[i] = a[i] - b[i]
 
 
-@wrong("blocks", says="block 3: .*\nNo thread.*\nIt looks like the last")
+@wrong("blocks", says=r"literal 4 where .*blocks of 3, no thread writes out\[3\]")
 def blocks_of_four(out, a, b, n):
     i = cuda.blockIdx.x * 4 + cuda.threadIdx.x
     if i < n:
         out[i] = a[i] - b[i]
 
 
-@wrong("blocks", says="No thread wrote")
+@wrong("blocks", says=r"literal 3 where .* two threads write out\[3\] and none out\[7")
+def blocks_of_three(out, a, b, n):
+    i = cuda.blockIdx.x * 3 + cuda.threadIdx.x
+    if i < n:
+        out[i] = a[i] - b[i]
+
+
+@wrong("blocks", says="gridDim.x where blockDim.x is due")
 def times_the_number_of_blocks(out, a, b, n):
     i = cuda.blockIdx.x * cuda.gridDim.x + cuda.threadIdx.x
     if i < n:
