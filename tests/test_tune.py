@@ -264,6 +264,21 @@ def test_rounding_is_right_and_a_missing_product_is_not():
         answer().require(lambda c, a, b: c.copy_(a.bfloat16() @ b.bfloat16()))
 
 
+def test_a_softmax_may_add_up_its_rows_in_any_order():
+    """The sides of its arrays tell of no sum: the reference does."""
+    x = torch.rand(2000, 4).T
+    known = right.Arguments((torch.zeros(4, 2000), x), ["y", "x"], "y", ())
+    found = right.Answer(lambda x: x.softmax(1), known, None)
+
+    def off(y, x):
+        y.copy_(x.double().softmax(1) * (1 + 2.0**-24 * 500))
+
+    assert 0 < found.require(off) < 1
+    plain = right.Answer(lambda x: 2 * x, known, None)
+    with pytest.raises(Mismatch):
+        plain.require(lambda y, x: y.copy_(2 * x.double() * (1 + 2.0**-24 * 12)))
+
+
 def test_what_is_not_written_or_written_outside_is_wrong():
     with pytest.raises(Mismatch, match=r"c\[39, 49\] is nan, want"):
         answer().require(lambda c, a, b: c.view(-1)[:-1].copy_((a @ b).view(-1)[:-1]))

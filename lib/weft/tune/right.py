@@ -101,7 +101,10 @@ class Answer:
             if not kind.is_floating_point:
                 self.bound[name] = torch.zeros_like(want, dtype=torch.float64)
                 continue
-            count = MORE + self._terms(name) if terms is None else terms
+            count = terms
+            if terms is None:
+                seen = self._terms(name)
+                count = MORE + (seen if seen > 1 else self._fan_in(reference, name))
             size = torch.maximum(sizes[name].abs(), want.abs())
             bound = 1.01 * count * 2.0**-24 * size + 1e-38
             bound += UNIT.get(kind, 0.0) * want.abs()
@@ -129,13 +132,18 @@ class Answer:
         sides = [_numpy(one) for one in (got, want, bound, ~good)]
         raise mismatch(name, *sides)
 
-    def _ask(self, reference: Call, how: Call) -> dict[str, torch.Tensor]:
-        """The reference of the inputs as float64, each changed by `how`."""
+    def _ask(
+        self, reference: Call, how: Call | dict[str, Call]
+    ) -> dict[str, torch.Tensor]:
+        """The reference of the inputs as float64, each changed by `how`, or by its
+        own of several."""
         args, made = self.arguments, {}
         for name, given, value in zip(args.names, args.given, args.values):
             if isinstance(value, torch.Tensor):
                 real = value.is_floating_point()
-                value = how(value.double()) if real else value.clone()
+                change = how.get(name) if isinstance(how, dict) else how
+                value = value.double() if real else value.clone()
+                value = change(value) if real and change else value
                 made[name] = value.numpy() if isinstance(given, np.ndarray) else value
             else:
                 made[name] = abs(value) if how is torch.abs and _real(value) else value
@@ -198,6 +206,31 @@ class Answer:
         count = math.prod(left)
         whole = [v for v in args.values if isinstance(v, int) and v > 0]
         return min(count, max(whole)) if whole else count
+
+    def _fan_in(self, reference: Call, name: str) -> int:
+        """How many elements of one input an element depends on, about: 1 or more.
+
+        Asked where the sides tell of no sum, as of a softmax: the middle element of
+        an input is moved, and the elements of the output that move with it counted.
+        """
+        args, want, most = self.arguments, self.want[name], 1
+        for other, value in zip(args.names, args.values):
+            array = isinstance(value, torch.Tensor) and other not in args.outputs
+            if not array or not value.is_floating_point() or not value.numel():
+                continue
+
+            def moved(one: torch.Tensor) -> torch.Tensor:
+                one = one.clone(memory_format=torch.contiguous_format)
+                one.view(-1)[one.numel() // 2] += 1 / 16
+                return one
+
+            try:
+                off = (self._ask(reference, {other: moved})[name] - want).abs()
+            except Exception:  # the reference does not take this: nothing is known
+                continue
+            changed = value.numel() * int((off > 1e-12 * want.abs()).sum())
+            most = max(most, -(-changed // want.numel()))
+        return most
 
 
 class Fenced:
