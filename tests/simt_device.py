@@ -5,6 +5,7 @@ of the threads' turns. A test file takes the fixtures by name:
 """
 
 import ctypes
+import dataclasses
 import os
 from pathlib import Path
 
@@ -25,7 +26,7 @@ class Simt:
     """The kernels of tests/simt/ and the runtime."""
 
     def __init__(self, fibers: str) -> None:
-        self.flavour = build.Flavour("cpu", fibers=fibers)
+        self.flavour = dataclasses.replace(build.Flavour.here("cpu"), fibers=fibers)
         self.runtime = ctypes.CDLL(str(build.simt_runtime(self.flavour)))
         self.libraries: dict[str, ctypes.CDLL] = {}
 

@@ -2,6 +2,7 @@
 three orders of the threads' turns."""
 
 import ctypes
+import dataclasses
 import os
 import signal
 import subprocess
@@ -28,7 +29,7 @@ class Simt:
 
     def __init__(self, fibers: str) -> None:
         self.fibers = fibers
-        flavour = build.Flavour("cpu", fibers=fibers)
+        flavour = dataclasses.replace(build.Flavour.here("cpu"), fibers=fibers)
         self.paths = {
             name: build.library_of(
                 f"test_simt_{name}", [FOLDER / f"{name}.cu"], flavour

@@ -166,6 +166,7 @@ static void take_place(Fiber *self, Fiber *other) {
 
 /* Where every fiber begins. */
 static void fiber_main() {
+    announce_arrival();
     Fiber *self = here();
     Worker *worker = worker_of(self->block);
     for (;;) {
@@ -184,6 +185,7 @@ static void fiber_main() {
 
 void start(Fiber *fiber) {
     fiber->pending = 0;
+    announce_start(fiber);
     prepare_fiber(fiber, fiber_main);
 }
 

@@ -3,14 +3,16 @@
 #define SIMT_CUDA_CORE_H
 #include "engine.h"
 
-enum cudaError {
+// Of a fixed type: a program may pass any number, and gets
+// cudaErrorInvalidValue.
+enum cudaError : int {
 #define SIMT_ERROR(value, name, text) name = value,
 #include "cuda_errors.h"
 };
 typedef enum cudaError cudaError_t;
 typedef struct CUevent_st *cudaEvent_t;
 
-enum cudaMemcpyKind {
+enum cudaMemcpyKind : int {
     cudaMemcpyHostToHost = 0,
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,

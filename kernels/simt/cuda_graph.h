@@ -14,19 +14,19 @@ typedef struct CUgraph_st *cudaGraph_t;
 typedef struct CUgraphNode_st *cudaGraphNode_t;
 typedef struct CUgraphExec_st *cudaGraphExec_t;
 
-enum cudaStreamCaptureStatus {
+enum cudaStreamCaptureStatus : int {
     cudaStreamCaptureStatusNone = 0,
     cudaStreamCaptureStatusActive = 1,
     cudaStreamCaptureStatusInvalidated = 2
 };
 
-enum cudaStreamCaptureMode {
+enum cudaStreamCaptureMode : int {
     cudaStreamCaptureModeGlobal = 0,
     cudaStreamCaptureModeThreadLocal = 1,
     cudaStreamCaptureModeRelaxed = 2
 };
 
-enum cudaGraphNodeType {
+enum cudaGraphNodeType : int {
     cudaGraphNodeTypeKernel = 0,
     cudaGraphNodeTypeMemcpy = 1,
     cudaGraphNodeTypeMemset = 2,
@@ -42,14 +42,14 @@ enum cudaGraphNodeType {
     cudaGraphNodeTypeConditional = 13
 };
 
-enum cudaGraphInstantiateFlags {
+enum cudaGraphInstantiateFlags : int {
     cudaGraphInstantiateFlagAutoFreeOnLaunch = 1,
     cudaGraphInstantiateFlagUpload = 2,
     cudaGraphInstantiateFlagDeviceLaunch = 4,
     cudaGraphInstantiateFlagUseNodePriority = 8
 };
 
-enum cudaGraphExecUpdateResult {
+enum cudaGraphExecUpdateResult : int {
     cudaGraphExecUpdateSuccess = 0,
     cudaGraphExecUpdateError = 1,
     cudaGraphExecUpdateErrorTopologyChanged = 2,
@@ -96,7 +96,7 @@ struct cudaMemAllocNodeParams {
     void *dptr; /* where the memory is, when the node has been added */
 };
 
-enum cudaGraphMemAttributeType {
+enum cudaGraphMemAttributeType : int {
     cudaGraphMemAttrUsedMemCurrent = 0,
     cudaGraphMemAttrUsedMemHigh = 1,
     cudaGraphMemAttrReservedMemCurrent = 2,

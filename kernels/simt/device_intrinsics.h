@@ -185,8 +185,8 @@ SIMT_C unsigned __funnelshift_rc(unsigned low, unsigned high,
 /* ---- integers ----------------------------------------------------------- */
 
 SIMT_C int __mul24(int x, int y) noexcept {
-    return (int)(unsigned)((((int64_t)x << 40) >> 40) *
-                           (((int64_t)y << 40) >> 40));
+    const int64_t low = (int64_t)((uint64_t)x << 40) >> 40;
+    return (int)(unsigned)(low * ((int64_t)((uint64_t)y << 40) >> 40));
 }
 SIMT_C unsigned __umul24(unsigned x, unsigned y) noexcept {
     return (x & 0xffffffu) * (y & 0xffffffu);

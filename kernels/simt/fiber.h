@@ -61,6 +61,7 @@ SIMT_INLINE Fiber *fiber_at(uintptr_t address) {
 } // namespace
 } // namespace simt
 
+#include "fiber_sanitize.h"
 #ifdef SIMT_UCONTEXT
 #include "fiber_ucontext.h"
 #else

@@ -30,7 +30,9 @@ void prepare_fiber(Fiber *fiber, void (*entry)()) {
 }
 
 void switch_fiber(Fiber *from, Fiber *to) {
+    announce_switch(to);
     swapcontext((ucontext_t *)from->resume, (ucontext_t *)to->resume);
+    announce_arrival();
 }
 
 } // namespace ucontext_fibers

@@ -31,6 +31,7 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
  * of its stack. A jmp and not a ret goes there: the CPU predicts a ret by the
  * matching call, and there was none, so each would cost a misprediction. */
 SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
+    announce_switch(to);
     void **save = &from->resume, *resume = to->resume;
     asm volatile("leaq -128(%%rsp), %%rsp\n\t" // step over the red zone
                  "pushq %%rbp\n\t"
@@ -49,6 +50,7 @@ SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
                    "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
                    "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
                    "xmm15" SIMT_AVX512_CLOBBERS);
+    announce_arrival();
 }
 
 /* Let the next switch to `fiber` call entry() on its fresh stack. */

@@ -93,7 +93,10 @@ struct Worker : Block {
     dim3 identity_dim;
     int identity_order;
     Warp warps[MAX_THREADS / WARP];
-    void *contexts;              /* fiber_ucontext.cpp's */
+    void *contexts; /* fiber_ucontext.cpp's */
+#ifdef SIMT_SANITIZE
+    void *host, *announced[MAX_THREADS]; /* fiber_sanitize.cpp's */
+#endif
     std::atomic<unsigned> busy;  /* the launch it works on, 0: none */
     std::atomic<unsigned> poked; /* the launch in which it is to yield */
     std::atomic<bool> looked_at; /* by the watchdog */

@@ -123,6 +123,7 @@ static void note_address(Worker *worker, Fiber *self) {
 
 /* Where the thread goes on after a fault. */
 static void land() {
+    announce_start(here()); // the frames below are nobody's any more
     Worker *worker = this_worker;
     Fiber *self = here();
     clean_processor(worker->modes);

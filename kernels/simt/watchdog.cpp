@@ -12,6 +12,7 @@
  * Both only if a kernel's own code was interrupted: a function of the C library
  * may hold a lock. A thread that is in one when its launch is to end leaves
  * where it returns from there. */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -129,19 +130,21 @@ static bool holds(const Text *text, uintptr_t address) {
 
 static Text runtime_text, kernel_text; // where the code of each lies
 
-static void on_poke(int, siginfo_t *info, void *raw) {
+/* It is not for us: whoever listened before gets it. */
+static void pass_on(siginfo_t *info, void *raw) {
+    if (info->si_code == SI_TKILL && info->si_pid == getpid()) return; // ours
+    if (poke_hook.below.sa_flags & SA_SIGINFO ||
+        (poke_hook.below.sa_handler != SIG_DFL &&
+         poke_hook.below.sa_handler != SIG_IGN))
+        chain(&poke_hook, info, raw);
+}
+
+static void answer_poke(siginfo_t *info, void *raw) {
     ucontext_t *context = (ucontext_t *)raw;
     const uintptr_t at = stack_pointer(context);
     const uintptr_t code = program_counter(context);
     Worker *worker = worker_at(at);
-    if (!worker) {
-        const bool mine = info->si_code == SI_TKILL && info->si_pid == getpid();
-        const bool asked = poke_hook.below.sa_flags & SA_SIGINFO ||
-                           (poke_hook.below.sa_handler != SIG_DFL &&
-                            poke_hook.below.sa_handler != SIG_IGN);
-        if (!mine && asked) chain(&poke_hook, info, raw);
-        return;
-    }
+    if (!worker) return pass_on(info, raw);
     const bool stop = request.load() >> 8 == worker->job->number;
     if (holds(&kernel_text, code)) {
         if (stop) worker->stopped_at = code;
@@ -154,10 +157,17 @@ static void on_poke(int, siginfo_t *info, void *raw) {
     }
 }
 
+static void on_poke(int, siginfo_t *info, void *raw) {
+    const int before = errno; // the code below may be about to look at it
+    answer_poke(info, raw);
+    errno = before;
+}
+
 /* ---- the thread that looks ---------------------------------------------- */
 
 /* A number that changes when the worker's block gets on. */
-static uint64_t steps(const Worker *worker) {
+__attribute__((no_sanitize("thread"))) static uint64_t
+steps(const Worker *worker) {
     const unsigned parts[] = {
         worker->index.x,        worker->index.y,
         worker->index.z,        (unsigned)worker->running,

@@ -9,7 +9,7 @@ static __global__ void add(float *out, const float *a, float b, int n) {
 }
 
 template <class T, int N> static __global__ void scale(T *x, const T by) {
-    if (threadIdx.x < N) x[threadIdx.x] *= by;
+    if (threadIdx.x < N) x[blockIdx.x * blockDim.x + threadIdx.x] *= by;
 }
 
 static __global__ void nothing() {}
@@ -261,7 +261,7 @@ CHECK(launches_with_attributes) {
     attributes[0].id = cudaLaunchAttributeCooperative;
     attributes[0].val.cooperative = 1;
     EXPECT(!cudaLaunchKernelEx(&config, scale<float, 9>, x, 2.0f));
-    EXPECT(x[1] == 24 && x[9] == 14); // twice: two blocks
+    EXPECT(x[1] == 12 && x[9] == 14 && x[33] == 76 && x[41] == 46);
     attributes[1].id = cudaLaunchAttributeClusterDimension;
     attributes[1].val.clusterDim.x = 2;
     attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;

@@ -55,7 +55,7 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
-enum cudaMemoryType {
+enum cudaMemoryType : int {
     cudaMemoryTypeUnregistered = 0,
     cudaMemoryTypeHost = 1,
     cudaMemoryTypeDevice = 2,
@@ -107,7 +107,7 @@ struct cudaMemcpy3DPeerParms {
     struct cudaExtent extent;
 };
 
-enum cudaMemoryAdvise {
+enum cudaMemoryAdvise : int {
     cudaMemAdviseSetReadMostly = 1,
     cudaMemAdviseUnsetReadMostly = 2,
     cudaMemAdviseSetPreferredLocation = 3,
@@ -116,14 +116,14 @@ enum cudaMemoryAdvise {
     cudaMemAdviseUnsetAccessedBy = 6
 };
 
-enum cudaMemRangeAttribute {
+enum cudaMemRangeAttribute : int {
     cudaMemRangeAttributeReadMostly = 1,
     cudaMemRangeAttributePreferredLocation = 2,
     cudaMemRangeAttributeAccessedBy = 3,
     cudaMemRangeAttributeLastPrefetchLocation = 4
 };
 
-enum cudaMemLocationType {
+enum cudaMemLocationType : int {
     cudaMemLocationTypeInvalid = 0,
     cudaMemLocationTypeNone = 0,
     cudaMemLocationTypeDevice = 1,
@@ -141,7 +141,7 @@ struct cudaMemLocation {
 
 typedef struct CUmemPoolHandle_st *cudaMemPool_t;
 
-enum cudaMemPoolAttr {
+enum cudaMemPoolAttr : int {
     cudaMemPoolReuseFollowEventDependencies = 1,
     cudaMemPoolReuseAllowOpportunistic = 2,
     cudaMemPoolReuseAllowInternalDependencies = 3,
@@ -152,14 +152,14 @@ enum cudaMemPoolAttr {
     cudaMemPoolAttrUsedMemHigh = 8
 };
 
-enum cudaMemAllocationType {
+enum cudaMemAllocationType : int {
     cudaMemAllocationTypeInvalid = 0,
     cudaMemAllocationTypePinned = 1,
     cudaMemAllocationTypeManaged = 2,
     cudaMemAllocationTypeMax = 0x7fffffff
 };
 
-enum cudaMemAllocationHandleType {
+enum cudaMemAllocationHandleType : int {
     cudaMemHandleTypeNone = 0,
     cudaMemHandleTypePosixFileDescriptor = 1,
     cudaMemHandleTypeWin32 = 2,
@@ -167,7 +167,7 @@ enum cudaMemAllocationHandleType {
     cudaMemHandleTypeFabric = 8
 };
 
-enum cudaMemAccessFlags {
+enum cudaMemAccessFlags : int {
     cudaMemAccessFlagsProtNone = 0,
     cudaMemAccessFlagsProtRead = 1,
     cudaMemAccessFlagsProtReadWrite = 3
@@ -254,27 +254,27 @@ struct cudaDeviceProp {
     int hostNumaMultinodeIpcSupported;
 };
 
-enum cudaDeviceAttr {
+enum cudaDeviceAttr : int {
 #define SIMT_ATTRIBUTE(number, name, value) name = number,
 #include "cuda_attributes.h"
     cudaDevAttrMax = 148
 };
 
-enum cudaDeviceP2PAttr {
+enum cudaDeviceP2PAttr : int {
     cudaDevP2PAttrPerformanceRank = 1,
     cudaDevP2PAttrAccessSupported = 2,
     cudaDevP2PAttrNativeAtomicSupported = 3,
     cudaDevP2PAttrCudaArrayAccessSupported = 4
 };
 
-enum cudaComputeMode {
+enum cudaComputeMode : int {
     cudaComputeModeDefault = 0,
     cudaComputeModeExclusive = 1,
     cudaComputeModeProhibited = 2,
     cudaComputeModeExclusiveProcess = 3
 };
 
-enum cudaLimit {
+enum cudaLimit : int {
     cudaLimitStackSize = 0,
     cudaLimitPrintfFifoSize = 1,
     cudaLimitMallocHeapSize = 2,
@@ -284,14 +284,14 @@ enum cudaLimit {
     cudaLimitPersistingL2CacheSize = 6
 };
 
-enum cudaFuncCache {
+enum cudaFuncCache : int {
     cudaFuncCachePreferNone = 0,
     cudaFuncCachePreferShared = 1,
     cudaFuncCachePreferL1 = 2,
     cudaFuncCachePreferEqual = 3
 };
 
-enum cudaSharedMemConfig {
+enum cudaSharedMemConfig : int {
     cudaSharedMemBankSizeDefault = 0,
     cudaSharedMemBankSizeFourByte = 1,
     cudaSharedMemBankSizeEightByte = 2
@@ -308,7 +308,7 @@ struct cudaFuncAttributes {
     int nonPortableClusterSizeAllowed, reserved[16];
 };
 
-enum cudaFuncAttribute {
+enum cudaFuncAttribute : int {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
     cudaFuncAttributeClusterDimMustBeSet = 10,
@@ -320,13 +320,13 @@ enum cudaFuncAttribute {
     cudaFuncAttributeMax = 16
 };
 
-enum cudaSharedCarveout {
+enum cudaSharedCarveout : int {
     cudaSharedmemCarveoutDefault = -1,
     cudaSharedmemCarveoutMaxShared = 100,
     cudaSharedmemCarveoutMaxL1 = 0
 };
 
-enum cudaAccessProperty {
+enum cudaAccessProperty : int {
     cudaAccessPropertyNormal = 0,
     cudaAccessPropertyStreaming = 1,
     cudaAccessPropertyPersisting = 2
@@ -339,14 +339,14 @@ struct cudaAccessPolicyWindow {
     enum cudaAccessProperty hitProp, missProp;
 };
 
-enum cudaSynchronizationPolicy {
+enum cudaSynchronizationPolicy : int {
     cudaSyncPolicyAuto = 1,
     cudaSyncPolicySpin = 2,
     cudaSyncPolicyYield = 3,
     cudaSyncPolicyBlockingSync = 4
 };
 
-enum cudaLaunchAttributeID {
+enum cudaLaunchAttributeID : int {
     cudaLaunchAttributeIgnore = 0,
     cudaLaunchAttributeAccessPolicyWindow = 1,
     cudaLaunchAttributeCooperative = 2,

@@ -37,6 +37,7 @@ KERNELS = ROOT / "kernels"
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
 FIBERS = ("asm", "ucontext")
+SANITIZERS = ("address,undefined", "thread")
 # What makes code call the hooks of kernels/simt/check: after the other flags of g++,
 # in one call that does not link. libtsan, whose functions these are, is not wanted.
 CHECK_FLAGS = (
@@ -74,24 +75,31 @@ class Flavour:
     march:  what -march gets for the plain C rungs: native, x86-64-v3, ...
     fibers: how the SIMT runtime switches threads: asm or ucontext
     check:  whether kernels call the hooks of the check build
+    sanitize: what -fsanitize gets, one of SANITIZERS, to look for faults of our own
+        code; the process that loads such a library has the sanitizer preloaded
     """
 
     target: str  # "cpu" or "cuda"
     march: str = "native"
     fibers: str = "asm"
     check: bool = False
+    sanitize: str = ""
     sm: str = ""  # cuda: the compute capability, as nvcc spells it
 
     @staticmethod
     def here(target: str) -> Flavour:
-        """This machine's; WEFT_MARCH and WEFT_FIBERS override."""
+        """This machine's; WEFT_MARCH, WEFT_FIBERS and WEFT_SANITIZE override."""
         if target == "cuda":
             return Flavour("cuda", sm=live_sm())
         march = os.environ.get("WEFT_MARCH", "native")
         fibers = os.environ.get("WEFT_FIBERS", "asm")
         if fibers not in FIBERS:
             raise BuildError(f"WEFT_FIBERS is {fibers}, want {' or '.join(FIBERS)}")
-        return Flavour("cpu", march, fibers)
+        sanitize = os.environ.get("WEFT_SANITIZE", "")
+        if sanitize not in ("", *SANITIZERS):
+            known = " or ".join(SANITIZERS)
+            raise BuildError(f"WEFT_SANITIZE is {sanitize}, want {known}")
+        return Flavour("cpu", march, fibers, sanitize=sanitize)
 
 
 def ops() -> list[str]:
@@ -226,6 +234,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     common += ["-Wno-unknown-pragmas"]  # #pragma unroll
     if source.suffix == ".c":
         march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
+        march += _sanitizing(flavour)
         return [tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
     # Kernels are compiled for any machine and without fused multiply-adds:
@@ -238,8 +247,16 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     # The rewritten text comes through a pipe, which has no folder of its own.
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")
-    common += CHECK_FLAGS if flavour.check else []
+    common += CHECK_FLAGS if flavour.check else _sanitizing(flavour)
     return [tool("g++"), "-x", "c++", "-c", "-std=c++17", *plain, *common]
+
+
+def _sanitizing(flavour: Flavour) -> list[str]:
+    """The flags of g++ for a sanitizer; SIMT_SANITIZE: fibers announce themselves."""
+    if not flavour.sanitize:
+        return []
+    flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]
+    return [*flags, "-DSIMT_SANITIZE", "-O1", "-g1", "-fno-omit-frame-pointer"]
 
 
 def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
@@ -311,6 +328,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
         # Found beside the library itself, also after the checkout has moved.
         paths = ["$ORIGIN", *{str(need.parent) for need in needs}]
         link = [tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
+        link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
         link += [f"-Wl,-soname,{file}", *[f"-Wl,-rpath,{path}" for path in paths]]
         link += [*map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
     _run(link, directory / file)

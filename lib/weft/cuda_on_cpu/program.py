@@ -13,7 +13,7 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .. import cache
@@ -105,7 +105,8 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     """Build it; the executable and every file that was read."""
     from .. import build
 
-    flavour = build.Flavour.here("cpu")
+    # A sanitizer is for our own code, and has to be in the process from its start.
+    flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
