@@ -187,6 +187,15 @@ def test_a_finding_has_its_place_its_numbers_and_a_cure():
     assert (cast_.line, cast_.count) == (4, 2) and "__float2int_rz()" in cast_.cure
 
 
+def test_two_findings_of_a_line_that_is_rewritten_are_two():
+    body = "__shared__ int s[4]; s[0] = (int)x[0]; y[0] = s[0] << n;"
+    source = f"__global__ void k(int *y, const float *x, int n) {{ {body} }}"
+    cell = load_cuda(source, watched=True)
+    cell.k[1, 1](np.zeros(1, np.int32), np.array([1e12], np.float32), 40)
+    told = sorted(one.text.split()[2] for one in cell.k.report.findings)
+    assert told == ["converts", "shifts"]
+
+
 def test_what_the_compiler_knows_is_told_too():
     lines = ["1 << n", "(int)1e12f", "(unsigned char)300.0f", "(int)(n * 0.5f)"]
     source = _kernel(lines, "int unused").replace("{\n", "{ const int n = 40;\n", 1)

@@ -210,6 +210,7 @@ class _Raw:
             one = self._finding(raw)
             key = (one.kind, one.kernel, one.file, one.line, one.column)
             key += (one.array, one.other_file, one.other_line, one.thread is None)
+            key += (raw.get("column"),)  # a line may be rewritten past recognition
             if not one.line:
                 key += (one.text,)
             if key in known:
