@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from weft import cache
+from weft import cache, whole
 from weft.mnist import data
 
 
@@ -118,7 +118,7 @@ def test_where_no_copy_can_be_kept_the_data_is_read_all_the_same(kept, monkeypat
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(data.tempfile, "mkstemp", full)
+    monkeypatch.setattr(whole.tempfile, "mkstemp", full)
     assert len(data.raw(data.FOLDER, kept.name)) == 16 + 10_000 * 28 * 28
     assert not kept.exists()
 

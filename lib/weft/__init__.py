@@ -31,6 +31,7 @@ The project
     environment        the Python it runs in
     doctor             what is here, what is missing, and its cure
     cache, kept        what can be made again; what would be missed
+    whole              files that are there whole or not at all
     __main__           python -m weft
     tracebacks         errors end at the reader's line
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -18,6 +19,8 @@ from pathlib import Path
 
 import platformdirs
 
+from . import whole
+
 KEPT = "kept"  # the folder of what cannot be made again (kept.py): it stays
 LIMIT = 1 << 30  # bytes; the oldest files go first once the cache is larger
 
@@ -26,25 +29,35 @@ def folder(*parts: str) -> Path:
     """The cache folder (WEFT_CACHE overrides), made if it is missing.
 
     Where it cannot be written, or is not the user's alone, a folder of this process's
-    own in the system's temporary directory: slower next time, but it works.
+    own in the system's temporary directory: slower next time, but it works. Raises
+    CannotWrite if there is none either.
     """
     global _root
     if _root is None:
-        _root = _usable(
-            Path(os.environ.get("WEFT_CACHE") or platformdirs.user_cache_dir("weft"))
-        )
+        _root = _usable(_wanted())
     path = _root
     for part in parts:
         path = path / part
         if path.is_symlink():
             path.unlink()
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(path, os.W_OK | os.X_OK) else "cannot be written"
+    except OSError as error:
+        why = f"cannot be made ({error.strerror})"
+    if not why:
+        return path
+    if _temporary or parts[:1] == (KEPT,):  # for the latter, kept.py has a cure
+        raise whole.CannotWrite(f"{path} {why}: let WEFT_CACHE name a folder of yours")
+    _root = _instead(path, why)
+    return folder(*parts)
 
 
 def holds(path: Path) -> bool:
-    """Whether a file of the cache is there; a link in its place is removed."""
-    if path.is_symlink():
+    """Whether a file of the cache is there; a link in its place is removed, and so is
+    half a library, object or program."""
+    binary = path.suffix in ("", ".o", ".so")
+    if path.is_symlink() or (path.is_file() and binary and not whole.is_elf(path)):
         path.unlink(missing_ok=True)
     return path.is_file()
 
@@ -79,6 +92,8 @@ def prune(limit: int = LIMIT) -> None:
     Those in KEPT stay, and do not count.
     """
     files = sorted(_files(), key=lambda item: item[1].st_mtime)
+    for parent in {path.parent for path, _ in files}:
+        whole.sweep(parent)
     total = sum(about.st_size for _, about in files)
     for path, about in files:
         if total <= limit:
@@ -122,25 +137,57 @@ _root: Path | None = None
 _temporary = False
 
 
+def _wanted() -> Path:
+    """Where the cache should be, whether or not it can be there."""
+    named = os.environ.get("WEFT_CACHE")
+    with contextlib.suppress(RuntimeError):  # newer ones raise it without a home
+        named = named or platformdirs.user_cache_dir("weft")
+    return Path(os.path.expanduser(named or "~/.cache/weft"))
+
+
 def _usable(path: Path) -> Path:
     """`path` if this user alone can write it, else a temporary folder."""
-    global _temporary
+    if path.parts[:1] == ("~",):  # the system does not know the user either
+        return _instead(path, "is in a home that nobody knows (HOME is not set)")
     try:
+        path = path.absolute()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        str(path).encode()  # else no library in it can be opened
         why = _unsafe(path)
-        if why:
-            print(
-                f"weft: the cache folder {path} {why}: nothing in it is loaded, and "
-                f"this session uses a temporary folder (WEFT_CACHE names another)",
-                file=sys.stderr,
-            )
-        else:
+        if not why:
             with tempfile.TemporaryFile(dir=path):
                 return path
-    except OSError:
-        pass
+        why += ": nothing in it is loaded"
+    except UnicodeEncodeError:
+        why = "has a name that is not UTF-8"
+    except OSError as error:
+        why = f"cannot be written ({error.strerror})"
+    return _instead(path, why)
+
+
+def _instead(path: Path, why: str) -> Path:
+    """A temporary folder, since `path` is none for a cache; says so."""
+    global _temporary
+    try:
+        made = Path(tempfile.mkdtemp(prefix="weft-"))
+    except OSError as error:
+        raise whole.CannotWrite(
+            f"the cache folder {str(path)!r} {why}, and there is no temporary folder "
+            f"({error.strerror}): let WEFT_CACHE or TMPDIR name one of yours"
+        ) from None
     _temporary = True
-    return Path(tempfile.mkdtemp(prefix="weft-"))
+    atexit.register(_remove, made, os.getpid())
+    print(
+        f"weft: the cache folder {str(path)!r} {why}; this session uses a temporary "
+        f"folder (WEFT_CACHE names another)",
+        file=sys.stderr,
+    )
+    return made
+
+
+def _remove(made: Path, owner: int) -> None:
+    if os.getpid() == owner:  # and not a fork of it
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _unsafe(path: Path) -> str:

@@ -14,12 +14,11 @@ import itertools
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import cache
+from . import cache, whole
 
 WAIT = 2.0  # seconds for another's change, which takes a millisecond
 Records = dict[str, Any]
@@ -70,14 +69,15 @@ class Kept:
         """
         if not self.in_memory:
             try:
-                with self._alone():
+                with whole.alone(self.path.with_suffix(".lock"), WAIT):
                     records = self._load()
                     how(records)
                     self._write(records)
                 if not cache.lasts():
                     _say_not_lasting()
                 return records
-            except OSError as error:
+            except OSError as refused:
+                error = refused.__cause__ or refused
                 with contextlib.suppress(OSError):
                     self._held = self._load()
                 self._forget(f"cannot be written ({error.strerror or error})")
@@ -97,41 +97,8 @@ class Kept:
         return {}
 
     def _write(self, records: Records) -> None:
-        path = self.path
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            beside.write_text(json.dumps(records, indent=1), encoding="utf-8")
-            os.replace(beside, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
-            raise
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nobody else changes the file meanwhile; at most WAIT is waited for that.
-
-        Where a file system knows no locks, go on without.
-        """
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            yield
-            return
-        # A file of its own: the one with the records is replaced by each change.
-        with open(self.path.with_suffix(".lock"), "a") as lock:
-            until = time.monotonic() + WAIT
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        break
-                    time.sleep(0.005)
-                except OSError:
-                    break
-            yield  # closing the file gives the lock back
+        # A lock of its own: this file is replaced by each change.
+        whole.write(self.path, json.dumps(records, indent=1))
 
     def _set_aside(self) -> None:
         """Rename a damaged file, so that what is in it is not lost."""

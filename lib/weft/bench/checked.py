@@ -11,7 +11,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from .. import bench, cache, native
+from .. import bench, cache, native, whole
 from ..guarded import Mismatch
 from ..ops.check import Verdict, check_rung
 
@@ -32,9 +32,7 @@ def require(lib: native.Library, rung: native.Rung) -> Verdict:
         verdict = check_rung(lib, rung)
     except Mismatch as error:
         raise NotChecked(f"not timed, since it is wrong: {error}") from None
-    beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(vars(verdict)))
-    beside.replace(path)
+    whole.write(path, json.dumps(vars(verdict)))
     return verdict
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .. import bench, build, cache
+from .. import bench, build, cache, whole
 from .. import device as devices
 from ..native import KernelError
 from . import timers
@@ -61,9 +61,7 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
     found = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
     stamp = {"date": datetime.date.today().isoformat(), "commit": bench.commit()}
     rows = [row | stamp for row in found]
-    beside = kept.with_suffix(".part")
-    beside.write_text(json.dumps(rows))
-    beside.replace(kept)
+    whole.write(kept, json.dumps(rows))
     return rows
 
 

@@ -15,13 +15,13 @@ import datetime
 import json
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import device as devices
+from .. import whole
 from ..build import ROOT
 
 if TYPE_CHECKING:
@@ -82,11 +82,9 @@ def write_json(
     text = json.dumps(
         {"machine": machine(device), "rows": rows, **more}, default=_plain
     )
-    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".json")
-    with os.fdopen(handle, "w") as file:
-        file.write(_one_row_per_line(json.loads(text)))
-    os.chmod(beside, 0o644)
-    os.replace(beside, path)
+    with whole.beside(path) as beside:
+        beside.write_text(_one_row_per_line(json.loads(text)))
+        os.chmod(beside, 0o644)
 
 
 def read_json(path: str | Path) -> dict[str, Any]:

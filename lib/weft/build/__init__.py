@@ -13,26 +13,23 @@ overwriting one that is open kills the process. tools.py has the compilers.
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import contextlib
 import functools
 import hashlib
 import os
 import re
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .. import cache, device
+from .. import cache, device, whole
 from ..cuda_on_cpu import rewrite as rewriter
-from .tools import BuildError, live_sm, nvcc, tool, vendor_headers, version_of
+from . import running, texts
+from .running import version_of
+from .tools import ROOT, BuildError, live_sm, nvcc, tool, vendor_headers
 from .tools import gxx as gxx
 
 OURS = sorted(Path(__file__).parent.glob("*.py"))
-ROOT = Path(__file__).resolve().parents[3]
 KERNELS = ROOT / "kernels"
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
@@ -62,10 +59,6 @@ _HEAP = (
 HEAP_LINK = tuple(f"-Wl,--wrap={name}" for name in _HEAP)
 CHECK_LINK = (*HEAP_LINK, *(f"-Wl,--wrap=mem{name}" for name in ("cpy", "move", "set")))
 CHECK_SMS = ("75", "80", "90a", "100")  # what nvcc must accept without a GPU
-
-
-# What _read() says of a path, for these folders of headers.
-Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 
 @dataclass(frozen=True)
@@ -284,7 +277,7 @@ def _object(source: Path, flavour: Flavour) -> Path:
     else:
         said = _run([*command, str(source)], target)
     if said:
-        _warnings(target).write_text(said)
+        whole.write(_warnings(target), said)
     return target
 
 
@@ -293,48 +286,72 @@ def _warnings(target: Path) -> Path:
     return target.with_suffix(".txt")
 
 
-def _object_path(source: Path, command: list[str], read: Reader | None = None) -> Path:
+def _object_path(
+    source: Path, command: list[str], read: texts.Reader | None = None
+) -> Path:
     """Where the object lies: its name holds the hash of all that makes it.
 
-    read: _read(), or what it said a moment ago.
+    read: texts.read(), or what it said a moment ago.
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
-    texts = _texts(source, folders, read or _read)
+    found = texts.of(source, folders, read or texts.read)
     if source.suffix == ".cu":
-        texts.append(rewriter.fingerprint())
+        found.append(rewriter.fingerprint())
     else:  # no path is left in its object: one for every checkout
         command = [word.replace(str(ROOT), "") for word in command]
-    digest = _hash(version_of(command[0]), *command, *texts)
+    digest = _hash(version_of(command[0]), *command, *found)
     return cache.folder("objects") / f"{source.stem}-{digest}.o"
 
 
 def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> Path:
     """Compile `files`, one at a time per core, and link them to a library."""
-    read = functools.cache(_read)  # many files include the same headers
+    read = functools.cache(texts.read)  # many files include the same headers
     names = [_object_path(f, _command(f, flavour), read).name for f in files]
     # These very files decide how they are linked.
     digest = _hash(*names, *map(str, needs), *map(Path.read_text, OURS))
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
-    for directory in _library_folders():
-        if (directory / file).exists():
-            return directory / file
-    directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
-    _say(f"building {name} for {flavour.target} ({len(files)} files)")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(lambda f: str(_object(f, flavour)), files))
-    if flavour.target == "cuda":
-        link = [tool("nvcc"), "-shared", *objects]
-    else:
-        # Found beside the library itself, also after the checkout has moved.
-        paths = ["$ORIGIN", *{str(need.parent) for need in needs}]
-        link = [tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
-        link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
-        link += [f"-Wl,-soname,{file}", *[f"-Wl,-rpath,{path}" for path in paths]]
-        link += [*map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
-    _run(link, directory / file)
+    if found := _built(file):
+        return found
+    lock = cache.folder("locks") / f"{flavour.target}_{name}"
+    waiting = functools.partial(_say, f"waiting for another process to build {name}")
+    with whole.alone(lock, running.limit(), waiting):
+        if found := _built(file):  # by that process
+            return found
+        directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
+        _say(f"building {name} for {flavour.target} ({len(files)} files)")
+        with running.crew() as pool:
+            objects = list(pool.map(lambda f: str(_object(f, flavour)), files))
+        _run(_linker(file, objects, flavour, needs), directory / file)
     _prune(directory, f"libweft_{flavour.target}_{name}_*.so")
     cache.prune()
     return directory / file
+
+
+def _built(file: str) -> Path | None:
+    """The library of that name, if it is there; a damaged one is removed."""
+    for path in (folder / file for folder in _library_folders()):
+        if whole.is_elf(path):
+            return path
+        if path.exists() and os.access(path.parent, os.W_OK):
+            _say(f"{path} is damaged: building it anew")
+            path.unlink(missing_ok=True)
+    return None
+
+
+def _linker(
+    file: str, objects: list[str], flavour: Flavour, needs: list[Path]
+) -> list[str]:
+    """The call that makes the library `file` of objects, without its output."""
+    if flavour.target == "cuda":
+        return [tool("nvcc"), "-shared", *objects]
+    link = [tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
+    link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
+    # Found beside the library itself, also after the checkout has moved. Not -Wl,: a
+    # comma may stand in a folder's name.
+    options = [("-soname", file), ("-rpath", "$ORIGIN")]
+    options += [("-rpath", folder) for folder in {str(need.parent) for need in needs}]
+    link += [word for pair in options for one in pair for word in ("-Xlinker", one)]
+    return [*link, *map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
 
 
 def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
@@ -342,19 +359,12 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 
     Returns what it said besides.
     """
-    handle, beside = tempfile.mkstemp(output.suffix, "libweft_part_", output.parent)
-    os.close(handle)
-    try:
-        done = subprocess.run(
-            [*command, "-o", beside], input=stdin, text=True, capture_output=True
-        )
-        if done.returncode:
-            raise BuildError((done.stderr or done.stdout).strip())
+    with whole.beside(output) as beside:
+        done = running.run([*command, "-o", str(beside)], stdin)
+        if done.returncode or not beside.stat().st_size:
+            raise BuildError(running.said_by(done))
         os.chmod(beside, 0o755)
-        os.replace(beside, output)
-        return (done.stderr + done.stdout).strip()
-    finally:
-        Path(beside).unlink(missing_ok=True)
+    return (done.stderr + done.stdout).strip()
 
 
 def _library_folders() -> list[Path]:
@@ -373,44 +383,13 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
 
     for path in sorted(directory.glob(pattern), key=age)[keep:]:
         path.unlink(missing_ok=True)
-
-
-def _texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
-    """The text of a source and of the headers in `folders` that it may include."""
-    found: dict[str, str] = {}
-    todo = [os.path.normpath(source)]
-    if source.suffix == ".cu":  # see rewrite()
-        todo += _in_any(folders, "cuda_runtime.h")
-    while todo:
-        path = todo.pop()
-        if path not in found and (there := read(path, folders)):
-            found[path], included = there
-            todo += included
-    return [found[path] for path in sorted(found)]
-
-
-def _read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
-    """A file's text and the headers there are for what it includes.
-
-    None if the file is not there.
-    """
-    try:
-        text = Path(path).read_text()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        return None
-    names = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)', text, re.M)
-    here = os.path.dirname(path)
-    return text, [p for name in names for p in _in_any((here, *folders), name)]
-
-
-def _in_any(folders: Iterable[str], name: str) -> list[str]:
-    """The files of that name below the folders."""
-    paths = [os.path.normpath(os.path.join(folder, name)) for folder in folders]
-    return [path for path in paths if os.path.isfile(path)]
+    whole.sweep(directory)
 
 
 def _hash(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    # The name of a file may hold any bytes.
+    text = "\0".join(parts).encode(errors="surrogateescape")
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _say(line: str) -> None:

@@ -7,11 +7,12 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from .. import device
 from ..tracebacks import Short
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class BuildError(Short, RuntimeError):
@@ -61,21 +62,23 @@ _CURES = {
 }
 
 
+# What g++ itself cannot have in the name of a folder: it does not quote them where its
+# assembler or its preprocessor reads that name.
+_ODD = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
+
+
 def tool(name: str) -> str:
     """The path of "g++" or "nvcc"; BuildError with its cure."""
+    if odd := _ODD.search(str(ROOT)):
+        raise BuildError(
+            f"the lab lies in {str(ROOT)!r}, and {name} cannot read a folder with "
+            f"{odd[0]!r} in its name: rename it or move the lab"
+        )
     found = gxx() if name == "g++" else nvcc()
     if not found:
         named = os.environ.get("CXX")
         raise BuildError(_CURES[name].format(f" '{named}' (from CXX)" if named else ""))
     return found
-
-
-@functools.cache
-def version_of(compiler: str) -> str:
-    """What a compiler says of itself, and the machine that it compiles on."""
-    done = subprocess.run([compiler, "--version"], text=True, capture_output=True)
-    native = subprocess.run(["uname", "-m"], text=True, capture_output=True).stdout
-    return done.stdout + native + cpu_flags()
 
 
 @functools.cache

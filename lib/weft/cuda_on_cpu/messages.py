@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .preprocess import MARKER
+from .preprocess import MARKER, unquoted
 
 LIMIT = 8  # errors shown; what follows the first is rarely news
 _SAID = re.compile(
@@ -17,8 +17,10 @@ _SAID = re.compile(
     r"(?P<severity>fatal error|error|warning|note|sorry, unimplemented): "
     r"(?P<message>.*)$"
 )
-_WAY = re.compile(r"^(?:In file included|\s+(?:inlined )?)\s*from (?P<at>\S+:\d+)")
-_REQUIRED = re.compile(r"^(?P<at>\S+?:\d+)(?::\d+)?:\s+(?:required|recursively) ")
+_WAY = re.compile(
+    r"^(?:In file included|\s+(?:inlined )?)\s*from (?P<at>\S.*?:\d+)(?::\d+)?[,:]"
+)
+_REQUIRED = re.compile(r"^(?P<at>\S.*?:\d+)(?::\d+)?:\s+(?:required|recursively) ")
 
 
 def readable(said: str, simt: str, rewritten: str = "") -> str:
@@ -72,7 +74,7 @@ def _lines(text: str) -> dict[tuple[str, int], str]:
     file, number = "", 0
     for row in text.split("\n") if text else ():
         if mark := MARKER.fullmatch(row):
-            file, number = mark[2].replace("\\\\", "\\"), int(mark[1])
+            file, number = unquoted(mark[2]), int(mark[1])
             continue
         if row.strip():
             lines.setdefault((file, number), row)

@@ -9,12 +9,15 @@ Lines keep their numbers, and `# line "file"` says where a file begins or goes o
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 MARKER = re.compile(r'# (\d+) "((?:\\.|[^"\\])*)"((?: \d)*)')
 _ASIDE = re.compile(r"^//@aside (\d+)$", re.M)
+_QUOTED = re.compile(rb"\\([0-7]{3}|.)")
+_LETTERS = {b"n": b"\n"}
 _GAP = 99  # blank lines that stand for what the preprocessor skipped, at most
 
 
@@ -50,9 +53,19 @@ def split(text: str, simt: str) -> Source:
         else:
             sorter.mark(mark.group(), int(mark[1]), mark[2], mark[3], mark[2] in own)
     sorter.end_aside()
-    files = {m[2].replace("\\\\", "\\") for m in marks if m}
+    files = {unquoted(m[2]) for m in marks if m}
     names = sorted(name for name in files if not name.startswith("<"))
     return Source("\n".join(sorter.own), tuple(sorter.aside), tuple(names))
+
+
+def unquoted(name: str) -> str:
+    """The file that a `# line "file"` names, without the backslashes of g++."""
+
+    def plain(match: re.Match[bytes]) -> bytes:
+        word = match[1]
+        return bytes([int(word, 8)]) if len(word) == 3 else _LETTERS.get(word, word)
+
+    return os.fsdecode(_QUOTED.sub(plain, os.fsencode(name)))
 
 
 def position(text: str, offset: int) -> tuple[str, int] | None:
@@ -60,7 +73,7 @@ def position(text: str, offset: int) -> tuple[str, int] | None:
     before = text[:offset].split("\n")[:-1]
     for back, row in enumerate(reversed(before)):
         if mark := MARKER.fullmatch(row):
-            return mark[2].replace("\\\\", "\\"), int(mark[1]) + back
+            return unquoted(mark[2]), int(mark[1]) + back
     return None
 
 

@@ -7,7 +7,6 @@ and by the time, size and text of every file that was read for it.
 
 from __future__ import annotations
 
-import concurrent.futures
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .. import cache
+from .. import cache, whole
 
 SIMT = Path(__file__).resolve().parents[3] / "kernels" / "simt"
 _HERE = Path(__file__).resolve().parent
@@ -57,9 +56,7 @@ def executable(program: Program) -> Path:
         return found
     path, files = _build(program)
     entries = {name: _state(name) for name in files}
-    part = manifest.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps({"executable": path.name, "files": entries}))
-    part.replace(manifest)
+    whole.write(manifest, json.dumps({"executable": path.name, "files": entries}))
     return path
 
 
@@ -70,7 +67,8 @@ def _key(program: Program) -> str:
     """What a program's manifest is called: all but the text of its files."""
     surroundings = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
     parts = [os.getcwd(), str(SIMT), repr(program), repr(surroundings)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    text = "\0".join(parts).encode(errors="surrogateescape")
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _state(name: str) -> list[int | str]:
@@ -109,7 +107,7 @@ def _build(program: Program) -> tuple[Path, list[str]]:
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with build.running.crew() as pool:
         jobs = [pool.submit(_object, program, s) for s in program.sources]
         objects = [job.result() for job in jobs]
     objects.append((build._object(start, flavour), [str(start)], set()))
@@ -174,7 +172,7 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
     command.append("-DSIMT_HOST_FILE")
-    done = subprocess.run([*command, "-E", str(source)], text=True, capture_output=True)
+    done = build.running.run([*command, "-E", str(source)])
     if done.returncode:
         raise _preprocessor_error(done.stderr)
     refuse_driver_api(done.stdout, str(SIMT))
@@ -241,17 +239,14 @@ def _preprocessed(program: Program, source: str):
 
 
 def _one_pass(program: Program, source: str, more: list[str]):
+    from .. import build
     from . import preprocess
     from .unsupported import refuse_driver_api
 
     command = _compile(program, "c++", program.std) + _macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
     command += ["-DSIMT_CHECK"] if program.check else []
-    done = subprocess.run(
-        [*command, "-include", f"{SIMT}/program.h", source],
-        text=True,
-        capture_output=True,
-    )
+    done = build.running.run([*command, "-include", f"{SIMT}/program.h", source])
     if done.returncode:
         raise _preprocessor_error(done.stderr)
     refuse_driver_api(done.stdout, str(SIMT))
@@ -278,7 +273,7 @@ def _preprocessor_error(stderr: str) -> Exception:
         return RewriteError(f"{file}:{line}: {missing_header(header)}")
     # A header of kernels/simt that says what a CPU has not.
     ours = re.search(rf'^{re.escape(str(SIMT))}/.*#error "?(.*?)"?$', stderr, re.M)
-    where = re.search(r"\bfrom (\S+?):(\d+)[:,]", stderr)
+    where = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
     if ours and where:
         return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
     return build.BuildError(messages.readable(stderr, str(SIMT)))
@@ -293,7 +288,14 @@ def _link(
     from .. import build
 
     command = [build.tool("g++"), "-pthread", *program.compile]
-    rest = [str(runtime), f"-Wl,-rpath,{runtime.parent}", *program.link, "-lm"]
+    if ":" in str(runtime.parent):  # which the system's loader takes for two folders
+        raise build.BuildError(
+            f"the lab's runtime lies in {runtime.parent}, and a program cannot name "
+            f"a folder with ':' in its name: rename it"
+        )
+    # Not -Wl,: a comma may stand in a folder's name.
+    rest = [str(runtime), "-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)]
+    rest += [*program.link, "-lm"]
     rest += build.CHECK_LINK if program.check else build.HEAP_LINK
     try:
         build._run([*command, *objects, *rest], path)

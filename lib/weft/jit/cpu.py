@@ -20,9 +20,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
-from .. import build, cache
+from .. import build, cache, whole
 from ..cuda_on_cpu import rewrite as rewriter
 from ..cuda_on_cpu import symbols
 from ..inspect.cells import CellSource
@@ -99,7 +100,7 @@ def compile(
         os.utime(path)
     else:
         warnings = made.build(path)
-        path.with_suffix(".txt").write_text(diagnostics.dump(warnings))
+        whole.write(path.with_suffix(".txt"), diagnostics.dump(warnings))
         _prune_at_exit()
     warnings = []
     with contextlib.suppress(OSError, ValueError):
@@ -148,25 +149,29 @@ class _Made:
             include = ["-iquote", str(folder)] if folder else []
             for name in prelude.std_headers(signature.blank(self.everything())):
                 include += ["-include", name]
-            handle, beside = tempfile.mkstemp(".so", "part_", path.parent)
-            os.close(handle)
-            try:
+            with whole.beside(path) as beside:
                 more, macros = flags.apart(self.flags)
-                given = macros + text
-                done = _gxx([*more, *include], given, Path(beside), self.checked)
-                found = diagnostics.parse_gcc(done.stderr)
-                found = diagnostics.in_source(found, self.source, text)
-                if done.returncode:
-                    found = diagnostics.with_error(found, done.stderr)
-                    raise CompileError(found, self.source, self.name, done.stderr)
-                if refused := host_functions.called(Path(beside).read_bytes()):
+                done = _gxx([*more, *include], macros + text, beside, self.checked)
+                found = self._said(done, text)
+                library = beside.read_bytes()
+                if not library:
+                    raise build.BuildError(build.running.said_by(done))
+                if refused := host_functions.called(library):
                     found = [host_functions.refusal(refused[0], self.source)]
                     raise CompileError(found, self.source, self.name)
                 os.chmod(beside, 0o755)
-                os.replace(beside, path)
-                return found
-            finally:
-                Path(beside).unlink(missing_ok=True)
+            return found
+
+    def _said(self, done: CompletedProcess[str], text: str) -> list[Diagnostic]:
+        """What g++ said of `text`; CompileError if it refuses the cell."""
+        found = diagnostics.parse_gcc(done.stderr)
+        found = diagnostics.in_source(found, self.source, text)
+        if done.returncode:
+            if not done.stderr.strip():
+                raise build.BuildError(build.running.said_by(done))
+            found = diagnostics.with_error(found, done.stderr)
+            raise CompileError(found, self.source, self.name, done.stderr)
+        return found
 
     def _text(self) -> str:
         try:
@@ -208,7 +213,7 @@ def _made(
 
 def _gxx(
     more: list[str], text: str, output: Path, checked: bool
-) -> subprocess.CompletedProcess:
+) -> CompletedProcess[str]:
     """Compile and link `text`; g++ reads it from a pipe, no shell is involved."""
     runtime = str(runtime_path())
     header = _precompiled(checked)
@@ -223,13 +228,7 @@ def _gxx(
     # linker has half as much to read.
     command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
     command += build.CHECK_LINK if checked else build.HEAP_LINK
-    return subprocess.run(
-        [*command, "-o", str(output)],
-        input=text,
-        text=True,
-        capture_output=True,
-        close_fds=False,  # so that Python may use vfork()
-    )
+    return build.running.run([*command, "-o", str(output)], text)
 
 
 # A cell has what NVRTC gives it without any #include, and nothing of the host's C
@@ -308,18 +307,15 @@ def _precompiled(checked: bool) -> Path:
     folder = cache.folder("cells", f"simt_{_toolchain(checked)}")
     header = folder / "cell.h"
     if not header.exists() or not Path(f"{header}.gch").exists():
-        header.write_text(_HEADER)
-        header.with_name("plain.h").write_text(_HEADER)
         (folder / "c").mkdir(exist_ok=True)
-        for name, text in {**dict.fromkeys(_EMPTY, ""), **prelude.CPU_HEADERS}.items():
-            (folder / "c" / name).write_text(text)
-        beside = folder / f"part_{os.getpid()}.gch"
+        standard = {**dict.fromkeys(_EMPTY, ""), **prelude.CPU_HEADERS}
+        for name, text in standard.items():
+            whole.write(folder / "c" / name, text)
+        for name in ("cell.h", "plain.h"):
+            whole.write(folder / name, _HEADER)
         command = [build.tool("g++"), *_flags(checked), "-x", "c++-header"]
-        done = subprocess.run(
-            [*command, str(header), "-o", str(beside)], capture_output=True
-        )
-        if done.returncode == 0:
-            os.replace(beside, f"{header}.gch")
+        with contextlib.suppress(build.BuildError):
+            build._run([*command, str(header)], Path(f"{header}.gch"))
     with contextlib.suppress(FileNotFoundError):
         os.utime(f"{header}.gch")
     return header

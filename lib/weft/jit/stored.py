@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache as once
 from pathlib import Path
 
-from .. import build, cache
+from .. import build, cache, whole
 from . import diagnostics, nvrtc, prelude
 from .diagnostics import CompileError, Diagnostic
 from .nvrtc import Program, Usage
@@ -115,7 +114,6 @@ def _read(path: Path) -> Program | None:
 
 
 def _write(path: Path, made: Program) -> None:
-    """Whole or not at all: another process may read it at once."""
     ptx = made.ptx.encode()
     about = {
         **{"sizes": [len(made.cubin), len(ptx)], "lowered": dict(made.lowered)},
@@ -123,7 +121,4 @@ def _write(path: Path, made: Program) -> None:
         **{"usage": {kernel: asdict(u) for kernel, u in made.usage.items()}},
         "seconds": made.seconds,
     }
-    handle, beside = tempfile.mkstemp(".cubin", "part_", path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(json.dumps(about).encode() + b"\n" + made.cubin + ptx)
-    os.replace(beside, path)
+    whole.write(path, json.dumps(about).encode() + b"\n" + made.cubin + ptx)

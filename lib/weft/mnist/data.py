@@ -8,14 +8,13 @@ import gzip
 import hashlib
 import mmap
 import os
-import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from .. import cache
+from .. import cache, whole
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "mnist"
 MEAN, STD = 0.1307, 0.3081  # of the training set's pixels, as fractions of 255
@@ -95,20 +94,9 @@ def raw(folder: Path, name: str) -> bytes | mmap.mmap:
     data = _unpacked(folder / f"{name}.gz", expected)
     if copy:
         with contextlib.suppress(OSError):  # a full disk is no reason to stop
-            _keep(copy, data)
+            whole.write(copy, data)
+            cache.prune_at_exit()
     return data
-
-
-def _keep(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all."""
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix="part_")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(beside, path)
-    finally:
-        Path(beside).unlink(missing_ok=True)
-    cache.prune_at_exit()
 
 
 def _mapped(path: Path) -> mmap.mmap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import zipfile
 import zlib
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import whole
 from ..native import ArgumentError
 
 
@@ -114,9 +116,11 @@ def checked(
 
 
 def save(path: str | Path, weights: Mapping[str, np.ndarray]) -> None:
-    """Write an .npz with one array per parameter."""
-    with open(path, "wb") as file:  # np.savez would add .npz to another name
-        np.savez(file, **weights)
+    """Write an .npz with one array per parameter; what was there stays until then."""
+    with whole.beside(Path(path)) as beside:
+        with open(beside, "wb") as file:  # np.savez would add .npz to another name
+            np.savez(file, **weights)
+        os.chmod(beside, 0o644)
 
 
 # What NumPy and zipfile raise, between them, for a file with a few bits flipped.

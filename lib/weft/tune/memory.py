@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .. import cache
+from .. import cache, whole
 from ..build import _hash
 from ..jit import nvrtc
 from .space import Candidate
@@ -53,10 +52,7 @@ def read(path: Path) -> dict[str, Any] | None:
 def write(path: Path, found: dict[str, Any]) -> None:
     """Whole or not at all; where nothing can be written, it is found again."""
     with contextlib.suppress(OSError):
-        handle, beside = tempfile.mkstemp(".json", "part_", path.parent)
-        with os.fdopen(handle, "w") as file:
-            json.dump(found, file)
-        os.replace(beside, path)
+        whole.write(path, json.dumps(found))
         cache.prune_at_exit()
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any
 
 from cffi import FFI
 
-from .. import build, cache
+from .. import build, cache, whole
 from ..jit import CompileError, signature
 from ..jit.arguments import Binder
 from ..jit.diagnostics import CELL, Diagnostic, parse_gcc
@@ -105,23 +103,15 @@ def _library(source: str, flags: Sequence[str], called: str) -> Path:
     if cache.holds(path):
         os.utime(path)
         return path
-    handle, beside = tempfile.mkstemp(".so", "part_", path.parent)
-    os.close(handle)
-    try:
+    with whole.beside(path) as beside:
         text = f'#line 1 "{CELL}"\n{source}'
-        done = subprocess.run(
-            [*command, "-", "-lm", "-o", beside],
-            **{"input": text, "text": True, "capture_output": True},
-        )
+        done = build.running.run([*command, "-", "-lm", "-o", str(beside)], text)
         if done.returncode:
             found = parse_gcc(done.stderr)
             raise CompileError(
                 [_of_the_source(one) for one in found], source, called, done.stderr
             )
         os.chmod(beside, 0o755)
-        os.replace(beside, path)
-    finally:
-        Path(beside).unlink(missing_ok=True)
     cache.prune_at_exit()
     return path
 

@@ -1,0 +1,266 @@
+"""Folders that cannot be written, are another's, are full or are not there.
+
+Each ends in a result or in one error of the lab's, and the same command works once the
+folder is as it should be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from faults import bind_by_modes, copy_lab, libraries, python, surroundings
+
+LIBRARY = """
+from weft import native
+print(native.library("relu", "cpu").rung().name)
+"""
+CELL = """
+import numpy as np
+from weft.jit import load_cuda
+cell = load_cuda("__device__ int g = 3; __global__ void k(int *x) { *x = g; }")
+x = np.zeros(1, np.int32)
+cell.k[1, 1](x)
+print(x[0])
+"""
+SAVE = """
+import sys
+import numpy as np
+from weft.mnist import weights
+weights.save(sys.argv[1], {"w": np.arange(30000, dtype=np.float32)})
+print("saved")
+"""
+PROGRAM = '#include <cstdio>\nint main() { puts("it runs"); }\n'
+OURS = r"^weft(\.\w+)*\.(BuildError|CannotWrite): .*(No space left on device)"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return copy_lab(tmp_path / "lab")
+
+
+def lock(folder):
+    """Nobody may write in it, nor in what is in it."""
+    for path, _, _ in os.walk(folder):
+        os.chmod(path, 0o555)
+
+
+def unlock(folder):
+    for path, _, _ in os.walk(folder):
+        os.chmod(path, 0o755)
+
+
+def test_a_project_folder_that_is_read_only_still_works(lab, tmp_path):
+    before = libraries(lab)
+    lock(lab)
+    first = python(lab, tmp_path / "cache", "-c", LIBRARY + CELL)
+    again = python(lab, tmp_path / "cache", "-c", LIBRARY + CELL)
+    unlock(lab)
+    assert first.stdout == again.stdout == "reference\n3\n", first.stderr
+    assert first.stderr.startswith("weft: building relu") and again.stderr == ""
+    assert libraries(lab) == before
+    assert len(list((tmp_path / "cache/lib").glob("libweft_cpu_relu_*.so"))) == 1
+
+
+def break_mode(cache):
+    cache.mkdir(mode=0o500)
+
+
+def break_part(cache):
+    (cache / "cells").mkdir(parents=True)
+    (cache / "cells").chmod(0o500)
+
+
+def break_all_of_it(cache):
+    for name in ("cells", "objects", "locks", "lib"):
+        (cache / name).mkdir(parents=True)
+        (cache / name).chmod(0o500)
+
+
+def break_kind(cache):
+    cache.write_text("a file")
+
+
+def break_owner(cache):
+    if os.geteuid():
+        pytest.skip("only root can give a folder away")
+    cache.mkdir(mode=0o700)
+    os.chown(cache, 65534, 65534)
+
+
+def break_parent(cache):
+    cache.parent.mkdir()
+    cache.parent.chmod(0o500)
+
+
+BROKEN = {
+    break_mode: r"cannot be written \(Permission denied\)",
+    break_part: r"/cells' cannot be written",
+    break_all_of_it: r"cannot be written",
+    break_kind: r"cannot be written \(File exists\)",
+    break_owner: r"belongs to user 65534 and not to",
+    break_parent: r"cannot be written \(Permission denied\)",
+}
+
+
+@pytest.mark.parametrize("harm", BROKEN, ids=lambda harm: harm.__name__)
+def test_a_cache_that_cannot_be_used_is_said_in_a_line(lab, tmp_path, harm):
+    cache, temporary = tmp_path / "kept/cache", tmp_path / "tmp"
+    temporary.mkdir()
+    if harm is not break_parent:
+        cache.parent.mkdir()
+    harm(cache)
+    script, right = (CELL, "3\n") if harm is break_part else (LIBRARY, "reference\n")
+    env = {"env": {"TMPDIR": str(temporary)}}
+    done = python(lab, cache, "-c", script, **env)
+    assert done.stdout == right, done.stderr
+    said = [line for line in done.stderr.splitlines() if "building" not in line]
+    assert len(said) == 1 and re.search(BROKEN[harm], said[0]), said
+    assert "WEFT_CACHE names another" in said[0]
+    assert not list(temporary.iterdir())
+    unlock(cache.parent)
+    shutil.rmtree(cache) if cache.is_dir() else cache.unlink(missing_ok=True)
+    well = python(lab, cache, "-c", script, **env)
+    assert (well.stdout, well.stderr) == (right, "")
+
+
+NOBODY = """
+import pwd
+def unknown(_): raise KeyError
+pwd.getpwuid = unknown
+"""
+
+
+@pytest.mark.parametrize(
+    "home, before, told",
+    [
+        (None, "", ""),
+        (None, NOBODY, r"in a home that nobody knows \(HOME is not set\)"),
+        ("locked/home", "", r"locked/home/.cache/weft' cannot be written"),
+    ],
+    ids=["unset", "of_nobody", "locked"],
+)
+def test_without_a_home_there_is_a_result(lab, tmp_path, home, before, told):
+    """The system's own list of users knows the home, or nobody does."""
+    (tmp_path / "locked").mkdir(mode=0o500)
+    env = {"HOME": home and str(tmp_path / home)}
+    env |= {"WEFT_CACHE": None, "XDG_CACHE_HOME": None}
+    if not told:  # the user's own cache is not for tests
+        env["XDG_CACHE_HOME"] = str(tmp_path / "xdg")
+    done = python(lab, tmp_path / "no", "-c", before + LIBRARY, env=env, cwd=tmp_path)
+    assert done.stdout == "reference\n", done.stderr
+    said = [line for line in done.stderr.splitlines() if "building" not in line]
+    assert len(said) == bool(told) and re.search(told, done.stderr)
+    assert not (tmp_path / "~").exists()
+
+
+def test_no_folder_at_all_is_one_error(lab, tmp_path):
+    (tmp_path / "cache").mkdir(mode=0o500)
+    script = "import tempfile; tempfile.tempdir = '/nonexistent'\n" + LIBRARY
+    done = python(lab, tmp_path / "cache", "-c", script)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and last.startswith("weft.whole.CannotWrite: ")
+    assert "let WEFT_CACHE or TMPDIR name one of yours" in last
+
+
+# ---- a full disk ---------------------------------------------------------------------
+
+# In a mount namespace of its own: nothing of it is left.
+TWICE = """
+mount -t tmpfs -o size=$SIZE weft "$DISK" || exit 77
+"$@"; echo "== $?" >&2
+mount -o remount,size=300m weft "$DISK" || exit 77
+"$@"; echo "== $?" >&2
+ls -R "$DISK" >&2
+"""
+
+
+def on_a_small_disk(lab, disk, size, cache, *words, **env):
+    """The command on a disk of that size, then on a larger one: what each said and
+    its exit status; and what is on the disk then."""
+    disk.mkdir(parents=True)
+    command = ["unshare", "--mount", *["--map-root-user"] * (os.geteuid() != 0)]
+    if not shutil.which("unshare"):
+        pytest.skip("no unshare here")
+    done = subprocess.run(
+        [*command, "sh", "-c", TWICE, "sh", sys.executable, *words],
+        env=surroundings(lab, cache, SIZE=size, DISK=str(disk), **env),
+        text=True,
+        capture_output=True,
+        timeout=300,
+    )
+    if "== " not in done.stderr:
+        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+    said = re.fullmatch(
+        r"(.*?)== (\d+)\n(.*?)== (\d+)\n(.*)", done.stderr, re.DOTALL
+    ).groups()
+    return done.stdout, (said[0], int(said[1])), (said[2], int(said[3])), said[4]
+
+
+@pytest.mark.parametrize(
+    "script, right, size",
+    [
+        (LIBRARY, "reference\n", "4k"),
+        (LIBRARY, "reference\n", "16k"),
+        pytest.param(CELL, "3\n", "16k", marks=pytest.mark.slow),
+        pytest.param(CELL, "3\n", "300k", marks=pytest.mark.slow),
+    ],
+)
+def test_a_full_cache_is_one_error_and_works_when_there_is_room(
+    lab, tmp_path, script, right, size
+):
+    disk = tmp_path / "disk"
+    out, full, well, left = on_a_small_disk(
+        lab, disk, size, disk / "cache", "-c", script
+    )
+    assert well[1] == 0 and out in (right, 2 * right), well
+    assert "libweft_part_" not in left
+    if full[1] == 0:  # the precompiled header alone had no room
+        assert out == 2 * right and script == CELL, full
+        return
+    assert re.search(OURS, full[0].splitlines()[-1]), full[0]
+
+
+def test_a_full_temporary_folder_is_one_error(lab, tmp_path):
+    disk = tmp_path / "tmp"
+    _, full, well, _ = on_a_small_disk(
+        *(lab, disk, "4k", tmp_path / "cache", "-c", LIBRARY), TMPDIR=str(disk)
+    )
+    assert re.search(OURS, full[0].splitlines()[-1]), full[0]
+    assert str(disk) in full[0].splitlines()[-1]
+    assert well[1] == 0
+
+
+def test_a_program_on_a_full_disk_is_one_line(lab, tmp_path):
+    (tmp_path / "a.cu").write_text(PROGRAM)
+    disk = tmp_path / "disk"
+    words = ("-m", "weft", "run", str(tmp_path / "a.cu"))
+    out, full, well, _ = on_a_small_disk(lab, disk, "16k", disk / "cache", *words)
+    said = [line for line in full[0].splitlines() if "building" not in line]
+    assert full[1] == 1 and len(said) == 1
+    assert said[0].startswith("weft run: ") and "No space left" in said[0]
+    assert out == "it runs\n" and well[1] == 0
+
+
+def test_weights_on_a_full_disk_leave_those_of_before(lab, tmp_path):
+    disk = tmp_path / "disk"
+    words = ("-c", f"{SAVE}", str(disk / "w.npz"))
+    out, full, well, left = on_a_small_disk(
+        lab, disk, "64k", tmp_path / "cache", *words
+    )
+    last = full[0].splitlines()[-1]
+    assert re.search(OURS, last) and str(disk / "w.npz") in last
+    assert out == "saved\n" and well[1] == 0 and left.split()[1:] == ["w.npz"]
+
+
+def test_modes_bind_the_children_of_these_tests(tmp_path):
+    """Else the tests above try nothing: root may write everywhere."""
+    tmp_path.chmod(0o555)
+    done = subprocess.run(
+        ["touch", str(tmp_path / "file")], preexec_fn=bind_by_modes, capture_output=True
+    )
+    assert done.returncode and b"Permission denied" in done.stderr
