@@ -103,8 +103,8 @@ static void refuse(const Kernel *kernel, Launch *launch, cudaError_t e) {
                                 launch->shared, cudaGetErrorString(e));
     if (e == cudaErrorCooperativeLaunchTooLarge)
         snprintf(fault.text + length, sizeof fault.text - length,
-                 ": all must run at once, on this CPU at most %d",
-                 cooperative_limit());
+                 ": %llu blocks must run at once, on this CPU at most %d do",
+                 (unsigned long long)g.x * g.y * g.z, cooperative_limit());
     report_fault(&fault);
 }
 

@@ -145,6 +145,19 @@ class Arena:
             if yes and array is not None and array.nbytes:
                 _libc.memmove(array.address, at, array.nbytes)
 
+    def changed(self, written: Sequence[bool]) -> list[bool]:
+        """Which of the others have been written to all the same. Those that share their
+        copy with one of `written` are not told from it."""
+        every = list(zip(self.arrays, self.addresses(), written))
+        shared = {id(self._region_of(a)) for a, _, yes in every if yes and a}
+        return [
+            not yes
+            and array is not None
+            and id(self._region_of(array)) not in shared
+            and bool(_libc.memcmp(array.address, at, array.nbytes))
+            for array, at, yes in every
+        ]
+
     def contents(self, written: Sequence[bool]) -> list[bytes | None]:
         """What the copies of these arrays hold now; None for the others."""
         every = zip(self.arrays, self.addresses(), written)

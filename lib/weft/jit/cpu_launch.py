@@ -114,7 +114,7 @@ class Launcher:
             arena = launch.scene.arena
             if arena is not None:
                 self._take_back(launch)
-                arena.copy_back(launch.written)
+                arena.copy_back(self._stored(launch, arena))
 
     def results(
         self,
@@ -188,6 +188,15 @@ class Launcher:
         """What the copies hold of addresses becomes the arrays' own."""
         if launch.reached is not None:
             take_back(self.binder, launch.reached, launch.scene.arena)
+
+    def _stored(self, launch: Prepared, arena: Arena) -> list[bool]:
+        """Which arrays to copy back: those that are not const, and const ones that the
+        kernel has written to through a cast, as it may on a GPU."""
+        changed = arena.changed(launch.written)
+        for (param, _, array, _), yes in zip(launch.scene.pointers(), changed):
+            if yes and array is not None and not array.writable:
+                raise faults.read_only(self.name, param)
+        return [a or b for a, b in zip(launch.written, changed)]
 
     def _run(self, launch: Prepared) -> None:
         simt = runtime()

@@ -135,6 +135,15 @@ def strayed(address: int, scene: Scene) -> KernelFault:
     )
 
 
+def read_only(kernel: str, param: Param) -> KernelFault:
+    """The exception for a store through a cast const into an array that may not be."""
+    return KernelFault(
+        f"{kernel}: it wrote into {param} through a cast that takes const away, and "
+        f"the array is read-only: pass a copy{AS_BEFORE}",
+        kernel,
+    )
+
+
 def _known(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
     return None if index[0] == NOBODY else index
 

@@ -110,12 +110,12 @@ def launcher(
         arrays = [v if isinstance(v, Array) else None for v in bound]
         with _shared(arrays) as (memory, offsets):
             sent = [
-                _placed(array, offsets, param)
+                _placed(array, offsets)
                 if array is not None
                 else value
                 if isinstance(value, bytes)
                 else arg
-                for array, value, arg, param in zip(arrays, bound, args, params)
+                for array, value, arg in zip(arrays, bound, args)
             ]
             job = Job(
                 *(module.source, module.name, module.flags, module.headers, target),
@@ -125,8 +125,8 @@ def launcher(
             with _turn:
                 _do(_running(), job, kernel)
             for array, param in zip(arrays, params):
-                if array is not None and not param.const and array.nbytes:
-                    _copy_out(array, memory, offsets[id(array)])
+                if array is not None and array.writable and array.nbytes:
+                    _copy_out(array, memory, offsets[id(array)], param.const)
 
     return launch
 
@@ -237,8 +237,8 @@ def _shared(
         memory.unlink()
 
 
-def _placed(array: Array, offsets: dict[int, int], param: Any) -> Placed:
-    return Placed(offsets[id(array)], array.nbytes, array.dtype, not param.const)
+def _placed(array: Array, offsets: dict[int, int]) -> Placed:
+    return Placed(offsets[id(array)], array.nbytes, array.dtype, array.writable)
 
 
 def _bytes_of(array: Array) -> Any:
@@ -248,9 +248,14 @@ def _bytes_of(array: Array) -> Any:
     return tensor.view(-1).view(torch.uint8).cpu().numpy().data
 
 
-def _copy_out(array: Array, memory: shared_memory.SharedMemory, at: int) -> None:
+def _copy_out(
+    array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
+) -> None:
+    """Into the array; a const one only if it was written to, through a cast."""
     data = memory.buf[at : at + array.nbytes]
-    if array.device_type == "cpu":
+    if const and bytes(data) == bytes(_bytes_of(array)):
+        pass
+    elif array.device_type == "cpu":
         arena.memory(array.address, array.nbytes)[:] = data
     else:
         tensor = torch.as_tensor(array.owner).detach().view(-1).view(torch.uint8)
@@ -333,6 +338,7 @@ def _array(placed: Placed, memory: shared_memory.SharedMemory, job: Job) -> Any:
             host = torch.frombuffer(view, dtype=dtype)
     else:
         host = np.frombuffer(view, np.dtype(placed.dtype))
+        host.flags.writeable = placed.writable
     return host.cuda() if job.target == "cuda" else host
 
 
