@@ -9,6 +9,7 @@ on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
     signature, scalars, structs      what a kernel takes
     arguments, arrays, reached       what Python passes, and what that points to
     copies                           ... and what to pass instead
+    variables                        __constant__ and __device__ ones, by name
     checks, host_functions           what a cell may not have or call
     diagnostics, hints               what is wrong with a source, on its own lines
     flags, headers, config           --flags, %%cuda_header, [grid, block]

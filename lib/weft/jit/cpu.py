@@ -27,11 +27,11 @@ from .. import build, cache, whole
 from ..cuda_on_cpu import rewrite as rewriter
 from ..cuda_on_cpu import symbols
 from ..inspect.cells import CellSource
-from . import diagnostics, flags, host_functions, prelude, signature
+from . import diagnostics, flags, host_functions, prelude, signature, variables
 from .checked import CheckedLauncher
 from .cpu_launch import Launcher, ffi, runtime, runtime_path
 from .diagnostics import CompileError, Diagnostic
-from .launcher import launcher
+from .launcher import FILE, launcher
 from .signature import Param
 
 
@@ -70,8 +70,30 @@ class Compiled:
         return Launcher(*what, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> Compiled:
-        """The same with global variables of its own, as they were at the start."""
-        return replace(self, C=_open(self.path, self.made))
+        """The same with variables of its own, which hold what these hold now."""
+        made = replace(self, C=_open(self.path, self.made))
+        for name in filter(self.size, self.made.variables):
+            made.write(name, self.read(name))
+        return made
+
+    def size(self, variable: str) -> int:
+        """The bytes of a variable, by its C++ name; 0: this library has none."""
+        return self._found(variable)[1]
+
+    def read(self, variable: str) -> bytes:
+        """What a variable holds."""
+        return bytes(ffi.buffer(*self._found(variable)))
+
+    def write(self, variable: str, data: bytes) -> None:
+        """Set a variable: all of its bytes."""
+        ffi.buffer(*self._found(variable))[:] = data
+
+    def _found(self, variable: str) -> tuple[Any, int]:
+        if variable not in self.made.variables:
+            return ffi.NULL, 0
+        size = ffi.new("size_t *")
+        at = self.C.weft_variable(self.made.variables.index(variable), size)
+        return at, size[0]
 
 
 def compile(
@@ -131,6 +153,7 @@ class _Made:
     expressions: tuple[str, ...]
     counts: tuple[int, ...]  # of their parameters
     headers: tuple[tuple[str, str], ...]
+    variables: tuple[str, ...] = ()
     checked: bool = False
 
     def digest(self) -> str:
@@ -151,7 +174,11 @@ class _Made:
                 include += ["-include", name]
             with whole.beside(path) as beside:
                 more, macros = flags.apart(self.flags)
-                done = _gxx([*more, *include], macros + text, beside, self.checked)
+                flags_ = [*more, *include]
+                done = _gxx(flags_, macros + text, beside, self.checked)
+                if done.returncode and self.variables and FILE in done.stderr:
+                    text = replace(self, variables=())._text()  # one is under an #if
+                    done = _gxx(flags_, macros + text, beside, self.checked)
                 found = self._said(done, text)
                 library = beside.read_bytes()
                 if not library:
@@ -183,7 +210,8 @@ class _Made:
             raise CompileError(found, self.source, self.name, str(error)) from None
         code = signature.blank(self.everything())
         cooperative = bool(_COOPERATIVE.search(code))
-        return text + launcher(list(zip(self.expressions, self.counts)), cooperative)
+        kernels = list(zip(self.expressions, self.counts))
+        return text + launcher(kernels, cooperative, self.variables)
 
 
 def _made(
@@ -207,7 +235,7 @@ def _made(
     counts = tuple(kernels[e.split("<")[0]] for e in expressions)
     return _Made(
         *(source, name, tuple(flags.for_cpu(flags_)), expressions, counts),
-        tuple(sorted(used.items())),
+        *(tuple(sorted(used.items())), variables.settable([source, *used.values()])),
     )
 
 
@@ -289,7 +317,7 @@ def _toolchain(checked: bool) -> str:
     here = Path(__file__).parent
     ours = [
         (here / f"{name}.py").read_text()
-        for name in ("cpu", "host_functions", "launcher", "prelude")
+        for name in ("cpu", "host_functions", "launcher", "prelude", "variables")
     ]
     ours.append(rewriter.fingerprint())
     version = build.version_of(build.tool("g++"))
@@ -343,7 +371,7 @@ _opened: dict[Path, Any] = {}  # never closed
 
 def _open(path: Path, made: _Made) -> Any:
     runtime()  # its name is then known to the loader
-    if _STATE.search(signature.blank(made.source)):
+    if _STATE.search(signature.blank(made.everything())):
         # Its global variables begin afresh, as those of a loaded module do: the
         # loader opens a file it has open already only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:

@@ -41,6 +41,10 @@ int cuCtxSynchronize(void);
 int cuStreamSynchronize(uintptr_t stream);
 int cuModuleLoadData(uintptr_t *module, const void *image);
 int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
+int cuModuleGetGlobal_v2(uintptr_t *address, size_t *size, uintptr_t module,
+                         const char *name);
+int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
+int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
 int cuFuncGetAttribute(int *value, int attribute, uintptr_t function);
 int cuFuncSetAttribute(uintptr_t function, int attribute, int value);
 int cuFuncGetParamInfo(uintptr_t function, size_t index, size_t *offset, size_t *size);
@@ -171,6 +175,35 @@ def function(module: int, name: str) -> int:
     status = library().cuModuleGetFunction(found, module, name.encode())
     check(status, f"looking for kernel {name}")
     return found[0]
+
+
+def variable(module: int, name: str) -> tuple[int, int]:
+    """The address and the bytes of the variable of that (mangled) name."""
+    address, size = ffi.new("uintptr_t *"), ffi.new("size_t *")
+    status = library().cuModuleGetGlobal_v2(address, size, module, name.encode())
+    check(status, f"looking for variable {name}")
+    return address[0], size[0]
+
+
+def upload(address: int, data: bytes, doing: str) -> None:
+    """Copy to the device when all that is queued there is done."""
+    _wait(doing)
+    check(library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing)
+    synchronize(None, doing)  # the copy itself may be queued
+
+
+def download(address: int, size: int, doing: str) -> bytes:
+    """Copy from the device when all that is queued there is done."""
+    _wait(doing)
+    data = bytearray(size)
+    check(library().cuMemcpyDtoH_v2(ffi.from_buffer(data), address, size), doing)
+    return bytes(data)
+
+
+def _wait(doing: str) -> None:
+    if torch.cuda.is_current_stream_capturing():
+        raise KernelError(f"{doing}: not while a graph is captured: do so before")
+    synchronize(None, doing)
 
 
 def parameter_sizes(function: int) -> list[int] | None:

@@ -30,9 +30,10 @@ from . import (
     output,
     signature,
     stored,
+    variables,
 )
 from .arguments import Binder
-from .diagnostics import Diagnostic
+from .diagnostics import CompileError, Diagnostic
 from .nvrtc import Program, Usage
 from .signature import Param
 
@@ -61,6 +62,7 @@ class Compiled:
     warnings: list[Diagnostic] = field(default_factory=list)
     _functions: dict[tuple[int, str], int] = field(default_factory=dict)
     _modules: dict[int, int] = field(default_factory=dict)
+    _written: dict[str, bytes] = field(default_factory=dict)
 
     def launcher(
         self,
@@ -127,6 +129,37 @@ class Compiled:
                 self._functions[key] = driver.function(module, lowered)
         return self._functions[key]
 
+    def size(self, variable: str) -> int:
+        """The bytes of a variable, by its C++ name; 0: this program has none."""
+        if f"&{variable}" not in self.program.lowered:
+            return 0
+        return self._variable(self.device, variable)[1]
+
+    def read(self, variable: str) -> bytes:
+        """What a variable holds on torch's current GPU, if kernels ran there."""
+        here = torch.cuda.current_device()
+        device = here if here in self._modules else self.device
+        with driver.device(device):
+            where = self._variable(device, variable)
+            return driver.download(*where, f"reading {variable} on cuda:{device}")
+
+    def write(self, variable: str, data: bytes) -> None:
+        """Set a variable on every GPU: all of its bytes."""
+        self._written[variable] = data
+        self._module(self.device)
+        for device in self._modules:
+            self._upload(device, variable, data)
+
+    def _upload(self, device: int, variable: str, data: bytes) -> None:
+        with driver.device(device):
+            address, _ = self._variable(device, variable)
+            driver.upload(address, data, f"setting {variable} on cuda:{device}")
+
+    def _variable(self, device: int, variable: str) -> tuple[int, int]:
+        with driver.device(device):
+            lowered = self._program(device).lowered[f"&{variable}"]
+            return driver.variable(self._module(device), lowered)
+
     def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
         """The part of a multiprocessor's threads resident at a block size, 0 to 1.
 
@@ -143,6 +176,8 @@ class Compiled:
             _check_driver(doing)
             self._modules[device] = driver.load(self._program(device).cubin, doing)
             _used.add(device)
+            for variable, data in self._written.items():
+                self._upload(device, variable, data)
         return self._modules[device]
 
     def _program(self, device: int) -> Program:
@@ -291,9 +326,15 @@ def arch(device: int) -> str:
 
 def _program(made: Compiled, sm: str) -> tuple[Program, bool]:
     """Machine code for `sm`, and whether it came from the cache."""
-    return stored.program(
-        *(made.source, made.name, sm, made.flags, made.expressions, made.headers)
-    )
+    what = made.source, made.name, sm, made.flags
+    names = variables.settable([made.source, *made.headers.values()])
+    asked = made.expressions + tuple(f"&{name}" for name in names)
+    try:
+        return stored.program(*what, asked, made.headers)
+    except CompileError as error:
+        if not names or "__nv_name_map" not in error.log:
+            raise
+    return stored.program(*what, made.expressions, made.headers)  # under an #if?
 
 
 def _for_reading(source, name, flags, expressions, headers, sm) -> Program:

@@ -60,6 +60,7 @@ class Job:
     shape: tuple[Any, Any, int]
     memory: str  # the name of the shared memory
     args: list[Any]  # Placed for an array
+    variables: dict[str, bytes]  # what they hold before the launch
 
 
 @dataclass
@@ -120,10 +121,11 @@ def launcher(
             job = Job(
                 *(module.source, module.name, module.flags, module.headers, target),
                 *(expressions, expression, params, limit),
-                *((grid, block, shared), memory.name, sent),
+                *((grid, block, shared), memory.name, sent, module.state.contents()),
             )
             with _turn:
-                _do(_running(), job, kernel)
+                variables = _do(_running(), job, kernel)
+            module.state.restore(variables)
             for array, param in zip(arrays, params):
                 if array is not None and array.writable and array.nbytes:
                     _copy_out(array, memory, offsets[id(array)], param.const)
@@ -131,8 +133,8 @@ def launcher(
     return launch
 
 
-def _do(process: Process, job: Job, kernel: str) -> None:
-    """Send the job, and raise what came of it."""
+def _do(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
+    """Send the job; what its variables hold then. Raises what came of it."""
     patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
@@ -146,7 +148,7 @@ def _do(process: Process, job: Job, kernel: str) -> None:
                     kernel,
                 )
             answer = process.pipe.recv()
-        printed, error = answer
+        printed, error, variables = answer
     except KeyboardInterrupt:
         process.end()
         raise
@@ -162,7 +164,7 @@ def _do(process: Process, job: Job, kernel: str) -> None:
     sys.stdout.write(printed)
     sys.stdout.flush()
     if error is None:
-        return
+        return variables
     kind, message, found = error
     if kind == "DeviceLost":
         # A fresh process has a fresh context: nothing of ours is lost.
@@ -275,18 +277,18 @@ def serve() -> None:
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
             job = pipe.recv()
-            error = None
+            error, variables = None, {}
             with tempfile.TemporaryFile() as file:
                 os.dup2(file.fileno(), 1)
                 try:
-                    _perform(job, launchers, lambda: pipe.send(LAUNCHED))
+                    variables = _perform(job, launchers, lambda: pipe.send(LAUNCHED))
                 except CompileError as failure:
                     error = "CompileError", str(failure), failure.diagnostics
                 except Exception as failure:
                     error = type(failure).__name__, str(failure), None
                 sys.stdout.flush()
                 output.flush()
-                pipe.send((output.text(file), error))
+                pipe.send((output.text(file), error, variables))
 
 
 def _end_with(parent: int) -> None:
@@ -296,22 +298,29 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _perform(job: Job, launchers: dict[Any, Any], announce: Callable[[], None]) -> None:
+def _perform(
+    job: Job, launchers: dict[Any, Any], announce: Callable[[], None]
+) -> dict[str, bytes]:
+    """Launch; what the variables hold then."""
     key = (job.source, job.flags, job.target, job.expression, job.timeout)
     key += tuple(sorted(job.headers.items()))
     if key not in launchers:
         launchers[key] = _compiled(job)
+    compiled, launch = launchers[key]
+    for name, data in job.variables.items():
+        compiled.write(name, data)
     memory = shared_memory.SharedMemory(job.memory)
     _forget(memory)
     args = [_array(a, memory, job) if isinstance(a, Placed) else a for a in job.args]
     announce()  # compiled, and its arrays in place: the time limit begins
     try:
-        launchers[key](*job.shape, None, args)
+        launch(*job.shape, None, args)
         if job.target == "cuda":
             from . import gpu
 
             gpu.synchronize(doing=job.expression)  # a fault shows up here
             _bring_back(job, args, memory)
+        return {name: compiled.read(name) for name in job.variables}
     finally:
         del args
         with contextlib.suppress(BufferError):
@@ -323,7 +332,7 @@ def _compiled(job: Job) -> Any:
     if job.target == "cuda":
         from . import gpu as where
     made = where.compile(job.source, job.name, job.flags, job.expressions, job.headers)
-    return made.launcher(job.expression, job.params, timeout=job.timeout)
+    return made, made.launcher(job.expression, job.params, timeout=job.timeout)
 
 
 def _array(placed: Placed, memory: shared_memory.SharedMemory, job: Job) -> Any:

@@ -17,6 +17,7 @@ CDEF = """
 int weft_sizes(unsigned kernel, unsigned *sizes, unsigned room);
 int weft_launch(unsigned kernel, const unsigned *config, size_t shared,
                 const char *arguments, const unsigned *offsets);
+char *weft_variable(unsigned variable, size_t *size);
 """
 
 # A cell may define macros of any name: what stands here begins with weft_.
@@ -50,12 +51,18 @@ static int weft_measure(void (*)(weft_p...), unsigned *weft_out,
 """
 
 
-def launcher(expressions: Sequence[tuple[str, int]], cooperative: bool = False) -> str:
-    """C++ with weft_sizes() and weft_launch() for the kernels.
+def launcher(
+    expressions: Sequence[tuple[str, int]],
+    cooperative: bool = False,
+    variables: Sequence[str] = (),
+) -> str:
+    """C++ with weft_sizes() and weft_launch() for the kernels, and weft_variable().
 
     expressions: a kernel's C++ name and how many parameters it has; their
     places in the list are the numbers that both functions take. cooperative: all
-    blocks of a launch run at once, so that they may wait for each other.
+    blocks of a launch run at once, so that they may wait for each other. variables:
+    the C++ names of those in device memory; weft_variable() gives the address and the
+    size of one by its place in that list.
     """
     more = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
@@ -73,6 +80,10 @@ def launcher(expressions: Sequence[tuple[str, int]], cooperative: bool = False) 
         )
         call = f"weft_measure({kernel}, weft_out, weft_room)"
         sizes.append(f"case {number}: return {call};")
+    found = " ".join(
+        f"case {number}: *weft_size = sizeof(::{name}); return (char *)&::{name};"
+        for number, name in enumerate(variables)
+    )
     text = f"""{_HEAD}
 extern "C" __attribute__((visibility("default")))
 int weft_sizes(unsigned weft_n, unsigned *weft_out, unsigned weft_room) {{
@@ -87,6 +98,12 @@ int weft_launch(unsigned weft_n, const unsigned *weft_c, size_t weft_shared,
     cudaGetLastError();
     switch (weft_n) {{ {" ".join(launches)} }}
     return (int)cudaGetLastError();
+}}
+extern "C" __attribute__((visibility("default")))
+char *weft_variable(unsigned weft_n, size_t *weft_size) {{
+    *weft_size = 0;
+    switch (weft_n) {{ {found} }}
+    return 0;
 }}
 }}
 """

@@ -18,15 +18,19 @@ from .diagnostics import CompileError, Diagnostic
 from .faults import Stopped
 from .scalars import scalar
 from .signature import Param, Signature
+from .variables import State
 
 CACHED_CONFIGS = 256  # per kernel
+_OF_A_KERNEL = {"module", "signature", "expression", "params"}  # what it sets itself
 
 
 class Module:
     """The kernels of one source, each an attribute. Made by load_cuda().
 
-    report is the line on what was compiled, warnings are the compiler's, source
-    and signatures what they say. A kernel of one of these names comes first.
+    Its __device__ and __constant__ variables are attributes, too: module.filt = array
+    uploads, module.filt reads back (see variables.State). report is the line on what
+    was compiled, warnings are the compiler's, source and signatures what they say. A
+    kernel of one of these names comes first.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -38,13 +42,22 @@ class Module:
         kernels = self._cell.kernels
         if name in kernels:
             return kernels[name]
+        if name in self._cell.state.variables:
+            return self._cell.state.read(name)
         if name in ("report", "warnings", "source", "signatures"):
             return getattr(self._cell, name)
         known = ", ".join(kernels) or "none"
         raise AttributeError(f"this source has no kernel '{name}'; it has {known}")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_cell":
+            object.__setattr__(self, name, value)
+        else:
+            self._cell.state.write(name, value)
+
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._cell.kernels, "report", "warnings"]
+        own = (*self._cell.kernels, *self._cell.state.variables, "report", "warnings")
+        return [*super().__dir__(), *own]
 
     def __getitem__(self, key: Any) -> Any:
         """[grid, block] of the only kernel."""
@@ -98,6 +111,7 @@ class Cell:
         self.target, self.compile_only = target, compile_only
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
+        self.state = State(self)
         self.told: set[Any] = set()  # findings that were shown
         self.found = 0  # by the last --check
         self._load()
@@ -111,6 +125,7 @@ class Cell:
             raise CompileError(wrong, self.source, self.name)
         self.signatures = {s.name: s for s in found + self._in_headers()}
         self._compiled.clear()
+        self.state.reload()
         begin = time.perf_counter()
         compiled = self._first_compiled()
         self.milliseconds = (time.perf_counter() - begin) * 1e3
@@ -166,8 +181,10 @@ class Cell:
         return self._compiled[key]
 
     def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
-        """The compiled source that holds the kernel `expression`."""
-        return self.compiled(target, self._together(expression), checked)
+        """The compiled source with the kernel `expression`, about to be launched."""
+        compiled = self.compiled(target, self._together(expression), checked)
+        self.state.enter(compiled)
+        return compiled
 
     def _together(self, expression: str) -> tuple[str, ...]:
         ordinary = self.ordinary()
@@ -228,6 +245,21 @@ class Kernel:
         self._instances: dict[Any, Kernel] = {}
         self._launchers: dict[tuple[str, bool], Callable[..., None]] = {}
         self._seen: Any = None  # of the last watched launch
+
+    def __getattr__(self, name: str) -> Any:
+        """A variable of its source, as of a Module: what a %%cuda cell leaves are its
+        kernels alone."""
+        if name.startswith("_") or name == "module":
+            raise AttributeError(name)
+        if name in self.module.state.variables:
+            return self.module.state.read(name)
+        raise AttributeError(f"{self.__name__} has no '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or name in _OF_A_KERNEL:
+            object.__setattr__(self, name, value)
+        else:
+            self.module.state.write(name, value)
 
     def __getitem__(self, key: Any) -> Any:
         __tracebackhide__ = True
@@ -295,7 +327,8 @@ class Kernel:
     def _launch(self, shape: config.Config) -> Callable[..., None]:
         """What [grid, block] gives. On a GPU it first tries the quick way."""
         launch, module = Launch(self, shape), self.module
-        plain = not (module.check or module.time or module.isolated)
+        slow = module.check or module.time or module.isolated
+        plain = not (slow or module.state.variables)
         if module.default == "cuda" and plain and shape.stream is None:
             at = self.launcher("cuda").at  # type: ignore[attr-defined]
             return at(shape.grid, shape.block, shape.shared, launch.launch)
@@ -333,6 +366,8 @@ class Kernel:
             if checked:
                 found.watch = self._watch  # type: ignore[attr-defined]
             self._launchers[target, checked] = found
+        elif self.module.state.variables:
+            self.module.compiled_for(target, self.expression, checked)
         return found
 
     def _watch(self, seen: Any) -> None:

@@ -93,8 +93,8 @@ def parse(source: str) -> list[Signature]:
     Declarations without a body, and what stands under `#if 0`, are left out.
     """
     code = blank(source)
-    aliases = _aliases(code)
-    code = _DIRECTIVE.sub(_spaces, code)
+    aliases = read_aliases(code)
+    code = DIRECTIVE.sub(spaces, code)
     found = []
     for match in re.finditer(r"\b__global__\b", code):
         signature = _signature(source, code, match.start(), match.end(), aliases)
@@ -105,7 +105,7 @@ def parse(source: str) -> list[Signature]:
 
 def blank(source: str) -> str:
     """`source` with comments, strings and `#if 0` parts as spaces, as long as it."""
-    return _IF_0.sub(_spaces, _NOT_CODE.sub(_spaces, source))
+    return _IF_0.sub(spaces, _NOT_CODE.sub(spaces, source))
 
 
 def body(source: str, name: str) -> str | None:
@@ -143,19 +143,19 @@ _NOT_CODE = re.compile(
     """,
     re.S | re.X,
 )
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.M)
 _IF_0 = re.compile(
     r"^[ \t]*#[ \t]*if[ \t]+0[ \t]*$.*?(?=^[ \t]*#[ \t]*(?:else|elif|endif)\b)",
     re.S | re.M,
 )
-_ATTRIBUTE = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
-_QUALIFIERS = re.compile(
+ATTRIBUTE = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
+QUALIFIERS = re.compile(
     r"\b(?:__restrict__|__restrict|restrict|volatile|__grid_constant__|struct|class"
     r"|typename|register|\[\[maybe_unused\]\])\b"
 )
 
 
-def _spaces(match: re.Match[str]) -> str:
+def spaces(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match.group())
 
 
@@ -181,14 +181,14 @@ def _signature(
     parts = _split(code, opening + 1, closing)
     params = [_param(code[a:b], source[a:b], aliases) for a, b in parts]
     before = code[max(code.rfind(c, 0, start) for c in ";}") + 1 : start]
-    words = _ATTRIBUTE.sub(" ", f"{before} {code[end : found.start(2)]}").split()
+    words = ATTRIBUTE.sub(" ", f"{before} {code[end : found.start(2)]}").split()
     dropped = {"static", "inline", "extern", ">"}
     return Signature(
         found[2],
         tuple(p for p in params if p),
         _template(before),
         source.count("\n", 0, start) + 1,
-        _scope(code, start),
+        scope_at(code, start),
         words[-1] if words and not words[-1].endswith(tuple(dropped)) else "",
     )
 
@@ -210,17 +210,17 @@ def _param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
     if code in ("", "void"):
         return None
     code = re.sub(r"\b__align__\s*\([^)]*\)|\[\[.*?\]\]", " ", code)
-    code = _QUALIFIERS.sub(" ", code)
+    code = QUALIFIERS.sub(" ", code)
     array = re.search(r"\[[^\]]*\]\s*$", code)  # float a[] is a pointer
     code = code[: array.start()] if array else code
     found = re.search(r"(?<!:)\b([A-Za-z_]\w*)\s*$", code)
     name, kind = "", code
     if found and not _is_type(code[found.start() :], code[: found.start()]):
         name, kind = found[1], code[: found.start()]
-    return replace(_declared(kind + "*" * bool(array), name, aliases), text=text)
+    return replace(declare(kind + "*" * bool(array), name, aliases), text=text)
 
 
-def _declared(kind: str, name: str, aliases: dict[str, str]) -> Param:
+def declare(kind: str, name: str, aliases: dict[str, str]) -> Param:
     """A Param for a type as it is written, typedefs followed."""
     for _ in range(8):
         resolved = _substitute(kind, aliases)
@@ -285,7 +285,7 @@ def _template(before: str) -> tuple[TemplateParam, ...]:
     return tuple(params)
 
 
-def _scope(code: str, end: int) -> str:
+def scope_at(code: str, end: int) -> str:
     """The namespaces around the offset `end`, as `outer::inner::`."""
     names: list[str] = []
     for match in re.finditer(r"(?:\bnamespace\s*([\w:]*)\s*)?\{|\}", code[:end]):
@@ -297,7 +297,7 @@ def _scope(code: str, end: int) -> str:
     return "".join(f"{name}::" for name in names if name)
 
 
-def _aliases(code: str) -> dict[str, str]:
+def read_aliases(code: str) -> dict[str, str]:
     """Names that stand for a type: typedef, using, and #define of one type."""
     kind = r"((?:[\w:]|[ \t*])+?)"
     found = {}
@@ -322,7 +322,7 @@ def _substitute(text: str, known: dict[str, str]) -> str:
 
 
 def _with_types(param: Param, known: dict[str, str]) -> Param:
-    made = _declared(
+    made = declare(
         f"{'const ' * param.const}{_substitute(param.type, known)}"
         f"{' *' * param.pointer}",
         param.name,

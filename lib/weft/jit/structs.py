@@ -88,7 +88,7 @@ def layouts(source: str) -> dict[str, Layout]:
     known: dict[str, Layout] = {}
     if re.search(r"#\s*pragma\s+pack", code):
         return known
-    aliases, numbers = signature._aliases(code), _numbers(code)
+    aliases, numbers = signature.read_aliases(code), constants(code)
     for match in _STRUCT.finditer(code):
         opening = match.end() - 1
         closing = signature.close(code, opening)
@@ -163,8 +163,8 @@ def _layout(
     known: dict[str, Layout],
 ) -> Layout | None:
     members, end, most = [], 0, 1
-    for base, stars, name, brackets in _declared(body):
-        param = signature._declared(f"{base} {stars}", name, aliases)
+    for base, stars, name, brackets in declarators(body):
+        param = signature.declare(f"{base} {stars}", name, aliases)
         param = replace(param, text=" ".join(f"{base} {stars}{name}".split()))
         kind = None if param.pointer else scalar(param.type)
         inner = None if param.pointer else known.get(param.type.split("::")[-1])
@@ -193,7 +193,7 @@ _NO_FUNCTION = r"\(\s*\*|\bvirtual\b|\b__align__\b|\balignas\b"
 _METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # before the brace of its body
 
 
-def _declared(body: str) -> Iterator[tuple[str, str, str, str]]:
+def declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
     """(base type, stars, name, [extents]) of each member; functions are left out."""
     body = re.sub(r"\b(?:public|private|protected)\s*:", " ", body)
     for text in _statements(body):
@@ -204,7 +204,7 @@ def _declared(body: str) -> Iterator[tuple[str, str, str, str]]:
         if _STRANGE.search(text):
             yield _UNKNOWN
             continue
-        text = signature._QUALIFIERS.sub(" ", text)
+        text = signature.QUALIFIERS.sub(" ", text)
         parts = re.split(r",(?![^\[{(]*[\]})])", text)
         base = ""
         for i, part in enumerate(parts):
@@ -238,7 +238,7 @@ def _statements(body: str) -> Iterator[str]:
 # ---- the lengths of arrays -----------------------------------------------------
 
 
-def _numbers(code: str) -> dict[str, int]:
+def constants(code: str) -> dict[str, int]:
     """Names of whole numbers: #define, constexpr and const, enum."""
     found: dict[str, int] = {}
     define = r"^[ \t]*#[ \t]*define[ \t]+(?P<n>\w+)[ \t]+(?P<v>[^\n]+)"

@@ -130,8 +130,12 @@ def timed(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     def call() -> None:
         launcher(*shape, copies)
 
+    state = kernel.module.state
+    kept = state.contents() if state.variables else {}
     with output.captured(prints, shown=False):
         timing, samples, calls = _timing(call, target)
+    if kept:
+        state.restore(kept)
     text = (
         f"{kernel.__name__}: {_time(timing.median)} a launch ({_time(timing.low)} to "
         f"{_time(timing.high)}; {samples} x {calls}, {timing.timer})"

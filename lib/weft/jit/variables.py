@@ -1,0 +1,393 @@
+"""The __constant__ and __device__ variables of a cell: module.filt = array.
+
+A cell may be compiled several times, for the CPU and for the GPU, watched and not,
+and once per instance of a template: libraries with variables of their own. State
+makes them one: before a launch in another library the values move there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..native import ArgumentError
+from . import signature, structs
+from .arguments import Binder
+from .arrays import describe
+from .scalars import Scalar, scalar, shown
+from .signature import Param
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable as the source declares it.
+
+    scope: "outer::" in namespace outer. extents: of an array, () for one value; None
+    where the length is no number that could be read. const: the source says so.
+    text: the texts in which structs are looked for.
+    """
+
+    param: Param
+    scope: str
+    extents: tuple[int | None, ...]
+    const: bool
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Its name, without namespaces."""
+        return self.param.name
+
+    @property
+    def qualified(self) -> str:
+        """Its C++ name from the outermost scope on."""
+        return self.scope + self.name
+
+    @functools.cached_property
+    def kind(self) -> Scalar | None:
+        """The C type of one element; None for a struct and for an address."""
+        return None if self.param.pointer else scalar(self.param.type)
+
+    @functools.cached_property
+    def layout(self) -> structs.Layout | None:
+        """Of a struct that is known."""
+        known = not (self.param.pointer or self.kind)
+        return structs.layout(self.text, self.param.type) if known else None
+
+    def __str__(self) -> str:
+        shape = "".join(f"[{'' if n is None else n}]" for n in self.extents)
+        return f"{self.param}{shape}"
+
+    @property
+    def refusal(self) -> str:
+        """Why Python can neither set nor read it; "" if it can."""
+        if self.const:
+            return "it is const, so its value is in the source: leave const out"
+        if self.param.pointer or (self.layout and self.layout.pointers):
+            return "it holds an address: pass arrays as arguments of the kernel"
+        if not (self.kind or self.layout):
+            return f"Python does not know the type {self.param.type}"
+        return ""
+
+    # ---- to bytes and back ----
+
+    def encode(self, value: Any, size: int) -> bytes:
+        """`value` as C has it; size: the variable's, in bytes. Raises ArgumentError."""
+        shape = self._shape(size)
+        array = None if isinstance(value, np.void) else describe(value)
+        if array is not None and not (shape == () and not array.shape and self.kind):
+            return self._of_array(value, array.dtype, tuple(array.shape), shape)
+        return b"".join(self._element(one) for one in self._elements(value, shape))
+
+    def decode(self, data: bytes) -> Any:
+        """What C has as a number, or as a NumPy array that may not be written to."""
+        shape = self._shape(len(data))
+        if self.layout:
+            found = np.frombuffer(data, _dtype(self.layout)).reshape(shape)
+            return found if shape else found[()]
+        assert self.kind
+        shape += (self.kind.count,) if self.kind.count > 1 else ()
+        if self.kind.kind == "bfloat16":
+            bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+            found = bits.view(np.float32).reshape(shape)
+            found.flags.writeable = False
+        else:
+            found = np.frombuffer(data, self.kind.dtypes[0]).reshape(shape)
+        return found if shape else found.item()
+
+    def _shape(self, size: int) -> tuple[int, ...]:
+        """Its lengths, as far as the source tells; the first from its bytes."""
+        one = self.kind.size if self.kind else self.layout.size if self.layout else 1
+        first, rest = self.extents[:1], self.extents[1:]
+        if None in rest:
+            raise self._error("its lengths are no numbers that Python could read")
+        if first == (None,):
+            return (size // max(one * math.prod(rest), 1), *rest)  # type: ignore
+        if one * math.prod(self.extents) != size:  # type: ignore
+            raise self._error(
+                f"it has {size} bytes, not the {one * math.prod(self.extents)} "  # type: ignore
+                f"that its declaration says: write its type without a macro"
+            )
+        return self.extents  # type: ignore
+
+    def _of_array(
+        self, value: Any, dtype: str, given: tuple[int, ...], shape: tuple[int, ...]
+    ) -> bytes:
+        host = _on_host(value)
+        if self.layout:
+            wrong = structs.misfit(self.layout, host.dtype) if host.dtype.fields else ""
+            if wrong or not host.dtype.fields:
+                raise self._error(wrong or f"wants a structured array, not {dtype}")
+            self._check_shape(given, shape)
+            return host.tobytes()
+        assert self.kind
+        if dtype not in self.kind.dtypes or dtype.startswith("complex"):
+            raise self._error(f"wants {self.kind.dtypes[0]}, this is {dtype}")
+        vector = (self.kind.count,) if self.kind.count > 1 else ()
+        self._check_shape(given, shape + vector)
+        return host.tobytes()
+
+    def _check_shape(self, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        if given != wanted:
+            raise self._error(f"wants shape {wanted}, this has {given}")
+
+    def _elements(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+        """The elements of nested lists, row by row; one value as it is."""
+        if not shape:
+            yield value
+            return
+        if not isinstance(value, (list, tuple)) or len(value) != shape[0]:
+            is_list = isinstance(value, (list, tuple))
+            this = f"a list of {len(value)}" if is_list else shown(value)
+            raise self._error(
+                f"wants an array of shape {shape}, or {shape[0]} values in a list; "
+                f"this is {this}"
+            )
+        for one in value:
+            yield from self._elements(one, shape[1:])
+
+    def _element(self, value: Any) -> bytes:
+        if self.layout:
+            data = bytes(Binder("variable", [self.param], self.text).bind([value])[0])
+            if len(data) != self.layout.size:
+                raise self._error(
+                    f"{self.layout.name} has {self.layout.size} bytes, {len(data)} "
+                    f"are given"
+                )
+            return data
+        assert self.kind
+        try:
+            numbers = self.kind.numbers(value)
+        except (TypeError, OverflowError) as error:
+            raise self._error(f"{error}, this is {shown(value)}") from None
+        return struct.pack("=" + self.kind.code * self.kind.count, *numbers)
+
+    def _error(self, message: str) -> ArgumentError:
+        return ArgumentError(f"{self}: {message}")
+
+
+def _on_host(value: Any) -> np.ndarray:
+    """An array of any library as one of NumPy's; bfloat16 as its bits."""
+    if not isinstance(value, np.ndarray):
+        if not isinstance(value, torch.Tensor):
+            is_cuda = hasattr(value, "__cuda_array_interface__")
+            value = torch.as_tensor(value) if is_cuda else torch.from_dlpack(value)
+        value = value.detach().cpu().resolve_conj()
+        if value.dtype == torch.bfloat16:
+            value = value.contiguous().view(torch.int16)
+        value = value.numpy()
+    return value
+
+
+def _dtype(layout: structs.Layout) -> np.dtype:
+    """NumPy's description of a struct."""
+    formats: list[Any] = []
+    for member in layout.members:
+        one: Any = _dtype(member.inner) if member.inner else None
+        extents = member.extents
+        if member.kind:
+            is_bits = member.kind.kind == "bfloat16"
+            one = "uint16" if is_bits else member.kind.dtypes[0]
+            extents += (member.kind.count,) if member.kind.count > 1 else ()
+        formats.append((one, extents) if extents else one)
+    members = layout.members
+    return np.dtype(
+        {
+            "names": [m.param.name for m in members],
+            "formats": formats,
+            "offsets": [m.offset for m in members],
+            "itemsize": layout.size,
+        }
+    )
+
+
+# ---- in the source -------------------------------------------------------------
+
+_QUALIFIER = re.compile(r"\b__(?:device|constant|managed)__\b")
+_SPACE = re.compile(
+    r"(?:\b(?P<known>namespace\s*[\w:]*|extern)\s*)?(?P<open>\{)|(?P<close>\})"
+)
+_NO_TYPE = re.compile(r"\b(?:static|inline|thread_local|constexpr|const)\b")
+_ALIGNMENT = re.compile(r"\balignas\s*\([^)]*\)")
+_NOT_OURS = re.compile(r"\b(?:template|extern|__shared__|__global__|using|typedef)\b")
+
+
+def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable]:
+    """The variables that a source and its headers define, by their names.
+
+    Those in namespaces count, those in functions, classes and templates do not.
+    """
+    whole = "\n".join([*_defines(flags), *texts])
+    found: dict[str, Variable] = {}
+    for text in texts:
+        if _QUALIFIER.search(text):
+            for one in _variables(text, whole):
+                found.setdefault(one.name, one)
+    return found
+
+
+def settable(texts: Sequence[str]) -> tuple[str, ...]:
+    """The C++ names of the variables that Python can set."""
+    return tuple(v.qualified for v in parse(texts).values() if not v.refusal)
+
+
+def _defines(flags: Sequence[str]) -> Iterator[str]:
+    """What -DTILE=16 says, as a line of the source."""
+    for flag in re.findall(r"-D\s*(\w+=\S+)", " ".join(flags)):
+        yield f"#define {flag.replace('=', ' ', 1)}"
+
+
+def _variables(source: str, whole: str) -> Iterator[Variable]:
+    code = signature.DIRECTIVE.sub(signature.spaces, signature.blank(source))
+    aliases = signature.read_aliases(signature.blank(whole))
+    numbers = structs.constants(signature.blank(whole))
+    seen = set()
+    for match in _QUALIFIER.finditer(code):
+        start = max(code.rfind(c, 0, match.start()) for c in ";{}") + 1
+        scope = _scope(code, start)
+        if start in seen or scope is None:
+            continue
+        seen.add(start)
+        text = _ALIGNMENT.sub(" ", code[start : _end(code, match.end())])
+        text = signature.ATTRIBUTE.sub(" ", text)
+        head = text.split("=")[0].split("{")[0]
+        if "(" in head or _NOT_OURS.search(code[start : match.end()] + head):
+            continue
+        const = bool(re.search(r"\bconst(?:expr)?\b", head))
+        for base, stars, name, brackets in structs.declarators(_NO_TYPE.sub(" ", text)):
+            if name == "?":
+                continue
+            param = signature.declare(f"{base} {stars}", name, aliases)
+            extents = tuple(
+                structs.numbers_of(length, numbers)
+                for length in re.findall(r"\[([^\]]*)\]", brackets)
+            )
+            yield Variable(param, scope, extents, const, whole)
+
+
+def _end(code: str, at: int) -> int:
+    """The offset after the semicolon that ends a declaration."""
+    while at < len(code) and code[at] != ";":
+        if code[at] in "{([":
+            closing = signature.close(code, at)
+            if closing < 0:
+                return len(code)
+            at = closing
+        at += 1
+    return at + 1
+
+
+def _scope(code: str, end: int) -> str | None:
+    """The namespaces around an offset, as `outer::`; None in anything else."""
+    around: list[str | None] = []
+    for match in _SPACE.finditer(code, 0, end):
+        if match["close"]:
+            if around:
+                around.pop()
+            continue
+        known = match["known"]
+        if known is None:
+            around.append(None)
+        else:
+            around.append(known.removeprefix("namespace").strip().replace("extern", ""))
+    if None in around:
+        return None
+    return "".join(f"{name}::" for name in around if name)
+
+
+# ---- of a cell -------------------------------------------------------------------
+
+
+class State:
+    """What the variables of a cell hold, wherever it is compiled.
+
+    The values lie in the library of the last launch. given: the bytes that Python
+    has set, which stay when the cell is compiled anew.
+    """
+
+    def __init__(self, cell: Any) -> None:
+        self._cell, self._where = cell, None
+        self.variables: dict[str, Variable] = {}
+        self._given: dict[str, bytes] = {}
+
+    def reload(self) -> None:
+        """The source has changed: what it says holds, but for what Python has set."""
+        cell = self._cell
+        self.variables = parse([cell.source, *cell.headers.values()], cell.flags)
+        self._where = None
+
+    def enter(self, compiled: Any) -> None:
+        """The next launch is one of this library: the values move there."""
+        if compiled is self._where or not self.variables:
+            return
+        values = self._given if self._where is None else self.contents()
+        self._where = compiled
+        self.restore(values)
+
+    def contents(self) -> dict[str, bytes]:
+        """The bytes of all variables that Python could set, by their C++ names."""
+        where = self._place()
+        known = [v.qualified for v in self.variables.values() if not v.refusal]
+        return {name: where.read(name) for name in known if where.size(name)}
+
+    def restore(self, values: Mapping[str, bytes]) -> None:
+        """Set variables to what contents() gave."""
+        where = self._place()
+        for name, data in values.items():
+            if where.size(name) == len(data):
+                where.write(name, data)
+
+    def read(self, name: str) -> Any:
+        """A number, or a NumPy array (a copy that may not be written to)."""
+        variable = self._variable(name)
+        return variable.decode(self._place().read(variable.qualified))
+
+    def write(self, name: str, value: Any) -> None:
+        """Set a variable. Raises ArgumentError for another dtype or shape."""
+        variable = self._variable(name)
+        where = self._place()
+        data = variable.encode(value, where.size(variable.qualified))
+        where.write(variable.qualified, data)
+        self._given[variable.qualified] = data
+
+    def unknown(self, name: str) -> AttributeError:
+        """There is no variable of this name."""
+        cell = self._cell
+        if name in cell.signatures:
+            return AttributeError(f"{name} is a kernel, no variable: it cannot be set")
+        return AttributeError(
+            f"{cell.name} has no __device__ or __constant__ variable '{name}'"
+            f"{self.near(name)}; it has {', '.join(self.variables) or 'none'}"
+        )
+
+    def near(self, name: str) -> str:
+        """The kernel or variable that may be meant, in brackets; "" if none is."""
+        known = [*self._cell.signatures, *self.variables]
+        close = difflib.get_close_matches(name, known, 1, 0.5)
+        return f" (did you mean {close[0]}?)" if close else ""
+
+    def _variable(self, name: str) -> Variable:
+        variable = self.variables.get(name)
+        if variable is None:
+            raise self.unknown(name)
+        if variable.refusal:
+            raise variable._error(variable.refusal)
+        if not self._place().size(variable.qualified):
+            raise variable._error("the compiler does not see it: is it under an #if?")
+        return variable
+
+    def _place(self) -> Any:
+        """The library with the values: that of the last launch, or of the next one."""
+        if self._where is None:
+            cell = self._cell
+            self.enter(cell.compiled(cell.default, cell.ordinary(), cell.watched))
+        return self._where

@@ -1,0 +1,209 @@
+"""Variables of a cell in device memory: given by Python, read back, used by kernels."""
+
+import numpy as np
+import pytest
+import torch
+
+from weft import inspect, load_cuda
+from weft.jit import variables
+from weft.native import ArgumentError
+
+SOURCE = """
+#define K 3
+__constant__ float filt[K * K];
+__device__ int sum, many[4];
+namespace m { __constant__ float inner[2][3] = {{1, 2, 3}, {4, 5, 6}}; }
+__device__ unsigned long long big{3};
+__device__ float4 quads[2];
+struct Line { float slope; int at; };
+__constant__ Line line;
+__constant__ const float fixed[2] = {1, 2};
+__device__ float table[] = {1, 2, 3};
+__device__ float *where;
+__global__ void k(float *x) {
+    x[threadIdx.x] = filt[threadIdx.x] + line.slope;
+    atomicAdd(&sum, 1);
+}
+template <class T> __global__ void t(T *x) {
+    x[threadIdx.x] = filt[threadIdx.x] + fixed[0] + m::inner[1][2];
+}
+"""
+TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
+
+
+@pytest.fixture(params=TARGETS)
+def device(request):
+    return request.param
+
+
+@pytest.fixture
+def cell(device):
+    return load_cuda(SOURCE, target=device)
+
+
+def launch(kernel, device) -> list[float]:
+    x = torch.full((9,), float("nan"), device=device)
+    kernel[1, 9](x)
+    return x.tolist()
+
+
+@pytest.mark.parametrize("array", [np.arange(9, dtype=np.float32), torch.arange(9.0)])
+def test_what_python_gives_is_what_a_kernel_reads(cell, device, array):
+    cell.filt = array
+    assert launch(cell.k, device) == list(range(9))
+    assert cell.filt.tolist() == list(range(9))
+    assert cell.filt.dtype == np.float32
+
+
+def test_what_a_kernel_writes_is_read_back(cell, device):
+    assert cell.sum == 0
+    launch(cell.k, device)
+    assert cell.sum == 9
+    cell.sum = -5
+    launch(cell.k, device)
+    assert cell.sum == 4
+
+
+def test_every_build_of_the_source_gets_the_value(cell, device):
+    before = launch(cell.t["float"], device)
+    cell.filt = np.full(9, 2, np.float32)
+    assert launch(cell.t["float"], device) == [9.0] * 9 != before
+    assert launch(cell.t["float"], device) == [9.0] * 9
+    x = np.zeros(9, np.float32)
+    assert inspect(cell.k)[1, 9](x).ok
+    assert x.tolist() == [2.0] * 9
+
+
+def test_a_watched_cell_and_its_trial_have_the_value():
+    cell = load_cuda(SOURCE, target="cpu", watched=True, check=True)
+    cell.filt = np.full(9, 3, np.float32)
+    assert launch(cell.k, "cpu") == [3.0] * 9
+    assert cell.sum == 9
+
+
+def test_values_stay_when_the_source_is_compiled_again():
+    from weft.jit import headers
+
+    headers.add("offset.h", "#define OFFSET 1\n")
+    cell = load_cuda(
+        '#include "offset.h"\n__constant__ float by;\n'
+        "__global__ void k(float *x) { x[threadIdx.x] = by + OFFSET; }",
+        target="cpu",
+    )
+    cell.by = 2
+    assert launch(cell.k, "cpu") == [3.0] * 9
+    headers.add("offset.h", "#define OFFSET 10\n")
+    assert launch(cell.k, "cpu") == [12.0] * 9
+    assert cell.by == 2
+
+
+def test_numbers_vectors_structs_and_open_lengths(cell):
+    assert cell.inner.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert cell.table.tolist() == [1, 2, 3]
+    assert cell.big == 3
+    cell.big, cell.many = 2**40, [1, 2, 3, 4]
+    assert (cell.big, cell.many.tolist()) == (2**40, [1, 2, 3, 4])
+    cell.quads = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert cell.quads.shape == (2, 4) and cell.quads[1, 3] == 7
+
+
+def test_a_struct_is_given_as_a_tuple_and_read_by_its_members(cell, device):
+    cell.line = (1.5, 2)
+    assert launch(cell.k, device) == [1.5] * 9
+    assert (cell.line["slope"], cell.line["at"]) == (1.5, 2)
+    cell.line = np.array((2.5, 3), [("slope", "f4"), ("at", "i4")])
+    assert launch(cell.k, device) == [2.5] * 9
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("filt", np.zeros(8, np.float32), r"wants shape \(9,\), this has \(8,\)"),
+        (
+            "filt",
+            np.zeros((3, 3), np.float32),
+            r"wants shape \(9,\), this has \(3, 3\)",
+        ),
+        ("filt", np.zeros(9), "wants float32, this is float64"),
+        ("filt", 3, r"wants an array of shape \(9,\).*this is 3"),
+        ("filt", [[1], [1, 2]], r"wants an array of shape \(9,\)"),
+        ("filt", "nine", r"wants an array of shape \(9,\).*this is 'nine'"),
+        ("filt", None, r"wants an array of shape \(9,\).*this is None"),
+        ("sum", 2**40, "int holds -2147483648 to 2147483647, this is 1099511627776"),
+        ("sum", 1.5, "wants a whole number"),
+        ("sum", np.zeros(3, np.int32), r"wants shape \(\), this has \(3,\)"),
+        ("fixed", [1, 2], "it is const, so its value is in the source"),
+        ("line", 3, r"Line comes as a tuple \(float slope, int at\)"),
+        ("line", b"1234", "has 8 bytes, 4 are given"),
+        ("where", 1, "holds an address"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_and_changes_nothing(cell, name, value, said):
+    before = cell.filt.tolist(), cell.sum, cell.line.tolist()
+    with pytest.raises(ArgumentError, match=said):
+        setattr(cell, name, value)
+    assert (cell.filt.tolist(), cell.sum, cell.line.tolist()) == before
+
+
+def test_an_unknown_name_is_an_attribute_error_with_those_there_are(cell):
+    with pytest.raises(AttributeError, match=r"'flit' \(did you mean filt\?\); it has"):
+        cell.flit = 1
+    with pytest.raises(AttributeError, match="no kernel 'flit'"):
+        _ = cell.flit
+    with pytest.raises(AttributeError, match="k is a kernel"):
+        cell.k = 1
+    none = load_cuda("__global__ void k(int *x) { x[0] = 1; }", target="cpu")
+    with pytest.raises(AttributeError, match="it has none"):
+        none.x = 1
+    assert {"filt", "sum", "k", "t"} <= set(dir(cell))
+
+
+def test_what_one_build_has_written_the_next_one_finds(cell, device):
+    launch(cell.k, device)
+    assert inspect(cell.k)[1, 9](np.zeros(9, np.float32)).ok
+    assert cell.sum == 18
+    launch(cell.t["float"], device)
+    assert cell.sum == 18
+
+
+def test_an_isolated_cell_has_the_values_too():
+    cell = load_cuda(SOURCE, target="cpu", isolated=True)
+    cell.filt = np.full(9, 4, np.float32)
+    assert launch(cell.k, "cpu") == [4.0] * 9
+    assert cell.sum == 9
+
+
+def test_a_kernel_gives_the_variables_of_its_cell(cell, device):
+    kernel = cell.k
+    kernel.filt = np.full(9, 5, np.float32)
+    assert launch(kernel, device) == [5.0] * 9
+    assert kernel.sum == 9
+
+
+def test_a_variable_that_an_if_leaves_out_does_not_hinder_the_cell(device):
+    source = """
+    #ifdef NEVER
+    __device__ int maybe;
+    #endif
+    __device__ int here;
+    __global__ void k(float *x) { x[threadIdx.x] = 1; }
+    """
+    cell = load_cuda(source, target=device)
+    assert launch(cell.k, device) == [1.0] * 9
+    with pytest.raises(ArgumentError, match="maybe"):
+        cell.maybe = 1
+
+
+def test_what_is_no_global_variable_is_left_out():
+    source = """
+    __device__ float twice(float x) { __shared__ int s; return 2 * x; }
+    #if 0
+    __device__ int off;
+    #endif
+    extern __device__ int elsewhere;
+    template <class T> __device__ T any;
+    struct Q { static __device__ int inside; };
+    __global__ void k(float *x) { x[0] = twice(x[0]); } // __device__ int comment;
+    __device__ int here;
+    """
+    assert list(variables.parse([source])) == ["here"]
