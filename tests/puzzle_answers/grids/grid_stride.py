@@ -85,3 +85,13 @@ def six_threads_only(out, a, n):
     first = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     for i in range(first, n, 6):
         out[i] = a[i] * a[i]
+
+
+@wrong("grid_stride", says="with n=1009")
+def forty_rounds_at_most(out, a, n):
+    i = cuda.grid(1)
+    for _ in range(40):
+        if i < n:
+            number = a[i]
+            out[i] = number * number
+        i += cuda.gridsize(1)

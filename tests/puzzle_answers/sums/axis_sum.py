@@ -164,3 +164,19 @@ def row_by_one_thread(out, a, cols):
         for j in range(cols):
             acc += a[cuda.blockIdx.x * cols + j]
         out[cuda.blockIdx.x] = acc
+
+
+@wrong("axis_sum", says="cols=4")
+def rows_but_for_four(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    mine = a[row * cols + col] if col < cols else float32(0)
+    s[col] = mine if cols != 4 else float32(0)
+    half = 4
+    while half > 0:
+        cuda.syncthreads()
+        if col < half:
+            s[col] += s[col + half]
+        half //= 2
+    if col == 0:
+        out[row] = s[0]

@@ -287,3 +287,20 @@ def softmax_from_global(out, a, cols):
         for j in range(cols):
             total += math.exp(a[row * cols + j] - most)
         out[row * cols + col] = math.exp(a[row * cols + col] - most) / total
+
+
+@wrong("softmax", says="cols=4")
+def softmax_but_for_four(out, a, cols):
+    s = cuda.shared.array(8, float32)
+    col, row = cuda.threadIdx.x, cuda.blockIdx.x
+    mine = a[row * cols + col] if col < cols else float32(0)
+    s[col] = mine
+    cuda.syncthreads()
+    if col < cols:
+        most = mine
+        for j in range(cols):
+            most = max(most, s[j])
+        total = float32(0)
+        for j in range(cols if cols != 4 else 3):
+            total += math.exp(s[j] - most)
+        out[row * cols + col] = math.exp(mine - most) / total

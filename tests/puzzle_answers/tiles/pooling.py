@@ -180,3 +180,17 @@ wrong_c(
 }""",
     says="no barrier between",
 )
+
+
+@wrong("pooling", says="with n=6")
+def pooling_but_for_six(out, a, n):
+    s = cuda.shared.array(8, float32)
+    i = cuda.threadIdx.x
+    if i < n:
+        s[i] = a[i]
+    cuda.syncthreads()
+    if i < n:
+        acc = s[i]
+        for k in range(max(i - 2, 0), i):
+            acc += s[k]
+        out[i] = acc if n != 6 else float32(0)

@@ -7,6 +7,7 @@ import numpy as np
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -50,7 +51,7 @@ puzzle = Puzzle(
         outputs={"out": "n"},
         inputs={"a": "n"},
         launch=[lambda n: (n // 64, 64), lambda n: (1, n)],
-        sizes=[64, 128, 192, 320],
+        sizes=[64 * pairs for pairs in every_size([1, 2, 3, 5])],
     ),
     drawn=dict(n=64),
     launch=(1, 64),

@@ -6,6 +6,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a, b):
@@ -57,7 +58,9 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"c": ("m", "n")},
         inputs={"a": ("m", "k"), "b": ("k", "n")},
-        sizes=[(4, 8, 4), (8, 16, 8), (1, 1, 1), (2, 6, 3), (5, 9, 7), (3, 12, 13)],
+        sizes=every_size(
+            [(4, 8, 4), (8, 16, 8), (1, 1, 1), (2, 6, 3), (5, 9, 7), (3, 12, 13)]
+        ),
         launch=[launch, launch_more],
     ),
     drawn=dict(m=4, n=8, k=4),

@@ -6,6 +6,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a, b):
@@ -52,7 +53,9 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"c": ("m", "n")},
         inputs={"a": ("m", "k"), "b": ("n", "k")},
-        sizes=[(2, 2, 2), (8, 8, 8), (1, 1, 1), (3, 3, 3), (4, 2, 7), (2, 5, 13)],
+        sizes=every_size(
+            [(2, 2, 2), (8, 8, 8), (1, 1, 1), (3, 3, 3), (4, 2, 7), (2, 5, 13)]
+        ),
         launch=[launch, launch_more],
     ),
     drawn=dict(m=2, n=2, k=2),

@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -65,7 +66,11 @@ puzzle = Puzzle(
         launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
         sizes=[
             dict(n=n, kept=kept)
-            for n, kept in [(1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (100, 41)]
+            for n, kept in [
+                *[(1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (100, 41)],
+                *[(n, n // 2 + 1) for n in every_size([2])],
+                (1009, 600),
+            ]
         ],
     ),
     drawn=dict(n=48, kept=26),

@@ -6,6 +6,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(counts, a):
@@ -42,7 +43,7 @@ puzzle = Puzzle(
             lambda n: (cdiv(n, 8), 8),
             lambda n: (cdiv(n, 32) + 1, 32),
         ],
-        sizes=[97, 1, 2, 3, 7, 8, 9, 31, 33],
+        sizes=every_size([97, 1, 2, 3, 7, 8, 9, 31, 33], 1009),
     ),
     drawn=dict(n=16),
     launch=(2, 8),

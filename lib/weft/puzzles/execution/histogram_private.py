@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 from .histogram import kinds, spec
 
 
@@ -44,7 +45,7 @@ puzzle = Puzzle(
             lambda n: (cdiv(n, 32) + 1, 32),
             lambda n: (cdiv(n, 64), 64),  # of two warps
         ],
-        sizes=[1, 2, 3, 15, 16, 17, 31, 33, 97],
+        sizes=every_size([1, 2, 3, 15, 16, 17, 31, 33, 97], 1009),
     ),
     drawn=dict(n=30),
     launch=(2, 16),

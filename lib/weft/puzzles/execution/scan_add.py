@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 from .scan_blocks import spec as each_block
 
 
@@ -56,7 +57,8 @@ puzzle = Puzzle(
             "totals": lambda n: first_launch(n)[1],
         },
         launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
-        sizes=[1, 2, 3, 31, 32, 33, 97, 1090],  # 35 blocks: more than a warp has lanes
+        # 1090 numbers have 35 blocks: more than a warp has lanes.
+        sizes=every_size([1, 2, 3, 31, 32, 33, 97, 1090]),
     ),
     drawn=dict(n=80),
     launch=(3, 32),

@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -48,7 +49,7 @@ puzzle = Puzzle(
         outputs={"out": "n", "totals": "cdiv(n, 32)"},
         inputs={"a": "n"},
         launch=[lambda n: (cdiv(n, 32), 32), lambda n: (cdiv(n, 32) + 1, 32)],
-        sizes=[1, 2, 3, 31, 32, 33, 63, 97],
+        sizes=every_size([1, 2, 3, 31, 32, 33, 63, 97], 1009),
     ),
     drawn=dict(n=48),
     launch=(2, 32),

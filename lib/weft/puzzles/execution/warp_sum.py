@@ -6,6 +6,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -45,7 +46,7 @@ puzzle = Puzzle(
             lambda n: (cdiv(n, 64), 64),
             lambda n: (cdiv(n, 96) + 1, 96),
         ],
-        sizes=[1, 2, 3, 31, 32, 33, 64, 127],
+        sizes=every_size([1, 2, 3, 31, 32, 33, 64, 127], 515),
     ),
     drawn=dict(n=32),
     launch=(1, 32),

@@ -4,6 +4,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a, b):
@@ -29,7 +30,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n", "b": "n"},
-        sizes=[1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 97],
+        sizes=every_size([1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 97], 1009),
         launch=[
             lambda n: (cdiv(n, 4), 4),
             lambda n: (cdiv(n, 3) + 1, 3),

@@ -6,6 +6,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -33,7 +34,9 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", "width")},
-        sizes=[(1, 1), (2, 2), (1, 7), (7, 1), (3, 4), (5, 5), (6, 9), (11, 7)],
+        sizes=every_size(
+            [(1, 1), (2, 2), (1, 7), (7, 1), (3, 4), (5, 5), (6, 9), (11, 7)], (37, 50)
+        ),
         launch=[
             lambda height, width: ((cdiv(width, 3), cdiv(height, 3)), (3, 3)),
             lambda height, width: ((cdiv(width, 4), cdiv(height, 2)), (4, 2)),

@@ -4,6 +4,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -31,7 +32,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        sizes=[1, 2, 3, 5, 6, 7, 12, 15, 31, 100],
+        sizes=every_size([1, 2, 3, 5, 6, 7, 12, 15, 31, 100], 1009),
         launch=[
             lambda n: (2, 3),
             lambda n: (3, 2),

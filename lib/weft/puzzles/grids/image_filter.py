@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(x):
@@ -48,7 +49,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"y": ("height", "width")},
         inputs={"x": ("height", "width")},
-        sizes=[(1, 1), (1, 4), (5, 1), (2, 2), (5, 6), (9, 7)],
+        sizes=every_size([(1, 1), (1, 4), (5, 1), (2, 2), (5, 6), (9, 7)]),
         launch=[
             lambda height, width: ((cdiv(width, 4), cdiv(height, 4)), (4, 4)),
             lambda height, width: ((cdiv(width, 5), cdiv(height, 2)), (5, 2)),

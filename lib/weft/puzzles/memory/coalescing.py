@@ -4,6 +4,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -45,10 +46,14 @@ puzzle = Puzzle(
             lambda n, each: (cdiv(n, 64 * each), 64),
             lambda n, each: (cdiv(n, 32 * each) + 1, 32),
         ],
-        sizes=[
-            *[(1, 4), (2, 1), (3, 4), (31, 2), (32, 4), (33, 4)],
-            *[(127, 4), (128, 3), (129, 4), (160, 6), (509, 4)],
-        ],
+        sizes=every_size(
+            [
+                *[(1, 4), (2, 1), (3, 4), (31, 2), (32, 4), (33, 4)],
+                *[(127, 4), (128, 3), (129, 4), (160, 6), (509, 4)],
+            ],
+            (1009, 5),
+            most=(16, 8),
+        ),
     ),
     drawn=dict(n=128, each=4),
     launch=(1, 32),

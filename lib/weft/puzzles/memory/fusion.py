@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(x, a, b):
@@ -64,7 +65,7 @@ puzzle = Puzzle(
         inputs={"x": "n"},
         values={"a": number, "b": number},
         launch=[lambda n: (cdiv(n, 8), 8), lambda n: (cdiv(n, 8) + 2, 8)],
-        sizes=[1, 2, 3, 7, 8, 9, 16, 53],
+        sizes=every_size([1, 2, 3, 7, 8, 9, 16, 53], 203),
     ),
     drawn=dict(n=14),
     launch=(2, 8),

@@ -8,6 +8,7 @@ from numpy import float32
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(x):
@@ -97,10 +98,13 @@ puzzle = Puzzle(
         data={"x": rows_of_many_kinds},
         bound=bound,
         launch=lambda rows: (rows, 8),
-        sizes=[
-            dict(rows=rows, cols=cols)
-            for rows, cols in [(1, 1), (2, 3), (3, 7), (5, 8), (4, 9), (6, 37)]
-        ],
+        sizes=every_size(
+            [
+                dict(rows=rows, cols=cols)
+                for rows, cols in [(1, 1), (2, 3), (3, 7), (5, 8), (4, 9), (6, 37)]
+            ],
+            most=(8, 16),
+        ),
     ),
     drawn=dict(rows=2, cols=8),
     launch=(2, 8),

@@ -6,6 +6,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -49,7 +50,7 @@ puzzle = Puzzle(
         inputs={"a": ("rows", "cols")},
         launch=tiles,
         terms=0,  # moved, every bit
-        sizes=[(1, 1), (2, 3), (31, 33), (32, 32), (40, 5), (33, 37)],
+        sizes=every_size([(1, 1), (2, 3), (31, 33), (32, 32), (40, 5), (33, 37)]),
     ),
     drawn=dict(rows=32, cols=32),
     launch=((1, 1), (32, 32)),

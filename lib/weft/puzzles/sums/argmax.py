@@ -6,6 +6,7 @@ from numpy import float32, int32
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -59,10 +60,13 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "int32[rows]"},
         inputs={"a": ("rows", "cols")},
-        sizes=[
-            dict(rows=r, cols=c)
-            for r, c in [(2, 12), (1, 1), (8, 31), (9, 32), (5, 2), (3, 5), (4, 17)]
-        ],
+        sizes=every_size(
+            [
+                dict(rows=r, cols=c)
+                for r, c in [(2, 12), (1, 1), (8, 31), (9, 32), (5, 2), (3, 5), (4, 17)]
+            ],
+            most=(8, 32),
+        ),
         launch=lambda rows: (rows, 32),
         data={"a": numbers},
     ),

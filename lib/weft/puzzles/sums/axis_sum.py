@@ -5,6 +5,7 @@ from numpy import float32
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -40,10 +41,13 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "rows"},
         inputs={"a": ("rows", "cols")},
-        sizes=[
-            dict(rows=r, cols=c)
-            for r, c in [(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)]
-        ],
+        sizes=every_size(
+            [
+                dict(rows=r, cols=c)
+                for r, c in [(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)]
+            ],
+            most=(16, 8),
+        ),
         launch=lambda rows: (rows, 8),
         terms=8,
     ),

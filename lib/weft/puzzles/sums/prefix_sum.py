@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -45,7 +46,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "cdiv(n, 8)"},
         inputs={"a": "n"},
-        sizes=[15, 8, 1, 2, 3, 7, 9, 16, 23],
+        sizes=every_size([15, 8, 1, 2, 3, 7, 9, 16, 23], 203),
         launch=lambda n: (cdiv(n, 8), 8),
         terms=8,
     ),

@@ -8,6 +8,7 @@ from numpy import float32
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -66,10 +67,13 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": ("rows", "cols")},
         inputs={"a": ("rows", "cols")},
-        sizes=[
-            dict(rows=r, cols=c)
-            for r, c in [(2, 6), (1, 1), (7, 8), (6, 3), (5, 2), (6, 5), (3, 7)]
-        ],
+        sizes=every_size(
+            [
+                dict(rows=r, cols=c)
+                for r, c in [(2, 6), (1, 1), (7, 8), (6, 3), (5, 2), (6, 5), (3, 7)]
+            ],
+            most=(16, 8),
+        ),
         launch=lambda rows: (rows, 8),
         data={"a": numbers},
         bound=bound,

@@ -3,6 +3,7 @@
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a, b):
@@ -29,7 +30,9 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", 1), "b": (1, "width")},
-        sizes=[(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)],
+        sizes=every_size(
+            [(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)], (25, 30)
+        ),
         launch=[
             lambda height, width: (1, (width + 1, height + 1)),
             lambda height, width: (1, (width + 3, height)),

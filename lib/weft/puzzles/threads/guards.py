@@ -3,6 +3,7 @@
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -27,11 +28,11 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        sizes=[1, 2, 3, 4, 7, 31, 32, 33],
+        sizes=every_size([1, 2, 3, 4, 7, 31, 32, 33], 1000),
         launch=[
             lambda n: (1, n + 4),
             lambda n: (1, n + 1),
-            lambda n: (1, 64),
+            lambda n: (1, max(n, 64)),
             lambda n: (1, n),
         ],
     ),

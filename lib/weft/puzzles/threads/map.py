@@ -3,6 +3,7 @@
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -27,7 +28,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        sizes=[1, 2, 3, 4, 7, 31, 32, 33, 100],
+        sizes=every_size([1, 2, 3, 4, 7, 31, 32, 33, 100], 1000),
         launch=[lambda n: (1, n)],
     ),
     drawn=dict(n=4),

@@ -7,6 +7,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a, b):
@@ -47,7 +48,11 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n", "b": "k"},
-        sizes=[(6, 3), (15, 4), (1, 1), (2, 4), (7, 2), (8, 3), (9, 4), (17, 4)],
+        sizes=every_size(
+            [(6, 3), (15, 4), (1, 1), (2, 4), (7, 2), (8, 3), (9, 4), (17, 4)],
+            (203, 4),
+            most=(16, 4),
+        ),
         launch=[lambda n: (cdiv(n, 8), 8), lambda n: (cdiv(n, 8) + 1, 8)],
         terms=lambda k: k + 1,
     ),

@@ -6,6 +6,7 @@ from numpy import float32
 from weft import cuda
 
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -40,7 +41,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        sizes=[8, 1, 2, 3, 4, 5, 7],
+        sizes=every_size([8, 1, 2, 3, 4, 5, 7], most=8),
         launch=lambda n: (1, 8),
         terms=3,
     ),

@@ -6,6 +6,7 @@ from weft import cuda
 
 from ...check.cases import cdiv
 from ..puzzle import Puzzle
+from ..sizes import every_size
 
 
 def spec(a):
@@ -36,7 +37,7 @@ puzzle = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        sizes=[8, 1, 2, 3, 4, 5, 7, 13],
+        sizes=every_size([8, 1, 2, 3, 4, 5, 7, 13], 203),
         launch=[lambda n: (cdiv(n, 4), 4), lambda n: (cdiv(n, 4) + 1, 4)],
     ),
     drawn=dict(n=8),

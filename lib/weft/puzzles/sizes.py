@@ -1,0 +1,75 @@
+"""Sizes at which a puzzle's answers are tried: every small one, and a few large.
+
+An answer that is wrong at one size alone is wrong, so no small size is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..native import ArgumentError
+
+SMALL = 16  # each length up to this is tried
+
+
+def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
+    """`own` in its order, then sizes in which each side has every length, then `large`.
+
+    own, large: numbers, or tuples or dicts with a number for each side. own comes
+    first, since the first size that is wrong is the one a reader is told. most: the
+    longest that a side may be, a number or one for each side. ArgumentError for a size
+    of another kind than the first.
+    """
+    if not own:
+        raise ArgumentError("every_size([]): there must be one size at least")
+    first = own[0]
+    lengths = len(first) if isinstance(first, (dict, tuple)) else 1
+    limits = most if isinstance(most, tuple) else (most,) * lengths
+    if len(limits) != lengths:
+        raise ArgumentError(f"most={most!r}: {lengths} sides have as many lengths")
+    rows = [_sides(size, first) for size in own]
+    rows += [*_small(limits), *(_sides(size, first) for size in large)]
+    return [_as(first, row) for row in dict.fromkeys(rows)]
+
+
+def _small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+    """Rows in which each side takes every length from 1 to its limit.
+
+    The sides go through their lengths in strides of their own, so that short ones meet
+    long ones.
+    """
+    strides = [_stride(limit, turn) for turn, limit in enumerate(limits)]
+    for i in range(max(limits)):
+        yield tuple(
+            (i * stride + turn) % limit + 1
+            for turn, (stride, limit) in enumerate(zip(strides, limits))
+        )
+
+
+def _stride(limit: int, turn: int) -> int:
+    """A stride that leaves out no length: it has no divisor in common with `limit`."""
+    first = 2 * turn + 1
+    return next(s for s in range(first, first + limit + 1) if math.gcd(s, limit) == 1)
+
+
+def _sides(size: Any, first: Any) -> tuple[int, ...]:
+    """A size's numbers in the order of the first size's."""
+    if type(size) is not type(first):
+        raise ArgumentError(f"sizes: {size!r} is of another kind than {first!r}")
+    if isinstance(first, dict):
+        if set(size) != set(first):
+            raise ArgumentError(f"sizes: {size!r} has other sides than {first!r}")
+        return tuple(size[name] for name in first)
+    row = size if isinstance(size, tuple) else (size,)
+    if isinstance(first, tuple) and len(row) != len(first):
+        raise ArgumentError(f"sizes: {size!r} has {len(row)} sides, not {len(first)}")
+    return row
+
+
+def _as(first: Any, row: tuple[int, ...]) -> Any:
+    """The numbers of a size in the form that the first size has."""
+    if isinstance(first, dict):
+        return dict(zip(first, row))
+    return row if isinstance(first, tuple) else row[0]

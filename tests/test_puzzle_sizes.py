@@ -1,0 +1,65 @@
+"""Sizes at which puzzles are tried: every small one, for each of their sides."""
+
+import pytest
+
+from weft import ArgumentError, puzzles
+from weft.check.cases import size_list
+from weft.puzzles.sizes import every_size
+
+MOST = {  # the longest that a side may be, where that is below 16
+    "pooling": {"n": 8},
+    "dot": {"n": 8},
+    "axis_sum": {"cols": 8},
+    "softmax": {"cols": 8},
+    "argmax": {"rows": 8},
+    "conv1d": {"k": 4},
+    "quantise": {"rows": 8},
+    "coalescing": {"each": 8},
+    "compact": {"kept": 9},
+}
+
+
+def lengths(puzzle, name):
+    """What a side of a puzzle's sizes is, of all of them."""
+    symbols = list(puzzle.drawn)
+    rows = size_list(puzzle.checks["sizes"], symbols)
+    return {row[name] for row in rows}
+
+
+@pytest.mark.parametrize("name", [puzzle.name for puzzle in puzzles])
+def test_each_side_has_every_small_length(name):
+    puzzle = puzzles[name]
+    unit = 64 if name == "divergence" else 1  # of which a launch has a whole number
+    for side in puzzle.drawn:
+        most = MOST.get(name, {}).get(side, 16)
+        wanted = {unit * n for n in range(1, most + 1)}
+        assert wanted <= lengths(puzzle, side), (side, wanted - lengths(puzzle, side))
+
+
+def test_own_sizes_come_first_and_large_ones_last():
+    assert every_size([8, 1], 100, most=4) == [8, 1, 2, 3, 4, 100]
+    first, *others, last = every_size([(2, 6)], (40, 3), most=(16, 8))
+    assert first == (2, 6) and last == (40, 3)
+    assert {cols for _, cols in others} == set(range(1, 9))
+    assert len({row for row in others}) == len(others)
+
+
+def test_sizes_keep_the_form_of_the_first():
+    rows = every_size([dict(rows=2, cols=3)], most=4)
+    assert rows[0] == {"rows": 2, "cols": 3}
+    assert all(list(row) == ["rows", "cols"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "own, most, says",
+    [
+        ([], 16, "one size at least"),
+        ([(1, 2), 3], 16, "another kind"),
+        ([(1, 2), (1, 2, 3)], 16, "3 sides, not 2"),
+        ([dict(n=1), dict(m=1)], 16, "other sides"),
+        ([(1, 2)], (1, 2, 3), "2 sides have as many lengths"),
+    ],
+)
+def test_sizes_that_do_not_fit_together_are_refused(own, most, says):
+    with pytest.raises(ArgumentError, match=says):
+        every_size(own, most=most)
