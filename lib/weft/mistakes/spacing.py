@@ -35,7 +35,8 @@ def spacing(
     overlap = step < first.threads  # as a missing end does, where there is no more
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
-    if step and _fits(runs, [step] * len(runs)):
+    is_right = step == first.threads  # then it is the blocks that are too few
+    if step and not is_right and _fits(runs, [step] * len(runs)):
         return f"looks like {_literal(name, tuple(shape), first, step)}"
     if _fits(runs, [run.blocks for run in runs]):
         return (
