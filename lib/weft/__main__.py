@@ -43,9 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments[0] not in COMMANDS:
         _overview().parse_args(arguments)  # ends here
     name = arguments[0]
-    module = importlib.import_module(COMMANDS[name][0])
-    parser = argparse.ArgumentParser(f"weft {name}", description=COMMANDS[name][1])
     try:
+        module = importlib.import_module(COMMANDS[name][0])
+        parser = argparse.ArgumentParser(f"weft {name}", description=COMMANDS[name][1])
         args = _arguments(module, parser, arguments[1:])
         _check_places(args)
         return module.main(args) or 0
