@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -123,6 +124,35 @@ def test_a_store_out_of_bounds_is_one_line_and_a_status(elements, then, told):
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("weft: ")
     assert done.returncode == 1
     assert sorted(done.stdout.splitlines()) == ["printed", "to its end"]
+
+
+OVER = """__global__ void over(float *x) { x[threadIdx.x] = 1.0f; }
+int main() {
+    float *x;
+    cudaMalloc(&x, 400);
+    over<<<1, 500>>>(x);
+    return cudaDeviceSynchronize() == cudaSuccess;
+}
+"""
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_an_overrun_names_shows_the_line(terminal, tmp_path):
+    """Kernel, thread and the command to see more, which is one that can be typed."""
+    (tmp_path / "over it.cu").write_text(OVER)
+    words = [sys.executable, "-m", "weft", "run", "over it.cu", "-O0"]
+    ours, theirs = os.openpty() if terminal else os.pipe()
+    begun = subprocess.Popen(words, cwd=tmp_path, stderr=theirs)
+    os.close(theirs)
+    assert begun.wait(60) == 1
+    said = os.read(ours, 9999).decode().splitlines()[-1]
+    os.close(ours)
+    assert said.startswith("weft: over: block (0,0,0), thread (128,0,0): illegal ad")
+    command = said.partition(". To see the line: ")[2]
+    assert command == "weft inspect 'over it.cu' -O0"
+    more = [sys.executable, "-m", *shlex.split(command)]
+    done = subprocess.run(more, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "over it.cu:1: bounds" in done.stderr
 
 
 def test_a_program_keeps_its_own_status_after_a_fault():

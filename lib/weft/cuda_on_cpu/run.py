@@ -118,7 +118,7 @@ def parse(words: Sequence[str]) -> Options:
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="", file=sys.stdout if words else sys.stderr)
         raise SystemExit(0 if words else 2)
-    options = Options(programs.Program(), words=words)
+    options = Options(programs.Program(), words=[*words])
     if "--" in words:
         split = words.index("--")
         options.arguments = words[split + 1 :]
