@@ -98,13 +98,18 @@ def launch_report(
     kernel: str,
     shape: tuple[Index, Index],
     seconds: float = 0.0,
+    more: Sequence[Finding] = (),
 ) -> Report:
-    """The report of one launch of a cell's kernel; shape: its grid and its block."""
+    """The report of one launch of a cell's kernel; shape: its grid and its block.
+
+    more: findings that the text does not have.
+    """
     whole = _Raw(text, readers)
     counters = Counters()
     for one in whole.raw["kernels"]:
         counters = whole.counters(one)
     findings = [dataclasses.replace(one, kernel="") for one in whole.findings()]
+    findings += more
     report = Report(kernel, *shape, findings, counters, seconds=seconds)
     names = _files(findings, [counters])
     report.sources = readers.sources(names)

@@ -16,7 +16,7 @@ on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
     prelude, stored                  what a cell finds without a file; what is kept
     cpu, launcher                    the CPU: compiling
     cpu_launch, arena, faults        ... launching on fenced copies, what went wrong
-    checked, shown                   ... and watched by the check build
+    checked, unset, shown            ... and watched by the check build
     nvrtc, gpu, launch, driver       the GPU
     module                           the callables
     trial, output                    --check and --time, printf

@@ -19,7 +19,7 @@ from ..inspect import raw
 from ..inspect.cells import CellSource
 from ..report import Finding, Report
 from ..report.text import finding as told
-from . import arena, faults
+from . import arena, faults, unset
 from .arguments import Array
 from .cpu_launch import Launcher, Prepared, ffi, runtime
 from .faults import KernelFault
@@ -54,20 +54,28 @@ class Seen:
         kernel: str,
         shape: tuple[tuple[int, int, int], tuple[int, int, int]],
         seconds: float,
+        more: Sequence[Finding] = (),
     ) -> None:
+        """text: what the runtime says. more: findings besides those in it."""
         self.text, self.readers, self.kernel = text, readers, kernel
-        self.shape, self.seconds = shape, seconds
+        self.shape, self.seconds, self.more = shape, seconds, more
 
     @functools.cached_property
     def ok(self) -> bool:
         """Whether nothing was found wrong; quick."""
-        return not raw.found(self.text)
+        return not self.count
+
+    @functools.cached_property
+    def count(self) -> int:
+        """How many findings there are; quick."""
+        return len(raw.found(self.text)) + len(self.more)
 
     @functools.cached_property
     def report(self) -> Report:
         """Findings and counters on the lines of the source."""
         return raw.launch_report(
-            self.text, self.readers, self.kernel, self.shape, self.seconds
+            *(self.text, self.readers, self.kernel, self.shape, self.seconds),
+            self.more,
         )
 
 
@@ -112,7 +120,8 @@ class CheckedLauncher(Launcher):
             text = raw_report()
         config = launch.config
         shape = tuple(config[:3]), tuple(config[3:])
-        self.last = Seen(text, self.readers, self.name, shape, seconds)
+        more = unset.find(launch, self.name, self.readers.texts) if not failure else []
+        self.last = Seen(text, self.readers, self.name, shape, seconds, more)
         self.watch(self.last)
         if failure is not None:
             raise _explained(failure, self.last, self.timeout)

@@ -27,7 +27,7 @@ from .. import build, cache, whole
 from ..cuda_on_cpu import rewrite as rewriter
 from ..cuda_on_cpu import symbols
 from ..inspect.cells import CellSource
-from . import diagnostics, flags, host_functions, prelude, signature, variables
+from . import diagnostics, flags, host_functions, prelude, signature, unset, variables
 from .checked import CheckedLauncher
 from .cpu_launch import Launcher, ffi, runtime, runtime_path
 from .diagnostics import CompileError, Diagnostic
@@ -306,7 +306,7 @@ def _fibers() -> list[str]:
 
 def _flags(checked: bool) -> list[str]:
     """How every cell is compiled."""
-    more = build.CHECK_FLAGS if checked else []
+    more = [*build.CHECK_FLAGS, *unset.flags()] if checked else []
     return [*_FLAGS, *more, *_fibers()]
 
 

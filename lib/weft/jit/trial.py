@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from .. import bench
-from ..inspect import raw
 from ..native import KernelError
 from ..report.text import how_many
 from . import output, shown, signature
@@ -58,7 +57,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         shape = launch.grid, launch.block, launch.shared
         launcher.watch = kernel._watch
         results[name] = launcher.results(*shape, hosts, order)
-        counts.append(len(raw.found(kernel._seen.text)))
+        counts.append(kernel._seen.count)
         shown.tell(kernel.module, kernel._seen)
     kernel.module.found = max(counts)
     pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
