@@ -3,9 +3,10 @@
 import gc
 import re
 
+import numpy as np
 import pytest
 
-from weft import check, cuda
+from weft import check, cuda, load_cuda
 from weft.notebook import exercises
 from weft.notebook.exercises import exercise, from_c
 
@@ -153,3 +154,23 @@ def test_a_mistake_in_c_is_its_message(tmp_path):
         one(tmp_path, "(void)p; return 2;", check_null)
     first, *_ = refused.value._render_traceback_()  # pytest adds lines to an assert
     assert "AssertionError: 2, not 1" in first
+
+
+def test_an_answer_whose_launches_have_findings_is_refused(capsys):
+    source = """
+    __global__ void count(int *sum) { %s; }
+    """
+    right = load_cuda(source % "atomicAdd(sum, 1)", target="cpu", watched=True).count
+    wrong = load_cuda(source % "*sum += 1", target="cpu", watched=True).count
+
+    def check(kernel):
+        total = np.zeros(1, np.int32)
+        kernel[1, 8](total)
+
+    exercise(right, check)
+    assert "count: solved" in capsys.readouterr().out
+    for _ in range(2):  # it is shown once, and refused each time
+        with pytest.raises(AssertionError, match=r"not by right: line 2: thread"):
+            exercise(wrong, check)
+    assert "solved" not in capsys.readouterr().out
+    exercise(right, check)

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..notebook.ipython import shell
 from ..report.shown import show
 
 if TYPE_CHECKING:
-    from ..report import Report
+    from ..report import Finding, Report
     from .checked import Seen
     from .module import Cell
 
 _last: Seen | None = None
+_gathering: list[list[Finding]] = []  # of each gather() that is open
 
 
 def remember(seen: Seen) -> None:
     """Keep what the last watched launch showed."""
     global _last
     _last = seen
+    if _gathering and not seen.ok:
+        for findings in _gathering:
+            findings += seen.report.findings
+
+
+@contextlib.contextmanager
+def gather() -> Iterator[list[Finding]]:
+    """The findings of all watched launches of the block, those shown before too."""
+    findings: list[Finding] = []
+    _gathering.append(findings)
+    try:
+        yield findings
+    finally:
+        _gathering.remove(findings)
 
 
 def last_report() -> Report | None:

@@ -15,13 +15,16 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tracebacks import message_first
 from .progress import remember_exercise
+
+if TYPE_CHECKING:
+    from ..report import Finding
 
 SECONDS = 20  # after which a check of C is ended: a loop that never ends
 NOT_SOLVED = "not solved yet"  # what the #error of a stub in C says
@@ -31,19 +34,34 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     """Run check(answer) and say how it went.
 
     An answer that raises NotImplementedError is not solved yet: the notebook
-    goes on. A wrong one raises what the check raises, which shows as its message.
+    goes on. A wrong one raises what the check raises, which shows as its message. One
+    whose numbers are right, but whose launches have findings, is wrong too.
     """
+    from ..jit import shown  # imports torch
+
     try:
-        with message_first(answer, check):
+        with message_first(answer, check), shown.gather() as findings:
             if isinstance(answer, FromC):
                 _check_apart(answer, check)
             else:
                 check(answer)
+            _refuse(answer, findings)
     except NotImplementedError:
         print(f"{answer.__name__}: {NOT_SOLVED}")
     else:
         remember_exercise(answer.__name__)
         print(f"{answer.__name__}: solved")
+
+
+def _refuse(answer: Callable[..., Any], findings: Sequence[Finding]) -> None:
+    """Raise what the watch build has found, if anything."""
+    if findings:
+        first = findings[0]
+        where = f"line {first.line}: " if first.line else ""
+        raise AssertionError(
+            f"{answer.__name__}: the numbers are right this time, but not by right: "
+            f"{where}{first.text}"
+        )
 
 
 class FromC:
