@@ -84,6 +84,7 @@ def puzzle(answer=add, n=4, launch=(1, 8), limits=None, **more):
         **dict(spec=lambda a: a + 10, answer=answer, better=ADVICE, scored=None),
         **dict(checks={"outputs": {"out": "n"}, "inputs": {"a": "n"}}),
         **dict(drawn={"n": n}, launch=launch, limits=limits or {}, budget={}),
+        why={},
     )
     return types.SimpleNamespace(**(facts | more))
 

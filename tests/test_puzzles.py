@@ -407,6 +407,15 @@ def too_few(out, a):
     out[0] = a[0]
 
 
+def adds_by_the_spec(out, a, b):
+    i = cuda.threadIdx.x
+    out[i] = puzzles.zip.spec(a[i], b[i])
+
+
+def adds_by_the_answer(out, a, b):
+    puzzles["zip"].answer(out, a, b)
+
+
 def add_ten(out, a, n):
     out[0] = a[0]
 
@@ -429,6 +438,8 @@ __global__ void two(float *out, const float *a, int n) { out[0] = a[n - 1]; }
         ("guards", puzzles.map.answer, r"belongs to the puzzle map: puzzles\.map\."),
         ("guards", lambda out, a, n: None, "a function with a name"),
         ("image_filter_numpy", puzzles.image_filter_numpy.spec, "the spec itself"),
+        ("zip", adds_by_the_spec, "adds_by_the_spec calls the puzzle's spec"),
+        ("zip", adds_by_the_answer, "adds_by_the_answer calls the puzzle's answer"),
         ("image_filter_numpy", sim(halve_guarded), "asks for a function of NumPy"),
     ],
 )  # fmt: skip

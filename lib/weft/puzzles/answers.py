@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ def understood(puzzle: Puzzle, given: Any) -> Answer:
             f"({wanted}), in this order; puzzles.{puzzle.name}.reset({language}) gives "
             f"it again"
         )
+    _refuse_borrowed(puzzle, answer)
     _refuse_several_indices(puzzle, answer)
     return answer
 
@@ -157,6 +159,36 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: Answer) -> None:
                 f"{answer.name} belongs to the puzzle {name}: puzzles.{name}.check"
                 f"({answer.name}); here {puzzle.kernel_name} is asked for"
             )
+
+
+def _refuse_borrowed(puzzle: Puzzle, answer: Answer) -> None:
+    """ArgumentError for a kernel that calls the puzzle's reference or its answer."""
+    if answer.function is None or not answer.text:
+        return
+    scope = inspect.getclosurevars(answer.function)
+    known = {**scope.globals, **scope.nonlocals}
+    for node in ast.walk(source_of(answer.function).tree):
+        if isinstance(node, ast.Attribute) and node.attr not in ("spec", "answer"):
+            continue  # such as cuda.threadIdx.x, which only a running kernel has
+        found = _named(node, known)
+        for what, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):
+            if found is function and found is not answer.function:
+                raise ArgumentError(
+                    f"{puzzle.name}: {answer.name} calls the puzzle's {what}; write "
+                    f"out what it does"
+                )
+
+
+def _named(node: ast.AST, known: Mapping[str, Any]) -> Any:
+    """What a name, an attribute or an item by its name stands for; None: unknown."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Attribute):
+        return getattr(_named(node.value, known), node.attr, None)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        of = _named(node.value, known)
+        return getattr(of, str(node.slice.value), None)  # as puzzles has both
+    return None
 
 
 def _refuse_several_indices(puzzle: Puzzle, answer: Answer) -> None:

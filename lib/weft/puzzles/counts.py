@@ -14,15 +14,17 @@ parameter behind it, as "reads.a"; without, it is of all arrays in global memory
     lanes*                        threads that take part in a request, of 32: at least
     shared_reads, shared_writes,  elements of shared memory, by all threads together
     shared_atomics
+    shared_read_lanes             threads that take part in a read of shared memory, for
+                                  each warp's request, of 32: at least
     shared_turns                  turns (wavefronts) that shared memory takes for them
     bank_conflicts                turns beyond those that must be
     barriers                      times that a block waits, for each block
     active_lanes                  threads for each step of a warp, of 32: at least
 
-A limit is a number or a function (of sizes by name, of threads and of blocks): the most
-that a right answer may have, and for what says "at least" the least. A pair is (least,
-most), either of them None. A limit on the most reads of an array counts its atomics
-too, since they read.
+A limit is a number or a function (of sizes by name, of threads and blocks, of how many
+blocks the grid has across and down): the most that a right answer may have, and for
+what says "at least" the least. A pair is (least, most), either of them None. A limit on
+the most reads of an array counts its atomics too, since they read.
 """
 
 from __future__ import annotations
@@ -118,6 +120,10 @@ COUNTS = {
         f"shared_{kind}s": _elements(kind, "shared")
         for kind in ("read", "write", "atomic")
     },
+    "shared_read_lanes": Count(
+        *("lanes per shared read", "has {} in each read of shared memory", "thread"),
+        **dict(kind="read", column="lanes", least=True, **_SHARED),
+    ),
     "shared_turns": Count(
         *("shared turns", "takes {} in shared memory", "turn"),
         **dict(column="wavefronts", budget=TWICE, **_SHARED),
@@ -199,13 +205,14 @@ def _is_limit(limit: Any) -> bool:
 
 def refusals(
     name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
-) -> Iterator[tuple[str, str]]:
-    """What is said of each limit that a launch does not meet, with its array."""
+) -> Iterator[tuple[str, str, str]]:
+    """What is said of each limit that a launch does not meet; its array, its name."""
     from ..check.cases import by_name
 
     seen = report.counters
     assert seen is not None
-    pool = {"threads": seen.threads, "blocks": seen.blocks, **sizes}
+    grid = {"blocks": seen.blocks, "across": report.grid[0], "down": report.grid[1]}
+    pool = {"threads": seen.threads, **grid, **sizes}
     for what, limit in limits.items():
         base, _, array = what.partition(".")
         count, yours = COUNTS[base], value(seen, what)
@@ -220,11 +227,13 @@ def refusals(
         if most is not None and above(counted, most):
             wants = f"allows {short(most) if most else 'none'}"
             where = _line(report, count, array)
-            yield _refusal(name, count, array, counted, wants) + where, array
+            yield _refusal(name, count, array, counted, wants) + where, array, what
+        elif count.is_mean and not yours:
+            continue  # the mean of nothing, as of reads where shuffles do it
         elif least is not None and above(least, yours):
             wants = f"asks for at least {short(least)}"
             where = _line(report, count, array) if yours else ""
-            yield _refusal(name, count, array, yours, wants) + where, array
+            yield _refusal(name, count, array, yours, wants) + where, array, what
 
 
 def _refusal(name: str, count: Count, array: str, yours: float, wants: str) -> str:

@@ -41,9 +41,10 @@ class Puzzle:
     which are checked first. hints: one after another. better: a line on what the
     better answer does, for one that took more. scored: sizes for the score, with
     "launch", if not those. limits: counts that an answer must meet (score.py has their
-    names). budget: counts, as a score shows them, that are still within the budget,
-    where a way that is taught needs more than is usual. start: a function, or its text,
-    that the reader is to repair; the stub then.
+    names); why: a sentence for a limit whose numbers do not explain it, by its name.
+    budget: counts, as a score shows them, that are still within the budget, where a way
+    that is taught needs more than is usual. start: a function, or its text, that the
+    reader is to repair; the stub then.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Puzzle:
         launch: tuple[Any, Any] | None = None,
         scored: Any = None,
         limits: Mapping[str, Any] | None = None,
+        why: Mapping[str, str] | None = None,
         budget: Mapping[str, float] | None = None,
         start: Any = None,
         name: str | None = None,
@@ -69,7 +71,7 @@ class Puzzle:
         self.checks, self.drawn, self.launch = dict(checks), dict(drawn), launch
         self.hints, self.better, self.scored = tuple(hints), better, scored
         self.limits, self.budget = dict(limits or {}), dict(budget or {})
-        self.start = start
+        self.start, self.why = start, dict(why or {})
         self.kernel_name = answer.__name__
         self.parameters = tuple(inspect.signature(answer).parameters)
         self.is_kernel = any(checks.get(kind) for kind in ("outputs", "inout"))

@@ -2,7 +2,8 @@
 
 One launch at the puzzle's `scored` sizes (`drawn`, if it names none) is counted: a
 Python kernel, Numba's too, on the simulator, and CUDA C by the check build on the CPU,
-wherever it was checked. The best known is counted in the same way. counts.py defines
+wherever it was checked. The best known is counted in the same way. Limits are judged in
+every case (everywhere.py). counts.py defines
 what is counted, and what of it is within the budget. The budget takes every way to the
 answer that a lesson or a hint teaches; EXPLAINED is what a reader is told of it.
 """
@@ -19,9 +20,11 @@ from ..figures.style import OURS, SHARED, WRITTEN
 from ..report import Counters, Report
 from ..report.lines import short
 from .counts import COUNTS, above, allowed, names_known, refusals, value
+from .everywhere import judge_everywhere
 
 if TYPE_CHECKING:
     from ..check.cases import Shape
+    from ..check.problem import Problem
     from ..check.runners import Runner
     from .puzzle import Puzzle
 
@@ -64,8 +67,10 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
         if puzzle.limits:
             raise
         return Score(advice=NOT_COUNTED)
-    case.judge(runner.name, report)
     best = _best(case, runner)
+    limits = {n: one for n, one in puzzle.limits.items() if _can_be_met(n, best)}
+    case.judge(runner.name, report, limits)
+    judge_everywhere(case, runner, limits)
     assert report.counters is not None
     rows = tuple(_rows(case, report.counters, best))
     return Score(rows, puzzle.better, case.other(report))
@@ -93,17 +98,12 @@ class Case:
 
     def launched(self, runner: Runner) -> Report:
         """What one launch of a kernel did and cost, on the CPU."""
-        from ..check.cases import spoken_of
         from ..check.plan import plan
-        from ..check.problem import Problem, arguments
+        from ..check.problem import arguments
         from ..guarded import Mismatch
         from ..jit import KernelFault
 
-        checks = self.puzzle.checks
-        values, sizes = dict(checks.get("values") or {}), dict(self.sizes)
-        groups = spoken_of(checks)
-        problem = Problem(self.puzzle.spec, *groups, values, list(sizes))
-        problem.data, problem.seed = checks.get("data") or {}, checks.get("seed", 0)
+        checks, sizes, problem = self.puzzle.checks, dict(self.sizes), self.problem()
         shared = checks.get("shared", 0)
         ((row, shape),) = plan(problem, runner, sizes, None, None, self.launch, shared)
         assert shape is not None  # as there is a launch
@@ -114,8 +114,19 @@ class Case:
             facts = {n: getattr(fault, n, None) for n in ("block", "thread", "report")}
             raise Mismatch(f"{fault} (with {self._where(shape)})", **facts) from None
 
-    def judge(self, name: str, report: Report) -> None:
-        """Raise Mismatch for a fault, or for a limit that is not met."""
+    def problem(self) -> Problem:
+        """What an answer is asked, as check() has it."""
+        from ..check.cases import spoken_of
+        from ..check.problem import Problem
+
+        checks = self.puzzle.checks
+        values, groups = dict(checks.get("values") or {}), spoken_of(checks)
+        asked = Problem(self.puzzle.spec, *groups, values, list(self.puzzle.drawn))
+        asked.data, asked.seed = checks.get("data") or {}, checks.get("seed", 0)
+        return asked
+
+    def judge(self, name: str, report: Report, limits: Mapping[str, Any]) -> None:
+        """Raise Mismatch for a fault, or for one of the limits that is not met."""
         from ..check.cases import Shape
         from ..guarded import Mismatch
 
@@ -127,10 +138,11 @@ class Case:
         inputs = self.puzzle.checks.get("inputs") or {}
         # Also what is put back before the end, which no comparison sees.
         kept = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
-        limits = {**self.puzzle.limits, **kept}
-        for said, array in refusals(name, report, limits, self.sizes):
+        held = {**limits, **kept}
+        for said, array, what in refusals(name, report, held, self.sizes):
             facts = {"array": array or None, "report": report, "kind": "limit"}
-            raise Mismatch(said + where, **facts, sizes=dict(self.sizes))
+            why = f". {self.puzzle.why[what]}" if what in self.puzzle.why else ""
+            raise Mismatch(said + where + why, **facts, sizes=dict(self.sizes))
 
     def other(self, report: Report) -> str:
         """The sizes and the launch, where they are not those that are drawn."""
@@ -166,6 +178,14 @@ def _report(runner: Runner, shape: Shape, args: list[Any], timeout: float) -> Re
     return inspect(subject, quiet=True, timeout=timeout)[key](*args)
 
 
+def _can_be_met(name: str, best: Counters) -> bool:
+    """Whether a limit can be met in this language, as the best known shows.
+
+    A compiler of C leaves out a read of what the same thread has just written.
+    """
+    return name != "shared_reads" or value(best, name) > 0
+
+
 _known: dict[Any, Counters] = {}  # what the best known ones cost, counted once
 
 
@@ -195,6 +215,8 @@ def _rows(case: Case, yours: Counters, best: Counters) -> list[Row]:
         numbers = [value(seen, name) / each for seen in (yours, best)]
         if array and not any(numbers):
             continue
+        if count.is_mean and not all(numbers):
+            continue  # the mean of nothing, as of reads where shuffles do it
         budget = allowed(case.puzzle, name, numbers[1])
         rows.append(Row(what, *numbers, count.least, budget))
     return rows

@@ -17,13 +17,6 @@ def halves_of_the_grid(out, a):
         out[i] = np.cos(a[i])
 
 
-@right("divergence")
-def both_and_choose(out, a):
-    i = cuda.grid(1)
-    v = a[i]
-    out[i] = cuda.selp(i % 2 == 0, np.sin(v), np.cos(v))
-
-
 right_c(
     "divergence",
     """__global__ void every_second_warp(float *out, const float *a) {
@@ -84,3 +77,10 @@ def first_block_only(out, a):
         out[i] = np.sin(a[i])
     else:
         out[i] = np.cos(a[i])
+
+
+@wrong("divergence", says="at least 8.*stores neighbours computes both", where=False)
+def both_and_choose(out, a):
+    i = cuda.grid(1)
+    v = a[i]
+    out[i] = cuda.selp(i % 2 == 0, np.sin(v), np.cos(v))

@@ -162,3 +162,18 @@ wrong_c(
 }""",
     says=r"reads mine\[.*no barrier",
 )
+
+
+@wrong("histogram_private", says="makes 16 atomic updates .* block 64", where=False)
+def handed_in_by_each_warp(counts, a, n):
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    mine = cuda.shared.array(16, int32)  # 8 for each of two warps
+    first = t // 32 * 8
+    if t < 16:
+        mine[t] = 0
+    cuda.syncthreads()
+    if i < n:
+        cuda.atomic.add(mine, first + a[i], 1)
+    cuda.syncthreads()
+    if t % 32 < 8:
+        cuda.atomic.add(counts, t % 32, mine[first + t % 32])

@@ -124,3 +124,10 @@ def blocks_and_threads_swapped(out, a, b, n):
     i = cuda.blockIdx.x + cuda.blockDim.x * cuda.threadIdx.x
     if i < n:
         out[i] = a[i] - b[i]
+
+
+@wrong("blocks", says=r"writes \d+ elements of out .* allows", where=False)
+def as_if_for_two_blocks(out, a, b, n):
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    for j in range(i, n, 2 * cuda.blockDim.x):
+        out[j] = a[j] - b[j]

@@ -40,21 +40,6 @@ def block_sum_by_a_tree_that_ends_with_a_barrier(out, a, n):
         out[cuda.blockIdx.x] = s[0]
 
 
-@right("prefix_sum", taught=True)
-def block_sum_in_order(out, a, n):
-    s = cuda.shared.array(8, float32)
-    t = cuda.threadIdx.x
-    i = cuda.blockIdx.x * 8 + t
-    if i < n:
-        s[t] = a[i]
-    cuda.syncthreads()
-    if t == 0:
-        acc = float32(0)
-        for j in range(min(8, n - i)):
-            acc += s[j]
-        out[cuda.blockIdx.x] = acc
-
-
 @right("prefix_sum")
 def block_sum_of_neighbours(out, a, n):
     s = cuda.shared.array(8, float32)
@@ -253,3 +238,18 @@ wrong_c(
 }""",
     says="barrier",
 )
+
+
+@wrong("prefix_sum", says="1 thread in each read of shared memory", where=False)
+def block_sum_in_order(out, a, n):
+    s = cuda.shared.array(8, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 8 + t
+    if i < n:
+        s[t] = a[i]
+    cuda.syncthreads()
+    if t == 0:
+        acc = float32(0)
+        for j in range(min(8, n - i)):
+            acc += s[j]
+        out[cuda.blockIdx.x] = acc

@@ -73,3 +73,10 @@ def input_put_back(out, a):
     a[i] = before + 10
     out[i] = a[i]
     a[i] = before
+
+
+@wrong("map", says="needs 4 rounds over out", where=False)
+def all_by_the_first(out, a):
+    if cuda.threadIdx.x == 0:
+        for i in range(cuda.blockDim.x):
+            out[i] = a[i] + 10

@@ -58,3 +58,10 @@ def for_the_drawn_four(out, a, b):
     i = cuda.threadIdx.x
     if i < 4:
         out[i] = a[i] + b[i]
+
+
+@wrong("zip", says="needs 4 rounds over out", where=False)
+def pairs_by_the_first(out, a, b):
+    if cuda.threadIdx.x == 0:
+        for i in range(cuda.blockDim.x):
+            out[i] = a[i] + b[i]

@@ -151,3 +151,14 @@ wrong_c(
 }""",
     says="guard",
 )
+
+
+@wrong("shared", says="reads no elements of shared memory .*least 8", where=False)
+def written_and_never_read(out, a, n):
+    s = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * 4 + t
+    if i < n:
+        number = a[i]
+        s[t] = number
+        out[i] = number * number * number

@@ -65,5 +65,10 @@ puzzle = Puzzle(
         "Which thread does which number is yours to choose: one warp takes 32 even "
         "ones, its neighbour 32 odd ones, and no warp walks both sides."
     ),
-    limits={"active_lanes": 32},
+    # 32 numbers of one kind lie in 8 sectors, 32 of both kinds in 4.
+    limits={"active_lanes": 32, "store_sectors_per_request.out": (8, None)},
+    why={
+        "store_sectors_per_request.out": "With numbers of one kind a warp stores every "
+        "second place. A warp that stores neighbours computes both sine and cosine",
+    },
 )

@@ -78,7 +78,7 @@ puzzle = Puzzle(
     "and used for 8 columns.",
     scored=dict(m=8, n=16, k=8, launch=((2, 2), (4, 4))),
     limits={
-        "reads.a": lambda m, n, k: m * k * cdiv(n, 8),
-        "reads.b": lambda m, n, k: k * n * cdiv(m, 4),
+        "reads.a": lambda m, k, across: m * k * across,
+        "reads.b": lambda n, k, down: k * n * down,
     },
 )

@@ -74,4 +74,8 @@ puzzle = Puzzle(
     better="With tiles each number is read once for every block that needs it, not "
     "for every thread; two barriers a tile are enough.",
     scored=dict(m=9, n=9, k=9, launch=((3, 3), (3, 3))),
+    limits={  # once for every block that needs it
+        "reads.a": lambda m, k, across: m * k * across,
+        "reads.b": lambda n, k, down: n * k * down,
+    },
 )

@@ -74,5 +74,5 @@ puzzle = Puzzle(
         "The lanes share the totals out among them, one read each, and shuffles by "
         "`xor` give every lane the sum."
     ),
-    limits={"reads.totals": lambda n: sum(range(cdiv(n, 32)))},
+    limits={"reads.totals": lambda blocks: sum(range(blocks))},
 )

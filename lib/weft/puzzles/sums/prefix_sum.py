@@ -63,5 +63,9 @@ puzzle = Puzzle(
     better="8 numbers are three rounds, with a barrier before each and none after the "
     "last: a thread keeps its sum in a variable, and others read it in `s`.",
     scored=dict(n=16),
-    limits={"reads.a": lambda n: n, "lanes.a": 8},
+    limits={
+        "reads.a": lambda n: n,
+        "lanes.a": 8,
+        "shared_read_lanes": 2,  # of 4, 2 and 1: a thread that adds alone has 1
+    },
 )

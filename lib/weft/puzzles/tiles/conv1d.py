@@ -73,7 +73,7 @@ puzzle = Puzzle(
     scored=dict(n=15, k=4, launch=(2, 8)),
     limits={
         "reads.a": lambda n, k: sum(min(8 + k - 1, n - i) for i in range(0, n, 8)),
-        "reads.b": lambda n, k: cdiv(n, 8) * k,
+        "reads.b": lambda blocks, k: blocks * k,
         "lanes.a": 3,  # three bring a halo
     },
 )

@@ -55,6 +55,7 @@ puzzle = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "shared_writes": (lambda n: n, None),
+        "shared_reads": (lambda n: n, None),  # and not from a variable
     },
     budget={"shared_turns": 8},  # of three reads behind a barrier
 )
