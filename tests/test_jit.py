@@ -490,6 +490,25 @@ def test_printf_appears_where_print_does(capsys):
     assert capsys.readouterr().out == "before\nthread 0\nthread 1\nafter\n"
 
 
+def test_every_kernel_of_a_cell_sees_that_a_header_has_changed():
+    headers.add("ten.cuh", "#define TEN 9\n")
+    cell = load_cuda(
+        """
+        #include "ten.cuh"
+        __global__ void f(int *x) { *x = TEN; }
+        __global__ void g(int *x) { *x = -TEN; }
+        """,
+        target="cpu",
+    )
+    f, g = cell.f, cell.g
+    x = np.zeros(1, np.int32)
+    headers.add("ten.cuh", "#define TEN 10\n")
+    f[1, 1](x)
+    assert x[0] == 10
+    g[1, 1](x)
+    assert x[0] == -10
+
+
 def test_a_header_that_changes_recompiles_who_includes_it():
     headers.add("factor.cuh", "__device__ float f(float x) { return 2 * x; }\n")
     k = load_cuda(

@@ -235,6 +235,7 @@ class Kernel:
         instance: tuple[str, tuple[Param, ...]] | None = None,
     ) -> None:
         self.module, self.signature = module, kind
+        self._version = module.version  # of the headers that it was compiled with
         self.__name__, self.__doc__ = kind.name, str(kind)
         self._is_template = bool(kind.template) and instance is None
         self.expression, self.params = instance or self._by_default()
@@ -263,7 +264,7 @@ class Kernel:
 
     def __getitem__(self, key: Any) -> Any:
         __tracebackhide__ = True
-        if self.module.version != headers.version:
+        if self._version != headers.version:
             self._refresh()
         try:
             found = self._configs[key]
@@ -290,7 +291,7 @@ class Kernel:
 
     def at(self, key: Any) -> Launch | Kernel:
         """[grid, block] as a Launch, whatever the target; of a template an instance."""
-        if self.module.version != headers.version:
+        if self._version != headers.version:
             self._refresh()
         kernel = self._chosen(key)
         if kernel is not self:
@@ -335,7 +336,9 @@ class Kernel:
         return launch
 
     def _refresh(self) -> None:
-        self.module.refresh()
+        if self.module.version != headers.version:  # the first of its kernels
+            self.module.refresh()
+        self._version = headers.version
         self.signature = self.module.signatures.get(self.__name__, self.signature)
         self._launchers.clear()
         self._configs.clear()
