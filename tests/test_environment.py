@@ -155,3 +155,14 @@ def test_every_requirement_is_one_that_pip_reads():
     requirement = pytest.importorskip("packaging.requirements").Requirement
     for line in environment.requirements():
         assert requirement(line.replace(" ", "")).name == line.split()[0]
+
+
+def test_a_user_without_a_home_gets_no_kernel_and_no_error(monkeypatch):
+    def nobody(*_):
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("JUPYTER_DATA_DIR", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(environment.Path, "home", nobody)
+    monkeypatch.setattr(environment, "run", lambda command: pytest.fail("installed"))
+    environment.name_kernel("/usr/bin/python3")

@@ -137,7 +137,10 @@ def install(python: str, packages: list[str]) -> None:
 
 def name_kernel(python: str) -> None:
     """Let every Jupyter of this user offer the interpreter, as the kernel Weft."""
-    kernel = jupyter_data() / "kernels" / "weft" / "kernel.json"
+    try:
+        kernel = jupyter_data() / "kernels" / "weft" / "kernel.json"
+    except RuntimeError:  # the system knows no home of this user
+        return
     with contextlib.suppress(OSError, ValueError, LookupError):  # none, or broken
         if json.loads(kernel.read_text())["argv"][0] == python:
             return

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from .tools import BuildError, cpu_flags
 
@@ -25,10 +26,11 @@ _mine = threading.local()  # .crew: whose compilers this thread starts
 
 
 def run(
-    command: Sequence[str], stdin: str | None = None
+    command: Sequence[str], stdin: str | None = None, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a compiler to its end; returns what it said, and its exit status.
 
+    folder: the one that it works in; None: the current one.
     Raises BuildError if it cannot be started, takes longer than WEFT_COMPILE_SECONDS
     (600), is ended by a signal, or finds the disk full. Ctrl-C ends it.
     """
@@ -41,6 +43,7 @@ def run(
             # A file's name may hold any bytes.
             **{"encoding": "utf-8", "errors": "surrogateescape"},
             **{"process_group": 0, "env": _environment()},
+            cwd=folder,
             close_fds=False,  # so that Python may use vfork()
         )
     except OSError as error:

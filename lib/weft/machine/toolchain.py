@@ -11,7 +11,6 @@ import itertools
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -170,10 +169,8 @@ def ptxas() -> str | None:
 
 
 def _run(command: list[str], what: str) -> str:
-    done = subprocess.run(
-        command, text=True, capture_output=True, cwd=cache.folder(), env=os.environ
-    )
+    done = build.running.run(command, folder=cache.folder())
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()
+        said = build.running.said_by(done)
         raise BuildError(f"{what}: {os.path.basename(command[0])} says\n{said}")
     return done.stderr + done.stdout
