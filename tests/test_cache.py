@@ -1,12 +1,13 @@
 """The cache holds code, so only what this user alone could write is loaded from it."""
 
 import os
+import signal
 import stat
 
 import numpy as np
 import pytest
 
-from weft import cache, kept
+from weft import cache, kept, whole
 from weft.jit import load_cuda
 from weft.mnist import weights
 from weft.native import ArgumentError
@@ -121,3 +122,12 @@ def test_progress_never_executes_what_is_in_its_file(fresh, monkeypatch, capsys)
     records.path.write_bytes(pickle.dumps(Payload(mark), protocol=0))
     assert records.read() == {} and not mark.exists()
     assert "is damaged" in capsys.readouterr().err
+
+
+def test_ctrl_c_waits_for_what_must_not_be_torn():
+    held = signal.getsignal(signal.SIGINT)
+    done = []
+    with pytest.raises(KeyboardInterrupt), whole.undisturbed():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("to its end")
+    assert done and signal.getsignal(signal.SIGINT) is held

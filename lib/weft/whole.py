@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import struct
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 from .tracebacks import Short
 
@@ -32,9 +35,10 @@ def beside(path: Path) -> Iterator[Path]:
     """
     part = None
     try:
-        handle, name = tempfile.mkstemp(path.suffix, PART, path.parent)
-        part = Path(name)
-        os.close(handle)
+        with undisturbed():
+            handle, name = tempfile.mkstemp(path.suffix, PART, path.parent)
+            part = Path(name)
+            os.close(handle)
         yield part
         os.replace(part, path)
     except CannotWrite:
@@ -78,6 +82,24 @@ def sweep(folder: Path) -> None:
         with contextlib.suppress(OSError):  # another process was first
             if path.lstat().st_mtime < before:
                 path.unlink()
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C waits for the end of this block: what it makes is known by then."""
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not (main and callable(before)):
+        yield
+        return
+    late: list[tuple[int, FrameType | None]] = []
+    try:
+        signal.signal(signal.SIGINT, lambda *what: late.append(what))
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if late:
+            before(*late[0])
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..whole import undisturbed
 from .tools import BuildError, cpu_flags
 
 LIMIT = 600.0  # seconds; the slowest source of the lab takes 15
@@ -35,22 +36,11 @@ def run(
     (600), is ended by a signal, or finds the disk full. Ctrl-C ends it.
     """
     name, seconds = os.path.basename(command[0]), limit()
+    crew, child = getattr(_mine, "crew", set()), None
     try:
-        child = subprocess.Popen(
-            command,
-            **{"stdin": subprocess.DEVNULL if stdin is None else subprocess.PIPE},
-            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
-            # A file's name may hold any bytes.
-            **{"encoding": "utf-8", "errors": "surrogateescape"},
-            **{"process_group": 0, "env": _environment()},
-            cwd=folder,
-            close_fds=False,  # so that Python may use vfork()
-        )
-    except OSError as error:
-        raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
-    crew = getattr(_mine, "crew", set())
-    crew.add(child)
-    try:
+        with undisturbed():  # else a compiler is at work that nobody knows of
+            child = _started(command, stdin is not None, folder)
+            crew.add(child)
         said, wrong = child.communicate(stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
         raise BuildError(
@@ -58,13 +48,31 @@ def run(
             f"(WEFT_COMPILE_SECONDS sets another limit): {command[0]}"
         ) from None
     finally:
-        crew.discard(child)
-        _end(child)
+        if child:
+            crew.discard(child)
+            _end(child)
     wrong = wrong.encode(errors="surrogateescape").decode(errors="replace")
     done = subprocess.CompletedProcess(command, child.returncode, said, wrong)
     if done.returncode:
         _blame_the_machine(done, name)
     return done
+
+
+def _started(
+    command: Sequence[str], reads: bool, folder: Path | None
+) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(
+            command,
+            **{"stdin": subprocess.PIPE if reads else subprocess.DEVNULL},
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
+            # A file's name may hold any bytes.
+            **{"encoding": "utf-8", "errors": "surrogateescape"},
+            **{"process_group": 0, "env": _environment(), "cwd": folder},
+            close_fds=False,  # so that Python may use vfork()
+        )
+    except OSError as error:
+        raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
 
 
 @contextlib.contextmanager
