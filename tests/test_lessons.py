@@ -36,6 +36,7 @@ def source(answer=PYTHON, folded=f"<details>\n\n{lessons.ANSWER}\nWhy.\n</detail
         code(answer, "exercise"),
         code("exercise(double, check)"),
         code("mistakes = [('2 * x', '3 * x'), 'def double(x): return x']", "mistakes"),
+        code("spellings = [('2 * x', 'x + x')]", "spellings"),
         nbformat.v4.new_markdown_cell(folded),
     ]
     return nbformat.v4.new_notebook(cells=cells)
@@ -69,34 +70,35 @@ def test_the_folded_answer_is_the_solution():
     assert lessons.folded(CUDA).startswith("```c\n__global__")
 
 
-def test_the_reader_gets_neither_mistakes_nor_outputs_and_the_source_stays():
+def test_the_reader_gets_no_answers_to_try_and_no_outputs_and_the_source_stays():
     given = source()
     given.cells[0].outputs = [nbformat.v4.new_output("stream", text="1")]
     given.cells[0].execution_count = 7
     before = nbformat.writes(given)
     made = lessons.learner(given)
-    assert [cell.id for cell in made.cells] == [
-        cell.id for cell in given.cells if not lessons.is_tagged(cell, "mistakes")
-    ]
+    kept = [*given.cells[:3], given.cells[-1]]
+    assert [cell.id for cell in made.cells] == [cell.id for cell in kept]
     assert made.cells[0].outputs == [] and made.cells[0].execution_count is None
     assert nbformat.writes(given) == before
     assert lessons.text_of(made) == lessons.text_of(lessons.learner(given))
 
 
-def test_mistakes_replace_a_part_or_all():
-    ((answer, check, wrong),) = lessons.exercises(source())
+def test_mistakes_and_spellings_replace_a_part_or_all():
+    ((answer, check, wrong, right),) = lessons.exercises(source())
     assert check.source == "exercise(double, check)"
-    part, whole = lessons.mistakes(answer.source, wrong.source)
+    part, whole = lessons.variants(answer.source, wrong.source)
     assert "return 3 * x" in part and '"""2 x' in part
     assert whole == "def double(x): return x"
-    assert lessons.mistakes(CUDA, "m = ['void f();']") == ["%%cuda\nvoid f();"]
+    (other,) = lessons.variants(answer.source, right.source)
+    assert "return x + x" in other
+    assert lessons.variants(CUDA, "m = ['void f();']") == ["%%cuda\nvoid f();"]
 
 
 def test_a_mistake_that_no_longer_fits_is_refused():
-    ok = lessons.mistakes(PYTHON, "m = [('2', '3')]")  # the 2 of the docstring is none
+    ok = lessons.variants(PYTHON, "m = [('2', '3')]")  # the 2 of the docstring is none
     assert '"""2 x' in ok[0] and "3 * x" in ok[0]
     with pytest.raises(lessons.LessonError, match="'3 - x' is not once"):
-        lessons.mistakes(PYTHON, "m = [('3 - x', 'x')]")
+        lessons.variants(PYTHON, "m = [('3 - x', 'x')]")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from weft.notebook import course, hosted, lessons
 from weft.notebook import glossary as glossary_module
 from weft.notebook.course import NOTEBOOKS, SOLUTIONS
 from weft.notebook.glossary import place_of
+from weft.notebook.progress import EXERCISE
 from weft.puzzles import GROUPS, LESSONS
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -58,7 +59,7 @@ def test_exercises_are_written_with_their_answers():
 
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
-    """The source with its answers; before each answer its stub and its mistakes.
+    """The source with its answers; before each its stub, mistakes and spellings.
 
     In one run, since a kernel takes seconds to start. It stands for the reader's run,
     too: there the stub stays, and no other cell uses what it defines (see below).
@@ -68,31 +69,48 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
         pytest.skip("text alone")
     stubs = puzzles_with_stubs(notebook)
     tried = []
-    for answer, check, mistakes in list(lessons.exercises(notebook)):
+    for answer, check, *others in list(lessons.exercises(notebook)):
         stub = new_cells(lessons.stub(answer.source), check)
-        wrong = [
-            new_cells(mistake, check, "raises-exception")
-            for mistake in lessons.mistakes(answer.source, mistakes.source)
-        ]
+        wrong, right = (
+            [
+                new_cells(other, check, "raises-exception")
+                for other in lessons.variants(answer.source, cell.source)
+            ]
+            for cell in others
+        )
         at = notebook.cells.index(answer)
-        notebook.cells[at:at] = [*stub, *itertools.chain(*wrong)]
-        tried.append((stub[1], [check for _, check in wrong], check))
+        notebook.cells[at:at] = itertools.chain(stub, *wrong, *right)
+        tried.append((stub[1], wrong, [*right, (answer, check)]))
     run(notebook)
     for name, cell in stubs:
         assert f"{name}: not solved yet" in printed(cell), cell.source
-    for of_stub, of_mistakes, of_answer in tried:
+    for of_stub, wrong, right in tried:
         assert "not solved yet" in printed(of_stub), of_stub.source
-        for number, cell in enumerate(of_mistakes):
-            raised = [o.ename for o in cell.outputs if o.output_type == "error"]
-            message = f"mistake {number} has passed, or was not run:\n{cell.source}"
-            assert raised and raised != ["NotImplementedError"], message
-        assert ": solved" in printed(of_answer), of_answer.source
+        for answer, cell in wrong:
+            message = f"this mistake has passed, or was not run:\n{answer.source}"
+            assert raised(cell) and raised(cell) != ["NotImplementedError"], message
+        for answer, cell in right:
+            message = f"this right answer was refused:\n{answer.source}\n{cell.outputs}"
+            assert ": solved" in printed(cell), message
+
+
+def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers():
+    """Right ones beside its own. The list of those that lack them only gets shorter."""
+    few = set()
+    for path in SOLUTIONS.glob("*.ipynb"):
+        for answer, check, *others in lessons.exercises(read(path)):
+            wrong, right = (lessons.variants(answer.source, o.source) for o in others)
+            if len(set(wrong)) < 3 or len(set(right)) < 2:
+                (name,) = map("".join, EXERCISE.findall(check.source))
+                few.add(f"{path.stem}: {name}")
+    untried = Path(__file__).with_name("untried_exercises.txt")
+    assert sorted(few) == sorted(untried.read_text().splitlines())
 
 
 @notebooks
 def test_no_cell_needs_a_solved_exercise(path):
     notebook = read(course.source_of(path))
-    for answer, check, _ in lessons.exercises(notebook):
+    for answer, check, *_ in lessons.exercises(notebook):
         defined = names(answer)[0]
         for cell in code_cells(notebook):
             needed = defined & names(cell)[1]
@@ -370,6 +388,11 @@ def words_of(path: Path) -> set[str]:
 def prose_of(path: Path) -> str:
     """All the text of a notebook."""
     return "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
+
+
+def raised(cell) -> list[str]:
+    """The names of the errors that a cell has ended with."""
+    return [output.ename for output in cell.outputs if output.output_type == "error"]
 
 
 def printed(cell) -> str:

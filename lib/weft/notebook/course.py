@@ -27,7 +27,7 @@ from nbformat import NotebookNode
 
 from ..build import ROOT
 from .hosted import FIRST
-from .stubs import HIDDEN, stub
+from .stubs import HIDDEN, is_withheld, stub
 
 NOTEBOOKS = ROOT / "notebooks"
 SOLUTIONS = NOTEBOOKS / "solutions"
@@ -168,7 +168,7 @@ def minutes_of(notebook: NotebookNode) -> dict[str, float]:
 def cell_minutes(cell: NotebookNode) -> float:
     """How long a cell takes a reader."""
     tags = cell.metadata.get("tags", [])
-    if GENERATED in tags or "mistakes" in tags or cell.source == FIRST:
+    if GENERATED in tags or is_withheld(cell) or cell.source == FIRST:
         return 0.0  # FIRST fetches the lab
     if cell.cell_type == "markdown":
         return _reading(cell.source) + len(

@@ -26,7 +26,10 @@ An exercise in a source is, in this order:
 4. A code cell with the tag "mistakes", which the reader does not get. It assigns to
    `mistakes` a list of literals: a pair (what to replace between the markers, by what),
    or a string, the whole wrong answer without the magic. Each must be refused.
-5. Text with hints and the answer, folded: the line <!-- answer --> becomes the answer.
+5. A code cell with the tag "spellings", written in the same way: right answers as
+   another reader would write them. Each must be accepted. There are at least three
+   mistakes and two spellings.
+6. Text with hints and the answer, folded: the line <!-- answer --> becomes the answer.
 
        <details><summary>Hint</summary>
 
@@ -68,7 +71,7 @@ from nbformat import NotebookNode
 from ..build import ROOT
 from . import course, glossary, hosted
 from .course import Lesson, source_of
-from .stubs import HIDDEN, LessonError, solved, stub
+from .stubs import HIDDEN, LessonError, is_withheld, solved, stub
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
@@ -102,7 +105,7 @@ def learner(source: NotebookNode) -> NotebookNode:
         else:
             _want("SOLUTION\n" not in cell.source, f"not tagged:\n{cell.source}")
     _want(answer is None, f"no {ANSWER} for:\n{answer}")
-    made.cells = [cell for cell in made.cells if not is_tagged(cell, "mistakes")]
+    made.cells = [cell for cell in made.cells if not is_withheld(cell)]
     return made
 
 
@@ -149,29 +152,29 @@ def folded(answer: str) -> str:
 
 
 def exercises(source: NotebookNode) -> Iterator[tuple[NotebookNode, ...]]:
-    """The three code cells of each exercise: the answer, its check, its mistakes."""
+    """The four code cells of each exercise: answer, check, mistakes, spellings."""
     cells = [cell for cell in source.cells if cell.cell_type == "code"]
-    cells += [nbformat.v4.new_code_cell() for _ in range(2)]
-    for answer, check, wrong in zip(cells, cells[1:], cells[2:]):
+    cells += [nbformat.v4.new_code_cell() for _ in range(3)]
+    for answer, check, wrong, right in zip(cells, cells[1:], cells[2:], cells[3:]):
         if is_tagged(answer, "exercise"):
             _want("exercise(" in check.source, f"no check below:\n{answer.source}")
             _want(is_tagged(wrong, "mistakes"), f"no mistakes for:\n{answer.source}")
-            yield answer, check, wrong
+            if not is_tagged(right, "spellings"):
+                right = nbformat.v4.new_code_cell("spellings = []")
+            yield answer, check, wrong, right
 
 
-def mistakes(answer: str, cell: str) -> list[str]:
-    """Wrong answers as cells: the answer's cell, and the cell that tells of them."""
+def variants(answer: str, cell: str) -> list[str]:
+    """Other answers, each as a cell; cell: the one that lists mistakes or spellings."""
     (assigned,) = ast.parse(cell).body
-    found = ast.literal_eval(assigned.value)  # type: ignore[attr-defined]
-    _want(bool(found), f"no mistakes in:\n{cell}")
+    listed = ast.literal_eval(assigned.value)  # type: ignore[attr-defined]
     magic = answer.partition("\n")[0] + "\n" if answer.startswith("%%") else ""
-    made = []
-    for mistake in found:
-        if isinstance(mistake, str):
-            made.append(magic + mistake)
-        else:
-            made.append(solved(HIDDEN.sub(_replacing(*mistake, answer), answer)))
-    return made
+    return [
+        magic + one
+        if isinstance(one, str)
+        else solved(HIDDEN.sub(_replacing(*one, answer), answer))
+        for one in listed
+    ]
 
 
 def _replacing(old: str, new: str, answer: str) -> Callable[[re.Match], str]:

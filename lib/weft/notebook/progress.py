@@ -14,6 +14,7 @@ from ..figures.style import INK, SHARED
 from ..figures.words import plural
 from ..kept import Kept
 from .course import PUZZLE, Lesson, in_minutes, lessons, puzzle_of
+from .stubs import is_withheld
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
 EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
@@ -59,7 +60,7 @@ def progress() -> Progress:
 def _code_of(lesson: Lesson) -> list:
     """The code cells that the reader gets."""
     cells = (cell for cell in lesson.source.cells if cell.cell_type == "code")
-    return [c for c in cells if "mistakes" not in c.metadata.get("tags", [])]
+    return [cell for cell in cells if not is_withheld(cell)]
 
 
 def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:

@@ -14,11 +14,17 @@ from __future__ import annotations
 
 import re
 
+from nbformat import NotebookNode
+
 HIDDEN = re.compile(
     r"^(?P<indent> *)(?:###|//) BEGIN SOLUTION\n(?P<answer>.*?)"
     r"^ *(?:###|//) END SOLUTION(?:\n|\Z)",
     re.MULTILINE | re.DOTALL,
 )
+
+
+# Tags of the answers that are tried on an exercise's check.
+WITHHELD = frozenset({"mistakes", "spellings"})
 
 
 class LessonError(Exception):
@@ -36,6 +42,11 @@ def stub(answer: str) -> str:
     else:
         left = r"\g<indent>raise NotImplementedError\n"
     return HIDDEN.sub(left, answer).rstrip("\n")
+
+
+def is_withheld(cell: NotebookNode) -> bool:
+    """Whether the reader does not get a cell of a lesson's source."""
+    return not WITHHELD.isdisjoint(cell.metadata.get("tags", []))
 
 
 def solved(answer: str) -> str:
