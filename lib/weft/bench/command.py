@@ -23,6 +23,7 @@ BENCHMARKS = {
     "mnist": "weft.bench.mnist",
     "torch-kernels": "weft.bench.torch_kernels",
     "transpose": "weft.bench.transpose",
+    "sectors": "weft.bench.sectors",
     "counters": "weft.bench.counters",
     "graphs": "weft.bench.graphs.command",
     "tensor": "weft.bench.tensor.command",

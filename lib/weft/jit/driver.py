@@ -38,6 +38,8 @@ int cuDevicePrimaryCtxRetain(uintptr_t *context, int device);
 int cuCtxGetCurrent(uintptr_t *context);
 int cuCtxSetCurrent(uintptr_t context);
 int cuCtxSynchronize(void);
+int cuCtxGetLimit(size_t *value, int limit);
+int cuCtxSetLimit(int limit, size_t value);
 int cuStreamSynchronize(uintptr_t stream);
 int cuModuleLoadData(uintptr_t *module, const void *image);
 int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name);
@@ -64,6 +66,7 @@ STICKY = {
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
     719: "an unspecified launch failure",
 }
+LIMIT = {"l2_fetch": 5}  # bytes that L2 fetches at once: a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
 DEVICE = {
     **{"threads": 1, "block_x": 2, "block_y": 3, "block_z": 4},
@@ -155,6 +158,19 @@ def _context(index: int) -> int:
 def device_attribute(index: int, name: str) -> int:
     """A number of DEVICE, of cuda:`index`."""
     return _integer(library().cuDeviceGetAttribute, DEVICE[name], index)
+
+
+def limit(name: str) -> int:
+    """A number of LIMIT, of the current context."""
+    value = ffi.new("size_t *")
+    check(library().cuCtxGetLimit(value, LIMIT[name]), f"reading the limit {name}")
+    return value[0]
+
+
+def set_limit(name: str, value: int) -> None:
+    """Set a number of LIMIT of the current context; the driver may round it."""
+    doing = f"setting the limit {name} to {value}"
+    check(library().cuCtxSetLimit(LIMIT[name], value), doing)
 
 
 def function_attribute(function: int, name: str) -> int:

@@ -1,0 +1,47 @@
+/* sectors.cu -- as many sectors each time, at other places, for `weft bench
+ * sectors`.
+ *
+ * A thread reads one float of each of EACH sectors; no sector is read twice, so
+ * no cache can help. Both kernels make as many requests of as many sectors:
+ * what differs in time is due to where the sectors are.
+ *
+ * Lesson:  notebooks/07a_memory.ipynb, "What a warp asks for".
+ */
+enum { EACH = 8, FLOATS = 8 }; // sectors of a thread; floats of a sector
+
+/* A one-to-one map of the numbers of `bits` bits that leaves no order: each of
+ * its steps could be undone. */
+static __device__ unsigned scatter(unsigned k, int bits) {
+    const unsigned mask = bits < 32 ? (1u << bits) - 1 : ~0u;
+    const int half = (bits + 1) / 2;
+    k = (k * 0x9e3779b1u) & mask;
+    k ^= k >> half;
+    k = (k * 0x85ebca6bu) & mask;
+    return k ^ (k >> half);
+}
+
+/* sums (threads) = of every `stride`-th sector of x, in order. */
+__global__ void read_in_order(float *sums, const float *x, int stride) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        const size_t k = (blockIdx.x * EACH + j) * blockDim.x + threadIdx.x;
+        sum += x[k * stride * FLOATS];
+    }
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+/* sums (threads) = of runs of 2^run_bits adjacent sectors, each at one of
+ * 2^slot_bits places of x, all over x. */
+__global__ void read_scattered(float *sums, const float *x, int run_bits,
+                               int slot_bits) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < EACH; j++) {
+        const unsigned k = (blockIdx.x * EACH + j) * blockDim.x + threadIdx.x;
+        const size_t slot = scatter(k >> run_bits, slot_bits);
+        const size_t place = (slot << run_bits) + (k & ((1u << run_bits) - 1));
+        sum += x[place * FLOATS];
+    }
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}

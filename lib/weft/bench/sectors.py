@@ -1,0 +1,158 @@
+"""What sectors leave out: `python -m weft bench sectors --device cuda`.
+
+Every row reads as many sectors of 32 bytes, none of them twice, with as many requests.
+By the rung of a row:
+
+    in order   every sector, every 2nd, 4th ...: `stride` bytes from one to the next
+    scattered  runs of `run` bytes of adjacent sectors, all over a `footprint`
+
+Three things that a count of sectors leaves out are separated so:
+
+    the fetch  if L2 fetches more than the sector that is missing, a run of 32 bytes
+               takes as long as one of 64. `fetch` is the context's limit for that, in
+               bytes: a hint that the driver may ignore
+    DRAM rows  if opening a row of DRAM costs time, runs beyond 64 bytes become faster
+               still in the smallest footprint
+    the TLB    if the TLBs keep fewer pages than a footprint has, short runs are slower
+               there than in the smallest one
+
+tbs: terabytes of wanted sectors per second. On a CPU threads are simulated: the sums
+are checked, and the times are no signal of a GPU's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..jit import driver, load_cuda
+from ..mnist.row import stamp
+from .timers import bench as time_it
+
+SOURCE = Path(__file__).with_suffix(".cu")
+SECTOR = 32  # bytes
+EACH = 8  # sectors of a thread, as in the source
+THREADS = 256
+WANTED = {"cuda": 1 << 23, "cpu": 1 << 11}  # sectors that a launch reads
+LEAST = {"cuda": 1 << 29, "cpu": 1 << 17}  # bytes of the smallest footprint
+MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # ... and of the largest, if memory has them
+ROOM = 0.9  # of the free memory
+RUNS = (1, 2, 4, 8, 32, 256, 2048)  # sectors
+FETCHES = (32, 64, 128)  # bytes: the limits that are tried
+SECONDS = 0.3  # for each row
+SHOWN = ["rung", "fetch", "stride", "run", "footprint", "us", "us_low", "us_high"]
+SHOWN += ["tbs"]
+
+Row = dict[str, Any]
+
+
+def rows_of(args: argparse.Namespace) -> list[Row]:
+    """The rows for the options of the command line."""
+    return rows(args.device)
+
+
+def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
+    """Check and time every way to read as many sectors.
+
+    Raises RuntimeError for a wrong sum, ValueError if memory lacks the smallest
+    footprint.
+    """
+    where = torch.device(device)
+    x = torch.ones(_largest(where) // 4, device=where)
+    timer, found = "graph" if where.type == "cuda" else "wall", []
+    for fetch in FETCHES if where.type == "cuda" else (None,):
+        with _fetch_limit(where, fetch) as limit:
+            for what, call in _contenders(x):
+                timed = time_it(call, timer=timer, device=where, seconds=seconds)
+                sectors = WANTED[where.type]
+                found.append(
+                    {
+                        **{"op": "sectors", "impl": "weft", "precision": "fp32"},
+                        **{"target": where.type, "device": timed.device},
+                        **what,
+                        **{"fetch": limit, "sectors": sectors},
+                        **timed.row(),
+                        "tbs": SECTOR * sectors / timed.us / 1e6,
+                        **stamp(),
+                    }
+                )
+    return found
+
+
+def note(rows: list[Row]) -> str:
+    """What stands under the table."""
+    said = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes each time; "
+    said += f"stride, run, footprint and fetch in bytes; {rows[0]['device']}"
+    if rows[0]["target"] == "cpu":
+        said += "\nOn a CPU threads are simulated: these times are no signal of a GPU's"
+    return said
+
+
+def _largest(where: torch.device) -> int:
+    """Bytes of the largest footprint: a power of two for which there is memory."""
+    least, most = LEAST[where.type], MOST[where.type]
+    if where.type == "cuda":
+        most = min(most, int(ROOM * torch.cuda.mem_get_info(where)[0]))
+    if most < least:
+        raise ValueError(f"bench sectors: {least:,} bytes are needed, {most:,} free")
+    return 1 << (most.bit_length() - 1)
+
+
+def _footprints(largest: int, target: str) -> list[int]:
+    """From the smallest on each four times the one before, and the largest."""
+    sizes, size = [], LEAST[target]
+    while size < largest:
+        sizes.append(size)
+        size *= 4
+    return [*sizes, largest]
+
+
+def _contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
+    """What a row is called, and its checked call; x is full of ones."""
+    target = x.device.type
+    kernels = load_cuda(SOURCE.read_text(), target=target, name=SOURCE.name)
+    sectors = WANTED[target]
+    sums = torch.empty(sectors // EACH, device=x.device)
+    blocks = len(sums) // THREADS
+
+    def checked(kernel: str, *numbers: int) -> Callable[[], object]:
+        launch = getattr(kernels, kernel)[blocks, THREADS]
+        sums.fill_(torch.nan)
+        launch(sums, x, *numbers)
+        if not bool((sums == EACH).all()):
+            raise RuntimeError(f"{kernel} {numbers} has a wrong sum")
+        return functools.partial(launch, sums, x, *numbers)
+
+    bytes_of_x = 4 * x.numel()
+    stride = 1
+    while (footprint := stride * sectors * SECTOR) <= bytes_of_x:
+        what = {"stride": SECTOR * stride, "run": None, "footprint": footprint}
+        yield {"rung": "in order"} | what, checked("read_in_order", stride)
+        stride *= 2
+    for footprint in _footprints(bytes_of_x, target):
+        for run in RUNS:
+            slots = footprint // (SECTOR * run)
+            bits = run.bit_length() - 1, slots.bit_length() - 1
+            what = {"stride": None, "run": SECTOR * run, "footprint": footprint}
+            yield {"rung": "scattered"} | what, checked("read_scattered", *bits)
+
+
+@contextlib.contextmanager
+def _fetch_limit(where: torch.device, wanted: int | None) -> Iterator[int | None]:
+    """The limit of this process's context inside; what the driver made of it."""
+    if wanted is None:
+        yield None
+        return
+    with driver.device(where.index or 0):
+        before = driver.limit("l2_fetch")
+        driver.set_limit("l2_fetch", wanted)
+        try:
+            yield driver.limit("l2_fetch")
+        finally:
+            driver.set_limit("l2_fetch", before)
