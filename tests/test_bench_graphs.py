@@ -7,7 +7,7 @@ from weft import bench
 from weft.bench.graphs import command as bench_graphs
 from weft.bench.graphs import plot as plot_graphs
 from weft.bench.graphs import timelines as bench_timelines
-from weft.traces.timeline import KERNEL, Span, Timeline
+from weft.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 
 CHAIN = {
     "C, a launch each",
@@ -78,6 +78,29 @@ def test_timelines_are_a_gpus(target):
     if target == "cuda":
         pytest.skip("takes a minute: torch.compile")
     assert bench_graphs.rows("cpu", ["timeline"]) == []
+
+
+def test_calls_of_steps_are_a_gpus(target):
+    rows = bench_graphs.rows(target, ["steps"], samples=2)
+    if target == "cpu":
+        return
+    by = {(row["rung"], row["count"]): row["us"] for row in rows}
+    assert {count for _, count in by} == set(bench_timelines.CALLS)
+    assert by["fused", 64] > by["fused", 8] > by["fused", 1]
+
+
+def test_the_last_steps_of_a_run_are_kept_without_its_start():
+    names = ("copy", "write", *("a", "b") * 4)  # b begins before a has ended
+    spans = [
+        Span("stream 7", name, KERNEL if name != "copy" else TO_DEVICE, 10 * i, 12)
+        for i, name in enumerate(names)
+    ]
+    spans += [Span("host", "launch", HOST, start, 5) for start in (1, 55, 85)]
+    kept = bench_timelines.last_steps(Timeline(spans, "that GPU"), run=4, kept=2)
+    work = [(span.name, span.start) for span in kept.work]
+    assert work == [("a", 0), ("b", 10), ("a", 20), ("b", 30)]
+    assert kept.us == 42 and kept.device == "that GPU"
+    assert [s.start for s in kept.spans if s.kind == HOST] == [25]
 
 
 def test_a_timeline_is_a_row():

@@ -12,10 +12,11 @@ Lesson 14 explains what is measured here, by the op of a row:
     fusion    three kernels and one; gbs: of `bytes`, those that each way needs
     remat     pixels stored as floats, or normalised by whoever reads them
     timeline  what ran when; spans: [row, name, kind, start, us], see timeline.py
+    steps     a call of `count` training steps on an idle GPU, see timelines.py
 
 graphs.cu is a program of its own, since a chain's launches come from C;
 fusion.cu has the kernels of fusion and remat. On a CPU all of it runs and is
-checked, and the times say nothing of a GPU; timelines are a GPU's alone.
+checked, and the times say nothing of a GPU; timelines and steps are a GPU's alone.
 
 --device cuda; --rungs overlap,chain: only those ops.
 """
@@ -240,6 +241,12 @@ def _timelines(where: torch.device, samples: int) -> list[Row]:
     return rows(where, samples)
 
 
+def _steps(where: torch.device, samples: int) -> list[Row]:
+    from .timelines import step_rows
+
+    return step_rows(where, samples)
+
+
 # Who measures which op; one function may measure several.
 OPS = {
     **{"chain": _chain, "host": _chain},
@@ -247,5 +254,6 @@ OPS = {
         name: functools.partial(_of_program, name)
         for name in ("fetch", "crowd", "many", "fork", "overlap")
     },
-    **{"fusion": _of_kernels, "remat": _of_kernels, "timeline": _timelines},
+    **{"fusion": _of_kernels, "remat": _of_kernels},
+    **{"timeline": _timelines, "steps": _steps},
 }

@@ -1,14 +1,17 @@
 """Timelines for `weft bench graphs`: what a GPU ran, and when.
 
 Of copies beside kernels on 1, 2 and 4 streams, of a chain of short kernels one by one
-and in a graph, and of STEPS training steps of the MNIST model, PyTorch's and ours.
-us is measured apart, without the profiler, which makes the host slower.
+and in a graph, and of training steps of the MNIST model, PyTorch's and ours: the last
+STEPS of RUN that are queued at once, since a run's first step waits for its start.
+us is measured apart, without the profiler, which makes the host slower; of a training
+step it is that of RUN steps. step_rows() measures what a run's start adds.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +20,11 @@ import torch
 from ... import bench, native
 from ...jit import load_cuda
 from ...mnist.data import Split
-from ...traces.timeline import Timeline, committed, timeline
+from ...traces.timeline import KERNEL, Timeline, committed, timeline
 
-STEPS, BATCH, LR = 2, 64, 0.1
+RUN, STEPS = 8, 2  # training steps that are queued at once, and those that are kept
+BATCH, LR = 64, 0.1
+CALLS = (1, 2, 8, 64)  # training steps in one call, for step_rows()
 PARTS, PART = 8, 2 << 20  # of the array that is copied; floats in each
 TURNS = 2000
 KERNELS = """
@@ -51,12 +56,35 @@ def rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
         try:
             call, *closes = make()
             timing = bench.time_call(call, where, samples)
-            found.append(row(impl, name, timing, timeline(call)))
+            found.append(row(impl, name, timing, _profile(name, call)))
             for close in closes:
                 close()
         except (RuntimeError, ValueError) as error:
             why = (str(error).splitlines() or [type(error).__name__])[0]
             print(f"weft: without {name}: {why}", file=sys.stderr)
+    return found
+
+
+def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
+    """Time calls of `count` training steps, each call on an idle GPU; us: of a call.
+
+    No rows where there is no GPU.
+    """
+    if where.type != "cuda":
+        return []
+    there = {rung.name for rung in native.rungs("mnist", "cuda")}
+    found = []
+    for rung in [name for name in OURS if name in there]:
+        for count in CALLS:
+            call, close = _ours(rung, where, count)
+            timing = bench.time_call(call, where, samples)
+            close()
+            found.append({
+                **{"op": "steps", "impl": "weft", "rung": rung},
+                **{"precision": rung if rung in ("tf32", "bf16") else "fp32"},
+                **{"target": where.type, "device": bench.device_name(where)},
+                **{**timing.row(), "count": count, "batch": BATCH},
+            })  # fmt: skip
     return found
 
 
@@ -69,10 +97,25 @@ def here(name: str, where: str | torch.device) -> Timeline | None:
     if name not in makes:
         return None
     call, *closes = makes[name]()
-    seen = timeline(call)
+    seen = _profile(name, call)
     for close in closes:
         close()
     return seen
+
+
+def last_steps(seen: Timeline, run: int, kept: int) -> Timeline:
+    """Keep the last steps of a run whose steps have the same number of kernels."""
+    starts = sorted(span.start for span in seen.spans if span.kind == KERNEL)
+    each = len(starts) // run
+    begin = starts[-kept * each]
+    spans = [replace(s, start=s.start - begin) for s in seen.spans if s.start >= begin]
+    return replace(seen, spans=spans)
+
+
+def _profile(name: str, call: Callable[[], object]) -> Timeline:
+    """The timeline of a call; of a run of training steps, its last ones."""
+    seen = timeline(call)
+    return last_steps(seen, RUN, STEPS) if name.startswith("mnist") else seen
 
 
 def row(impl: str, name: str, timing: bench.Timing, seen: Timeline) -> dict[str, Any]:
@@ -81,8 +124,8 @@ def row(impl: str, name: str, timing: bench.Timing, seen: Timeline) -> dict[str,
         **{"op": "timeline", "impl": impl, "rung": name},
         "precision": next((p for p in ("tf32", "bf16") if p in name), "fp32"),
         **{"target": seen.target, "device": seen.device, **timing.row()},
-        **{"span_us": seen.us, "busy_us": seen.busy, "steps": STEPS, "batch": BATCH},
-        "spans": seen.json(),
+        **{"span_us": seen.us, "busy_us": seen.busy},
+        **{"run": RUN, "steps": STEPS, "batch": BATCH, "spans": seen.json()},
     }
 
 
@@ -148,7 +191,7 @@ def parts(count: int, where: torch.device, part: int = PART) -> Callable[[], Non
 # ---- training steps -----------------------------------------------------------
 
 
-def data(count: int = STEPS * BATCH) -> Split:
+def data(count: int) -> Split:
     """Images and labels at random: what they show does not change the time."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (count, 28, 28), np.uint8)
@@ -161,9 +204,10 @@ def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
 
     with precision("fp32"):
         made = TwinTrainer(
-            initial_weights(0), data(), rung=rung, device=where, batch=BATCH
+            *[initial_weights(0), data(RUN * BATCH)],
+            **{"rung": rung, "device": where, "batch": BATCH},
         )
-    order = made.order(np.arange(STEPS * BATCH))
+    order = made.order(np.arange(RUN * BATCH))
 
     def run() -> None:
         with precision("fp32"):
@@ -173,12 +217,14 @@ def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
     return (run,)
 
 
-def _ours(rung: str, where: torch.device) -> tuple[Callable[[], object], ...]:
+def _ours(
+    rung: str, where: torch.device, steps: int = RUN
+) -> tuple[Callable[[], object], ...]:
     from ...mnist.rungs import trainer
     from ...mnist.weights import initial_weights
 
     made = trainer(rung, where, max_batch=BATCH)
     made.set_weights(initial_weights(0))
-    made.data(train=data())
-    order = np.arange(STEPS * BATCH)
+    made.data(train=data(steps * BATCH))
+    order = np.arange(steps * BATCH)
     return lambda: made.train(order, BATCH, LR), made.close
