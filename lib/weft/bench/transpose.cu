@@ -1,7 +1,7 @@
-/* transpose.cu -- five transposes, and a copy to hold against them.
+/* transpose.cu -- five transposes, and two copies to compare them with.
  *
  * A transpose moves each number once and computes nothing, so at best it is as
- * fast as a copy. Each kernel changes one thing in the one above it. Tiles are
+ * fast as the best copy. Each kernel changes one thing in the one above it. Tiles are
  * 32 x 32, and so are the blocks of all transposes but the last.
  *
  * Lesson:  notebooks/07a_memory.ipynb, "Transpose".
@@ -11,6 +11,22 @@
 __global__ void copy(float *y, const float *x, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[i];
+}
+
+/* The same. A thread has four numbers under way. */
+__global__ void copy_four(float *y, const float *x, int n) {
+    int first = blockIdx.x * 4 * blockDim.x + threadIdx.x;
+    float v[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int i = first + k * blockDim.x;
+        if (i < n) v[k] = x[i];
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int i = first + k * blockDim.x;
+        if (i < n) y[i] = v[k];
+    }
 }
 
 /* y (n) = every stride-th number of x. */

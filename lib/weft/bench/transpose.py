@@ -1,12 +1,12 @@
 """How near a transpose comes to a copy: `python -m weft bench transpose`.
 
-The kernels of transpose.cu, which lesson 07a derives: a copy, copies of every
+The kernels of transpose.cu, which lesson 07a derives: copies, copies of every
 stride-th number, and transposes of a matrix, one step after another. Each is checked,
 then timed. gbs counts the bytes that are needed, each number read once and written
-once, over the time; vs_copy is the copy's time over the kernel's, 1 being as fast. On
-a GPU the time is that of the kernel alone, from a CUDA graph of several launches, and
-the matrix is larger than any cache. On a CPU threads are simulated: the answers are
-checked, and the times say nothing of a GPU.
+once, over the time; vs_copy is the time of the first copy, a number a thread,
+over the kernel's. On a GPU the time is that of the kernel alone, from a CUDA graph of
+several launches, and the matrix is larger than any cache. On a CPU threads are
+simulated: the answers are checked, and the times say nothing of a GPU.
 
 --device cuda; --sizes 8192: the side of the matrix.
 """
@@ -119,6 +119,9 @@ def _contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
     size, out, flat = len(x), y.view(-1), x.view(-1)
     copy = functools.partial(kernels.copy[_blocks(flat), 256], out, flat, x.numel())
     yield Contender("copy", "weft", "copy", copy, x)
+    launch = kernels.copy_four[-(-_blocks(flat) // 4), 256]
+    four = functools.partial(launch, out, flat, x.numel())
+    yield Contender("copy", "weft", "four", four, x)
     yield Contender("copy", "torch", "copy_", lambda: y.copy_(x), x)
     tiles = -(-size // SIDE)
     for name in TRANSPOSES:
