@@ -143,7 +143,7 @@ def test_chains_by_road_with_the_floor():
 def test_bars_of_an_op():
     text = drawn(plot_graphs.bars, "fusion", HERE, [THERE], count=8)
     assert "4,000 GB/s, 3 x a copy" in text and "three kernels" in text
-    assert "stroke-dasharray" in drawn(plot_graphs.bars, "fork", HERE, [THERE])
+    assert "stroke-dasharray" not in drawn(plot_graphs.bars, "fork", HERE, [THERE])
 
 
 def test_a_value_is_this_machines_or_anothers():

@@ -49,13 +49,18 @@ THERE = {
 }
 
 
-def test_this_machine_is_full_and_another_one_dashed():
+def test_this_machine_is_full_and_another_one_hollow():
     text = drawn(plot_transpose.transposes, HERE, [THERE])
-    assert "750 GB/s, 25 %" in text and "1,234 GB/s, 80 %" in text
-    assert text.count("stroke-dasharray") > drawn(
-        plot_transpose.transposes, HERE, []
-    ).count("stroke-dasharray")
+    assert "750 GB/s, 25 %" in text and "1,234 GB/s, 82 %" in text
+    assert text.count("stroke-dasharray") == 2  # the fastest copy of each card
     assert "that GPU, 2026-01-02" in plot_transpose.caption([THERE])
+
+
+def test_no_transpose_beats_the_fastest_copy_of_its_card_unseen():
+    """A copy with more under way than ours is the one to compare with."""
+    faster = row("copy", "torch", "copy_", 5.0, 6000.0)
+    text = drawn(plot_transpose.transposes, [*HERE, faster], [])
+    assert "750 GB/s, 12 %" in text and "6,000 GB/s, 100 %" in text
 
 
 def test_strides():

@@ -561,7 +561,7 @@ def test_committed_results_are_hollow_with_device_and_date(result):
     bars = figure.axes[0].patches
     assert len(bars) == len(result.rows) + 1  # PyTorch's rows there are not drawn
     hollow = [bar for bar in bars if bar.get_facecolor()[3] == 0]
-    assert len(hollow) == 1 and hollow[0].get_linestyle() == "--"
+    assert len(hollow) == 1 and hollow[0].get_linestyle() == "solid"
 
 
 def test_bars_begin_at_zero_and_reach_their_value(result):

@@ -174,7 +174,7 @@ def test_a_window_is_joined_by_lines():
     assert svg.count('stroke-width="1.3"') == 3
 
 
-def test_what_could_change_an_element_is_dashed():
+def test_what_could_change_an_element_is_outlined():
     def largest(a):
         return a.max()
 
@@ -185,7 +185,7 @@ def test_what_could_change_an_element_is_dashed():
     assert (links[0] == COULD).sum() == 5
     svg = goal(puzzle).svg()
     assert len(marked(svg, "could")["a"]) == 5
-    assert "what is dashed could change it" in svg
+    assert "what is outlined could change it" in svg
 
 
 def test_inputs_can_be_read():

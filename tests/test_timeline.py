@@ -155,8 +155,13 @@ def test_a_mark_for_each_span_and_for_each_gap():
 def test_what_was_measured_elsewhere_is_hollow():
     here, there = kernels((0, 100)), kernels((0, 100))
     there.date = "2026-01-02"
-    assert "dasharray" not in here._repr_html_()
-    assert "dasharray" in there._repr_html_()
+    (here, there) = (one._repr_html_() for one in (here, there))
+    assert "measured elsewhere" in there and "measured elsewhere" not in here
+    (full,), (hollow,) = (
+        re.findall(r'data-kind="kernel">.*?<rect[^>]* fill="([^"]*)"', page)
+        for page in (here, there)
+    )
+    assert full != "none" == hollow
 
 
 def test_kernels_of_one_stream_that_overlap_have_a_lane_each():

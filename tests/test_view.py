@@ -45,14 +45,15 @@ def test_an_arrow_for_each_pointer_that_leads_somewhere(axes):
     assert len(arrows) == 2 and down == 1 and to == 1.5
 
 
-def test_a_thread_that_does_nothing_is_dashed(monkeypatch):
+def test_a_thread_that_does_nothing_is_pale(monkeypatch):
     shown = []
     monkeypatch.setattr(view, "show_figure", shown.append)
     with view.figure(2, 1) as ax:
         view.thread(ax, 0, 0, 5)
         view.thread(ax, 1, 0, 6, runs=False)
     works, idle = shown[0].axes[0].patches
-    assert (works.get_linestyle(), idle.get_linestyle()) == ("solid", "--")
+    assert works.get_facecolor()[3] > 0 == idle.get_facecolor()[3]
+    assert works.get_alpha() is None and idle.get_alpha() < 1
     assert [t.get_text() for t in shown[0].axes[0].texts] == ["5", "6"]
 
 

@@ -68,7 +68,7 @@ def contenders(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> No
         for found in ghosts:
             _dots(ax, found[op], names, full=False)
         (peer,) = [row["us"] for (name, _), row in mine[op].items() if name == "torch"]
-        ax.axvline(peer, color=OPPONENT, ls="--", lw=1)
+        ax.axvline(peer, color=OPPONENT, lw=1)
         ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")
         ax.set(
             yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.3, -1.3)

@@ -3,7 +3,7 @@
     with figure(9, 4) as ax:
         transposes(ax, rows, elsewhere("transpose"))
 
-Full is what was measured here, hollow and dashed what was measured elsewhere and came
+Full is what was measured here, hollow what was measured elsewhere and came
 with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no
 signal. A chart for which nothing was measured anywhere says how that is done.
 """
@@ -20,6 +20,7 @@ from ..figures.style import (
     draw_unmeasured,
     hollow,
     outlined,
+    reference,
     unmeasured,
 )
 
@@ -52,7 +53,7 @@ def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     height = 0.8 / len(series)
     for number, (found, (_, look)) in enumerate(zip(named, series)):
         copied = max(row["gbs"] for row in found.values() if row["op"] == "copy")
-        ax.axvline(copied, color=OPPONENT, ls="--", lw=1, zorder=0)
+        ax.axvline(copied, **reference(OPPONENT), zorder=0)
         for place, key in enumerate(keys):
             if key not in found:
                 continue
@@ -80,8 +81,7 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
         found = [row for row in rows if row["op"] == "strided"]
         where = [int(row["rung"].partition(" ")[2]) for row in found]
         speeds = [row["gbs"] for row in found]
-        dashed = "--" if inside == "none" else "-"
-        ax.plot(where, speeds, f"o{dashed}", color=READ, mfc=inside, ms=7, label=name)
+        ax.plot(where, speeds, "o-", color=READ, mfc=inside, ms=7, label=name)
         for x, y in zip(where, speeds):
             offset = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
             above = 9 if inside == "none" else -16
@@ -97,7 +97,7 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
 def caption(others: list[Found]) -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"dashed: {'; '.join(told)}" if told else unmeasured("transpose")
+    return f"hollow: {'; '.join(told)}" if told else unmeasured("transpose")
 
 
 def _key(row: Row) -> tuple[str, str, str]:

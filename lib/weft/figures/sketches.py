@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ..native import ArgumentError
-from .style import READ, THREAD, WRITTEN
+from .style import INK, READ, THREAD, WRITTEN
 from .view import cells, figure, frame, sheet, thread
 
 CELL = 0.4  # inches, of a thread
@@ -27,17 +27,15 @@ ROUNDS = {  # what a round is called, and whose number lane `i` adds, `step` apa
 
 
 def warps(block: tuple[int, int]) -> None:
-    """Draw a block of (x, y) threads with their lanes; every other warp is dashed."""
+    """Draw a block of (x, y) threads with their lanes; warps differ in colour."""
     wide, high = block
     with figure(CELL * (wide + 1), CELL * (high + 1)) as ax:
         sheet(ax, wide + 0.1, high + 0.1)
         for number in range(wide * high):
             warp, lane = divmod(number, LANES)
             x, y = number % wide, number // wide
-            thread(ax, x, y, lane, runs=warp % 2 == 0)
-        said = (
-            f"a block of {wide} x {high}: each thread's lane, every other warp dashed"
-        )
+            thread(ax, x, y, lane, colour=(THREAD, INK)[warp % 2])
+        said = f"a block of {wide} x {high}: each thread's lane, a warp in one colour"
         ax.set_title(said, size=11, loc="left")
 
 
@@ -45,7 +43,7 @@ def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
     """Draw how lanes add what others have, and the number that each has after a round.
 
     kinds: "down" (a reduction: the sum ends in lane 0), "xor" (all lanes have it) or
-    "up" (a scan); a panel for each. Dashed: what is of no use any more, or final.
+    "up" (a scan); a panel for each. Pale: what is of no use any more, or final.
     numbers: what they begin with, a power of two of them.
     """
     count = len(numbers)

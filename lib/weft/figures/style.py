@@ -1,5 +1,14 @@
 """One look for every chart: Okabe and Ito's colours, text as text, no ground.
 
+What a mark means is the same in every picture:
+
+    filled  measured, or done, here
+    hollow  measured elsewhere; the device is named
+    dashed  something to compare with: a bound, a prediction, a guess, the truth
+    pale    without a part in it: an idle thread, an unused cell
+
+reference() and REFERENCE, its like in SVG, are all that draws dashes.
+
 Text and grey lines have the colour INK in matplotlib and `currentColor` in the
 SVG that svg(), inline() and save() give, so one picture serves light and dark pages.
 """
@@ -28,6 +37,8 @@ ALONE = f' color="{INK}"'  # of an SVG file, which does not know its page's colo
 WIDTH = 920  # pixels of an SVG at most
 # In an element's own style: the sheets of an exported page have other ideas of code.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
+REFERENCE = 'stroke-dasharray="4 3"'  # of SVG
+PALE = 'stroke="currentColor" stroke-opacity=".45"'
 PRE = f"background:none;color:inherit;font-family:{MONO}"  # of code on a page
 CODE = {  # by Pygments' short names of kinds of tokens
     **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
@@ -82,11 +93,18 @@ def outlined(colour: str) -> dict[str, Any]:
 
 
 def hollow(colour: str) -> dict[str, Any]:
-    """Keywords of what was measured elsewhere: a dashed outline, no filling."""
-    return {
-        **{"facecolor": "none", "edgecolor": colour},
-        **{"linewidth": 1.2, "linestyle": "--"},
-    }
+    """Keywords of what was measured elsewhere: an outline, no filling."""
+    return {"facecolor": "none", "edgecolor": colour, "linewidth": 1.2}
+
+
+def reference(colour: str = INK, width: float = 1) -> dict[str, Any]:
+    """Keywords of a line to compare with: a bound, a prediction, the truth."""
+    return {"color": colour, "linestyle": "--", "linewidth": width}
+
+
+def pale() -> dict[str, Any]:
+    """Keywords of a patch that has no part in what is shown."""
+    return {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8, "alpha": 0.5}
 
 
 def unmeasured(what: str) -> str:

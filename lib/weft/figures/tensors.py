@@ -123,7 +123,7 @@ def _span(
 def _bit(ax: Axes, left: float, top: float, kind: str) -> None:
     """A bit of the sign, exponent or mantissa, or one that is not looked at."""
     look = {"lw": 0.9, "ec": INK, "fc": faint(INK) if kind == "e" else "none"}
-    look |= {} if kind else {"ls": ":", "alpha": 0.8}
+    look |= {} if kind else {"alpha": 0.35}
     ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))
     where = {"size": 9, "ha": "center", "va": "center"}
     ax.text(left + 0.5, top + 0.53, kind, **where)

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from .style import INK, READ, THREAD, faint, inline, style
+from .style import INK, READ, THREAD, faint, inline, outlined, pale, style
 
 
 @contextlib.contextmanager
@@ -82,13 +82,21 @@ def _cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
     ax.text(x + 0.5, y + 0.52, text, size=8.5, **inside)
 
 
-def thread(ax: Axes, x: float, y: float, number: Any = "", runs: bool = True) -> None:
+def thread(
+    ax: Axes,
+    x: float,
+    y: float,
+    number: Any = "",
+    runs: bool = True,
+    colour: str = THREAD,
+) -> None:
     """Draw a thread, a circle with its number, in the square at (x, y).
 
-    runs: False for one that has nothing to do, dashed.
+    runs: False for one that has nothing to do, which is pale.
     """
-    look = {"fc": faint(THREAD), "lw": 1.4} if runs else {"fc": "none", "ls": "--"}
-    ax.add_patch(Circle((x + 0.5, y + 0.5), 0.4, ec=THREAD, **look))
+    ax.add_patch(
+        Circle((x + 0.5, y + 0.5), 0.4, **(outlined(colour) if runs else pale()))
+    )
     ax.text(x + 0.5, y + 0.52, str(number), size=8.5, ha="center", va="center")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..figures.style import READ, SHARED, THREAD, WIDTH
+from ..figures.style import READ, REFERENCE, SHARED, THREAD, WIDTH
 from ..figures.words import plural
 from ..pictures.svg import FILL, SMALL, box, document, label
 from .residency import Occupancy
@@ -40,9 +40,12 @@ def _room(one: Occupancy, y: float) -> tuple[str, float]:
         look = dict(colour=colour, fill=FILL * (1 if binds else 0.4))
         cut = count is None or count > most
         out.append(
-            box(LEFT, y, max(shown * scale, 1), BAR, **look, stroke=2 if binds else 0.8,
-                dashed=cut)
-        )  # fmt: skip
+            box(
+                *(LEFT, y, max(shown * scale, 1), BAR),
+                **look,
+                stroke=0 if cut else 2 if binds else 0.8,
+            )
+        )
         said = "no limit" if count is None else plural(count, "block")
         said += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
         out.append(label(LEFT + shown * scale + 8, y + 15, said, 12, bold=binds))
@@ -50,7 +53,7 @@ def _room(one: Occupancy, y: float) -> tuple[str, float]:
     line = LEFT + one.blocks * scale
     out.append(
         f'<path d="M{line:.1f} 68V{y + 6:.1f}" stroke="currentColor" '
-        f'stroke-dasharray="3 3" stroke-opacity=".6"/>'
+        f'{REFERENCE} stroke-opacity=".6"/>'
     )
     return "".join(out), y
 

@@ -7,7 +7,7 @@
     plot_run(rows)        the first two side by side: mnist.svg
 
 `committed` takes results read from JSON (bench.read_json) that were measured
-elsewhere: they appear as hollow, dashed marks with their device and date.
+elsewhere: they appear as hollow marks with their device and date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .train import PARTS
 
 Row = dict[str, Any]
 INCH = 72  # points of an SVG
-PYTHON = ("numba",)  # rungs of ours in Python: dotted beside those in C
+PYTHON = ("numba",)  # rungs of ours in Python: thin beside those in C
 
 
 def plot_steps(
@@ -186,22 +186,19 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     for row in trained:
         ours = row["impl"] != "torch"
         # Ours lies over PyTorch's, so that one is broad and this one thin.
-        look = {"color": OURS, "lw": 1.4, "zorder": 3} if ours else {
+        python = row["rung"] in PYTHON
+        look = {"color": OURS, "lw": 0.7 if python else 1.4, "zorder": 3} if ours else {
             **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
         }  # fmt: skip
-        python = row["rung"] in PYTHON
-        mark = {"marker": "o"} if ours else {"marker": "D", "fillstyle": "none"}
+        mark = {"marker": ("s" if python else "o") if ours else "D"}
         name = label(row) if ours else f"PyTorch {label(row)}"
         means = _smooth(np.array(row["losses"]), smooth)
         steps = np.arange(len(row["losses"]) - len(means), len(row["losses"])) + 1
         per_epoch = len(row["losses"]) / row["epochs"]
-        loss.plot(
-            steps / per_epoch, means, label=name, ls=":" if python else "-", **look
-        )
+        loss.plot(steps / per_epoch, means, label=name, **look)
         epochs = np.arange(1, len(row["test_accuracies"]) + 1)
         values = 100 * np.array(row["test_accuracies"])
-        dashes = ":" if python else "--" if ours else "-"
-        accuracy.plot(epochs, values, **look, **mark, ls=dashes)
+        accuracy.plot(epochs, values, **look, **mark)
     loss.set_ylabel(f"loss, mean of {smooth} steps")
     accuracy.set_ylabel("test, % right")
     accuracy.set_xlabel("epochs")
@@ -311,7 +308,7 @@ def _notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
     if any(row["impl"] == "torch" for row in rows) or elsewhere:
         notes.append("×: the time of PyTorch's fastest over this one")
     if elsewhere:
-        notes.append("dashed: measured elsewhere, × against PyTorch there")
+        notes.append("hollow: measured elsewhere, × against PyTorch there")
     return notes
 
 

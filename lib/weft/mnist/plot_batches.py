@@ -20,11 +20,11 @@ from .plot import new_figure
 from .race_marks import BESIDE, PRECISIONS, Found, missing, per_batch, series_of, tell
 from .row import Row
 
-KINDS = {  # PyTorch's, from slow to fast: its dashes
-    "eager": ":",
-    "compile": "-.",
-    "graph": "--",
-    "compile+graph": "-",
+KINDS = {  # PyTorch's, from slow to fast: its mark
+    "eager": "v",
+    "compile": "^",
+    "graph": "<",
+    "compile+graph": "D",
 }
 
 
@@ -52,12 +52,12 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[Found] = ()) -> Figure
 def _lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -> None:
     ours = per_batch([row for row in rows if row["impl"] == "weft"])
     vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
-    for kind, dashes in KINDS.items():
+    for kind, mark in KINDS.items():
         those = [r for r in rows if r["impl"] == "torch" and r["rung"] == kind]
-        look = {"color": OPPONENT, "ls": dashes, "lw": 1.3, "marker": "D", "ms": 4}
+        look = {"color": OPPONENT, "lw": 1.3, "marker": mark, "ms": 5}
         name = f"PyTorch {kind}" if named else None
         _line(axes, per_batch(those), name, elsewhere, look)
-    look = {"color": INK, "ls": "--", "lw": 1.3, "marker": "s", "ms": 5}
+    look = {"color": INK, "lw": 1.3, "marker": "s", "ms": 5}
     _line(axes, vendor, "cuDNN and cuBLAS" if named else None, elsewhere, look)
     look = {"color": OURS, "lw": 2.2, "marker": "o", "ms": 7, "zorder": 3}
     _line(axes, ours, "weft" if named else None, elsewhere, look)

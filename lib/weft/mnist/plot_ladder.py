@@ -2,8 +2,8 @@
 
     plot_ladder(rows)     at one batch, what each rung gains
 
-`committed` takes results read from JSON (bench.read_json): hollow, dashed marks with
-their device and date. Without a GPU there are no others.
+`committed` takes results read from JSON (bench.read_json): hollow marks with their
+device and date. Without a GPU there are no others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..figures.style import INK, OPPONENT, style
+from ..figures.style import OPPONENT, reference, style
 from .plot import colour_of, new_figure
 from .race_marks import (
     BESIDE,
@@ -39,7 +39,7 @@ def plot_ladder(
 ) -> Figure:
     """Dots of the time per step of every rung on a log axis, and what each one gains.
 
-    A grey tick is the floor: the step's products at the rate of the fastest matrix
+    A grey dashed line is the floor: the step's products at the rate of the fastest matrix
     product of that precision, where a row "roof" tells it.
     """
     committed = [*committed]
@@ -91,7 +91,7 @@ def _climb(
             above, there = before
             axes.plot(
                 [there, there, us], [above, place, place],
-                color=colour, lw=1.2, alpha=0.6, ls="--" if elsewhere else "-",
+                color=colour, lw=0.8 if elsewhere else 1.2, alpha=0.6,
             )  # fmt: skip
         axes.plot(
             [row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=5, alpha=0.4,
@@ -142,8 +142,8 @@ def _opponents(
         if best is None:
             continue
         ends = [places[0] - 0.4, places[-1] + 0.4]
-        dashes = "--" if elsewhere else "-"
-        axes.plot([best["us"]] * 2, ends, color=OPPONENT, lw=1.6, ls=dashes, zorder=1)
+        thick = 0.8 if elsewhere else 1.6
+        axes.plot([best["us"]] * 2, ends, color=OPPONENT, lw=thick, zorder=1)
         if not named:
             continue
         name = f"PyTorch {best['rung']}, {precision}: {time_text(best['us'])}"
@@ -160,7 +160,7 @@ def _floors(
     for place, (precision, _) in enumerate(order):
         if precision in roofs:
             us = floor_us(batch, roofs[precision]["tflops"])
-            axes.plot([us] * 2, [place - 0.3, place + 0.3], color=INK, lw=2.5)
+            axes.plot([us] * 2, [place - 0.3, place + 0.3], **reference(width=2))
             first = [name for name, _ in order].index(precision)
             if first == place:
                 text = f"floor {time_text(us)}"

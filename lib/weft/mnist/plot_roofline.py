@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ..figures.style import INK, READ, SHARED, THREAD, WRITTEN, style
+from ..figures.style import INK, READ, SHARED, THREAD, WRITTEN, reference, style
 from .plot import new_figure
 from .race_marks import (
     BESIDE,
@@ -86,7 +86,8 @@ def _roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
         return
     peak, gbs = roof["tflops"], roof["gbs"]
     ridge = 1e3 * peak / gbs
-    axes.plot([1, ridge, RIGHT], [gbs / 1e3, peak, peak], color=INK, lw=1.6, zorder=1)
+    line = [1, ridge, RIGHT], [gbs / 1e3, peak, peak]
+    axes.plot(*line, **reference(width=1.6), zorder=1)
     text = f"roofs: {peak:.0f} TFLOP/s, {gbs / 1e3:.1f} TB/s"
     axes.text(0.03, 0.97, text, va="top", transform=axes.transAxes)
 

@@ -70,7 +70,7 @@ def _wrapped(text: str, room: float) -> list[str]:
 def marks(
     scene: Scene, panels: Sequence[Panel], frames: dict[int, Grid], moment, behind
 ) -> str:
-    """The cells and threads of the findings; a cell that is not there is dashed.
+    """The cells and threads of the findings; a cell that is not there is empty.
 
     behind: of a block and a thread, what hides its arrows (arrows.Hidden.at).
     """
@@ -138,9 +138,8 @@ def _cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
     side = max(grid.cell, 5.0)
     outside = not (0 <= row < grid.rows and 0 <= col < grid.cols)
     outside |= grid.cols * row + col >= grid.count
-    mark = box(
-        x, y, side, side, colour=FAULT, fill=svg.FILL, stroke=2.2, dashed=outside
-    )
+    fill = 0.0 if outside else svg.FILL
+    mark = box(x, y, side, side, colour=FAULT, fill=fill, stroke=2.2)
     text = ",".join(str(i) for i in index)
     if outside and svg.width_of(text, 11) <= side - 1:
         mid = label(x + side / 2, y + side / 2 + 4, text, 11, anchor="middle")
@@ -150,7 +149,7 @@ def _cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
         up = y > middle[1]
         start = (middle[0], middle[1] + (14 if up else -14))
         end = (x + side / 2, y if up else y + side)
-        line = svg.arrow(start, end, FAULT, dashed=True, hidden=hidden)
+        line = svg.arrow(start, end, FAULT, hidden=hidden)
     return f'<g data-fault="{svg.escape(panel.array.name)}">{line}{mark}</g>'
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..figures.style import READ, SHARED, THREAD, WIDTH, WRITTEN
+from ..figures.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 from ..figures.words import plural
 from ..sim.warp import WARP
 from . import svg
@@ -197,9 +197,6 @@ def _strip(scene: Scene, found: Touches, warps: Grid) -> str:
     per = np.bincount(found.thread, minlength=scene.threads).astype(float)
     per = per[: scene.threads]
     idle = warps.squares(np.flatnonzero(per == 0))
-    out = (
-        f'<path d="{idle}" fill="none" stroke="currentColor" stroke-opacity=".45" '
-        f'stroke-dasharray="2 2" stroke-width="{num(0.8)}"/>'
-    )
+    out = f'<path d="{idle}" fill="none" {PALE} stroke-width="{num(0.8)}"/>'
     share = per / max(per.max(), 1)
     return (out if idle else "") + _map(share, warps, THREAD, LEVELS)

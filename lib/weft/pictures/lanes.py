@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.style import THREAD, WIDTH
+from ..figures.style import PALE, THREAD, WIDTH
 from ..figures.words import plural
 from ..sim.warp import WARP
 from . import svg
@@ -45,7 +45,7 @@ def draw(scene: Scene) -> Drawing:
     x = EDGE
     foot += svg.box(x, y - 10, 13, 13, colour=THREAD, fill=svg.FILL)
     foot += label(x + 20, y, "lane active", 11, faint=True)
-    foot += svg.box(x + 110, y - 10, 13, 13, strength=0.5, dashed=True)
+    foot += svg.box(x + 110, y - 10, 13, 13, strength=0.45)
     foot += label(x + 130, y, "lane waits, or has ended", 11, faint=True)
     base = label(EDGE, 28, f"{trace.kernel}: active lanes", 17, bold=True)
     names = tuple(_name(scene, block, warp) for block, warp in warps)
@@ -143,10 +143,7 @@ def _row(
     grid = Grid(WARP, 1, 1, WARP, SIDE, 1, CELLS, y)
     idle = grid.squares(np.flatnonzero(share[:there] == 0))
     if idle:
-        out.append(
-            f'<path d="{idle}" fill="none" stroke="currentColor" '
-            'stroke-opacity=".4" stroke-dasharray="2 2"/>'
-        )
+        out.append(f'<path d="{idle}" fill="none" {PALE}/>')
     for level in np.unique(share[share > 0]):
         lanes = np.flatnonzero(share == level)
         fill = 0.15 + 0.45 * level

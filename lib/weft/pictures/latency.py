@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..figures.style import READ, SHARED, THREAD, WIDTH
+from ..figures.style import PALE, READ, SHARED, THREAD, WIDTH
 from ..figures.words import plural, thousands
 from . import svg
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run
@@ -135,7 +135,7 @@ def _legend(y: float) -> str:
         )
         out.append(label(x + 18, y, text, 11, faint=True))
         x += 36 + svg.width_of(text, 11)
-    out.append(box(x, y - 10, 13, 13, strength=0.6, dashed=True))
+    out.append(box(x, y - 10, 13, 13, strength=0.45))
     out.append(label(x + 18, y, "at a barrier", 11, faint=True))
     return "".join(out)
 
@@ -172,8 +172,7 @@ def _rows(run: Run, window: int, scale: float) -> str:
     for state, _, colour, fill in reversed(STATES):
         edge = "" if state in (ISSUING, READY) else f' stroke="{colour}"'
         out.append(_marks(run, state, (pitch, gap, scale), colour, fill, edge))
-    edge = ' stroke="currentColor" stroke-opacity=".6" stroke-dasharray="3 2"'
-    out.append(_marks(run, OTHERS, (pitch, gap, scale), "none", 1, edge))
+    out.append(_marks(run, OTHERS, (pitch, gap, scale), "none", 1, f" {PALE}"))
     return "".join(out) + _strip(run, window, scale, TOP + run.warps * pitch + 12)
 
 

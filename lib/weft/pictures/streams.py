@@ -129,8 +129,8 @@ def _marks(spans: list[Span], scale: float, y: float, high: float, hollow: bool)
             dense = 0.45 if hollow else 0.8
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:
-            inside = 0.08 if hollow else fill
-            look = {"colour": colour, "fill": inside, "radius": 2, "dashed": hollow}
+            inside = 0.0 if hollow else fill
+            look = {"colour": colour, "fill": inside, "radius": 2}
             mark = box(x, y, wide - 0.6, high, **look)
             text = svg.clipped(span.name, wide - 5, 11) if high > 14 else ""
             if len(text) > 2 or text == span.name:
@@ -188,7 +188,7 @@ def _legend(kinds: set[str], hollow: bool, y: float) -> str:
         out.append(label(x + 19, y, words, 11, faint=True))
         x += 40 + svg.width_of(words, 11)
     if hollow:
-        out.append(box(x, y - 10, 13, 13, strength=0.7, dashed=True))
+        out.append(box(x, y - 10, 13, 13, strength=0.7))
         out.append(label(x + 19, y, "measured elsewhere", 11, faint=True))
     return "".join(out)
 

@@ -11,7 +11,7 @@ from html import escape
 
 import numpy as np
 
-from ..figures.style import FAULT, MONO, READ, SHARED, THREAD, WIDTH, WRITTEN
+from ..figures.style import FAULT, MONO, PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 
 SANS = "ui-sans-serif, system-ui, sans-serif"
 SMALL = 11  # px: no text is smaller
@@ -96,13 +96,11 @@ def box(
     radius: float = 3,
     stroke: float = 1,
     strength: float = 1,
-    dashed: bool = False,
 ) -> str:
     """A rectangle with rounded corners; fill, strength: opacities."""
     inside = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
     line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
     line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
-    line += ' stroke-dasharray="4 3"' * dashed
     return (
         f'<rect x="{num(x)}" y="{num(y)}" width="{num(width)}" height="{num(height)}"'
         f' rx="{num(radius)}"{inside}{line}/>'
@@ -112,12 +110,11 @@ def box(
 def thread(
     x: float, y: float, radius: float, text: str = "", *, runs: bool = True
 ) -> str:
-    """A thread, a circle around (x, y) with its number; dashed if it did nothing."""
+    """A thread, a circle around (x, y) with its number; pale if it did nothing."""
     look = (
         f'fill="{THREAD}" fill-opacity="{FILL}" stroke="{THREAD}"'
         if runs
-        else 'fill="none" stroke="currentColor" stroke-opacity=".55" '
-        'stroke-dasharray="3 2.5"'
+        else f'fill="none" {PALE}'
     )
     inner = label(x, y + 4, text, SMALL, anchor="middle", faint=not runs)
     mark = f'<circle cx="{num(x)}" cy="{num(y)}" r="{num(radius)}" {look}/>'
@@ -135,7 +132,6 @@ def arrow(
     end: tuple[float, float],
     colour: str,
     *,
-    dashed: bool = False,
     level: bool = False,
     hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> str:
@@ -153,12 +149,11 @@ def arrow(
     else:
         curve = [start, (x0, y0 + bend), (x1, y1 - bend), (x1, y1 - ahead)]
         head = f"M{num(x1 - 3.2)} {num(y1 - ahead)}h6.4l-3.2 {ahead}z"
-    dash = ' stroke-dasharray="4 3"' * dashed
     whole, seen = (_pieces(np.array(curve), where) for where in (None, hidden))
     return (
         f"{behind(whole, colour) if seen != whole else ''}"
         f'<path d="{seen}" fill="none" stroke="{colour}" '
-        f'stroke-width="1.3" stroke-opacity=".85"{dash}/>'
+        f'stroke-width="1.3" stroke-opacity=".85"/>'
         f'<path d="{head}" fill="{colour}"/>'
     )
 
@@ -226,7 +221,7 @@ MARKS = {
     "shared": (SHARED, "cell", "read, shared"),
     "shared-written": (SHARED, "both", "written, shared"),
     "thread": (THREAD, "circle", "thread"),
-    "idle": ("currentColor", "dashed", "touched nothing"),
+    "idle": ("currentColor", "pale", "touched nothing"),
     "fault": (FAULT, "fault", "fault"),
 }
 
@@ -243,10 +238,10 @@ def corner(x: float, y: float, side: float, colour: str = WRITTEN) -> str:
 def _mark(x: float, y: float, colour: str, form: str) -> str:
     if form == "circle":
         return thread(x + 6.5, y + 6.5, 6)
-    if form == "dashed":
+    if form == "pale":
         return thread(x + 6.5, y + 6.5, 6, runs=False)
     if form == "fault":
-        return box(x, y, 13, 13, colour=colour, fill=FILL, stroke=2, dashed=True)
+        return box(x, y, 13, 13, colour=colour, fill=FILL, stroke=2)
     edge = WRITTEN if form == "both" else colour
     look = box(x, y, 13, 13, colour=colour, fill=FILL, stroke=0)
     look += box(x, y, 13, 13, colour=edge)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.style import THREAD, WIDTH
+from ..figures.style import PALE, THREAD, WIDTH
 from ..sim.record import Array, Trace
 from . import svg
 from .grid import Grid, fit
@@ -88,11 +88,10 @@ def axis_names(trace: Trace, block: int) -> tuple[str, str, str]:
 def drawn(
     grid: Grid, active: np.ndarray, block: Index3, number: int, strength: float = 1.0
 ) -> str:
-    """A block's threads: those that act are full, the others dashed."""
+    """A block's threads: those that act are full, the others pale."""
     every = np.arange(grid.count)
     idle = np.setdiff1d(every, active)
     radius = _radius(grid)
-    dash = "3 2.5" if radius >= 6 else "2 1.5"
     out = []
     if len(active):
         said = ",".join(map(str, active.tolist()))
@@ -102,10 +101,7 @@ def drawn(
             f'data-threads="{said}"/>'
         )
     if len(idle):
-        out.append(
-            f'<path d="{_circles(grid, idle, radius)}" fill="none" '
-            f'stroke="currentColor" stroke-opacity=".5" stroke-dasharray="{dash}"/>'
-        )
+        out.append(f'<path d="{_circles(grid, idle, radius)}" fill="none" {PALE}/>')
     texts = [name_of(int(t), block) for t in every]
     if max(svg.width_of(text, 11) for text in texts) <= 2 * radius - 1:
         acts = set(active.tolist())

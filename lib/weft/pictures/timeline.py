@@ -115,7 +115,7 @@ def _bars(table: np.ndarray, width: float, top: float, most: int, warps: bool) -
         x, y = LEFT + column * width + 5, top + row * ROW + 3
         counts = table[row, column]
         if not counts.sum():
-            out.append(box(x, y, room, ROW - 6, strength=0.35, dashed=True))
+            out.append(box(x, y, room, ROW - 6, strength=0.35))
             continue
         for (name, colour), count in zip(KINDS, counts.tolist()):
             wide = room * count / most
@@ -149,7 +149,7 @@ def _legend(y: float, most: int, row: str) -> str:
         out.append(box(x, y - 10, 13, 13, colour=colour, fill=0.35))
         out.append(label(x + 20, y, name, 11, faint=True))
         x += 38 + svg.width_of(name, 11)
-    out.append(box(x, y - 10, 13, 13, strength=0.5, dashed=True))
+    out.append(box(x, y - 10, 13, 13, strength=0.35))
     out.append(label(x + 20, y, "touches nothing", 11, faint=True))
     x += 38 + svg.width_of("touches nothing", 11)
     full = f"a full bar: {plural(most, 'access')} of a "

@@ -225,15 +225,18 @@ class Values:
         kind: str,
         *,
         colour: str = "",
-        dashed: bool = False,
+        empty: bool = False,
     ) -> str:
-        """Cells that the picture speaks of now. kind: what they are to it."""
+        """Cells that the picture speaks of now; empty: outlined only.
+
+        kind: what they are to it.
+        """
         elements = np.asarray(list(elements), int)
         path = self.grid.squares(elements)
         if not path:
             return ""
         colour = colour or self.colour
-        inside = f'fill="{colour}" fill-opacity=".28"' if not dashed else 'fill="none"'
+        inside = f'fill="{colour}" fill-opacity=".28"' if not empty else 'fill="none"'
         # On a heat map a filling would be taken for a value.
         if not self.is_worded:
             inside = 'fill="none"'
@@ -246,17 +249,15 @@ class Values:
                 for x, y in zip(*self.grid.corners(elements))
             )
         wide = "1.8" if self.grid.gap else "1.5"
-        if many:
-            dashed, wide = False, ".8"
-        dash = ' stroke-dasharray="3 2.5"' * dashed
+        wide = ".8" if many else wide
         said = ",".join(map(str, elements.tolist()))
         mark = halo + (
-            f'<path d="{path}" {inside} stroke="{colour}" stroke-width="{wide}"{dash} '
+            f'<path d="{path}" {inside} stroke="{colour}" stroke-width="{wide}" '
             f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
             f'data-kind="{kind}" data-cells="{said}"/>'
         )
         # What they hold, once more: the filling lies over it.
-        filled = self.is_worded and not dashed
+        filled = self.is_worded and not empty
         return mark + (self._words(elements.tolist(), bold=True) if filled else "")
 
 

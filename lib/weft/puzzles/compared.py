@@ -188,7 +188,7 @@ def _compared(
 def _marked(placed: list[Values], wrong: np.ndarray, comparable: bool) -> str:
     out = "".join(one.drawn() for one in placed)
     if len(wrong) and comparable:
-        out += placed[0].marked(wrong, "wrong", colour=FAULT, dashed=True)
+        out += placed[0].marked(wrong, "wrong", colour=FAULT, empty=True)
         if placed[1].is_worded or len(wrong) <= HALOS:
             out += placed[1].marked(wrong, "wanted")
     return out

@@ -180,7 +180,7 @@ def _frame(case: Instance, sheet: Sheet, links: np.ndarray, number: int) -> list
         row = links[at : at + one.array.size]
         at += one.array.size
         now, could = np.flatnonzero(row == NOW), np.flatnonzero(row == COULD)
-        out.append(one.marked(could, "could", dashed=True))
+        out.append(one.marked(could, "could", empty=True))
         out.append(one.marked(now, "depends"))
         if sheet.flat and total <= LINES:
             lines += _lines(sheet, one, now, target, element)
@@ -218,7 +218,7 @@ def _sentence(case: Instance, links: np.ndarray, number: int) -> str:
             parts.append(_which(one, array, now) + before)
     text = f"{_element(case, number)} shall be {value}"
     text += f": it depends on {listed(parts)}" if parts else ", whatever the inputs are"
-    return text + ("; what is dashed could change it." if could else ".")
+    return text + ("; what is outlined could change it." if could else ".")
 
 
 def _which(name: str, array: np.ndarray, elements: np.ndarray) -> str:
@@ -278,8 +278,8 @@ def _telling(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
     """
     first = next(iter(case.wants.values()))
     rows = {n: row for n, row in zip(stops, links) if n < first.size}
-    dashed = {n: row for n, row in rows.items() if (row == COULD).any()}
-    per = {n: int((row == NOW).sum()) for n, row in (dashed or rows).items()}
+    open_ = {n: row for n, row in rows.items() if (row == COULD).any()}
+    per = {n: int((row == NOW).sum()) for n, row in (open_ or rows).items()}
     most = max(per.values())
     return stops.index(_wished(case, [n for n in per if per[n] == most]))
 
@@ -319,9 +319,9 @@ def _legend(x: float, y: float, could: bool) -> str:
     kinds = [(WRITTEN, False, "this element"), (READ, False, "what it depends on")]
     if could:
         kinds.append((READ, True, "what could change it"))
-    for colour, dashed, text in kinds:
-        fill = 0.0 if dashed else svg.FILL
-        out.append(svg.box(x, y - 10, 13, 13, colour=colour, fill=fill, dashed=dashed))
+    for colour, empty, text in kinds:
+        fill = 0.0 if empty else svg.FILL
+        out.append(svg.box(x, y - 10, 13, 13, colour=colour, fill=fill))
         out.append(label(x + 20, y, text, 11, faint=True))
         x += 20 + svg.width_of(text, 11) + 18
     return "".join(out)

@@ -11,7 +11,7 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..figures.style import OURS, SHARED
+from ..figures.style import OURS, PALE, SHARED
 from . import LESSONS, load, number_of
 from .progress import OPEN, SIGNS, SOLVED, WITHIN
 
@@ -169,12 +169,11 @@ def _puzzle(progress: Progress, row: Row, name: str) -> str:
 
 
 def mark(state: str, title: str) -> str:
-    """A cell of cloth: an open one dashed, a solved one with a check, the best starred.
+    """A cell of cloth: an open one pale, a solved one with a check, the best starred.
 
     title: what is said of it.
     """
-    look = 'fill="none" stroke="currentColor" stroke-opacity=".55" '
-    look, inside = f'{look}stroke-dasharray="3 2.4"', ""
+    look, inside = f'fill="none" {PALE}', ""
     if state == SOLVED:
         look = f'fill="{OURS}" fill-opacity=".2" stroke="{OURS}"'
         inside = (

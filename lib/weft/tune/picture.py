@@ -37,7 +37,7 @@ class Picture(Figure):
 
 def strips(tuned: Tuned) -> Picture:
     """A panel for each constant that varies: a dot for each candidate, the best of each
-    value on a line. Hollow: let go early; below, dashed: how many were not timed."""
+    value on a line. Hollow: let go early; below, framed: how many were not timed."""
     names = [n for n in tuned.constants if len(_values(tuned.rows, n)) > 1]
     names = names or list(tuned.constants)[:1]
     timed = [row for row in tuned.rows if _us(row)]
@@ -63,7 +63,7 @@ def strips(tuned: Tuned) -> Picture:
         _tell(
             figure,
             tuned,
-            "diamond: the best; hollow: let go early; dashed: how many were not timed",
+            "diamond: the best; hollow: let go early; framed: how many were not timed",
         )
     return figure
 
@@ -98,7 +98,7 @@ def heat(tuned: Tuned, x: str, y: str) -> Picture:
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         axes.grid(False)
-        _tell(figure, tuned, "µs; fuller is faster; dashed: none timed")
+        _tell(figure, tuned, "µs; fuller is faster; empty: none timed")
     return figure
 
 
@@ -132,7 +132,7 @@ def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
                 *(place, 0.02, f"{missing}"),
                 transform=axes.get_xaxis_transform(),
                 **{"ha": "center", "va": "bottom", "fontsize": 9, "color": INK},
-                bbox={"boxstyle": "round", "fc": "none", "ec": INK, "ls": "--"},
+                bbox={"boxstyle": "round", "fc": "none", "ec": INK, "lw": 0.6},
             )
     axes.plot(range(len(values)), fastest, "-", color=OURS, lw=1.2, zorder=1)
     won = values.index(tuned.constants[name])
@@ -150,7 +150,7 @@ def _cell(
     axes: Axes, i: int, j: int, us: float | None, best: float | None, won: bool
 ) -> None:
     strength = best / us if us and best else 0.0
-    look: dict[str, Any] = {"ec": INK, "fc": "none", "ls": "--", "lw": 0.8}
+    look: dict[str, Any] = {"ec": INK, "fc": "none", "lw": 0.5}
     if us:
         look = {"ec": OURS, "fc": (*faint(OURS)[:3], 0.05 + 0.5 * strength**2), "lw": 1}
     if won:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..figures.style import OURS
+from ..figures.style import OURS, REFERENCE
 from ..kept import Kept
 from ..native import ArgumentError
 
@@ -190,7 +190,7 @@ _TEXT = 'fill="currentColor" font-size="13"'
 def _bars(m: Measured) -> str:
     rows = [("measured", m.value, f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"')]
     if m.guess is not None:
-        ghost = 'fill="none" stroke="currentColor" stroke-dasharray="5 4"'
+        ghost = f'fill="none" stroke="currentColor" {REFERENCE}'
         rows.insert(0, ("your guess", m.guess, ghost))
     most = max(value for _, value, _ in rows) or 1.0
     room = _WIDTH - _LEFT - _RIGHT

@@ -3,7 +3,7 @@
     with figure(9, 4) as ax:
         chains(ax, rows, elsewhere("graphs"))
 
-Full is what was measured here, hollow and dashed what was measured elsewhere and came
+Full is what was measured here, hollow what was measured elsewhere and came
 with the lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are no
 signal. A chart for which nothing was measured anywhere says how that is done.
 """
@@ -21,6 +21,7 @@ from ...figures.style import (
     draw_unmeasured,
     hollow,
     outlined,
+    reference,
     unmeasured,
 )
 
@@ -67,7 +68,7 @@ def chains(
             )
             ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=READ if full else "none")
             _beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10)
-    ax.axvline(floor, color=OPPONENT, ls="--", lw=1)
+    ax.axvline(floor, **reference(OPPONENT))
     where = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
     ax.text(floor, len(roads) - 0.6, "its bytes", **where)
     most = max(row["us"] for found, _ in series for row in found)

@@ -266,11 +266,8 @@ def _group(key: tuple) -> tuple[str, bool]:
 
 def _lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
     there = [row for row in rows if row["race"] == kind]
-    dash = "--" if elsewhere else "-"
-    for impl, mark, style_ in (
-        *[("weft", "o", dash), ("mine", "D", dash)],
-        *[("cublas", "^", dash), ("torch", "v", ":")],
-    ):
+    marks = {"weft": "o", "mine": "D", "cublas": "^", "torch": "v"}
+    for impl, mark in marks.items():
         sides = sorted({row["m"] for row in there if row["impl"] == impl})
         every = [best((r for r in there if r["m"] == s), (impl,)) for s in sides]
         if not every:
@@ -289,7 +286,7 @@ def _lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
         name += " (hollow)" if elsewhere else ""
         look = {"mfc": fill, "mec": colour, "color": colour, "ms": 5, "lw": 1.3}
         speeds = [row["tflops"] for row in found]
-        axes.plot(on_line, speeds, mark, ls=style_, label=name, **look)
+        axes.plot(on_line, speeds, mark, ls="-", label=name, **look)
         points = [row["m"] for row in loose], [row["tflops"] for row in loose]
         axes.plot(*points, mark, **look | {"ls": "none"})
 

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from ...figures.style import INK, draw_unmeasured, style
+from ...figures.style import INK, draw_unmeasured, reference, style
 from ...mnist.plot import new_figure
 from ...mnist.race_marks import BESIDE
 from ..peaks import ceilings
@@ -132,10 +132,12 @@ def _roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
     levels = {kind: roofs[kind] for kind in kinds if kind in roofs}
     levels.pop("fp16" if "bf16" in levels else "", None)  # the same
     for kind, peak in levels.items():
-        axes.plot([peak / slope, NAMES / 1.3], [peak] * 2, color=INK, lw=1.4, zorder=1)
+        ends = [peak / slope, NAMES / 1.3]
+        axes.plot(ends, [peak] * 2, **reference(width=1.4), zorder=1)
         _roof_name(axes, UNITS.get(kind, kind), f"{_number(peak)}FLOP/s", peak, slope)
     top = max(levels.values(), default=1.0)
-    axes.plot([0.1, top / slope], [0.1 * slope, top], color=INK, lw=1.6, zorder=1)
+    ends = [0.1, top / slope], [0.1 * slope, top]
+    axes.plot(*ends, **reference(width=1.6), zorder=1)
     text = f"copy: {_number(slope)}B/s"
     levels_up = sorted(levels.values())
     gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]

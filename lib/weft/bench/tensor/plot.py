@@ -28,6 +28,7 @@ from ...figures.style import (
     draw_unmeasured,
     hollow,
     outlined,
+    reference,
 )
 
 Row = dict[str, Any]
@@ -72,7 +73,7 @@ def staircases(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
     if not series:
         return draw_unmeasured(ax, "tensor")
     x = np.linspace(0, 2, 401)
-    ax.plot(x, x, color=INK, lw=0.8, ls=":", label="exact")
+    ax.plot(x, x, **reference(), label="exact")
     ax.plot(x, np.round(x), color=INK, lw=1, label="rounded to the nearest float")
     for found, here in series:
         simulated = found[0]["target"] == "cpu"
@@ -111,7 +112,7 @@ def promotions(
 
 
 def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
-    """Errors of a product over k: ours by precision, cuBLAS dotted."""
+    """Errors of a product over k: ours by precision, cuBLAS without marks."""
     series = of("error", rows, others)
     if not series:
         return draw_unmeasured(ax, "tensor")
@@ -125,7 +126,7 @@ def errors(ax: Axes, rows: Sequence[Row], others: Sequence[Found]) -> None:
             ]
             if peer:
                 points = [r["k"] for r in peer], [r["error_rms"] for r in peer]
-                ax.plot(*points, color=OPPONENT, lw=1, ls=":", zorder=1)
+                ax.plot(*points, color=OPPONENT, lw=1, zorder=1)
             if line:
                 ends[kind] = _line(ax, line, colour, mark, here)
     _over_k(ax, series, ends)
@@ -205,7 +206,7 @@ def _line(
     k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
     fill = colour if here else "none"
     look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
-    ax.plot(k, error, mark, ls="-" if here else "--", **look)
+    ax.plot(k, error, mark, ls="-", **look)
     return k[-1], error[-1]
 
 
