@@ -11,6 +11,7 @@ from weft.jit import load_cuda
 def test_rows_read_the_same_number_of_sectors(target):
     rows = bench_sectors.rows(target, seconds=0.01)
     assert {row["sectors"] for row in rows} == {bench_sectors.WANTED[target]}
+    assert sum(row["usual"] for row in rows) >= len(rows) / 4
     for row in rows:
         assert row["tbs"] == pytest.approx(32 * row["sectors"] / row["us"] / 1e6)
     scattered = {(r["run"], r["footprint"]) for r in rows if r["rung"] == "scattered"}

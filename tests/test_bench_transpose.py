@@ -67,3 +67,42 @@ def test_strides():
     text = drawn(plot_transpose.strides, HERE, [THERE])
     assert "that GPU" in text and "400" in text
     assert "that GPU" not in drawn(plot_transpose.strides, HERE, [])
+
+
+def sector_row(rung, tbs, fetch=64, **place):
+    band = {"us": 1.0, "us_low": 1.0, "us_high": 1.0, "device": "this GPU"}
+    where = {"stride": None, "run": None, "footprint": 2**30} | place
+    return (
+        {"rung": rung, "fetch": fetch, "usual": fetch == 64, "tbs": tbs} | where | band
+    )
+
+
+SECTORS = [
+    *(sector_row("in order", t, stride=s) for s, t in ((32, 4.0), (64, 2.0))),
+    *(
+        sector_row("scattered", tbs, run=run, footprint=size * 2**30)
+        for run, size, tbs in [
+            *((32, 1, 1.0), (64, 1, 2.0), (1024, 1, 3.0)),
+            *((32, 8, 0.4), (64, 8, 0.8), (1024, 8, 2.5)),
+        ]
+    ),
+    sector_row("scattered", 9.0, fetch=32, run=32),
+]
+
+
+def test_what_a_count_of_sectors_leaves_out_has_a_line_each():
+    device, fetch, dram, tlb = plot_transpose.shares(SECTORS, [])
+    assert device == "this GPU"
+    assert "2.00 times" in fetch and "1.50 times" in dram and "2.50 times" in tlb
+    assert plot_transpose.shares([], []) == [
+        "nothing measured yet: python -m weft bench sectors --device cuda"
+    ]
+
+
+def test_sectors_near_and_far():
+    def both(ax, *args):
+        plot_transpose.distances([ax, ax.figure.add_subplot()], *args)
+
+    text = drawn(both, SECTORS, [])
+    assert "1 GiB" in text and "8 GiB" in text
+    assert "weft bench sectors" in drawn(both, [], [])

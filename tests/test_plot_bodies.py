@@ -44,7 +44,8 @@ def drawn(columns, draw, *args):
 def test_this_machine_is_full_and_another_ones_gpu_hollow():
     text = drawn(2, plot_bodies.contenders, HERE, [THERE])
     assert "~5 s" in text and "700 µs" in text and "grey, 9 pixels" in text
-    assert "1.25 µs" in text and "CUDA C, the lab" in text and "4 µs" in text
+    assert "1.25 µs" in text and "CUDA C, a rung of the lab" in text
+    assert "4 µs, fast" in text and "best" not in text
     for other in "90 µs", "44 µs", "55 µs":  # slower rungs, other sizes, its CPU
         assert other not in text
     said = plot_bodies.caption(HERE, [THERE])

@@ -43,6 +43,7 @@ BURST = 50  # launches in a row, for the host's time
 PATIENCE = 1.0  # seconds that one contender is timed, about
 LOOPS = 1 << 20  # multiplications that Python does by loops
 SIMULATED = 1 << 20  # accesses that the simulator is given
+HANGS = 300.0  # seconds for a simulated block: a busy machine is slow, not stuck
 SIMULATED_THREADS = 1024  # and the threads that Numba's simulator is
 
 
@@ -320,7 +321,8 @@ def _simulated(
     shape, part, scale = _some_blocks(work, shape, SIMULATED // accesses)
 
     def call(checks: bool, out: torch.Tensor) -> torch.Tensor:
-        sim(body, checks=checks, quiet=True)[shape](out.view(-1), *given)
+        runner = sim(body, checks=checks, quiet=True, timeout=HANGS)
+        runner[shape](out.view(-1), *given)
         return out[part]
 
     for name, checks in ("sim", True), ("sim, no checks", False):

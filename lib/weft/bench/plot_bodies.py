@@ -23,6 +23,7 @@ from ..figures.style import INK, OPPONENT, READ
 Row = dict[str, Any]
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
 RESULTS = ROOT / "notebooks/results"
+OWN = "CUDA C, a rung of the lab"
 NAMES = {  # (impl, rung) of a row: what stands beside it
     ("python", "loops"): "Python, loops",
     ("weft", "sim"): "sim",
@@ -33,7 +34,7 @@ NAMES = {  # (impl, rung) of a row: what stands beside it
     ("weft", "cuda_c"): "cuda_c",
     ("weft", "cuda_c tiled"): "cuda_c, tiled",
     ("weft", "reference"): "C by hand",
-    ("weft", "best"): "CUDA C, the lab's best",
+    ("weft", "best"): OWN,
     ("numpy", "@"): "NumPy",
     ("torch", "@"): "torch",
 }
@@ -100,7 +101,7 @@ def _same(rows: list[Row], op: str, sizes: list[int | None]) -> list[Row]:
 
 
 def _named(rows: list[Row], target: str = "") -> dict[tuple[str, str], Row]:
-    """Rows by name and target; of the lab's own rungs on a GPU only the fastest."""
+    """Rows by name and target; of the lab's own rungs the fastest that was run."""
     found = {}
     for row in sorted(rows, key=lambda row: -row["us"]):
         key = row["impl"], row["rung"]
@@ -122,7 +123,7 @@ def _dots(
         inside = colour if full else "none"
         ax.plot(us, place, "o" if full else "D", color=colour, ms=7, mfc=inside)
         ax.annotate(
-            "~" * ("part" in row) + _time(us),
+            "~" * ("part" in row) + _time(us) + f", {row['rung']}" * (name == OWN),
             *((us, place), (0, 11 if full else -11)),
             **{"textcoords": "offset points", "ha": "center", "va": "center"},
             fontsize=9,

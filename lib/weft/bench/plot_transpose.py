@@ -1,4 +1,4 @@
-"""Charts of `weft bench transpose`: this machine's GPU, and others.
+"""Charts of `weft bench transpose` and `weft bench sectors`: of this GPU, and others.
 
     with figure(9, 4) as ax:
         transposes(ax, rows, elsewhere("transpose"))
@@ -10,6 +10,7 @@ signal. A chart for which nothing was measured anywhere says how that is done.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -17,6 +18,9 @@ from matplotlib.axes import Axes
 from ..figures.style import (
     OPPONENT,
     READ,
+    SHARED,
+    THREAD,
+    WRITTEN,
     draw_unmeasured,
     hollow,
     outlined,
@@ -94,10 +98,74 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
     ax.legend(loc="upper right")
 
 
-def caption(others: list[Found]) -> str:
+def distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
+    """TB/s of equally many sectors: in order, and in runs all over a footprint."""
+    series = [(rows, True)] * bool(rows) + [(f["rows"], False) for f in others]
+    if not series:
+        for ax in axes:
+            draw_unmeasured(ax, "sectors")
+        return
+    for found, here in series:
+        usual = [row for row in found if row["usual"]]
+        ordered = [row for row in usual if row["rung"] == "in order"]
+        _over(axes[0], ordered, "stride", READ, here)
+        sizes = sorted({r["footprint"] for r in usual if r["rung"] == "scattered"})
+        for colour, size in zip((READ, SHARED, WRITTEN, THREAD, OPPONENT), sizes):
+            runs = [r for r in usual if r["run"] and r["footprint"] == size]
+            _over(axes[1], runs, "run", colour, here)
+            end = max(runs, key=lambda row: row["run"])
+            beside = {"textcoords": "offset points", "fontsize": 9, "color": colour}
+            name = f"{size / 2**30:g} GiB"
+            axes[1].annotate(name, (end["run"], end["tbs"]), (8, -3), **beside)
+    for ax in axes:
+        ax.set_xscale("log", base=2)
+        ax.set_ylim(0)
+    axes[0].set(xlabel="bytes from sector to sector, in order")
+    axes[0].set_ylabel("TB/s of wanted sectors")
+    axes[1].set(xlabel="bytes in a run, runs scattered")
+
+
+def _over(ax: Axes, rows: list[Row], key: str, colour: str, here: bool) -> None:
+    """The speeds of rows over one of their numbers, on a line."""
+    points = sorted((row[key], row["tbs"]) for row in rows)
+    inside = colour if here else "none"
+    ax.plot(*zip(*points), "o-", color=colour, mfc=inside, ms=6, lw=1)
+
+
+def shares(rows: list[Row], others: list[Found]) -> list[str]:
+    """Which part each thing has that a count of sectors leaves out, in a line each."""
+    told = []
+    for found in [rows] * bool(rows) + [found["rows"] for found in others]:
+        speed = {
+            (row["fetch"], row["run"], row["footprint"]): row["tbs"]
+            for row in found
+            if row["run"]
+        }
+        usual = next(row["fetch"] for row in found if row["usual"])
+        near, far = (end({size for _, _, size in speed}) for end in (min, max))
+        longest = max(run for _, run, _ in speed)
+        pairs = {
+            "the fetch: runs of 64 bytes over runs of 32": ((64, near), (32, near)),
+            f"rows of DRAM: runs of {longest:,} bytes over runs of 64": (
+                (longest, near),
+                (64, near),
+            ),
+            f"the TLB: runs of 64 bytes in {near / 2**30:g} GiB over {far / 2**30:g}": (
+                (64, near),
+                (64, far),
+            ),
+        }
+        told.append(found[0]["device"])
+        for name, (one, other) in pairs.items():
+            ratio = speed[usual, *one] / speed[usual, *other]
+            told.append(f"    {name:<58}{ratio:5.2f} times the speed")
+    return told or [unmeasured("sectors")]
+
+
+def caption(others: list[Found], what: str = "transpose") -> str:
     """Which cards were measured elsewhere, and when."""
     told = [f"{f['machine']['device']}, {f['machine']['date']}" for f in others]
-    return f"hollow: {'; '.join(told)}" if told else unmeasured("transpose")
+    return f"hollow: {'; '.join(told)}" if told else unmeasured(what)
 
 
 def _key(row: Row) -> tuple[str, str, str]:

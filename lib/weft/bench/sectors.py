@@ -10,7 +10,8 @@ Three things that a count of sectors leaves out are separated so:
 
     the fetch  if L2 fetches more than the sector that is missing, a run of 32 bytes
                takes as long as one of 64. `fetch` is the context's limit for that, in
-               bytes: a hint that the driver may ignore
+               bytes, a hint that the driver may ignore; `usual`: it is what it
+               was before
     DRAM rows  if opening a row of DRAM costs time, runs beyond 64 bytes become faster
                still in the smallest footprint
     the TLB    if the TLBs keep fewer pages than a footprint has, short runs are slower
@@ -67,7 +68,7 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
     x = torch.ones(_largest(where) // 4, device=where)
     timer, found = "graph" if where.type == "cuda" else "wall", []
     for fetch in FETCHES if where.type == "cuda" else (None,):
-        with _fetch_limit(where, fetch) as limit:
+        with _fetch_limit(where, fetch) as (limit, usual):
             for what, call in _contenders(x):
                 timed = time_it(call, timer=timer, device=where, seconds=seconds)
                 sectors = WANTED[where.type]
@@ -76,7 +77,7 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
                         **{"op": "sectors", "impl": "weft", "precision": "fp32"},
                         **{"target": where.type, "device": timed.device},
                         **what,
-                        **{"fetch": limit, "sectors": sectors},
+                        **{"fetch": limit, "usual": usual, "sectors": sectors},
                         **timed.row(),
                         "tbs": SECTOR * sectors / timed.us / 1e6,
                         **stamp(),
@@ -144,15 +145,18 @@ def _contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
 
 
 @contextlib.contextmanager
-def _fetch_limit(where: torch.device, wanted: int | None) -> Iterator[int | None]:
-    """The limit of this process's context inside; what the driver made of it."""
+def _fetch_limit(
+    where: torch.device, wanted: int | None
+) -> Iterator[tuple[int | None, bool]]:
+    """Set this process's limit inside; what it is then, and whether it always was."""
     if wanted is None:
-        yield None
+        yield None, True
         return
     with driver.device(where.index or 0):
         before = driver.limit("l2_fetch")
         driver.set_limit("l2_fetch", wanted)
         try:
-            yield driver.limit("l2_fetch")
+            limit = driver.limit("l2_fetch")
+            yield limit, limit == before
         finally:
             driver.set_limit("l2_fetch", before)
