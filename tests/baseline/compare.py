@@ -1,0 +1,85 @@
+"""What differs between two records."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from baseline import sections
+
+TEXTS = ("text", "said")  # fields with words for people
+Entries = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One line of a report. allowed: whether it is only mentioned."""
+
+    text: str
+    allowed: bool = False
+
+
+@dataclass
+class Report:
+    """Differences by section, and what could not be compared."""
+
+    found: dict[str, list[Difference]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs that must be equal."""
+        return all(one.allowed for lines in self.found.values() for one in lines)
+
+    def text(self) -> str:
+        """The report for a terminal."""
+        lines = [f"note: {note}" for note in self.notes]
+        for name, found in self.found.items():
+            wrong = sum(not one.allowed for one in found)
+            more = f", {len(found) - wrong} allowed" if len(found) > wrong else ""
+            lines.append(f"{name}: {wrong or 'no'} differences{more}")
+            for one in sorted(found, key=lambda one: one.allowed):
+                lines.append(f"  {'(allowed) ' * one.allowed}{one.text}")
+        return "\n".join([*lines, "as before" if self.ok else "NOT as before"])
+
+
+def report(
+    old: dict[str, Any],
+    new: dict[str, Any],
+    names: Iterable[str],
+    options: argparse.Namespace,
+) -> Report:
+    """The differences of these sections, as far as both records have them."""
+    whole = Report()
+    for name in names:
+        before, after = (one["sections"].get(name) for one in (old, new))
+        if not before or not after:
+            where = "old" if not before else "new"
+            whole.notes.append(f"{name}: not compared, the {where} record has none")
+            continue
+        if before["machine"] != after["machine"]:
+            whole.notes.append(
+                f"{name}: {before['machine']} before, {after['machine']} now"
+            )
+        module = sections.module(name)
+        judge = getattr(module, "differences", differences)
+        whole.found[name] = judge(before["entries"], after["entries"], options)
+    return whole
+
+
+def differences(
+    old: Entries, new: Entries, options: argparse.Namespace
+) -> list[Difference]:
+    """Entries that are missing, new or different in some field."""
+    found = [Difference(f"{key}: missing now") for key in old if key not in new]
+    found += [Difference(f"{key}: new") for key in new if key not in old]
+    for key in old.keys() & new.keys():
+        for name in sorted(old[key].keys() | new[key].keys()):
+            before, after = old[key].get(name), new[key].get(name)
+            if before != after:
+                text = f"{key}: {name}: {before} before, {after} now"
+                reworded = name in TEXTS and options.reworded
+                found.append(Difference(text, allowed=reworded))
+    return sorted(found, key=lambda one: one.text)

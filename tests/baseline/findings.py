@@ -1,0 +1,146 @@
+"""What the corpora of faulty and clean kernels are told.
+
+inspect, races    CUDA C under the watch build, each case in three orders
+simulator         Python kernels, each in three orders
+check             kernels that weft.check() refuses, and those it takes
+zoo               libraries in which each rung has one fault
+run, inspect      whole programs by `weft run` and `weft inspect`
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from baseline import watched
+from baseline.corpora import (
+    ALIASED,
+    CASES,
+    CLEAN,
+    PROGRAMS,
+    RIGHT_CHECKS,
+    WRONG_CHECKS,
+    ZOO,
+    check_rung,
+    zoo_library,
+)
+from baseline.texts import normalised
+
+import weft
+
+ORDERS = ("forward", "reverse", "shuffled")
+_HOST = "main.cu other.cu host.cpp plain.c -Iinclude -DOFFSET=9"  # in files/
+_COSTS = re.compile(r"^(?:\S+\[[^]]*\](?:;.*)?|slow: .*)\n?", re.M)
+
+
+def record(options: argparse.Namespace) -> dict[str, Any]:
+    """An entry for each case."""
+    return {**in_cuda_c(), **in_python(), **checked(), **in_the_zoo(), **programs()}
+
+
+def in_cuda_c() -> dict[str, Any]:
+    """The findings of every case under the watch build."""
+    return {
+        name: {
+            "status": [run.status for run in runs],
+            **told([run.report for run in runs]),
+        }
+        for name, runs in watched.corpus().items()
+    }
+
+
+def in_python() -> dict[str, Any]:
+    """The findings of the simulator."""
+    return {
+        f"simulator {case.name}": told([simulated(case, order) for order in ORDERS])
+        for case in [*CASES, *CLEAN]
+    }
+
+
+def told(reports: list[Any]) -> dict[str, Any]:
+    """Of a case's runs: the findings' kinds, what else is no words, and the words.
+
+    Where a kernel is when it counts as hanging is chance.
+    """
+    kinds = [" ".join(one.kind for one in report.findings) for report in reports]
+    found = {"kinds": kinds[0] if len({*kinds}) == 1 else kinds}
+    if any(kinds) and "hang" not in kinds[0]:
+        found["places"] = [places(report) for report in reports]
+        found["text"] = [_COSTS.sub("", normalised(one.text())) for one in reports]
+    return found
+
+
+def places(report: Any) -> list[list[Any]]:
+    """Where each finding is, and how often it was seen."""
+    keys = ("kind", "line", "column", "block", "thread", "other", "array", "index")
+    keys += ("count", "other_line", "pattern", "kernel")
+    return [[getattr(one, key) for key in keys] for one in report.findings]
+
+
+def simulated(case: Any, order: str) -> Any:
+    """The simulator's report of a case, also of one that it ends."""
+    args = case.args()
+    if case.name in ALIASED:
+        args[1] = args[0]
+    launch = weft.sim(case.kernel, order=order, quiet=True, timeout=case.seconds)
+    try:
+        return launch[case.grid, case.block, 0, case.shared](*args)
+    except weft.KernelFault as fault:
+        return fault.report
+
+
+def checked() -> dict[str, Any]:
+    """weft.check()'s verdicts."""
+    found: dict[str, Any] = {}
+    for subject, reference, options, *_ in [*WRONG_CHECKS, *RIGHT_CHECKS]:
+        kernel = getattr(subject, "kernel", subject)
+        key = f"check {type(subject).__name__} {getattr(kernel, '__name__', '')}"
+        while key in found:
+            key += " again"
+        found[key] = verdict(partial(weft.check, subject, reference, **options))
+    return found
+
+
+def in_the_zoo() -> dict[str, Any]:
+    """The verdict on each rung of the zoo."""
+    found = {}
+    for path in sorted(ZOO.glob("*.cu")):
+        library = zoo_library(path.stem, "cpu")
+        for rung in library.rungs:
+            key = f"zoo {path.stem} {rung.name}"
+            found[key] = verdict(partial(check_rung, library, rung))
+    return found
+
+
+def verdict(judge: Callable[[], Any]) -> dict[str, str]:
+    """What a judge returns, or the error with which it refuses."""
+    try:
+        return {"verdict": "right", "text": normalised(str(judge()))}
+    except Exception as error:
+        return {"verdict": type(error).__name__, "text": normalised(str(error))}
+
+
+def programs() -> dict[str, Any]:
+    """What `weft run` and `weft inspect` print of whole programs."""
+    jobs = {path.name: ([path.name, "-O1"], PROGRAMS) for path in PROGRAMS.glob("*.cu")}
+    jobs["files"] = (_HOST.split(), PROGRAMS / "files")
+    found = {}
+    for name, (words, folder) in sorted(jobs.items()):
+        for command, more in (("run", []), ("inspect", ["--listing", "none"])):
+            done = subprocess.run(
+                [sys.executable, "-m", "weft", command, *words, *more],
+                **{"cwd": folder, "text": True, "capture_output": True},
+                stdin=subprocess.DEVNULL,
+                timeout=watched.SECONDS,
+            )
+            found[f"{command} {name}"] = {
+                "status": done.returncode,
+                "printed": done.stdout,
+                "said": normalised(done.stderr),
+            }
+    return found

@@ -1,0 +1,42 @@
+"""All that the baseline takes of the product's inside.
+
+A reorganisation moves these names: then this file changes, and no other of the
+baseline. Beside it the sections use public names alone: weft.check, weft.sim, ...
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from weft import build
+from weft.cuda_on_cpu.program import Program, executable
+from weft.inspect.raw import Files, program_report
+from weft.jit.disassembler import tool as disassembler
+
+__all__ = [
+    "EDIT",
+    "KERNELS",
+    "Files",
+    "disassembler",
+    "nvcc_command",
+    "program_report",
+    "watched_program",
+]
+
+KERNELS = build.KERNELS
+# A Python that prints the rows of `bench edit` without its peers, which take a minute.
+EDIT = [
+    *(sys.executable, "-c"),
+    "import json; from weft.bench import edit; print(json.dumps(edit.rows(peers=0)))",
+]
+
+
+def watched_program(path: Path) -> Path:
+    """The executable of a program under the watch build."""
+    return executable(Program([str(path)], optimise="1", check=True))
+
+
+def nvcc_command(source: Path) -> list[str]:
+    """The call of nvcc that compiles a kernel for sm_90a, without input and output."""
+    return build._command(source, build.Flavour("cuda", sm="90a"))

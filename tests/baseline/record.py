@@ -1,0 +1,104 @@
+"""The file of a record: machine and sections, each written as soon as it is made."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from baseline import sections
+from baseline.texts import ROOT, digest, short
+
+FORMAT = 1
+DETAILS = ROOT / "build" / "baseline"
+Record = dict[str, Any]
+
+
+def read(path: Path) -> Record:
+    """A record; ValueError naming the file if it is none."""
+    try:
+        record = json.loads(path.read_text())
+        if record["format"] != FORMAT:
+            raise ValueError(f"format {record['format']}, want {FORMAT}")
+        return record
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"{path} is no record of a baseline: {error}") from None
+
+
+def add(path: Path, name: str, options: argparse.Namespace) -> None:
+    """Make a section and put it into the file, in place of an older one."""
+    os.environ["WEFT_SMALL"] = "1"  # what is solved here is no reader's progress
+    print(f"baseline: {name} ...", flush=True)
+    load, start = os.getloadavg()[0], time.perf_counter()
+    entries = sections.module(name).record(options)
+    seconds = time.perf_counter() - start
+    DETAILS.mkdir(parents=True, exist_ok=True)
+    details = json.dumps(entries, indent=1, sort_keys=True)
+    (DETAILS / f"{name}.json").write_text(details + "\n")
+    record = read(path) if path.exists() else {"format": FORMAT, "sections": {}}
+    record["sections"][name] = {
+        **{"commit": commit(), "date": datetime.date.today().isoformat()},
+        **{"machine": machine(), "load": round(load, 2), "seconds": round(seconds, 1)},
+        **{"digest": digest(entries), "entries": _shortened(entries, name)},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".new")
+    beside.write_text(_text(record))
+    os.replace(beside, path)
+    print(f"baseline: {name}: {len(entries)} entries, {seconds:.0f} s", flush=True)
+
+
+def of_this_commit(path: Path) -> set[str]:
+    """The sections in the file that were made from this commit, nothing changed."""
+    now = commit()
+    if not path.exists() or now.endswith("+"):
+        return set()
+    made = read(path)["sections"]
+    return {name for name, section in made.items() if section["commit"] == now}
+
+
+def commit() -> str:
+    """The checkout's commit, "+" behind it if files differ."""
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+    return done.stdout.strip() or "unknown+"
+
+
+def machine() -> str:
+    """Processor, cores and compiler: what else decides bits and times."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(": ")[2] for line in lines if line[:10] == "model name"]
+    compiler = subprocess.run(["g++", "-dumpfullversion"], text=True, capture_output=1)
+    cores = len(os.sched_getaffinity(0))
+    return f"{(models or ['?'])[0]}, {cores} cores, g++ {compiler.stdout.strip()}"
+
+
+def _shortened(entries: Record, name: str) -> Record:
+    """Hashes for long texts; a module whose texts a comparison needs says WHOLE."""
+    if getattr(sections.module(name), "WHOLE", False):
+        return entries
+    return {
+        key: {field: short(value) for field, value in fields.items()}
+        for key, fields in entries.items()
+    }
+
+
+def _text(record: Record) -> str:
+    """JSON that a diff can read: one line per entry."""
+    parts = []
+    for name, section in record["sections"].items():
+        head = {key: value for key, value in section.items() if key != "entries"}
+        lines = ",\n    ".join(
+            f"{json.dumps(key)}: {json.dumps(value)}"
+            for key, value in sorted(section["entries"].items())
+        )
+        inner = json.dumps(head)[1:-1]
+        parts.append(
+            f'  {json.dumps(name)}: {{{inner},\n   "entries": {{\n    {lines}}}}}'
+        )
+    return f'{{"format": {FORMAT}, "sections": {{\n' + ",\n".join(parts) + "}}\n"

@@ -1,0 +1,39 @@
+"""Texts that do not depend on where a checkout is, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_SOURCES = "cuh?|h|c|cpp|py|ipynb|so"
+LONGEST = 40  # characters of a text that a record holds as it is
+
+
+def digest(value: Any) -> str:
+    """64 bits of the SHA-256 of a text, of bytes or of anything JSON can hold."""
+    if not isinstance(value, bytes | str):
+        value = json.dumps(value, sort_keys=True)
+    if isinstance(value, str):
+        value = value.encode()
+    return hashlib.sha256(value).hexdigest()[:16]
+
+
+def short(value: Any) -> Any:
+    """What a record holds of a field: itself if it is short, else its hash."""
+    if isinstance(value, dict | list):
+        return digest(value) if len(json.dumps(value)) > LONGEST else value
+    if isinstance(value, str) and len(value) > LONGEST:
+        return digest(value)
+    return value
+
+
+def normalised(text: str) -> str:
+    """A text without colours, addresses, and the names of files before lines."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    text = re.sub(rf"(?:[\w.+-]*/)*[\w.+-]+\.(?:{_SOURCES}):(?=\d)", "FILE:", text)
+    text = re.sub(rf"(?:[\w.+-]*/)+(?=[\w.+-]+\.(?:{_SOURCES})\b)", "", text)
+    return re.sub(r"\b0x[0-9a-f]{9,}\b", "0x...", text)  # masks have 8 digits

@@ -1,0 +1,125 @@
+"""Medians, in microseconds, of what a user waits for, and how far runs are apart.
+
+Each is measured in --runs processes, one after the other. The median is that of the
+runs' medians; low and high are the lowest and the highest of them, whose distance is
+the spread. Record them on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from baseline.compare import Difference, Entries
+from baseline.product import EDIT
+from baseline.texts import ROOT
+from tqdm import tqdm
+
+SLOWER = 0.03  # that a timing may be slower, at least
+STARTS = 5  # of each import, a run
+IMPORTS = {"import weft": "import weft", "import utils": "from utils import *"}
+
+
+def record(options: argparse.Namespace) -> dict[str, Any]:
+    """An entry for each number of each benchmark."""
+    every: dict[str, list[float]] = defaultdict(list)
+    for number in tqdm(range(options.runs + 1), "timings", unit="run", disable=None):
+        for measure in (edits, simulators, epochs, imports):
+            for name, us in measure().items():
+                if number:  # the first one fills caches
+                    every[name].append(us)
+    return {name: summary(values) for name, values in every.items()}
+
+
+def summary(medians: list[float]) -> dict[str, float]:
+    """The median of medians, and the range that they are in."""
+    low, high = min(medians), max(medians)
+    middle = statistics.median(medians)
+    return {"us": _short(middle), "low": _short(low), "high": _short(high)}
+
+
+def differences(
+    old: Entries, new: Entries, options: argparse.Namespace
+) -> list[Difference]:
+    """Timings slower than 3 % and than either spread; all others are mentioned."""
+    found = [Difference(f"{key}: missing now") for key in old if key not in new]
+    found += [Difference(f"{key}: new", allowed=True) for key in new if key not in old]
+    for key in sorted(old.keys() & new.keys()):
+        before, after = old[key], new[key]
+        limit = max(SLOWER, spread(before), spread(after))
+        change = after["us"] / before["us"] - 1
+        text = f"{key}: {before['us']:g} us before, {after['us']:g} us now"
+        text += f", {change:+.1%} (limit {limit:.1%})"
+        found.append(Difference(text, allowed=change <= limit))
+    return found
+
+
+def spread(timing: dict[str, float]) -> float:
+    """How far the runs are apart, as a share of the median."""
+    return (timing["high"] - timing["low"]) / timing["us"]
+
+
+def edits() -> dict[str, float]:
+    """From an edited cell to its result."""
+    rows = json.loads(_output(EDIT))
+    return {f"edit {row['rung']} {row['target']}": row["us"] for row in rows}
+
+
+def simulators() -> dict[str, float]:
+    """Python's simulator, and CUDA C on the CPU."""
+    found = {}
+    for name in ("sim", "simt"):
+        for row in _rows("bench", name):
+            if row["impl"] == "weft":
+                key = f"{name} {row['rung']} {row.get('checks', '')}".strip()
+                found[key] = row["us"]
+    return found
+
+
+def epochs() -> dict[str, float]:
+    """A step and an epoch of the rung that `make mnist` trains."""
+    (row,) = _rows("mnist", "--epochs", "1")
+    rung = f"mnist {row['rung']} {row['target']}"
+    return {f"{rung} step": row["us"], f"{rung} epoch": 1e6 * row["epoch_s"]}
+
+
+def imports() -> dict[str, float]:
+    """A process that imports and ends."""
+    found = {}
+    for name, code in IMPORTS.items():
+        times = []
+        for _ in range(STARTS):
+            start = time.perf_counter()
+            _output([sys.executable, "-c", code])
+            times.append(1e6 * (time.perf_counter() - start))
+        found[name] = statistics.median(times)
+    return found
+
+
+def _rows(*words: str) -> list[dict[str, Any]]:
+    """The rows that a command of ours writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.json"
+        _output([sys.executable, "-m", "weft", *words, "--json", str(file)])
+        return json.loads(file.read_text())["rows"]
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(
+        command, cwd=ROOT, text=True, capture_output=True, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+    return done.stdout
+
+
+def _short(us: float) -> float:
+    return float(f"{us:.5g}")
