@@ -312,6 +312,12 @@ def test_a_source_may_ask_a_compiler_for_flags(tmp_path):
     assert build.own_flags(source) == ["-Xptxas=-O1"]
 
 
+def test_plain_c_may_ask_for_flags_too(tmp_path):
+    source = tmp_path / "aligned.c"
+    source.write_text("/* g++: -falign-loops=64 */\n")
+    assert "-falign-loops=64" in build._command(source, build.Flavour.here("cpu"))
+
+
 def test_headers_without_a_suffix_are_headers_too():
     found = {
         str(path.relative_to(build.KERNELS)) for path in build.headers(build.KERNELS)

@@ -8,7 +8,7 @@
  *          multiplication", 2008), with a and b in each other's place:
  *
  *   registers  a tile of c, 14 x 32 with AVX-512; it is added to c from there
- *   L1         one panel of a, 14 x BK (16 KiB), packed just before its use:
+ *   L1         one panel of a, 14 x BK (29 KiB), packed just before its use:
  *              all panels of b pass by
  *   L2         a block of b, BK x BN (1 MiB at most): all panels of a pass by
  *   L3         c, which is read and written once for each BK of k
@@ -23,10 +23,14 @@
  *          342 (NumPy 162, 302; torch.mm, which is MKL, 183, 341); 2048^3 185,
  *          362 (NumPy 170, 325; torch.mm 183, 367): like MKL, and 1.4 % slower
  *          on two cores at 2048^3.
- * Limit:   L3, which both cores read: where c is left alone, tiles run 4 %
- *          faster, where a stays packed 1.5 %, where b does 1 to 2 %. Deeper
- *          blocks of k, huge pages and fetching c ahead gain nothing.
+ * Limit:   memory. The loop over tiles alone reaches what one core of this
+ *          processor can multiply, 269 GFLOP/s, where all of c stays in L1.
+ *          Fetching c's rows while the sums are built brought 3.5 %, blocks of
+ *          k twice as deep 2 %, loops that begin at a cache line up to 5 %.
+ *          Packing a's next panel meanwhile and huge pages gain nothing.
  */
+// Without it a tile's speed depends, by 5 %, on the address of its loop.
+/* g++: -falign-loops=64 */
 #include "gemm.h"
 #include "reference.h"
 
@@ -34,8 +38,8 @@
 #include <omp.h>
 
 enum {
-    BK = 256,  // deep enough that a tile of c costs little to load and store
-    BN = 1024, // columns packed at a time
+    BK = 512, // deep enough that a tile of c costs little to load and store
+    BN = 512, // columns packed at a time
     A_ROW = BK + 16, // from one row of a's panel to the next: in other L1 sets
     STEPS = 16,      // of k, between two prefetches of a
     AHEAD = 8,       // rows of b that are fetched into L1 before their use
@@ -159,9 +163,10 @@ SIMD_INLINE void multiply_steps(int rows, vfloat (*acc)[2], const float *a_s,
 }
 
 /* The product of two panels: added to the rows of c, or with `add` 0 put there.
- * c_row: from one row of c to the next. All of c is loaded before any of it is
- * stored, the last row first: rows that are a power of two apart compete for
- * the same places of L1, and a load waits for a store 4 KiB away. */
+ * c_row: from one row of c to the next. Each row of c is fetched into L1 while
+ * its sums are built. All of c is loaded before any of it is stored, the last
+ * row first: rows that are a power of two apart compete for the same places of
+ * L1, and a load waits for a store 4 KiB away. */
 SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
                                 int add, const float *a_s, const float *b_s,
                                 int k, const struct upcoming *next) {
@@ -172,18 +177,22 @@ SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
     for (; p + STEPS <= k; p += STEPS) {
         for (int r = 0; r < next->rows; r++)
             __builtin_prefetch(next->a + r * next->row + p, 0, 2);
+        if (p / STEPS < rows)
+            for (int i = 0; i < TILE_COLS; i += LINE)
+                __builtin_prefetch(c + p / STEPS * c_row + i);
         multiply_steps(rows, acc, a_s + p, b_s + p * TILE_COLS);
     }
     tile_fma(rows, acc, a_s + p, A_ROW, 1, b_s + p * TILE_COLS, TILE_COLS,
              k - p);
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < 2; v++) acc[r][v] *= alpha;
     if (add) {
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++)
-                acc[r][v] += vload(c + r * c_row + v * VLEN);
+                acc[r][v] = acc[r][v] * alpha + vload(c + r * c_row + v * VLEN);
+    } else {
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < 2; v++) acc[r][v] *= alpha;
     }
 #pragma GCC unroll 16
     for (int r = rows - 1; r >= 0; r--)

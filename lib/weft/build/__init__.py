@@ -228,6 +228,7 @@ def _command(source: Path, flavour: Flavour) -> list[str]:
     if source.suffix == ".c":
         march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
         march += _sanitizing(flavour)
+        march += own_flags(source, "g++")
         return [tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
     # Kernels are compiled for any machine and without fused multiply-adds:
@@ -253,9 +254,10 @@ def _sanitizing(flavour: Flavour) -> list[str]:
 
 
 def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
-    """What a .cu asks of a compiler besides: its line "/* nvcc: -Xptxas=-O1 */".
+    """Flags that a source adds for a compiler: its line "/* nvcc: -Xptxas=-O1 */".
 
-    Or "/* g++: -O1 */": of kernels whose twins on a CPU take long to compile.
+    For `compiler` "g++" the line "/* g++: -O1 */": of a kernel whose CPU version
+    takes long to compile, or of plain C.
     """
     line = rf"^/\* {re.escape(compiler)}: (.*) \*/$"
     asked = re.search(line, source.read_text(), re.MULTILINE)
