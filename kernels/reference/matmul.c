@@ -18,11 +18,11 @@
  * so the result is the same too.
  *
  * Prediction: the tiles take 28 multiply-adds in 14 cycles; packing and c are
- *          small beside them: more than NumPy's OpenBLAS, like MKL.
- * Measured: Intel Xeon with AVX-512, GFLOP/s: 1024^3 on one core 185, on two
- *          342 (NumPy 162, 302; torch.mm, which is MKL, 183, 341); 2048^3 185,
- *          362 (NumPy 170, 325; torch.mm 183, 367): like MKL, and 1.4 % slower
- *          on two cores at 2048^3.
+ *          small beside them: about what OpenBLAS and MKL reach.
+ * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 245, on two 451
+ *          (NumPy 244, 454; torch.mm, which is MKL, 111, 218); 2048^3 250, 485
+ *          (NumPy 248, 480; torch.mm 112, 215): NumPy's speed, within 1 %, and
+ *          twice MKL's.
  * Limit:   memory. The loop over tiles alone reaches what one core of this
  *          processor can multiply, 269 GFLOP/s, where all of c stays in L1.
  *          Fetching c's rows while the sums are built brought 3.5 %, blocks of
