@@ -9,7 +9,7 @@ from test_plot_race import THERE, row, rows
 
 from weft.figures.style import svg
 from weft.mnist import Cnn, initial_weights, load
-from weft.mnist.inside import WINNERS, draw_conv2_back, draw_inside, maps_of
+from weft.mnist.inside import WINNERS, conv2_back, draw_conv2_back, draw_inside, maps_of
 from weft.mnist.limits import Part, limits, whole
 from weft.mnist.plot_sections import plot_limits, plot_sections
 from weft.mnist.work import C1, C2, PIXELS2, PIXELS3, TAPS
@@ -136,6 +136,22 @@ def test_conv2s_backward_is_drawn_with_what_it_fuses_and_its_times():
     ]
     assert fills == [{0.25}, {0.0}]  # hollow: it did not run here
     assert "nothing measured yet" in " ".join(texts(draw_conv2_back({})))
+
+
+def test_conv2s_backward_is_the_sum_of_its_sections_for_each_64_images():
+    both = "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1"
+    apart = FUSED | {both: 40.0}
+    parts = {
+        part.section: part
+        for part in limits(row("weft", "graph", 50.0, layers_us=apart), ROOF, 1.5)
+    }
+    weight = parts["backward.conv2.weight"]
+    for batch in 64, 256:
+        there = row("weft", "graph", 50.0, layers_us=apart, batch=batch)
+        back = conv2_back(there, ROOF, 1.5)
+        assert back.us == pytest.approx(64 / batch * (parts[both].us + weight.us))
+        assert back.products == pytest.approx(parts[both].products + weight.products)
+        assert back.launch == pytest.approx(64 / batch * 3)
 
 
 def test_conv2s_backward_is_drawn_with_the_models_sizes():

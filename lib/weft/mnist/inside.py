@@ -1,6 +1,7 @@
 """One image's way through a fused step, and what its longest kernel fuses.
 
 draw_inside(cnn, image, number)   after cnn has taken a step: Cnn.peek() as pictures
+conv2_back(row, roof, launch_us)  the time of conv2's backward pass, and its floors
 draw_conv2_back(times, device)    what conv2's backward reads, computes and writes
 """
 
@@ -29,9 +30,10 @@ from ..figures.style import (
 from ..figures.view import sheet
 from ..widgets.canvas import draw_image, mosaic
 from .cnn import Cnn
-from .limits import Part
+from .limits import Part, limits, whole
 from .plot import new_figure
 from .race_marks import BESIDE, time_text
+from .row import Row
 
 # Which pixel of a 2x2 window won it.
 WINNERS = {
@@ -110,7 +112,7 @@ BACK_BOXES = (
     ("c2", "196 x 64, raw", READ, (0, 3, 17, 4.6)),
     ("dp2, code2", "49 x 64; the winners", READ, (0, 9.5, 17, 4.6)),
     ("sums", "of the whole batch", READ, (0, 16, 17, 4.6)),
-    ("dy", "196 x 64, never stored:\npool 2, ReLU 2, batch norm 2",
+    ("dy", "196 x 64, never stored:\npool 2, batch norm 2",
      SHARED, (21, 8.4, 23, 6.8)),
     ("weights", "9 x 64 x 32, turned", READ, (50, 1, 17, 4.6)),
     ("dp1", "196 x 32: convolved", SHARED, (50, 7.2, 17, 4.6)),
@@ -132,6 +134,20 @@ BACK_ARROWS = (  # from a point to a point
     *(((82.5, 3.2), (82.5, 5)), ((93, 8.4), (98.5, 8.4))),
     *(((44, 13), (72, 17.4)), ((67, 20), (72, 19)), ((93, 18.3), (98.5, 18.3))),
 )
+
+
+def conv2_back(row: Row, roof: Row, launch_us: float) -> Part:
+    """Sum up the sections of conv2's backward pass, for each 64 images of a step.
+
+    row, roof, launch_us: as limits() takes them.
+    """
+    sections = limits(row, roof, launch_us)
+    back = whole([
+        part for part in sections
+        if part.section.startswith("backward.") and "conv2" in part.section
+    ])  # fmt: skip
+    times = (back.us, back.products, back.bytes, back.launch)
+    return Part("conv2's backward", *(64 / row["batch"] * us for us in times))
 
 
 def draw_conv2_back(
