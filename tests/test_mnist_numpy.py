@@ -1,12 +1,14 @@
 """The NumPy model of lesson 15 against PyTorch, and its bound against mistakes."""
 
 import functools
+import json
 
 import numpy as np
 import pytest
 import torch
 
-from weft.mnist import Twin, initial_weights
+from weft.bench.sentences import RESULTS
+from weft.mnist import Twin, epoch_order, initial_weights
 from weft.mnist import numpy_cnn as mnist_numpy
 from weft.mnist.data import load
 
@@ -89,3 +91,41 @@ def test_the_margin_is_the_nearest_decision():
     ]:
         y = {"bn1": np.array([[window]], float), "bn2": blank, "fc1": fc1}
         assert mnist_numpy.margin(y) == want
+
+
+def test_the_closest_window_is_an_open_one_with_two_values_that_differ():
+    window = {
+        **{(0, 0): [5, 4.75, 0, 0], (0, 1): [1, 1, 1, 1]},
+        **{(1, 0): [-1, -1.125, -2, -3], (1, 1): [3, 2, 2.5, 0]},
+    }
+    y = np.zeros((1, 1, 4, 4))
+    for (row, col), values in window.items():
+        corner = (slice(2 * row, 2 * row + 2), slice(2 * col, 2 * col + 2))
+        y[0, 0][corner] = np.reshape(values, (2, 2))
+    place, values = mnist_numpy.closest_window({"bn2": y}, "bn2")
+    assert place == (0, 0, 0, 0) and [*values] == window[0, 0]
+
+
+def test_a_turned_window_pays_its_second_and_no_other_changes():
+    y, *_ = step(params64(), *clear_batch())
+    place, values = mnist_numpy.closest_window(y, "bn2")
+    turned = mnist_numpy.turn_window(y, "bn2", place)
+    winners = [mnist_numpy.windows(one["relu2"]).argmax(-1) for one in (y, turned)]
+    assert [tuple(at) for at in np.argwhere(winners[0] != winners[1])] == [place]
+    assert winners[1][place] == np.argsort(values)[-2]
+    assert {name for name in y if turned[name] is not y[name]} == {"relu2"}
+
+
+def test_one_turned_window_explains_the_gradients_that_an_h200_measured():
+    """Lesson 15b: the fused step's distance from float64, a mean of three batches."""
+    rows = json.loads((RESULTS / "race_nvidia_h200.json").read_text())["rows"]
+    wanted = {"measure": "step", "rung": "fused", "batch": 64}
+    (row,) = (row for row in rows if wanted.items() <= row.items())
+    order = epoch_order(0, 0, len(TRAIN.images), 64).reshape(-1, 64)[1]
+    y, exact, _ = step(params64(), *of(order))
+    place, _ = mnist_numpy.closest_window(y, "bn2")
+    turned = mnist_numpy.turn_window(y, "bn2", place)
+    other, _ = mnist_numpy.backward(params64(), turned, TRAIN.labels[order])
+    for name in "conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight":
+        off = np.linalg.norm(other[name] - exact[name]) / np.linalg.norm(exact[name])
+        assert off / 3 == pytest.approx(row["gradient_errors"][name], rel=0.01), name

@@ -9,9 +9,10 @@ from test_plot_race import THERE, row, rows
 
 from weft.figures.style import svg
 from weft.mnist import Cnn, initial_weights, load
-from weft.mnist.inside import WINNERS, draw_inside, maps_of
-from weft.mnist.limits import limits, whole
+from weft.mnist.inside import WINNERS, conv2_back, draw_conv2_back, draw_inside, maps_of
+from weft.mnist.limits import Part, limits, whole
 from weft.mnist.plot_sections import plot_limits, plot_sections
+from weft.mnist.work import C1, C2, PIXELS2, PIXELS3, TAPS
 from weft.widgets.canvas import mosaic
 
 ROOF = {"tflops": 50.0, "gbs": 4000.0}
@@ -120,3 +121,42 @@ def test_an_images_way_shows_every_array_and_every_winner(stepped):
     codes = next(a for a in figure.axes if a.get_title().startswith("code1"))
     picture = codes.images[0].get_array()
     assert (picture[..., 3] > 0).sum() == (stepped.peek("code1")[1] < 4).sum() > 0
+
+
+def test_conv2s_backward_is_drawn_with_what_it_fuses_and_its_times():
+    parts = {"64 images": Part("it", 27.0, 14.5, 1.2, 1.2)}
+    shown = " ".join(texts(draw_conv2_back(parts, "that GPU")))
+    for word in ("c2", "dp2, code2", "dy", "dp1", "winners", "dw2", "batch norm 2"):
+        assert word in shown
+    assert "27.0 µs, its products 14.5 µs" in shown and "that GPU" in shown
+    fills = [
+        {patch.get_facecolor()[3] for patch in axes.patches}
+        for here in (True, False)
+        for axes in draw_conv2_back(parts, "it", here).axes[1:]
+    ]
+    assert fills == [{0.25}, {0.0}]  # hollow: it did not run here
+    assert "nothing measured yet" in " ".join(texts(draw_conv2_back({})))
+
+
+def test_conv2s_backward_is_the_sum_of_its_sections_for_each_64_images():
+    both = "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1"
+    apart = FUSED | {both: 40.0}
+    parts = {
+        part.section: part
+        for part in limits(row("weft", "graph", 50.0, layers_us=apart), ROOF, 1.5)
+    }
+    weight = parts["backward.conv2.weight"]
+    for batch in 64, 256:
+        there = row("weft", "graph", 50.0, layers_us=apart, batch=batch)
+        back = conv2_back(there, ROOF, 1.5)
+        assert back.us == pytest.approx(64 / batch * (parts[both].us + weight.us))
+        assert back.products == pytest.approx(parts[both].products + weight.products)
+        assert back.launch == pytest.approx(64 / batch * 3)
+
+
+def test_conv2s_backward_is_drawn_with_the_models_sizes():
+    shown = " ".join(texts(draw_conv2_back({})))
+    sizes = PIXELS2, C2, C1, PIXELS3, TAPS
+    assert sizes == (196, 64, 32, 49, 9)  # as the picture has them
+    for text in ("196 x 64", "196 x 32", "49 x 64", "9 x 64 x 32", "784 bytes"):
+        assert text in shown

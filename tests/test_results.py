@@ -23,6 +23,24 @@ def test_committed_rows_were_measured_at_a_commit(path):
     assert not [name for name in commits if name and name.endswith("+")]
 
 
+def test_no_committed_product_is_faster_than_the_roof_of_the_race():
+    """Of the same card and precision; a floor rests on the roof."""
+    read = {path.stem: json.loads(path.read_text())["rows"] for path in FILES}
+    roofs = {
+        (row["device"], row["precision"]): row["tflops"]
+        for name, rows in read.items() if name.startswith("race_")
+        for row in rows if row["measure"] == "roof"
+    }  # fmt: skip
+    rates = [
+        (row["tflops"], roofs[row["device"], row["precision"]])
+        for name, rows in read.items() if name.startswith("matmul_")
+        for row in rows
+        if row["op"] == "matmul" and (row["device"], row["precision"]) in roofs
+    ]  # fmt: skip
+    assert len(roofs) >= 3 and len(rates) > 100
+    assert not [pair for pair in rates if pair[0] > pair[1]]
+
+
 @pytest.mark.parametrize("rung", ["ijk", "ikj", "blocked", "simd", "reference"])
 def test_a_plain_c_rung_quotes_its_committed_rows(rung):
     """All that were measured of its own at 1024 and 2048, and nothing else."""

@@ -1,20 +1,39 @@
-"""One image's way through a fused step, as the arrays between its kernels have it.
+"""One image's way through a fused step, and what its longest kernel fuses.
 
 draw_inside(cnn, image, number)   after cnn has taken a step: Cnn.peek() as pictures
+conv2_back(row, roof, launch_us)  the time of conv2's backward pass, and its floors
+draw_conv2_back(times, device)    what conv2's backward reads, computes and writes
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import FancyBboxPatch, Patch
 
-from ..figures.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, outlined, style
+from ..figures.style import (
+    INK,
+    OURS,
+    READ,
+    SHARED,
+    THREAD,
+    WRITTEN,
+    draw_unmeasured,
+    faint,
+    outlined,
+    style,
+)
+from ..figures.view import sheet
 from ..widgets.canvas import draw_image, mosaic
 from .cnn import Cnn
+from .limits import Part, limits, whole
 from .plot import new_figure
+from .race_marks import BESIDE, time_text
+from .row import Row
 
 # Which pixel of a 2x2 window won it.
 WINNERS = {
@@ -84,3 +103,118 @@ def _draw_logits(ax: Axes, logits: np.ndarray) -> None:
     ax.set(xticks=digits)
     ax.set_title(f"logits: {len(logits)} numbers", size=11)
     ax.grid(axis="x", visible=False)
+
+
+# ---- conv2's backward pass ----------------------------------------------------------
+
+# name, what is in it, colour of where it is, (left, top, width, height)
+BACK_BOXES = (
+    ("c2", "196 x 64, raw", READ, (0, 3, 17, 4.6)),
+    ("dp2, code2", "49 x 64; the winners", READ, (0, 9.5, 17, 4.6)),
+    ("sums", "of the whole batch", READ, (0, 16, 17, 4.6)),
+    ("dy", "196 x 64, never stored:\npool 2, batch norm 2",
+     SHARED, (21, 8.4, 23, 6.8)),
+    ("weights", "9 x 64 x 32, turned", READ, (50, 1, 17, 4.6)),
+    ("dp1", "196 x 32: convolved", SHARED, (50, 7.2, 17, 4.6)),
+    ("code1, image", "196 x 32; 784 bytes", READ, (72, -1.4, 21, 4.6)),
+    ("9 sums of d p, 1 of d", "ReLU 1, pool 1,\nbatch norm 1, conv 1",
+     THREAD, (72, 5, 21, 6.8)),
+    ("winners", "10 x 32", WRITTEN, (98.5, 6.1, 14, 4.6)),
+    ("p1", "196 x 32", READ, (50, 18, 17, 4.6)),
+    ("9 taps, 8 channels", "72 sums a thread", THREAD, (72, 16, 21, 4.6)),
+    ("dw2", "9 x 64 x 32", WRITTEN, (98.5, 16, 14, 4.6)),
+)  # fmt: skip
+BACK_ROLES = (  # of a block, where its name begins, and the frame around what it does
+    ("dx: two blocks an image", (49.3, -2.8), (48.5, -4.2, 46, 17)),
+    ("dw: two blocks an image", (75, 22.2), (48.5, 13.8, 46, 9.8)),
+)
+BACK_ARROWS = (  # from a point to a point
+    *(((17, 5.3), (21, 10)), ((17, 11.8), (21, 11.8)), ((17, 18.3), (21, 13.6))),
+    *(((44, 10.4), (50, 9.5)), ((58.5, 5.6), (58.5, 7.2)), ((67, 9), (72, 8.4))),
+    *(((82.5, 3.2), (82.5, 5)), ((93, 8.4), (98.5, 8.4))),
+    *(((44, 13), (72, 17.4)), ((67, 20), (72, 19)), ((93, 18.3), (98.5, 18.3))),
+)
+
+
+def conv2_back(row: Row, roof: Row, launch_us: float) -> Part:
+    """Sum up the sections of conv2's backward pass, for each 64 images of a step.
+
+    row, roof, launch_us: as limits() takes them.
+    """
+    sections = limits(row, roof, launch_us)
+    back = whole([
+        part for part in sections
+        if part.section.startswith("backward.") and "conv2" in part.section
+    ])  # fmt: skip
+    times = (back.us, back.products, back.bytes, back.launch)
+    return Part("conv2's backward", *(64 / row["batch"] * us for us in times))
+
+
+def draw_conv2_back(
+    times: Mapping[str, Part], device: str = "", here: bool = False
+) -> Figure:
+    """Draw what the kernel of conv2's backward pass fuses, and below it its times.
+
+    times: of `device`, by the words beside each bar. here: measured on this machine;
+    other bars are hollow.
+    """
+    with style():
+        figure = new_figure(920, 350 + 30 * len(times))
+        heights = (270, 80 + 30 * len(times))
+        flow, bars = figure.subfigures(2, 1, height_ratios=heights)
+        _draw_flow(flow.subplots())
+        _draw_bars(bars.subplots(), times, device, here)
+        return figure
+
+
+def _draw_flow(ax: Axes) -> None:
+    sheet(ax, 113, 28)
+    ax.set_ylim(28, -4.6)
+    for name, text, colour, (left, top, width, height) in BACK_BOXES:
+        look = {"fc": faint(colour), "ec": colour, "lw": 1.4}
+        _draw_box(ax, (left, top, width, height), look)
+        middle = {"ha": "center", "va": "center"}
+        x = left + width / 2
+        ax.text(x, top + 1.5, name, family="monospace", size=9.5, **middle)
+        ax.text(x, top + 1.3 + height / 2, text, size=8.5, **middle)
+    for role, at, place in BACK_ROLES:
+        _draw_box(ax, place, {"fc": "none", "ec": INK, "lw": 0.8})
+        ax.text(*at, role, size=8.5, va="center")
+    for start, end in BACK_ARROWS:
+        arrow = {"arrowstyle": "->", "color": INK, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", end, start, arrowprops=arrow)
+    kinds = {"read": READ, "shared memory": SHARED, "registers": THREAD}
+    kinds |= {"written": WRITTEN}
+    marks = [Patch(fc=faint(c), ec=c, label=name) for name, c in kinds.items()]
+    ax.legend(handles=marks, loc="lower left", bbox_to_anchor=(0, -0.03), ncols=4)
+
+
+def _draw_box(ax: Axes, place: tuple[float, ...], look: dict) -> None:
+    left, top, width, height = place
+    corners = "round,pad=0,rounding_size=0.6"
+    ax.add_artist(FancyBboxPatch((left, top), width, height, corners, **look))
+
+
+def _draw_bars(ax: Axes, times: Mapping[str, Part], device: str, here: bool) -> None:
+    if not times:
+        return draw_unmeasured(ax, "mnist")
+    looks = {
+        name: {"ec": colour, "lw": 1.2, "fc": faint(colour) if here else "none"}
+        for name, colour in (("products", SHARED), ("launch", WRITTEN), ("rest", INK))
+    }
+    for place, part in enumerate(times.values()):
+        rest = max(0.0, part.us - part.products - part.launch)
+        start = 0.0
+        for us, look in zip((part.products, part.launch, rest), looks.values()):
+            ax.barh(place, us, left=start, height=0.6, **look)
+            start += us
+        text = f"{time_text(part.us)}, its products {time_text(part.products)}"
+        ax.annotate(text, (start, place), (6, 0), **BESIDE)
+    marks = [Patch(label=name, **look) for name, look in looks.items()]
+    ax.legend(handles=marks, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
+    ax.set_yticks(range(len(times)), list(times))
+    ax.set_ylim(len(times) - 0.4, -0.6)
+    ax.set_xlim(0, 1.6 * max(part.us for part in times.values()))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"µs for 64 images, {device} (left is better)")

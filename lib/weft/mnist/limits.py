@@ -2,10 +2,10 @@
 
     for part in limits(row, roof, launch_us): ...
 
-Three floors: the products at the rate of the machine's largest matrix product, the
-bytes at the rate of its copy, and the launch of a kernel that does nothing. The first
-two can overlap, the launch cannot. What is left is waiting: latencies in a row, a
-last wave of blocks, instructions that are no products.
+Three floors: the products at the machine's peak rate of multiply-adds, the bytes at
+the rate of its copy, and the launch of a kernel that does nothing. The first two can
+overlap, the launch cannot. What is left is waiting: latencies in a row, a last wave of
+blocks, instructions that are no products.
 """
 
 from __future__ import annotations

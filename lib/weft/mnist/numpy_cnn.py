@@ -195,6 +195,32 @@ def margin(y: Outputs) -> float:
     return float(nearest)
 
 
+def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]:
+    """Find the window of "bn1" or "bn2" whose pool decides by the smallest lead.
+
+    Returns its place (image, channel, row, column) and its four values. As in margin(),
+    equal values are no decision, and what the ReLU cuts off needs none.
+    """
+    values = windows(y[layer])
+    ranked = np.sort(values, axis=-1)
+    lead = ranked[..., 3] - ranked[..., 2]
+    decides = (lead > 1e-12) & (ranked[..., 3] > 0)
+    at = np.unravel_index(np.where(decides, lead, np.inf).argmin(), lead.shape)
+    place = tuple(map(int, at))
+    return place, values[place]
+
+
+def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
+    """The outputs as if that window's second largest value had been the largest."""
+    name = layer.replace("bn", "relu")
+    changed = windows(y[name]).copy()
+    second, first = np.argsort(windows(y[layer])[place])[-2:]
+    changed[place][[second, first]] = changed[place][[first, second]]
+    n, c, h, w, _ = changed.shape
+    pixels = changed.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
+    return {**y, name: pixels.reshape(n, c, 2 * h, 2 * w)}
+
+
 def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
     """How far float32 may be off: "loss", and by parameter the gradient's norm.
 

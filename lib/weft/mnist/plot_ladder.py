@@ -39,8 +39,8 @@ def plot_ladder(
 ) -> Figure:
     """Dots of the time per step of every rung on a log axis, and what each one gains.
 
-    Dashed and grey is the floor: the step's products at the rate of the fastest matrix
-    product of that precision, where a row "roof" has it.
+    Dashed and grey is the floor: the step's products at the peak rate of multiply-adds
+    in that precision, where a row "roof" has it.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] == batch)

@@ -41,8 +41,8 @@ def plot_roofline(
 ) -> Figure:
     """TFLOP/s of the sections of our fastest rungs over their flops per byte.
 
-    Those of this machine, or of the first committed results. The roofs are what a copy
-    and multiply-adds reach there: rows "roof", older ones of torch's matrix product.
+    Those of this machine, or of the first committed results. The roofs, rows "roof",
+    are what a copy and multiply-adds reach there.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] in batches)
@@ -67,9 +67,8 @@ def plot_roofline(
             _roof(axes, roofs, precision)
             _sections(axes, those, machine is not None)
         panels[0].set_ylabel("TFLOP/s of the products (up is better)")
-        by_torch = any(row["impl"] == "torch" for row in roofs.values())
-        whose = "torch's copy and matrix product" if by_torch else "copy, multiply-adds"
-        tell(figure, series[:1], f"roofs: {whose} there", "lines: largest batch")
+        roofs_are = "roofs: a copy and multiply-adds there"
+        tell(figure, series[:1], roofs_are, "lines: largest batch")
         return figure
 
 

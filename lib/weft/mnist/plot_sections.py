@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -81,8 +82,15 @@ def plot_sections(
         return figure
 
 
-def plot_limits(parts: Sequence[Part], title: str) -> Figure:
-    """A bar for each section: its floor in products or bytes, its launch, the rest."""
+def plot_limits(parts: Sequence[Part], title: str, here: bool = False) -> Figure:
+    """A bar for each section: its floor in products or bytes, its launch, the rest.
+
+    here: measured on this machine; other bars are hollow.
+    """
+
+    def fill(colour: str) -> Any:
+        return faint(colour) if here and colour != INK else "none"
+
     with style():
         figure = new_figure(920, 110 + 30 * len(parts))
         axes = figure.subplots()
@@ -97,16 +105,13 @@ def plot_limits(parts: Sequence[Part], title: str) -> Figure:
             ):
                 axes.barh(
                     place, us, left=start, height=0.6, lw=1.2, ec=colour,
-                    fc=faint(colour) if colour != INK else "none",
+                    fc=fill(colour),
                 )  # fmt: skip
                 start += us
             text = f"{part.us:.1f} µs, {part.binds}"
             axes.annotate(text, (start, place), (6, 0), **BESIDE)
         names = {"products": SHARED, "bytes": READ, "launch": WRITTEN, "waiting": INK}
-        marks = [
-            Patch(fc=faint(c) if c != INK else "none", ec=c, label=name)
-            for name, c in names.items()
-        ]
+        marks = [Patch(fc=fill(c), ec=c, label=name) for name, c in names.items()]
         above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": len(marks)}
         axes.legend(handles=marks, **above)
         axes.set_yticks(range(len(parts)), [_short(part.section) for part in parts])
