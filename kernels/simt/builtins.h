@@ -54,7 +54,8 @@
     type &site##_arrays = simt::shared<type>(&site, site##_members)
 #define SIMT_NAMED(Arrays, name)                                           \
     {#name, __builtin_offsetof(Arrays, name), sizeof(((Arrays *)0)->name), \
-     sizeof(typename simt::ElementOf<decltype(Arrays::name)>::type)},
+     sizeof(typename simt::ElementOf<decltype(Arrays::name)>::type),       \
+     simt::sides_of<decltype(Arrays::name)>()},
 #define SIMT_CALLED(name) = {#name}
 /* Of a whole program's file: " a b ", its variables that are the device's. */
 #define SIMT_DEVICE_NAMES(names)                                   \

@@ -73,10 +73,16 @@ struct Parameter {
     int length;
 };
 
+/* Of x[2][3][4]: 3, 4; 0 past the last one. */
+struct Sides {
+    unsigned inner[3];
+};
+
 /* An array in shared memory, as a launch has placed it. */
 struct SharedName {
     const char *name;
     unsigned launch, offset, element;
+    Sides sides;
     size_t size;
     SharedName *next;
 };
@@ -86,6 +92,7 @@ struct SharedMember {
     const char *name;
     size_t offset, size;
     unsigned element;
+    Sides sides;
 };
 
 /* A __global__ function: one object of its own in each. */
@@ -420,6 +427,19 @@ template <class T> struct ElementOf {
 };
 template <class T, size_t n> struct ElementOf<T[n]> : ElementOf<T> {};
 template <class T> struct ElementOf<T[]> : ElementOf<T> {};
+
+/* The number `i` of an array's sides; 0: it has fewer. */
+template <class T, unsigned i> struct SideOf {
+    static constexpr unsigned value = 0;
+};
+template <class T, size_t n> struct SideOf<T[n], 0> {
+    static constexpr unsigned value = n;
+};
+template <class T, size_t n, unsigned i>
+struct SideOf<T[n], i> : SideOf<T, i - 1> {};
+template <class T> constexpr Sides sides_of() {
+    return {{SideOf<T, 1>::value, SideOf<T, 2>::value, SideOf<T, 3>::value}};
+}
 
 template <class T, size_t count>
 SIMT_INLINE T &shared(SharedSite *site, const SharedMember (&members)[count]) {

@@ -98,6 +98,17 @@ struct Arrival {
     bool ended;      /* came to the end of the kernel, and did not leave */
 };
 
+/* The barriers that a block has been at: how often at each line. What comes
+ * after them in a loop is so known to be in this or that turn of it. */
+struct Barriers {
+    enum { MOST = 16 };
+    unsigned count; /* of lines; above MOST: there were more */
+    unsigned last;  /* the one that it has left last, if there is any */
+    const char *file[MOST];
+    unsigned line[MOST], visits[MOST];
+    unsigned before[MOST][MOST]; /* [i][j]: visits[j] when it was last at i */
+};
+
 /* What one worker knows while it runs the blocks of an instrumented launch. */
 struct Checker {
     Worker *worker;
@@ -118,6 +129,7 @@ struct Checker {
     int ended;             /* threads of the block whose arrival says so */
     uint16_t first_arrival;
     bool arrivals_differ;
+    Barriers barriers;
     Races races;
     Log log;
 };
@@ -187,6 +199,9 @@ struct Found {
     const char *array;                   /* NULL: none */
     bool indexed;
     long long index;
+    Sides sides; /* the array's */
+    const Barriers *barriers; /* of a race within a block; else NULL */
+    bool one_warp;            /* ... whose threads are of one warp */
     const char *text;
 };
 
@@ -223,10 +238,14 @@ struct Called {
     char text[96];
     explicit Called(const Array &array);
 };
+/* Which of its elements, row by row: "[7]", or "[1][3]" of x[2][4]. */
+struct Subscript {
+    char text[64];
+    Subscript(long long index, const Sides &sides, const char *between = "][");
+};
 void name_parameters(Job *job);
 /* A shared array of the launch lies at that offset. */
-void name_shared(const Job *job, const char *name, unsigned offset, size_t size,
-                 unsigned element);
+void name_shared(const Job *job, const SharedMember &array, unsigned offset);
 
 /* ---- variables.cpp ------------------------------------------------------ */
 

@@ -107,8 +107,8 @@ static void begin_shared(Checker *checker, unsigned offset, size_t size,
     const unsigned end = offset + (unsigned)size;
     if (checker->shared_end < end) checker->shared_end = end;
     for (int i = 0; i < count; i++)
-        name_shared(checker->job, members[i].name, offset + members[i].offset,
-                    members[i].size, members[i].element);
+        name_shared(checker->job, members[i],
+                    offset + (unsigned)members[i].offset);
 }
 
 void *checked_shared(SharedSite *site, size_t size, size_t align,
@@ -132,8 +132,8 @@ void *checked_dynamic_shared(const char *name, unsigned element) {
                     checker->dynamic_launch != block->launch)) {
         checker->dynamic = name;
         checker->dynamic_launch = block->launch;
-        name_shared(checker->job, name, 0, checker->job->dynamic_shared,
-                    element);
+        const size_t size = checker->job->dynamic_shared;
+        name_shared(checker->job, {name, 0, size, element, {}}, 0);
     }
     return block->shared;
 }

@@ -21,7 +21,7 @@ enum { MOST = 1000 }; // findings: past that only known ones are counted
 struct Kept {
     Found found; // its pointers point into what follows
     uint3 block, thread, other;
-    std::string kernel, array, file, text;
+    std::string kernel, array, file, text, barriers;
     unsigned long long count;
 };
 
@@ -66,6 +66,25 @@ static bool is_earlier(const Found &f, const Kept &kept) {
     return f.thread && told.thread && rank(*f.thread) < rank(*told.thread);
 }
 
+/* As JSON; what is not known is null. */
+static std::string barriers_text(const Barriers &barriers) {
+    if (barriers.count > Barriers::MOST) return "null";
+    Sink sink;
+    sink.print("{\"last\": %d, \"at\": [",
+               barriers.count ? (int)barriers.last : -1);
+    for (unsigned i = 0; i < barriers.count; i++) {
+        sink.print("%s{\"file\": ", i ? ", " : "");
+        sink.quote(barriers.file[i] ? barriers.file[i] : "");
+        sink.print(", \"line\": %u, \"visits\": %u, \"before\": [",
+                   barriers.line[i], barriers.visits[i]);
+        for (unsigned j = 0; j < barriers.count; j++)
+            sink.print("%s%u", j ? ", " : "", barriers.before[i][j]);
+        sink.print("]}");
+    }
+    sink.print("]}");
+    return sink.text;
+}
+
 static void keep(const Job *job, const Found &f, Kept *kept) {
     kept->found = f;
     kept->kernel = job ? job->kernel->name : "";
@@ -76,6 +95,7 @@ static void keep(const Job *job, const Found &f, Kept *kept) {
     kept->array = f.array ? f.array : "";
     kept->file = f.file ? f.file : "";
     kept->text = f.text;
+    kept->barriers = f.barriers ? barriers_text(*f.barriers) : "null";
     if (f.block) kept->found.block = &kept->block;
     if (f.thread) kept->found.thread = &kept->thread;
     if (f.other) kept->found.other = &kept->other;
@@ -90,7 +110,9 @@ static bool count(const Job *job, const Found &f, bool known_only) {
         Kept *kept = all.list[known->second];
         const bool better = is_earlier(f, *kept);
         if (known_only && better) return false; // it is worth its text
+        const bool one_warp = kept->found.one_warp && f.one_warp;
         if (better) keep(job, f, kept);
+        kept->found.one_warp = one_warp;
         kept->count++;
         return true;
     }
@@ -156,11 +178,15 @@ static void write_finding(Sink *sink, const Kept &kept) {
         sink->quote(kept.array.c_str());
     else
         sink->print("null");
-    if (f.indexed)
+    if (f.indexed && f.sides.inner[0])
+        sink->print(", \"index\": %s", Subscript(f.index, f.sides, ", ").text);
+    else if (f.indexed)
         sink->print(", \"index\": %lld", f.index);
     else
         sink->print(", \"index\": null");
-    sink->print(", \"count\": %llu}", kept.count);
+    sink->print(", \"barriers\": %s, \"one_warp\": %s, \"count\": %llu}",
+                kept.barriers.c_str(), f.one_warp ? "true" : "false",
+                kept.count);
 }
 
 /* Whether another finding tells of the same copy: that it is used too early is

@@ -53,6 +53,7 @@ struct Case {
         found.array = array.name[0] ? array.name : 0;
         found.indexed = found.array != 0;
         found.index = index;
+        found.sides = array.sides;
     }
 
     /* "thread 5 reads x[12]", and more. */
@@ -70,7 +71,8 @@ struct Case {
             snprintf(what, sizeof what, "memory at %p",
                      (const void *)access.address);
         else if (found.indexed)
-            snprintf(what, sizeof what, "%s[%lld]", called.text, index);
+            snprintf(what, sizeof what, "%s%s", called.text,
+                     Subscript(index, array.sides).text);
         else
             snprintf(what, sizeof what, "element %lld of %s", index,
                      called.text);

@@ -74,6 +74,7 @@ void check_begin_block(Worker *worker) {
     memset(checker->shared_states, LIVE, dynamic);
     checker->shared_end = dynamic;
     checker->arrivals_differ = false;
+    checker->barriers.count = 0;
     checker->ended = 0;
     for (int i = 0; i < worker->threads; i++)
         checker->arrivals[i] = {0, 0, 0, worker->epoch - 1, 0, false, false};
@@ -88,6 +89,27 @@ void check_end_block(Worker *worker) {
     if (checker->races_on) races_end_block(checker, worker);
 }
 
+/* The block leaves the barrier at which `arrival` is. */
+static void note_barrier(Barriers *barriers, const Arrival &arrival) {
+    unsigned i = 0;
+    while (i < barriers->count && i < Barriers::MOST &&
+           (barriers->line[i] != arrival.line ||
+            barriers->file[i] != arrival.file))
+        i++;
+    if (i == Barriers::MOST || !arrival.line) barriers->count = ~0u;
+    if (barriers->count > Barriers::MOST) return;
+    if (i == barriers->count) {
+        barriers->count++;
+        barriers->file[i] = arrival.file;
+        barriers->line[i] = arrival.line;
+        barriers->visits[i] = 0;
+        for (unsigned j = 0; j < Barriers::MOST; j++) barriers->before[j][i] = 0;
+    }
+    barriers->visits[i]++;
+    barriers->last = i;
+    memcpy(barriers->before[i], barriers->visits, sizeof barriers->visits);
+}
+
 void check_at_barrier(Worker *worker) {
     Checker *checker = worker->checker;
     // A GPU's barriers are of those who have not returned. Who has come to the
@@ -97,6 +119,8 @@ void check_at_barrier(Worker *worker) {
     checker->arrivals_differ = false;
     if (checker->log_on) log_at_barrier(checker, worker);
     if (checker->races_on) races_at_barrier(checker, worker);
+    note_barrier(&checker->barriers,
+                 checker->arrivals[checker->first_arrival]);
 }
 
 void check_at_meeting(Worker *worker, Warp *warp, unsigned group) {

@@ -41,6 +41,7 @@ struct Array {
     uintptr_t offset;  /* the same in its space: see Access::offset */
     size_t size;       /* bytes */
     unsigned element;  /* bytes of one element; 0: not known */
+    Sides sides;       /* of its rows, where it is declared with several */
     Origin origin;
     bool freed;
     unsigned number; /* counted from 1 in the order of their births */

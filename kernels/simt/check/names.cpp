@@ -50,6 +50,25 @@ Called::Called(const Array &array) {
                  kinds[array.origin]);
 }
 
+Subscript::Subscript(long long index, const Sides &sides,
+                     const char *between) {
+    long long parts[4] = {index};
+    int count = 1;
+    for (; count < 4 && sides.inner[count - 1]; count++) {
+        long long row = 1; // elements of one
+        for (int i = count - 1; i < 3 && sides.inner[i]; i++)
+            row *= sides.inner[i];
+        const long long rest = parts[count - 1];
+        parts[count - 1] = rest / row - (rest % row < 0);
+        parts[count] = rest - parts[count - 1] * row;
+    }
+    int at = snprintf(text, sizeof text, "[%lld", parts[0]);
+    for (int i = 1; i < count; i++)
+        at += snprintf(text + at, sizeof text - at, "%s%lld", between,
+                       parts[i]);
+    snprintf(text + at, sizeof text - at, "]");
+}
+
 /* ---- parameters --------------------------------------------------------- */
 
 void name_parameters(Job *job) {
@@ -82,22 +101,22 @@ void checked_parameters(Kernel *kernel, const char *names,
 
 /* ---- shared arrays ------------------------------------------------------ */
 
-void name_shared(const Job *job, const char *name, unsigned offset, size_t size,
-                 unsigned element) {
+void name_shared(const Job *job, const SharedMember &array, unsigned offset) {
     static std::mutex &lock = *new std::mutex;
     std::lock_guard<std::mutex> guard(lock);
     SharedName *known = job->kernel->shared_names, *old = 0;
     for (SharedName *n = known; n; n = n->next) {
         if (n->launch != job->number)
             old = n;
-        else if (n->offset == offset && !strcmp(n->name, name))
+        else if (n->offset == offset && !strcmp(n->name, array.name))
             return;
     }
     SharedName *mine = old ? old : new SharedName();
-    mine->name = name;
+    mine->name = array.name;
     mine->offset = offset;
-    mine->size = size;
-    mine->element = element;
+    mine->size = array.size;
+    mine->element = array.element;
+    mine->sides = array.sides;
     __atomic_store_n(&mine->launch, job->number, __ATOMIC_RELEASE);
     if (old) return;
     mine->next = known;
@@ -109,6 +128,7 @@ static void fill_shared(const SharedName &name, Array *array) {
     array->offset = name.offset;
     array->size = name.size;
     array->element = name.element;
+    array->sides = name.sides;
     array->origin = FROM_SHARED;
     snprintf(array->name, sizeof array->name, "%s", name.name);
 }

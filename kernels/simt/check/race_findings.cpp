@@ -48,6 +48,13 @@ static std::string between_blocks(const Job *job, const Side &a, const Side &b,
            " it: blocks run in any order, and nothing orders these two";
 }
 
+static bool of_one_warp(const Job *job, const Side &a, const Side &b) {
+    const dim3 d = job->block;
+    const unsigned one = (a.thread.z * d.y + a.thread.y) * d.x + a.thread.x;
+    const unsigned other = (b.thread.z * d.y + b.thread.y) * d.x + b.thread.x;
+    return one / WARP == other / WARP;
+}
+
 static std::string in_block(const Job *job, const Side &a, const Side &b,
                             const std::string &what, bool conflict) {
     std::string text;
@@ -59,10 +66,7 @@ static std::string in_block(const Job *job, const Side &a, const Side &b,
     text += std::string(verb(a.kind)) + " " + what + " while " +
             thread_of(b, job) + " " + verb(b.kind) +
             " it: no barrier between them";
-    const dim3 d = job->block;
-    const unsigned one = (a.thread.z * d.y + a.thread.y) * d.x + a.thread.x;
-    const unsigned other = (b.thread.z * d.y + b.thread.y) * d.x + b.thread.x;
-    if (one / WARP == other / WARP)
+    if (of_one_warp(job, a, b))
         text += " (both are in one warp: running in step may hide it, but "
                 "nothing promises that order)";
     return text;
@@ -79,7 +83,9 @@ static std::string element(const Job *job, const Access &access, Array *array,
         return "element " + std::to_string(found->index) + " of " + called.text;
     found->array = array->name;
     found->indexed = true;
-    return called.text + ("[" + std::to_string(found->index) + "]");
+    found->sides = array->sides;
+    return std::string(called.text) +
+           Subscript(found->index, array->sides).text;
 }
 
 /* ---- looks before a compare-and-swap ------------------------------------ */
@@ -117,6 +123,8 @@ void found_race(Checker *checker, const Fiber *self, const Access &now,
     found.block = &a.block;
     found.thread = within ? &a.thread : 0;
     found.other = within ? &b.thread : &b.block;
+    found.barriers = within ? &checker->barriers : 0;
+    found.one_warp = within && of_one_warp(job, a, b);
     if (count_known(job, found)) return;
     const std::string text = within ? in_block(job, a, b, what, conflict)
                                     : between_blocks(job, a, b, what);

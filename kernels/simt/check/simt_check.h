@@ -23,7 +23,11 @@ void simt_check_begin(void);
  *      "findings": [{"kind", "text", "site": [module, offset] | null,
  *                    "file", "line", "column", "other_site", "kernel",
  *                    "block": [x, y, z] | null, "thread", "other", "array",
- *                    "index", "count"}],
+ *                    "index", "count",
+ *                    "barriers": {"last", "at": [{"file", "line", "visits",
+ *                                                 "before": [visits, ...]}]}
+ *                                | null,
+ *                    "one_warp"}],
  *      "kernels": [{"name", "launches", "grid": [x, y, z], "block", "blocks",
  *                   "threads", "warps", "barriers",
  *                   "sites": [{"site", "kind": "read" | "write" | "atomic",
@@ -36,7 +40,12 @@ void simt_check_begin(void);
  * and the offset of the instruction in the file's own addresses, as addr2line
  * wants them; null: not known. "file", "line" and "column" are "" and 0 but
  * where the compiler told them. "thread", "other" and "index" may be null like
- * "block", and "array" too. Kinds are those of weft.report.KINDS.
+ * "block", and "array" too. Kinds are those of weft.report.KINDS. "index" is a
+ * number, or a list of them where the array is declared with several sides.
+ * "barriers" are those that the block of a race had left by then: how often
+ * each, and how often all had been when it last left this one; "last" is the
+ * number in "at" of the one that it left last, -1: none. "one_warp": whether
+ * the two threads of each such race are of one warp.
  *
  * Kernels are summed over their launches, grid and block are the last one's.
  * The numbers of a site are those of weft.report.Place, "size" is in bytes, and

@@ -60,6 +60,23 @@ def element(line: str, column: int) -> str:
     return ""
 
 
+def subscript(line: str, column: int, array: str) -> list[str]:
+    """The indices of array[i][j], which begins at a column; [] if it does not."""
+    rest = line.encode()[column:].decode(errors="ignore")
+    if not array or not re.match(rf"{re.escape(array)}\s*\[", rest):
+        return []
+    parts, depth, start = [], 0, 0
+    for at in range(len(array), len(rest)):
+        depth += (rest[at] == "[") - (rest[at] == "]")
+        if rest[at] == "[" and depth == 1:
+            start = at + 1
+        elif rest[at] == "]" and not depth:
+            parts.append(rest[start:at])
+        elif not depth and not rest[at].isspace():
+            break
+    return parts
+
+
 def one_statement(rows: Sequence[str], start: int, end: int) -> bool:
     """Whether no statement ends between two columns (from 0, in bytes): the first is
     one of the first row, the other of the last."""

@@ -27,9 +27,13 @@ from ..report import (
     Report,
     line_of,
 )
-from ..report.cures import in_c
+from ..report.cures import guard, in_c, of_one_warp
 from ..report.program import ProgramReport
+from ..report.turns import Barriers, Turns
+from ..report.turns import add as add_turns
+from ..report.turns import find as find_turns
 from . import carets, shifts
+from .loops import in_c as loops_in_c
 
 KERNELS = Path(__file__).resolve().parents[3] / "kernels"
 SIMT = KERNELS / "simt"
@@ -42,6 +46,7 @@ _INSTRUCTIONS = {
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
 _LONGEST = 1 << 12  # bytes of a basic block
+_NEAR = 40  # lines above an access where its guard may stand
 
 
 class Readers(Protocol):
@@ -199,9 +204,13 @@ class _Raw:
 
     def line(self, where: _Where) -> str:
         """The reader's line."""
-        if where.file not in self._texts:
-            self._texts[where.file] = self.readers.sources([where.file])
-        return line_of(self._texts[where.file], where.file, where.line)
+        return line_of(self._listings(where.file), where.file, where.line)
+
+    def _listings(self, file: str) -> list[Listing]:
+        """The text of a file of the reader's."""
+        if file not in self._texts:
+            self._texts[file] = self.readers.sources([file])
+        return self._texts[file]
 
     def column(self, where: _Where, array: str = "") -> int:
         return carets.column(self.line(where), where.compiled, array, where.callee)
@@ -219,10 +228,13 @@ class _Raw:
             if not one.line:
                 key += (one.text,)
             if key in known:
-                count = known[key].count + one.count
-                one = dataclasses.replace(known[key], count=count)
+                one = dataclasses.replace(
+                    known[key],
+                    count=known[key].count + one.count,
+                    one_warp=known[key].one_warp and one.one_warp,
+                )
             known[key] = one
-        return list(known.values())
+        return [self._cured(one) for one in of_one_warp(list(known.values()))]
 
     def _finding(self, raw: Mapping[str, Any]) -> Finding:
         where, array = self.where(raw.get("site")), raw.get("array") or ""
@@ -255,15 +267,70 @@ class _Raw:
             thread=_index(raw.get("thread")),
             other=_index(raw.get("other")),
             array=array or None,
-            index=None if index is None else (index,),
+            index=_indices(index),
             count=raw.get("count", 1),
             other_line=other.line,
             kernel=raw.get("kernel") or "",
             other_file=other.file if other.file != file else "",
         )
-        pattern = self._pattern(one, other) if one.kind == "race" and line else ""
-        one = dataclasses.replace(one, pattern=pattern)
-        return dataclasses.replace(one, cure=in_c(one, self._space(array)))
+        if one.kind == "race" and line:
+            turns = self._turns(raw, one)
+            one = dataclasses.replace(
+                one,
+                text=add_turns(one.text, turns) if turns else one.text,
+                pattern=self._pattern(one, other),
+                turns=turns,
+                one_warp=bool(raw.get("one_warp")),
+            )
+        return one
+
+    def _cured(self, one: Finding) -> Finding:
+        """A finding with what usually cures it."""
+        cure = self._guard(one) if one.kind == "bounds" and one.line else ""
+        if not cure:
+            waits = self._barriers(one.kernel)
+            cure = in_c(one, self._space(one.array or ""), waits)
+        return dataclasses.replace(one, cure=cure)
+
+    def _turns(self, raw: Mapping[str, Any], one: Finding) -> Turns | None:
+        """In which turns of a loop the two sides of a race are, if that is known."""
+        barriers = raw.get("barriers")
+        if not barriers or one.other_file or not one.other_line:
+            return None
+        at = barriers["at"]
+        if any(self.readers.name(place["file"]) != one.file for place in at):
+            return None
+        lines = [place["line"] for place in at]
+        left = Barriers(
+            lines[barriers["last"]] if at else 0,
+            {place["line"]: place["visits"] for place in at},
+            {place["line"]: dict(zip(lines, place["before"])) for place in at},
+        )
+        loops = [
+            loop
+            for text in self._listings(one.file)
+            for loop in loops_in_c(text.text, text.first)
+        ]
+        return find_turns(loops, left, one.line, one.other_line)
+
+    def _guard(self, one: Finding) -> str:
+        """What guards an access outside of an array; "" if nothing special does."""
+        if "since the launch gave" in one.text:
+            return ""
+        line = self.line(_Where(one.file, one.line))
+        parts = carets.subscript(line, one.column, one.array or "")
+        before = [
+            self.line(_Where(one.file, n))
+            for n in range(max(1, one.line - _NEAR), one.line + 1)
+        ]
+        return guard(
+            one.array or "", parts, one.index or (), "\n".join(before), "if ({})"
+        )
+
+    def _barriers(self, kernel: str) -> bool:
+        """Whether a kernel has waited at any."""
+        every = self.raw["kernels"]
+        return any(one.get("barriers") and one["name"] == kernel for one in every)
 
     def _pattern(self, one: Finding, other: _Where) -> str:
         """What both sides of a race make together: s[0] += x[i], or x[i] = x[i + 1]."""
@@ -373,6 +440,11 @@ def _files(
     every += [place.file for one in counters if one for place in one.places]
     known = dict.fromkeys(file for file in every if file)
     return sorted(known, key=lambda file: -every.count(file))
+
+
+def _indices(value: int | Sequence[int] | None) -> Index | None:
+    """An index into an array: a number, or several."""
+    return (value,) if isinstance(value, int) else _index(value)
 
 
 def _index(value: Sequence[int] | None) -> Index | None:

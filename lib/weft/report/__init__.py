@@ -5,6 +5,7 @@ definitions of Nsight Compute (ncu), whose names stand beside each.
 
     counters     what a launch cost, by place in the source, by line and by array
     lines        a source with what each of its lines cost
+    turns        in which turn of a loop the accesses of a race were
     cures        what usually cures a finding, in Python's words and in CUDA C's
     text, html   a report for a terminal, and for a page
     program      the report of a whole program, which launches several kernels
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 
 from ..notebook.ipython import shell
 from .counters import Counters, Line, Place, Sums
+from .turns import Turns
 
 __all__ = ["Counters", "Finding", "Line", "Listing", "Place", "Report", "Sums"]
 
@@ -75,7 +77,8 @@ class Finding:
     seen. cure: what usually cures it, where more is known than its kind; or "".
     pattern: what both sides of a race make together: UPDATE, IN_PLACE, or "".
     kernel: in which it was; "" if that is clear. other_file: of other_line, if it is
-    not the same.
+    not the same. turns: of a race, in which turns of a loop its sides are, if known.
+    one_warp: whether all such races of the launch are within a warp.
     """
 
     kind: str
@@ -94,6 +97,8 @@ class Finding:
     pattern: str = ""
     kernel: str = ""
     other_file: str = ""
+    turns: Turns | None = None
+    one_warp: bool = False
 
     def json(self) -> dict[str, Any]:
         """The finding as `python -m weft inspect --json` writes it."""

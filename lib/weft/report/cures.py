@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections.abc import Sequence
+
 from . import IN_PLACE, UPDATE, Finding
 
 PYTHON = {
@@ -43,9 +47,12 @@ _BLOCKS = (
     "blocks that write apart, {atomics}, a second launch (a kernel's end is a barrier "
     "for all blocks), or {fence} and an atomic counter"
 )
-# Only the first pair of threads is known: others may lie in two warps.
-_WARP = (
-    "{block} between them, reached by all; {warp} where all such pairs lie in one warp"
+_WARP = "{warp} between them: all such pairs lie in one warp"
+_NEXT_TURN = (
+    "one more barrier, at the end of each turn of the loop at line {loop}: {barrier}"
+)
+_IN_TURN = (
+    "a barrier between lines {first} and {last}, reached by all threads: {barrier}"
 )
 _UNWRITTEN = "copy or set it before the launch: cudaMemcpy(), cudaMemset()"
 _NULL = "pass an array, or memory that cudaMalloc() gave (it may have failed)"
@@ -56,8 +63,19 @@ _BYTES = (
 _ONE_STEP = "{add} or its like: read, change and write as one step"
 # A barrier cannot stand within a statement that reads, and overwrites what is read.
 _FIRST_READ = (
-    "read into a variable, {barrier} reached by all, then write (in a loop one after "
-    "the write as well); or write into a second array"
+    "read into a variable, {barrier} reached by all, then write{again}; or write into "
+    "a second array"
+)
+_AGAIN = " (in a loop one after the write as well)"
+SOME_ONLY = (
+    "write every element that is read: where a guard leaves some out, give those a "
+    "value, too (0 for a sum)"
+)
+_LOW = "guard the low end, too: {guard}"
+_LIMIT = "there is a guard: compare {index} with the number of elements of {array}"
+_ROWS = (
+    "check how long a row is, {row} in {index}; and guard the row and the column, each "
+    "by itself"
 )
 _SECOND_ARRAY = (
     "write into a second array, and swap the two between launches: no barrier holds "
@@ -78,15 +96,15 @@ def in_python(one: Finding) -> str:
         return _of_pattern(one, "cuda.atomic.add", "cuda.syncthreads()")
     if one.kind == "race" and one.thread is None:
         return _BLOCKS.format(atomics="cuda.atomic", fence="cuda.threadfence()")
-    if one.kind == "race" and "in one warp" in one.text:
-        return _WARP.format(warp="cuda.syncwarp()", block="cuda.syncthreads()")
+    if one.kind == "race":
+        return _between(one, "cuda.syncthreads()", "cuda.syncwarp()") or PYTHON["race"]
     return PYTHON.get(one.kind, "")
 
 
-def in_c(one: Finding, space: str) -> str:
+def in_c(one: Finding, space: str, waits: bool = False) -> str:
     """What usually cures a finding in a kernel in CUDA C; "" if there is no rule.
 
-    space: of its array, "global" or "shared".
+    space: of its array, "global" or "shared". waits: whether the kernel has barriers.
     """
     if "a null pointer" in one.text:
         return _NULL
@@ -96,13 +114,62 @@ def in_c(one: Finding, space: str) -> str:
         return _of_pattern(one, "atomicAdd()", "__syncthreads()")
     if one.kind == "race" and one.thread is None:
         return _BLOCKS.format(atomics="atomicAdd()", fence="__threadfence()")
-    if one.kind == "race" and "in one warp" in one.text:
-        return _WARP.format(warp="__syncwarp()", block="__syncthreads()")
+    if one.kind == "race":
+        return _between(one, "__syncthreads()", "__syncwarp()") or C["race"]
     if one.kind == "undefined":
         return _SHIFT if " shifts " in one.text else _CONVERSION
     if one.kind == "uninitialised" and space == "global":
         return _UNWRITTEN
+    if one.kind == "uninitialised" and waits:
+        return SOME_ONLY
     return C.get(one.kind, "")
+
+
+def guard(
+    array: str, parts: Sequence[str], at: Sequence[int], lines: str, form: str
+) -> str:
+    """What cures an access outside of an array; "" if there is nothing to add.
+
+    parts: the indices as they are written; at: their values; lines: the source up to
+    there. form: of an if, "if ({})" or "if {}:".
+    """
+    if len(parts) != len(at):
+        return ""
+    parts = [f"({p})" if re.search(r"[<>=&|^?]", p) else p.strip() for p in parts]
+    for part, value in zip(parts, at):
+        if value < 0:
+            return _LOW.format(guard=form.format(f"{part} >= 0"))
+    if len(parts) > 1:
+        return ""
+    part = parts[0]
+    product = re.search(r"\*\s*(\w+)", part)
+    if product and not re.search(r"\b(?:block|thread)(?:Idx|Dim)\b", part):
+        return _ROWS.format(row=product[1], index=part)
+    if re.search(rf"(?<![\w+*/.-])\s*{re.escape(part)}\s*(?:<|>=)(?![<=>])", lines):
+        return _LIMIT.format(index=part, array=array)
+    return f"guard the access: {form.format(f'{part} < n')}" if len(part) <= 30 else ""
+
+
+def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; what would cure a race within a warp is offered only where all of
+    them are such."""
+    races = [one for one in findings if one.kind == "race" and one.thread is not None]
+    if all(one.one_warp for one in races):
+        return list(findings)
+    return [dataclasses.replace(one, one_warp=False) for one in findings]
+
+
+def _between(one: Finding, barrier: str, of_warp: str) -> str:
+    """Where the barrier belongs that a race within a block lacks; "" if anywhere."""
+    if one.one_warp:
+        return _WARP.format(warp=of_warp)
+    turns = one.turns
+    if turns and turns.one != turns.other:
+        return _NEXT_TURN.format(loop=turns.loop, barrier=barrier)
+    if turns and one.line != one.other_line:
+        first, last = sorted((one.line, one.other_line))
+        return _IN_TURN.format(first=first, last=last, barrier=barrier)
+    return ""
 
 
 def _of_pattern(one: Finding, add: str, barrier: str) -> str:
@@ -110,4 +177,7 @@ def _of_pattern(one: Finding, add: str, barrier: str) -> str:
     if one.pattern == UPDATE:
         return _ONE_STEP.format(add=add)
     assert one.pattern == IN_PLACE
-    return _SECOND_ARRAY if one.thread is None else _FIRST_READ.format(barrier=barrier)
+    if one.thread is None:
+        return _SECOND_ARRAY
+    again = "" if one.turns else _AGAIN
+    return _FIRST_READ.format(barrier=barrier, again=again)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..language import spelling
-from ..report import Finding, Index, named, position
+from ..language.kernel import Source
+from ..report import Finding, Index, cures, named, position
 from .memory import HALF, has
 from .places import Place, Variant
 from .rewrite import THREAD
@@ -45,6 +47,7 @@ class Scene:
     timeout: float
     shared: int  # bytes of shared memory that the launch gave
     dynamic: Set[str]  # the arrays in it
+    sources: Sequence[Source]  # of the kernel and its helpers
 
 
 @dataclass
@@ -88,9 +91,16 @@ def _finding(
         if scene.grid != (1, 1, 1):
             who += f" of block {named(scene.at, scene.grid)}"
     text = stop.text
+    cure = ""
     line = f" at line {where.line}" if where is not None else ""
-    if stop.kind == "bounds":
-        shown = ", ".join(map(str, stop.index or ()))
+    if stop.kind == "bounds":  # of how many elements a launch gave, no guard is due
+        chained = where is not None and "][" in where.text
+        shown = ("][" if chained else ", ").join(map(str, stop.index or ()))
+        cure = (
+            _guard(stop, where, scene)
+            if where is not None and stop.array not in scene.dynamic
+            else ""
+        )
         verb = VERBS.get(where.kind if where else "", "touches")
         what = f"{stop.array}[{shown}]" if stop.index is not None else stop.array
         text = f"{verb} {what}{line}: {stop.text}"
@@ -111,7 +121,26 @@ def _finding(
         thread=thread,
         array=stop.array,
         index=stop.index,
+        cure=cure,
     )
+
+
+def _guard(stop: Stop, where: Place, scene: Scene) -> str:
+    """What cures an access outside of its array; "" if nothing special does."""
+    try:
+        node: ast.AST = ast.parse(where.text, mode="eval").body
+    except SyntaxError:
+        return ""
+    parts: list[str] = []
+    while isinstance(node, ast.Subscript):
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = [ast.unparse(part) for part in inner] + parts
+        node = node.value
+    own = [one for one in scene.sources if one.file == where.file]
+    lines = "\n".join(
+        one.line(n) for one in own for n in range(one.first, where.line + 1)
+    )
+    return cures.guard(stop.array or "", parts, stop.index or (), lines, "if {}:")
 
 
 # ---- an access that NumPy or the log refused --------------------------------------

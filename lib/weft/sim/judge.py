@@ -7,13 +7,20 @@ needs a fraction of a microsecond for an access.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..report import IN_PLACE, UPDATE, Counters, Finding, Index, named, position
+from ..language.kernel import Source
+from ..report import IN_PLACE, UPDATE, Counters, Finding, Index, cures, named, position
+from ..report.turns import Barriers, Turns
+from ..report.turns import add as add_turns
+from ..report.turns import find as find_turns
+from ..report.turns import in_python as loops_of
 from .blocks import MANY, Between, Meeting
 from .counters import Sums
 from .layout import CODES, Batch, Layout
+from .places import Place
 from .races import Offence, blank_reads, in_block
 from .record import ATOMIC, LOCAL, READ, SHARED, WRITE, Array, Interval, Site
 from .repeats import Repeats, Rest
@@ -29,6 +36,7 @@ class Judge:
     """Takes a launch's intervals as they happen, and says at the end what was seen.
 
     arrays, sites: the launch's own lists, which may grow. grid, block: (x, y, z).
+    places: those of barriers, by number; sources: of the kernel and its helpers.
     """
 
     def __init__(
@@ -42,12 +50,19 @@ class Judge:
         self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
         self.current = -1  # the block whose memory the layout knows
         self.found: dict[tuple, Finding] = {}
+        self.places: Sequence[Place] = ()
+        self.sources: Sequence[Source] = ()
         self._waiting: list[Interval] = []
+        self._left_by, self._left = -1, list[int]()  # the barriers a block has left
         self._rows = 0
         self._orders: dict[tuple[int, int, int], int] = {}  # of a batch
 
     def interval(self, interval: Interval) -> None:
         """Take in what a block did between two barriers; its columns are kept."""
+        if interval.block != self._left_by:
+            self._left_by, self._left = interval.block, []
+        interval.left = self._left
+        self._left.append(interval.barrier)
         self._waiting.append(interval)
         self.sums.pass_by(interval)
         self._rows += len(interval.thread)
@@ -58,7 +73,8 @@ class Judge:
         """The findings, in the order in which they were made, and the counters."""
         self._look()
         self.repeats.add_to(self.sums)
-        return list(self.found.values()), self.sums.counters(self.threads)
+        findings = cures.of_one_warp(list(self.found.values()))
+        return findings, self.sums.counters(self.threads)
 
     def _look(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0
@@ -90,13 +106,16 @@ class Judge:
         if known:
             # Blocks run in any order: the first of them is told, not the first seen.
             first = min(known, finding, key=lambda one: (one.block or ())[::-1])
-            count = known.count + finding.count
-            finding = dataclasses.replace(first, count=count)
+            finding = dataclasses.replace(
+                first,
+                count=known.count + finding.count,
+                one_warp=known.one_warp and finding.one_warp,
+            )
         self.found[key] = finding
 
     def _race(self, batch: Batch, offence: Offence) -> Finding:
         one, other = offence.row, offence.other
-        what = self._element(batch, one)
+        what, turns = self._element(batch, one), None
         a, b = (self._thread(int(batch.thread[row])) for row in (one, other))
         sites = [self.sites[int(batch.site[row])] for row in (one, other)]
         line, other_line = (site.line for site in sites)
@@ -115,6 +134,8 @@ class Judge:
                 f"{beginning}{verbs[0]} {what} at line {line} while {b} {verbs[1]} it "
                 f"at line {other_line}: {self._missing(batch, one, other)}"
             )
+            turns = self._turns(batch, one, *sites)
+            text = add_turns(text, turns) if turns else text
         one_warp = batch.thread[one] // WARP == batch.thread[other] // WARP
         if one_warp and not offence.conflict:
             text += (
@@ -127,8 +148,28 @@ class Judge:
         )
         if kind == "race":
             pattern = _pattern(*sites, self._order(batch, one, other) > 0)
-            return dataclasses.replace(found, pattern=pattern)
+            return dataclasses.replace(
+                found, pattern=pattern, turns=turns, one_warp=bool(one_warp)
+            )
         return found
+
+    def _turns(self, batch: Batch, row: int, one: Site, other: Site) -> Turns | None:
+        """The turns of a loop in which the two sides of a race are, if any."""
+        interval = batch.intervals[int(batch.part[row])]
+        numbers = interval.left[: interval.number]
+        if one.file != other.file or len(numbers) < interval.number or -1 in numbers:
+            return None  # it is not known where the block has been
+        left = [self.places[number] for number in numbers]
+        if any(place.file != one.file for place in left):
+            return None
+        loops = [
+            loop
+            for source in self.sources
+            if source.file == one.file
+            for loop in loops_of(source.tree)
+        ]
+        barriers = Barriers.of([place.line for place in left])
+        return find_turns(loops, barriers, one.line, other.line)
 
     def _missing(self, batch: Batch, one: int, other: int) -> str:
         """Between which accesses there is no barrier, in the program's order."""
@@ -173,7 +214,9 @@ class Judge:
             f"{site.line}, which {whose.get(space, 'nobody')} "
             f"{'written' if space == LOCAL else 'has written'} before"
         )
-        return self._finding(batch, "uninitialised", text, row)
+        found = self._finding(batch, "uninitialised", text, row)
+        waited = space == SHARED and batch.intervals[int(batch.part[row])].number
+        return dataclasses.replace(found, cure=cures.SOME_ONLY if waited else "")
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
         """A race between blocks, told from the read, or from the earlier line."""
@@ -244,9 +287,11 @@ class Judge:
 
     def _element(self, batch: Batch, row: int) -> str:
         number = int(batch.site[row])
-        name = self.layout.arrays[self.sites[number].array].name
+        site = self.sites[number]
+        name = self.layout.arrays[site.array].name
         index = self.layout.index(number, int(batch.element[row]))
-        return f"{name}[{', '.join(map(str, index))}]"
+        between = "][" if site.text.count("][") == len(index) - 1 > 0 else ", "
+        return f"{name}[{between.join(map(str, index))}]"
 
 
 def _rank(side: tuple[int, Site, Index | None]) -> tuple:

@@ -196,6 +196,7 @@ class Launch(Accesses):
         ]
         self.log = Log(sites, self.spread)
         self._judge = Judge(self.arrays, sites, self.config.grid, self.config.block)
+        self._judge.places, self._judge.sources = self.places, self.program.sources
         self.env[".log"] = self.log.entries.append
         self.env |= {name: Shapes(self.log.shapes) for name in self.program.loops}
         self.env[".val"] = self.log.values.append
@@ -268,11 +269,11 @@ class Launch(Accesses):
             self.env[f".h{variant.number}"] = made
         return self.env[".h0"]
 
-    def ended(self, block: int, number: int, warps: bool) -> None:
-        """An interval of a block is over."""
+    def ended(self, block: int, number: int, warps: bool, barrier: int = -1) -> None:
+        """An interval of a block is over. barrier: the Place where it waits."""
         if self.log is None:
             return
-        self.log.end(block, number, warps)
+        self.log.end(block, number, warps, barrier)
         if self.log.full():
             self.judge()
 
@@ -367,6 +368,7 @@ class Launch(Accesses):
             self.timeout,
             self.config.shared,
             {e.name for e in self.program.entities if e.dynamic},
+            self.program.sources,
         )
         end = faults.explain(error, scene)
         if self.log is not None and self.at is not None:

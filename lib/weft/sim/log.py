@@ -37,6 +37,7 @@ class _End:
     turns: int
     values: int
     warps: bool
+    barrier: int
 
 
 @dataclass
@@ -116,10 +117,15 @@ class Log:
             self.sites.append(site_of(place, number))
         return found
 
-    def end(self, block: int, number: int, warps: bool = False) -> None:
-        """An interval of a block ends here. warps: phases were noted in it."""
+    def end(
+        self, block: int, number: int, warps: bool = False, barrier: int = -1
+    ) -> None:
+        """An interval of a block ends here, at the barrier of that Place.
+
+        warps: phases were noted in it.
+        """
         counts = len(self.entries), len(self.starts), len(self.values)
-        self.ends.append(_End(block, number, *counts, warps))
+        self.ends.append(_End(block, number, *counts, warps, barrier))
 
     def end_early(self, block: int, refused: bool) -> None:
         """The launch ends in the middle of an interval.
@@ -197,7 +203,7 @@ class Log:
             rows = np.cumsum(np.append(0, table.lengths(columns.packed)))
         waiting: list[Piece] = []
         many = 0
-        before = _End(0, 0, 0, 0, 0, False)
+        before = _End(0, 0, 0, 0, 0, False, -1)
         for end in ends:
             piece = Piece(columns, before, end)
             size = piece.size
@@ -248,6 +254,7 @@ class Log:
                 *(end.block, end.number, thread[a:b], site[a:b], element[a:b]),
                 phase[a:b] if phase is not None and end.warps else None,
                 piece.values,
+                end.barrier,
             )
             if end.warps:
                 self._in_order(one, piece.threads)

@@ -6,6 +6,7 @@ judge reads them for faults and counters, pictures are drawn from them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +74,8 @@ class Interval:
     None if no thread has).
     values: what each WRITE stored, in the order of those rows; None if not recorded.
     block: linear number; number: 0 before the first barrier, then 1, ...
+    barrier: at which it ends, the number of its Place; -1: at the block's end.
+    left: the barriers of all the block's intervals, in their order.
     """
 
     block: int
@@ -82,6 +85,8 @@ class Interval:
     element: np.ndarray
     phase: np.ndarray | None = None
     values: list[Any] | None = None
+    barrier: int = -1
+    left: Sequence[int] = ()
 
 
 @dataclass

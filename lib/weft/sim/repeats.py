@@ -105,6 +105,7 @@ class Kind:
             *(piece.end.block, piece.end.number, self.thread, self.site),
             *(self.element + moved[self.slot], None),
             [values[i] for i in self.writes],
+            piece.end.barrier,
         )
 
 

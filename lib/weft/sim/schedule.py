@@ -33,7 +33,9 @@ class Launch(Protocol):
 
     def opens(self, block: int, waiting: dict[int, int]) -> None: ...
 
-    def ended(self, block: int, number: int, warps: bool) -> None: ...
+    def ended(
+        self, block: int, number: int, warps: bool, barrier: int = -1
+    ) -> None: ...
 
     def meet(
         self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
@@ -82,7 +84,7 @@ def run_barriers(
             if place is not None:
                 waiting.append(pair)
                 places.append(place)
-        launch.ended(block, interval, False)
+        launch.ended(block, interval, False, places[0] if places else -1)
         interval += 1
         same = places.count(places[0]) == len(places) if places else True
         if not same or launch.at_end or launch.left:  # else there is nothing to note
@@ -252,10 +254,11 @@ class Block:
     def open(self) -> list[tuple[int, Any]]:
         """The barrier opens for all who live."""
         waits, self.at_barrier = self.at_barrier, {}
-        self.launch.ended(self.block, self.interval, True)
+        at = {number: got[1] for number, got in waits.items()}
+        self.launch.ended(self.block, self.interval, True, next(iter(at.values())))
         self.interval += 1
         self.phase = dict.fromkeys(self.every, 0)
-        self.launch.opens(self.block, {n: got[1] for n, got in waits.items()})
+        self.launch.opens(self.block, at)
         truths = []
         for number, got in waits.items():
             try:

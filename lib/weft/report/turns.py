@@ -1,0 +1,167 @@
+"""In which turn of a loop an access was, by the barriers that its block had left.
+
+The two accesses of a race lie between the same barriers, and often in two turns of a
+loop: one thread still reads what the turn before wrote, another one writes what the
+next turn needs. A loop each of whose turns has a barrier is counted by it: what stands
+below the last barrier belongs to the turn of that barrier, what stands above it to the
+next turn.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+NOUNS = {"reads": "read", "writes": "write", "updates": "update"}
+_RACE = re.compile(
+    r"(?P<one>.*? (?P<does>reads|writes|updates) .*?) while "
+    r"(?P<other>thread .*? (?P<did>reads|writes|updates) it.*?): "
+    r"(?P<missing>no barrier between .*?)(?P<rest> \(.*\))?"
+)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a source. first, last: its lines, the head's among them.
+
+    once: lines to which each turn comes exactly once. waits: those of them with a
+    barrier, as far as its name says so. outer: the loop around it.
+    """
+
+    first: int
+    last: int
+    once: frozenset[int]
+    waits: frozenset[int]
+    outer: Loop | None = None
+
+    def __contains__(self, line: int) -> bool:
+        return self.first <= line <= self.last
+
+
+@dataclass
+class Barriers:
+    """The barriers that a block has left, by line.
+
+    last: the line of the last one; 0: none yet. visits: how often each was left.
+    before: of each line, the visits of all when it was last left.
+    """
+
+    last: int = 0
+    visits: Mapping[int, int] = field(default_factory=dict)
+    before: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lines: Sequence[int]) -> Barriers:
+        """Those of a block that was at these lines, one after the other."""
+        visits: dict[int, int] = {}
+        before: dict[int, Mapping[int, int]] = {}
+        for line in lines:
+            visits[line] = visits.get(line, 0) + 1
+            before[line] = dict(visits)
+        return cls(lines[-1] if lines else 0, visits, before)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Of two accesses in a loop: its line, and the turn of each, from 1."""
+
+    loop: int
+    one: int
+    other: int
+
+
+def find(
+    loops: Sequence[Loop], barriers: Barriers, line: int, other_line: int
+) -> Turns | None:
+    """The turns of two accesses between the same barriers; None: not known."""
+    around = [loop for loop in loops if line in loop and other_line in loop]
+    for loop in sorted(around, key=lambda loop: loop.last - loop.first):
+        counting = min(loop.once & barriers.visits.keys() or loop.waits, default=0)
+        if not counting:
+            continue
+        one, other = (
+            _turn(loop, loops, barriers, counting, n) for n in (line, other_line)
+        )
+        return Turns(loop.first, one, other) if one and other else None
+    return None
+
+
+def _turn(
+    loop: Loop, loops: Sequence[Loop], barriers: Barriers, counting: int, line: int
+) -> int:
+    """The turn in which a line is run next; 0: not known. counting: a barrier's line
+    that each turn comes to once."""
+    outer, last, seen = loop.outer, barriers.last, barriers.visits.keys()
+    if outer and all(n in loop for n in outer.waits | outer.once & seen):
+        return 0  # where the outer loop's next turn begins is not known
+    if last not in loop:
+        return int(line < counting)
+    inner = [one for one in loops if one.first in loop and one is not loop]
+    if line == last or any(line in one and last in one for one in inner):
+        return 0  # of this turn or the next, or of an inner loop's
+    entered = [
+        at.get(counting, 0) for n, at in barriers.before.items() if n not in loop
+    ]
+    turns = barriers.visits.get(counting, 0) - max(entered, default=0)
+    turns += counting > last  # to which this turn has not come yet
+    return turns + (line < last)
+
+
+def add(text: str, turns: Turns) -> str:
+    """The sentence about a race with the turns of its two accesses."""
+    race = _RACE.fullmatch(text)
+    if race is None:
+        return text
+    one, other, missing = race["one"], race["other"], race["missing"]
+    loop = f"of the loop at line {turns.loop}"
+    if turns.one == turns.other:
+        said = f"{one} while {other}, both in turn {turns.one} {loop}: {missing}"
+        return f"{said}{race['rest'] or ''}"
+    sides = [(turns.one, race["does"]), (turns.other, race["did"])]
+    (_, early), (_, late) = sorted(sides, key=lambda side: side[0])
+    comma = "," if " at line " in one else ""
+    return (
+        f"{one}{comma} in turn {turns.one} {loop}{comma} while {other}{comma} in turn "
+        f"{turns.other}: no barrier between the {NOUNS[early]} and the next turn's "
+        f"{NOUNS[late]}{race['rest'] or ''}"
+    )
+
+
+def in_python(tree: ast.AST) -> list[Loop]:
+    """The loops of a function."""
+    return list(_loops_below(tree, None))
+
+
+def _loops_below(node: ast.AST, outer: Loop | None) -> Iterator[Loop]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.For, ast.While)):
+            once = _once(child)
+            waits = {n.lineno for n in ast.walk(child) if _is_barrier(n)}
+            ends = child.lineno, child.end_lineno or child.lineno
+            loop = Loop(*ends, once, once & waits, outer)
+            yield loop
+            yield from _loops_below(child, loop)
+        else:
+            yield from _loops_below(child, outer)
+
+
+def _is_barrier(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    return name.startswith("syncthreads")
+
+
+def _once(loop: ast.For | ast.While) -> frozenset[int]:
+    """The lines of the simple statements right in its body."""
+    if any(isinstance(node, ast.Continue) for node in ast.walk(loop)):
+        return frozenset()
+    simple = ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign
+    return frozenset(
+        line
+        for one in loop.body
+        if isinstance(one, simple)
+        for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+    )
