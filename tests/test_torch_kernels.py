@@ -138,7 +138,8 @@ def test_committed_kernels_are_shown_where_there_is_no_gpu(tmp_path):
     ghost = module.committed(path)
     assert [r.name.tile for r in ghost.rows] == ["128x64"]
     assert repr(ghost).startswith(
-        "The MNIST twin's training step, batch 64, eager, fp32, measured 2026-01-02: "
+        "A training step of the MNIST network in PyTorch, batch 64, eager, fp32, "
+        "measured 2026-01-02: "
         "4 kernels (1 different), 12.5 µs on card: cuBLAS 100 %"
     )
     shown = module.TorchKernels(ghost.rows, "cpu", "cpu", ghost=ghost)

@@ -199,7 +199,7 @@ struct Found {
     const char *array;                   /* NULL: none */
     bool indexed;
     long long index;
-    Sides sides; /* the array's */
+    Sides sides;              /* the array's */
     const Barriers *barriers; /* of a race within a block; else NULL */
     bool one_warp;            /* ... whose threads are of one warp */
     const char *text;

@@ -103,7 +103,8 @@ static void note_barrier(Barriers *barriers, const Arrival &arrival) {
         barriers->file[i] = arrival.file;
         barriers->line[i] = arrival.line;
         barriers->visits[i] = 0;
-        for (unsigned j = 0; j < Barriers::MOST; j++) barriers->before[j][i] = 0;
+        for (unsigned j = 0; j < Barriers::MOST; j++)
+            barriers->before[j][i] = 0;
     }
     barriers->visits[i]++;
     barriers->last = i;
@@ -119,8 +120,7 @@ void check_at_barrier(Worker *worker) {
     checker->arrivals_differ = false;
     if (checker->log_on) log_at_barrier(checker, worker);
     if (checker->races_on) races_at_barrier(checker, worker);
-    note_barrier(&checker->barriers,
-                 checker->arrivals[checker->first_arrival]);
+    note_barrier(&checker->barriers, checker->arrivals[checker->first_arrival]);
 }
 
 void check_at_meeting(Worker *worker, Warp *warp, unsigned group) {

@@ -50,8 +50,7 @@ Called::Called(const Array &array) {
                  kinds[array.origin]);
 }
 
-Subscript::Subscript(long long index, const Sides &sides,
-                     const char *between) {
+Subscript::Subscript(long long index, const Sides &sides, const char *between) {
     long long parts[4] = {index};
     int count = 1;
     for (; count < 4 && sides.inner[count - 1]; count++) {
@@ -64,8 +63,8 @@ Subscript::Subscript(long long index, const Sides &sides,
     }
     int at = snprintf(text, sizeof text, "[%lld", parts[0]);
     for (int i = 1; i < count; i++)
-        at += snprintf(text + at, sizeof text - at, "%s%lld", between,
-                       parts[i]);
+        at +=
+            snprintf(text + at, sizeof text - at, "%s%lld", between, parts[i]);
     snprintf(text + at, sizeof text - at, "]");
 }
 

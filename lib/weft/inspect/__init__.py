@@ -4,6 +4,7 @@ report = inspect(kernel)[grid, block](*args)
 python -m weft inspect PROG.cu [-- arguments]
 
 carets      where on the reader's line an access stands
+loops       the loops of a source
 shifts      ... and which way a shift by too much goes
 raw         what the runtime saw, as reports on the reader's lines
 cells       ... of a notebook's cell

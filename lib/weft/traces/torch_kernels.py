@@ -207,7 +207,7 @@ def torch_kernels(
 
 
 def committed(path: str | Path | None = None) -> TorchKernels | None:
-    """The kernels of the MNIST twin's step as a GPU machine wrote them; None: no file.
+    """The kernels of PyTorch's step of the MNIST network, on a GPU; None: no file.
 
     path: one file; None: the first notebooks/results/torch_kernels_*.json.
     """
@@ -227,7 +227,7 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
         if (row["rung"], row["precision"]) == (first["rung"], first["precision"])
     ]
     date = results["machine"]["date"]
-    note = f"The MNIST twin's training step, batch {first['batch']}, "
+    note = f"A training step of the MNIST network in PyTorch, batch {first['batch']}, "
     note += f"{first['rung']}, {first['precision']}, measured {date}"
     return TorchKernels(rows, first["device"], "cuda", note)
 
