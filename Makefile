@@ -2,6 +2,7 @@
 # make mnist    train, compare with PyTorch      make test       the suite
 # make format   ruff and clang-format            make test-slow  what takes minutes
 # make fuzz     random input by the ten thousand, half an hour
+# make mutants  published answers with a slip each, all to be refused
 # make baseline   what must not change when code moves: recorded, compared
 # make notebooks  the lessons, from their sources in notebooks/solutions
 #
@@ -35,6 +36,9 @@ test-slow: all
 fuzz: all
 	@$(RUN) tests/fuzz $(ARGS)
 
+mutants: all
+	@$(RUN) tests/mutants $(ARGS)
+
 baseline: all
 	@$(RUN) tests/baseline $(ARGS)
 
@@ -49,4 +53,4 @@ format:
 clean:
 	rm -rf lib/libweft_*.so build *.egg-info mnist.svg mnist.json
 
-.PHONY: all env mnist lab test test-slow fuzz baseline notebooks format clean
+.PHONY: all env mnist lab test test-slow fuzz mutants baseline notebooks format clean

@@ -137,3 +137,17 @@ wrong_c(
     says="shared",
     where=False,
 )
+
+
+@wrong("warp_sum", says="n=1025")
+def only_a_block_of_warps(out, a, n):
+    i = cuda.grid(1)
+    v = float32(0)
+    if i < n:
+        v = a[i]
+    half = 16
+    while half > 0:
+        v += cuda.shfl_down_sync(0xFFFFFFFF, v, half)
+        half //= 2
+    if i < n and i % 32 == 0 and i < 1024:
+        out[i // 32] = v

@@ -235,3 +235,17 @@ def no_scale_below_a_millionth(q, scale, back, x, cols):
     for i in range(first + cuda.threadIdx.x, first + cols, 8):
         q[i] = math.floor(x[i] / step + float32(0.5))
         back[i] = float32(q[i]) * step
+
+
+@wrong("quantise", says="writes 16 elements of scale", where=False)
+def scale_by_every_thread(q, scale, back, x, cols):
+    largest = cuda.shared.array(8, float32)
+    first, mine = cuda.blockIdx.x * cols, float32(0)
+    for col in range(cuda.threadIdx.x, cols, 8):
+        mine = max(mine, abs(x[first + col]))
+    mine = largest_of(mine, largest)
+    step = mine / float32(127) if mine > 0 else float32(1)
+    scale[cuda.blockIdx.x] = step
+    for i in range(first + cuda.threadIdx.x, first + cols, 8):
+        q[i] = math.floor(x[i] / step + float32(0.5))
+        back[i] = float32(q[i]) * step

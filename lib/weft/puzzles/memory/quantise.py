@@ -121,6 +121,9 @@ puzzle = Puzzle(
         "memory; after one barrier all find the block's. No clip is needed: x / scale "
         "never leaves -127 to 127."
     ),
-    limits={"lanes.x": 8},  # not one thread for all
+    limits={
+        "lanes.x": 8,  # not one thread for all
+        "writes.scale": lambda rows: rows,  # by one of them
+    },
     budget={"barriers": 4},  # of a tree
 )

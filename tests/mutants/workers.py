@@ -1,0 +1,81 @@
+"""Processes that judge mutants, and are ended when one of them hangs."""
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+SECONDS = 120  # that a mutant may take
+REFUSED, SURVIVES, HANGS = "refused", "survives", "hangs"
+
+
+def judged(tasks: dict[str, tuple], judge, jobs: int) -> Iterator[tuple[str, str]]:
+    """Each task's name with what came of it: REFUSED, SURVIVES, HANGS or an error.
+
+    judge(*task): whether it is refused. In the order of the tasks.
+    """
+    idle = SimpleQueue()
+    for _ in range(jobs):
+        idle.put(Worker(judge))
+
+    def run(task):
+        worker = idle.get()
+        try:
+            return worker.run(task)
+        finally:
+            idle.put(worker)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from zip(tasks, pool.map(run, tasks.values()))
+    for _ in range(jobs):
+        idle.get().end()
+
+
+class Worker:
+    """One process, begun anew after it had to be ended."""
+
+    def __init__(self, judge):
+        self.judge, self.process = judge, None
+
+    def run(self, task: tuple) -> str:
+        if self.process is None:
+            self._begin()
+        self.pipe.send(task)
+        try:
+            if self.pipe.poll(SECONDS):
+                return self.pipe.recv()
+            came = HANGS
+        except EOFError:
+            self.process.join()
+            came = f"ends the process with status {self.process.exitcode}"
+        self.end()
+        return came
+
+    def end(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+    def _begin(self):
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        args = self.judge, theirs
+        self.process = context.Process(target=_serve, args=args, daemon=True)
+        self.process.start()
+        theirs.close()
+        self.pipe.recv()  # it has imported what it needs
+
+
+def _serve(judge, pipe):
+    os.environ["WEFT_SMALL"] = "1"  # what is solved here is remembered nowhere
+    pipe.send("ready")
+    while True:
+        task = pipe.recv()
+        try:
+            came = REFUSED if judge(*task) else SURVIVES
+        except BaseException as error:
+            came = "".join(traceback.format_exception(error, limit=-4, chain=False))
+        pipe.send(came)
