@@ -38,6 +38,7 @@ COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/
 STARRED = set(utils.__all__)  # what `from utils import *` brings
 LONGEST = 25  # lines of a code cell
 SECONDS = 300  # a cell may take, on a busy machine that builds what it needs
+UNTRIED = Path(__file__).with_name("untried_exercises.txt")
 
 notebooks = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
@@ -103,8 +104,7 @@ def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers():
             if len(set(wrong)) < 3 or len(set(right)) < 2:
                 (name,) = map("".join, EXERCISE.findall(check.source))
                 few.add(f"{path.stem}: {name}")
-    untried = Path(__file__).with_name("untried_exercises.txt")
-    assert sorted(few) == sorted(untried.read_text().splitlines())
+    assert sorted(few) == sorted(UNTRIED.read_text().splitlines())
 
 
 @notebooks

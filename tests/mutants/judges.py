@@ -78,13 +78,17 @@ def _compiled(source: str, like: Callable):
 
 @functools.cache
 def exercises() -> dict[str, tuple]:
-    """Those in Python, by name: the notebook, the answer's cell and its check's."""
-    found = {}
+    """Those in Python, by name: the notebook, the answer's cell and its check's.
+
+    Without those that lack spellings, whose checks have not been tried.
+    """
+    found, untried = {}, test_notebooks.UNTRIED.read_text().splitlines()
     for path in sorted(SOLUTIONS.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         for answer, check, *_ in lessons.exercises(notebook):
             (name,) = map("".join, EXERCISE.findall(check.source))
-            if not answer.source.startswith("%%"):
+            is_tried = f"{path.stem}: {name}" not in untried
+            if is_tried and not answer.source.startswith("%%"):
                 found[name] = notebook, answer, check
     return found
 

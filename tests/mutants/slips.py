@@ -156,11 +156,10 @@ def _ordered(node: ast.AST) -> object:
             if isinstance(part, ast.BinOp) and isinstance(part.op, type(node.op)):
                 todo += [part.left, part.right]
             else:
-                parts.append(_ordered(part))
-        return type(node.op).__name__, sorted(map(str, parts))
-    if isinstance(node, ast.BinOp):
-        return type(node.op).__name__, _ordered(node.left), _ordered(node.right)
-    return ast.unparse(node)
+                parts.append(str(_ordered(part)))
+        return type(node.op).__name__, sorted(parts)
+    children = [_ordered(child) for child in ast.iter_child_nodes(node)]
+    return (type(node).__name__, children) if children else ast.dump(node)
 
 
 def _counts(node: ast.expr) -> Iterator[ast.expr]:
