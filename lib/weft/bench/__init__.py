@@ -9,7 +9,8 @@ command                python -m weft bench
 checked                nothing is timed that has not passed its check
 peaks, cublas          what a product is measured against
 ops                    an op's rungs beside PyTorch's
-matmul/, tensor/, graphs/, mnist, transpose, sectors, torch_kernels  what GPUs reach
+matmul/, tensor/, graphs/, mnist, transpose, torch_kernels  what a GPU reaches
+sectors, streams       what a count of sectors leaves out; copies on several streams
 bodies, launch, edit   one body by every runner; a launch; from an edit to its result
 sim, simt, check       what running kernels on a CPU costs
 counters, excuses      is the count right; how far may Nsight Compute lie from it

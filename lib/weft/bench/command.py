@@ -24,6 +24,7 @@ BENCHMARKS = {
     "torch-kernels": "weft.bench.torch_kernels",
     "transpose": "weft.bench.transpose",
     "sectors": "weft.bench.sectors",
+    "streams": "weft.bench.streams",
     "counters": "weft.bench.counters",
     "graphs": "weft.bench.graphs.command",
     "tensor": "weft.bench.tensor.command",
