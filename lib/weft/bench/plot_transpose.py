@@ -119,6 +119,7 @@ def distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> Non
             axes[1].annotate(name, (end["run"], end["tbs"]), (8, -3), **beside)
     for ax in axes:
         ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter(lambda size, _: f"{size:,.0f}")
         ax.set_ylim(0)
     axes[0].set(xlabel="bytes from sector to sector, in order")
     axes[0].set_ylabel("TB/s of wanted sectors")
