@@ -11,6 +11,11 @@
 #define WEFT_TENSOR_MAP_CUH
 #include "ptx.cuh"
 
+#ifdef __CUDACC_RTC__ // a notebook's cell: whoever launches it makes the map
+struct __align__(64) tensor_map {
+    char bytes[128];
+};
+#else
 enum tensor_type {
     TENSOR_FLOAT,
     TENSOR_TF32, /* float in memory; rounded to tf32 as it is loaded */
@@ -137,5 +142,6 @@ static inline int tensor_map_make(tensor_map *map, const struct tensor *t,
     return WEFT_OK;
 }
 #endif
+#endif // __CUDACC_RTC__
 
 #endif

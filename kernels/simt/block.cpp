@@ -320,7 +320,8 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
         const unsigned end = job->shared_used;
         unsigned offset = (end + align - 1) / align * align;
         if (worker->checker) { // as far apart as banks of memory repeat
-            const unsigned apart = (end + 128 + 127) / 128 * 128;
+            const unsigned step = align < 128 ? 128 : (unsigned)align;
+            const unsigned apart = (end + 128 + step - 1) / step * step;
             job->shared_gaps += apart - offset;
             offset = apart;
         }

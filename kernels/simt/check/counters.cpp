@@ -37,6 +37,7 @@ struct KernelTotals {
     std::string name;
     dim3 grid, block; /* of the last launch */
     uint64_t launches, blocks, threads, warps, barriers;
+    uint64_t copied, copied_past;
     std::map<Key, Sums> sites;
     std::map<const void *, Step> steps;
 };
@@ -56,6 +57,8 @@ KernelTotals &totals_of(const Kernel *kernel) {
 
 void add_tally(KernelTotals *to, Tally *tally) {
     to->barriers += tally->barriers;
+    to->copied += tally->copied;
+    to->copied_past += tally->copied_past;
     for (unsigned i = 0; i < tally->sites_count; i++) {
         SiteTally *t = tally->sites[tally->known_sites[i]];
         settle(t);
@@ -119,6 +122,9 @@ void write_kernel(Sink *sink, const KernelTotals &kernel) {
     write_number(sink, "threads", kernel.threads);
     write_number(sink, "warps", kernel.warps);
     write_number(sink, "barriers", kernel.barriers);
+    write_number(sink, "copied", kernel.copied);
+    write_number(sink, "copied_past", kernel.copied_past);
+    write_number(sink, "shared", (uint64_t)kernel.kernel->static_shared);
     sink->print(", \"sites\": [");
     const char *between = "";
     for (const auto &one : kernel.sites) {

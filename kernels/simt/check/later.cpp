@@ -3,6 +3,7 @@
  * the copy, whatever barriers there are. */
 #include "later.h"
 
+#include "counters.h"
 #include "hooks.h"
 #include "sync.h"
 
@@ -21,6 +22,12 @@ enum { PIECE = 16 };
 static Checker *checker_here() {
     Checker *checker = here()->block->checker;
     return checker && running_checker() ? checker : 0;
+}
+
+/* Where the running block's costs are counted, NULL: nowhere. */
+static Tally *tally_here() {
+    const Checker *checker = checker_here();
+    return checker && checker->log_on ? checker->log.tally : 0;
 }
 
 /* ---- asking ------------------------------------------------------------- */
@@ -62,9 +69,11 @@ static void begin(Later *later, const void *pc, Mark mark, State under_way) {
 
 void checked_ask(Errand errand, Later *later) {
     const void *pc = __builtin_return_address(0);
-    if (errand == COPIES)
+    if (errand == COPIES) {
         begin(later, pc, WRITING, COMING);
-    else if (errand == STORES)
+        if (const Tally *tally = tally_here())
+            ((LaterCopy *)later)->barriers = tally->barriers;
+    } else if (errand == STORES)
         begin(later, pc, READING, GOING);
     else if (Checker *checker = checker_here())
         later->site =
@@ -138,10 +147,16 @@ void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
         memcpy(mine, later, later->size < MOST ? later->size : (size_t)MOST);
         return later->act((Later *)mine);
     }
-    if (errand == COPIES)
+    if (errand == COPIES) {
         end(checker, self, later, WRITING, COMING);
-    else
+        if (Tally *tally = tally_here()) {
+            tally->copied += later->bytes;
+            tally->copied_past += later->bytes * (tally->barriers -
+                                                  ((LaterCopy *)later)->barriers);
+        }
+    } else {
         end(checker, self, later, READING, GOING);
+    }
     const CheckedUnseen unseen;
     later->act(later);
 }

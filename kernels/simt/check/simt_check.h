@@ -29,7 +29,8 @@ void simt_check_begin(void);
  *                                | null,
  *                    "one_warp"}],
  *      "kernels": [{"name", "launches", "grid": [x, y, z], "block", "blocks",
- *                   "threads", "warps", "barriers",
+ *                   "threads", "warps", "barriers", "copied",
+ *                   "copied_past", "shared",
  *                   "sites": [{"site", "kind": "read" | "write" | "atomic",
  *                              "space": "global" | "shared" | "local" | "",
  *                              "array", "size", "accesses", "requests",
@@ -48,9 +49,12 @@ void simt_check_begin(void);
  * the two threads of each such race are of one warp.
  *
  * Kernels are summed over their launches, grid and block are the last one's.
- * The numbers of a site are those of weft.report.Place, "size" is in bytes, and
- * "needed" are the wavefronts that there were without bank conflicts. A step is
- * a basic block of the kernel: so many threads came to it, together so often.
+ * The numbers of a site are those of weft.report.Place, "size" is in bytes,
+ * and "needed" are the wavefronts that there were without bank conflicts. A
+ * step is a basic block of the kernel: so many threads came to it, together so
+ * often. "copied" are the bytes of copies by cp.async, "copied_past" is the
+ * sum of the barriers that a block met while each of them was under way, and
+ * "shared" is the static shared memory of a block.
  */
 char *simt_check_report(void);
 void simt_check_free(char *report);

@@ -220,7 +220,7 @@ Tally *first_tally() { return tallies.load(); }
 
 void begin_tally(Tally *tally, unsigned launch) {
     tally->launch = launch;
-    tally->barriers = 0;
+    tally->barriers = tally->copied = tally->copied_past = 0;
     for (unsigned i = 0; i < tally->sites_count; i++) {
         SiteTally *t = tally->sites[tally->known_sites[i]];
         memset(t->patterns, 0, PATTERNS * sizeof *t->patterns);

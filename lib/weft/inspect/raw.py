@@ -374,6 +374,7 @@ class _Raw:
                 step.column = where.compiled
                 _gather(places, step)
         own = ("blocks", "threads", "warps", "barriers")
+        own += ("copied", "copied_past", "shared")
         sums = {name: kernel.get(name, 0) for name in own}
         return Counters(**sums, places=list(places.values()))
 

@@ -132,14 +132,20 @@ class Line:
 class Counters:
     """What a launch cost, by place in the source; by array through the properties.
 
-    blocks, threads, warps: launched. barriers: times that a block met at one. file:
-    the kernel's own.
+    blocks, threads, warps: launched. barriers: times that a block met at one. copied:
+    bytes that cp.async has brought. copied_past: for each of them the barriers that its
+    block met while it was under way, summed. shared: bytes of a block's static shared
+    memory. (The simulator of Python kernels leaves these three at 0.) file: the
+    kernel's own.
     """
 
     blocks: int = 0
     threads: int = 0
     warps: int = 0
     barriers: int = 0
+    copied: int = 0
+    copied_past: int = 0
+    shared: int = 0
     places: list[Place] = field(default_factory=list)
     file: str = ""
 
@@ -212,6 +218,15 @@ class Counters:
     def bank_conflicts(self) -> dict[str, int]:
         """Turns beyond what the requests need anyhow, by array in shared memory."""
         return self._by_array("conflicts", space="shared")
+
+    @property
+    def copies_ahead(self) -> float:
+        """Barriers that a block met while a copy by cp.async was under way, on average.
+
+        Of a ring with one barrier a tile: the tiles that lie between a copy and its
+        tile's turn. 0 if each is waited for before the next barrier.
+        """
+        return self.copied_past / self.copied if self.copied else 0.0
 
     @property
     def active_lanes(self) -> float | None:
