@@ -74,3 +74,25 @@ def test_a_copy_is_a_copy(target):
     y = torch.full_like(x, torch.nan)
     peaks.queue(lib, "peak_copy", y, x, peaks.ctypes.c_size_t(5000))
     assert torch.equal(x, y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_reads_from_the_l2_cache_are_of_all_numbers_in_each_turn(target, blocks):
+    lib = peaks.library(target, peaks.SOURCES["cuda"])
+    x = torch.rand(4 << 10, device=target)
+    for turns in (1, 3):
+        out = torch.full((blocks * peaks.THREADS,), torch.nan, device=target)
+        count = peaks.ctypes.c_size_t(x.numel())
+        peaks.queue(lib, "peak_l2", out, x, count, blocks, turns)
+        want = turns * x.double().sum()
+        assert torch.allclose(out.double().sum(), want, rtol=1e-5)
+
+
+def test_the_l2_caches_speed_is_a_ceiling_of_its_own():
+    rows = [
+        {"op": "peak", "rung": "copy", "precision": "fp32", "gbs": 4000.0},
+        {"op": "peak", "rung": "l2", "precision": "fp32", "gbs": 5000.0},
+        {"op": "peak", "rung": "ffma", "precision": "fp32", "tflops": 60.0},
+    ]
+    assert peaks.ceilings(rows) == {"gbs": 4000.0, "l2": 5000.0, "fp32": 60.0}

@@ -33,6 +33,26 @@ static __global__ void copy_floats(float4 *to, const float4 *from,
         if (first + i * THREADS < count) to[first + i * THREADS] = own[i];
 }
 
+/* All threads together read `count` float4, a power of two, `turns` times, past
+ * the L1 caches; in each turn a multiprocessor reads what another one has read
+ * before. out: a sum for each thread. */
+static __global__ void read_past_l1(float *out, const float4 *from,
+                                    unsigned count, int turns) {
+    const unsigned thread = blockIdx.x * THREADS + threadIdx.x;
+    const unsigned threads = gridDim.x * THREADS;
+    float sum[4] = {};
+    for (int turn = 0; turn < turns; turn++)
+        for (unsigned i = thread; i < count; i += 4 * threads)
+#pragma unroll
+            for (unsigned j = 0; j < 4; j++) {
+                const unsigned at = i + j * threads;
+                if (at >= count) break;
+                const float4 x = __ldcg(&from[(at + turn * THREADS) % count]);
+                sum[j] += x.x + x.y + x.z + x.w;
+            }
+    out[thread] = sum[0] + sum[1] + sum[2] + sum[3];
+}
+
 /* SUMS independent chains of fused multiply-adds a thread, which is more than
  * the latency of one; x and y stay in the operand cache. */
 static __global__ void chain_ffma(float *out, int turns) {
@@ -126,6 +146,15 @@ EXPORT int peak_copy(float *to, const float *from, size_t count,
     const unsigned blocks = (unsigned)CEIL_DIV(count / 4, THREADS * 4);
     copy_floats<<<blocks, THREADS, 0, stream>>>(
         (float4 *)to, (const float4 *)from, count / 4);
+    return cudaGetLastError();
+}
+
+/* out (blocks * 256): sums of what is read; count: floats, 4 times a power of
+ * two, which fit into the L2 cache. */
+EXPORT int peak_l2(float *out, const float *from, size_t count, int blocks,
+                   int turns, cudaStream_t stream) {
+    read_past_l1<<<blocks, THREADS, 0, stream>>>(
+        out, (const float4 *)from, (unsigned)(count / 4), turns);
     return cudaGetLastError();
 }
 

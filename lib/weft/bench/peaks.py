@@ -1,7 +1,8 @@
 """What this machine can do at best, measured: the ceilings of a roofline.
 
-    peaks("cuda")            rows: a copy (gbs), and multiply-adds by kind (tflops)
-    ceilings(rows)           {"gbs": ..., "fp32": ..., "tf32": ..., "bf16": ...}
+    peaks("cuda")            rows: a copy (gbs), reads that the L2 cache answers (gbs),
+                             and multiply-adds by kind (tflops)
+    ceilings(rows)           {"gbs": ..., "l2": ..., "fp32": ..., "tf32": ..., ...}
 
 peaks.cu and peaks.c do one thing alone each, with their operands in
 registers or shared memory. A peak is that of the fastest sample: what others do
@@ -40,6 +41,8 @@ KINDS = (
     ("wgmma", "bf16", 90, 90),
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # floats
+IN_L2 = 1 << 22  # floats, 16 MiB: more than all L1 caches, less than an L2 cache
+BLOCKS_A_PROCESSOR = 8  # of a multiprocessor that reads: 2048 threads
 BURST = 1e-3  # seconds that a kernel runs
 SECONDS = 0.4  # that each is timed, about
 THREADS = 256  # of a block, as in the source
@@ -66,11 +69,13 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
 
 
 def ceilings(rows: Iterable[Row]) -> dict[str, float]:
-    """The highest of each: "gbs", and TFLOP/s by precision. 3xtf32: a third of tf32."""
+    """The highest of each: GB/s of a copy ("gbs") and of reads from the L2 cache
+    ("l2"), and TFLOP/s by precision. 3xtf32: a third of tf32.
+    """
     found: dict[str, float] = {}
     for row in (row for row in rows if row["op"] == "peak"):
-        name = "gbs" if row["rung"] == "copy" else row["precision"]
-        value = row["gbs"] if name == "gbs" else row["tflops"]
+        name = {"copy": "gbs", "l2": "l2"}.get(row["rung"], row["precision"])
+        value = row["gbs"] if name in ("gbs", "l2") else row["tflops"]
         found[name] = max(value, found.get(name, 0.0))
     if "tf32" in found:
         found["3xtf32"] = found["tf32"] / 3
@@ -116,10 +121,28 @@ def _on_gpu(where: Any) -> list[Row]:
     if not torch.equal(x, y):
         raise KernelError("peak_copy: what was copied is not the same")
     found = [_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)]
+    found.append(_read_l2(lib, where))
     for kind, (rung, precision, least, most) in enumerate(KINDS):
         if least <= sm <= most:
             found.append(_chain(lib, kind, rung, precision, where))
     return found
+
+
+def _read_l2(lib: Any, where: Any) -> Row:
+    """Reads of what lies in the L2 cache, past the L1 caches."""
+    import torch
+
+    processors = torch.cuda.get_device_properties(where).multi_processor_count
+    blocks, turns = BLOCKS_A_PROCESSOR * processors, 64
+    x, out = (
+        torch.randn(IN_L2, device=where),
+        torch.empty(blocks * THREADS, device=where),
+    )
+    count = ctypes.c_size_t(IN_L2)
+    read = Contender(lambda i: queue(lib, "peak_l2", out, x, count, blocks, turns))
+    timed = _timed(read, where)
+    gbs = 4 * IN_L2 * turns / timed.fastest / 1e3
+    return _row("l2", "fp32", where, timed, gbs=gbs)
 
 
 def _chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
