@@ -104,7 +104,8 @@ def test_an_overrun_raises_with_its_line_and_leaves_the_arrays(
     rows = said.splitlines()
     caret = next(i for i, row in enumerate(rows) if row.strip() == "^")
     assert rows[caret - 1][rows[caret].index("^") :].startswith(text.split(";")[0])
-    assert "if (i < n)" in rows[caret + 1]
+    guard = "i + 1" if kernel == "shift" else "i"
+    assert f"if ({guard} < n)" in rows[caret + 1]
     (one,) = [f for f in raised.value.report.findings if f.kind == "bounds"]
     assert (one.array, one.file, one.line) == ("a", "cell [7]", line)
     assert raised.value.thread == one.thread

@@ -308,3 +308,15 @@ def test_a_barrier_that_a_turn_may_leave_out_counts_nothing(body):
     line = 1 + body.count("\n")
     barrier = 2 + body[: body.index("__sync")].count("\n")
     assert find(loops, Barriers.of([barrier] * 3), line, line) is None
+
+
+def test_a_stencil_on_one_line_is_no_update_of_one_element():
+    source = "__global__ void halve(float *y, int n) { int i = threadIdx.x; "
+    source += "if (i + 1 < n) y[i] = y[i + 1] / 2; }"
+    kernel = jit.load_cuda(source, target="cpu", name="halve").halve
+    (race,) = findings(kernel, 1, 64, zeros(64), 64)
+    assert "read into a variable" in cure_of(race) and "atomic" not in cure_of(race)
+
+
+def test_a_pointer_without_an_index_has_the_general_cure():
+    assert cures.guard("p", [], (), "*p = 1;", "if ({})") == ""

@@ -337,8 +337,10 @@ class _Raw:
         if one.other_file or not other.line:
             return ""
         ends = (one.line, one.column), (other.line, self.column(other, one.array or ""))
+        in_place = " reads " in one.text and " writes " in one.text
         if ends[0] == ends[1]:
-            return UPDATE
+            moves = in_place and _moves(self.line(other), one.array or "")
+            return IN_PLACE if moves else UPDATE
         (first, start), (last, end) = sorted(ends)
         rows = [
             self.line(_Where(one.file, number)) for number in range(first, last + 1)
@@ -348,7 +350,7 @@ class _Raw:
         texts = [carets.element(rows[at - first], column) for at, column in ends]
         if texts[0] and texts[0] == texts[1]:
             return UPDATE
-        return IN_PLACE if " reads " in one.text and " writes " in one.text else ""
+        return IN_PLACE if in_place else ""
 
     def _space(self, array: str) -> str:
         for kernel in self.raw["kernels"]:
@@ -422,6 +424,19 @@ class _Raw:
             place.wavefronts = wavefronts
             place.conflicts = wavefronts - (raw.get("needed") or 0)
         return place
+
+
+def _moves(line: str, array: str) -> bool:
+    """Whether a line sets an element of an array from another one: x[i] = x[i + 1].
+
+    The columns of a line that the rewriter changes much may be those of one of them.
+    """
+    named = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
+    starts = [len(line[: name.start()].encode()) for name in named]
+    texts = [carets.element(line, start) for start in starts]
+    ends = [name.start() + len(text) for name, text in zip(named, texts)]
+    is_set = any(re.match(r"\s*=(?!=)", line[end:]) for end in ends)
+    return is_set and len(set(texts)) > 1
 
 
 def _gather(places: dict[Any, Place], one: Place) -> None:

@@ -133,7 +133,7 @@ def guard(
     parts: the indices as they are written; at: their values; lines: the source up to
     there. form: of an if, "if ({})" or "if {}:".
     """
-    if len(parts) != len(at):
+    if not parts or len(parts) != len(at):
         return ""
     parts = [f"({p})" if re.search(r"[<>=&|^?]", p) else p.strip() for p in parts]
     for part, value in zip(parts, at):
