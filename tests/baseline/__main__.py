@@ -69,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("sections", nargs="*", metavar="SECTION", choices=[[], *sections.NAMES])
+    known = [[], *sections.NAMES]  # argparse holds that none of them is a choice, too
+    add("sections", nargs="*", metavar="SECTION", choices=known)
     add("--compare", type=Path, metavar="OLD", help="report differences from OLD")
     add("--out", type=Path, metavar="FILE", help=f"default: {RECORD.name} here")
     add("--keep", action="store_true", help="sections of this commit in FILE stay")

@@ -37,7 +37,11 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
         command = [sys.executable, str(HERE / "listener.py"), str(file)]
         command += ["-n", "auto", "--dist", "worksteal", "-q"]
         subprocess.run([*command, *shlex.split(options.pytest)], cwd=ROOT, env=env)
-        return grouped(json.loads(file.read_text()))
+        outcomes = json.loads(file.read_text())
+    for tier, slow in (("quick", False), ("slow", True)):
+        times = [one["seconds"] for one in outcomes.values() if one["slow"] == slow]
+        print(f"baseline: {tier}: {len(times)} tests, {sum(times):.0f} core-seconds")
+    return grouped(outcomes)
 
 
 def grouped(outcomes: dict[str, dict[str, Any]]) -> dict[str, Any]:

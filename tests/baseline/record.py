@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 def read(path: Path) -> Record:
-    """A record; ValueError naming the file if it is none."""
+    """A record; SystemExit naming the file if it is none."""
     try:
         record = json.loads(path.read_text())
         if record["format"] != FORMAT:
