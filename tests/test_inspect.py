@@ -3,6 +3,8 @@
 import json
 import re
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -77,6 +79,27 @@ def test_a_file_that_is_no_library_has_no_places(tmp_path, content):
     path.write_bytes(content)
     assert symbols.places(str(path), [16]) == {16: []}
     assert symbols.line_table(str(path)) == []
+
+
+def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
+    """Else one of two reports that are made at a time says line 0."""
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    frame = symbols.Frame("f", "k.cu", 7)
+
+    def look_up(path, offsets, known):
+        begun.release()
+        assert go_on.wait(10)
+        return {at: [frame] for at in offsets}
+
+    monkeypatch.setattr(symbols, "_frames", look_up)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(symbols.places, "/nowhere/k.so", [16])
+        assert begun.acquire(timeout=10)
+        second = pool.submit(symbols.places, "/nowhere/k.so", [16])
+        second.add_done_callback(lambda _: begun.release())
+        assert begun.acquire(timeout=10)  # it looks, too, or has an answer
+        go_on.set()
+        assert first.result() == second.result() == {16: [frame]}
 
 
 LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"

@@ -63,8 +63,9 @@ def places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
     missing = sorted({at for at in offsets if at not in known.frames})
     if missing:
         path = _aliases.get(module, module)
-        known.frames.update({at: [] for at in missing})
-        known.frames.update(_frames(path, missing, known))
+        # At once: another thread must not take an offset without frames for known.
+        found = {at: [] for at in missing} | _frames(path, missing, known)
+        known.frames.update(found)
     return {at: known.frames[at] for at in offsets}
 
 
