@@ -33,6 +33,7 @@ from baseline.texts import normalised
 
 import weft
 
+CHANCE = {"hang", "stack"}
 ORDERS = ("forward", "reverse", "shuffled")
 _HOST = "main.cu other.cu host.cpp plain.c -Iinclude -DOFFSET=9"  # in files/
 _COSTS = re.compile(r"^(?:\S+\[[^]]*\](?:;.*)?|slow: .*)\n?", re.M)
@@ -65,11 +66,11 @@ def in_python() -> dict[str, Any]:
 def told(reports: list[Any]) -> dict[str, Any]:
     """Of a case's runs: the findings' kinds, what else is no words, and the words.
 
-    Where a kernel is when it counts as hanging is chance.
+    Where a kernel is when it counts as hanging, or its stack is full, is chance.
     """
     kinds = [" ".join(one.kind for one in report.findings) for report in reports]
     found = {"kinds": kinds[0] if len({*kinds}) == 1 else kinds}
-    if any(kinds) and "hang" not in kinds[0]:
+    if any(kinds) and not CHANCE & {*kinds[0].split()}:
         found["places"] = [places(report) for report in reports]
         found["text"] = [_COSTS.sub("", normalised(one.text())) for one in reports]
     return found

@@ -32,8 +32,16 @@ def short(value: Any) -> Any:
 
 
 def normalised(text: str) -> str:
-    """A text without colours, addresses, and the names of files before lines."""
+    """A text without colours, addresses, and the names of files before lines.
+
+    Where a launch that did not end was is chance, and so are its numbers.
+    """
+    text = re.sub(r"(?s)(?<=ran for longer than ).*", _without_numbers, text)
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(rf"(?:[\w.+-]*/)*[\w.+-]+\.(?:{_SOURCES}):(?=\d)", "FILE:", text)
     text = re.sub(rf"(?:[\w.+-]*/)+(?=[\w.+-]+\.(?:{_SOURCES})\b)", "", text)
     return re.sub(r"\b0x[0-9a-f]{9,}\b", "0x...", text)  # masks have 8 digits
+
+
+def _without_numbers(match: re.Match[str]) -> str:
+    return re.sub(r"\d+(\.\d+)?", "N", match[0])

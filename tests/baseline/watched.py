@@ -9,7 +9,7 @@ import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,21 @@ SECONDS = 600  # for a program; a hang is found after some of its own CPU time
 
 @dataclass(frozen=True)
 class Run:
-    """A run of one case. status: of its program's exit, or its CUDA error."""
+    """A run of one case. status: of its program's exit, or its CUDA error. seen: what
+    the runtime wrote of it."""
 
+    path: Path
     name: str
-    order: str
-    report: Any
-    status: int = 0
+    status: int
+    seen: str
+
+    @cached_property
+    def report(self) -> Any:
+        """What was seen, on the source's lines; one report at a time is made."""
+        files = Files(str(self.path.parent))
+        report = program_report(self.seen, files, "PROGRAM")
+        report.listing = "none"
+        return report
 
 
 def corpus() -> dict[str, list[Run]]:
@@ -71,7 +80,7 @@ def _run(path: Path, case: Any, order: str) -> Run:
         done = subprocess.run(command, env=env, capture_output=True, timeout=SECONDS)
         text = file.read_text() if file.exists() else '{"findings":[],"kernels":[]}'
     name = f"{path.parent.name} {case.name}"
-    return Run(name, order, _report(text, path), done.returncode)
+    return Run(path, name, done.returncode, text)
 
 
 def _races() -> list[Run]:
@@ -86,14 +95,8 @@ def _races() -> list[Run]:
             check=True,
         )
         for line in done.stdout.splitlines():
-            if match := re.match(r"(\w+) (\d) (\d+) (\{.*)", line):
-                case, order, error, text = match.groups()
+            if match := re.match(r"(\w+) \d (\d+) (\{.*)", line):
+                case, error, text = match.groups()
                 name = f"races {path.stem} {case}"
-                found.append(Run(name, order, _report(text, path), int(error)))
+                found.append(Run(path, name, int(error), text))
     return found
-
-
-def _report(text: str, path: Path) -> Any:
-    report = program_report(text, Files(str(path.parent)), "PROGRAM")
-    report.listing = "none"
-    return report
