@@ -1,0 +1,104 @@
+"""Lesson 08c's kernel of one warpgroup: right, and what its omissions lead to."""
+
+import subprocess
+
+import nbformat
+import pytest
+import torch
+
+from weft import build, inspect, load_cuda
+from weft.jit import gpu, nvrtc
+from weft.notebook.course import SOLUTIONS
+
+LESSON = SOLUTIONS / "08c_matmul_tensor_cores.ipynb"
+CALLS = ("wgmma_wait<0>();", "wgmma_commit();", "__syncthreads();")
+FENCES = ("wgmma_fence();", "fence_proxy_async();")
+
+
+def text_without(call: str = "") -> str:
+    """The lesson's cell, one call left out."""
+    cells = nbformat.read(LESSON, as_version=4).cells
+    (text,) = [c.source for c in cells if "__global__ void one_group(" in c.source]
+    assert not call or text.count(call) == 1
+    return text.removeprefix("%%cuda\n").replace(call, "")
+
+
+def run(text: str):
+    """The check build's report, and whether the product is right."""
+    a, b = torch.randn(2, 64, 64).bfloat16()
+    c = torch.full((64, 64), torch.nan)
+    kernel = load_cuda(text, target="cpu").one_group
+    report = inspect(kernel, quiet=True)[1, 128](c, a, b)
+    return report, bool((c.double() - a.double() @ b.double().T).abs().max() < 1e-4)
+
+
+def test_the_product_is_right():
+    report, right = run(text_without())
+    assert report.ok and right
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_omission_is_found(call):
+    report, right = run(text_without(call))
+    kinds = {finding.kind for finding in report.findings}
+    assert ("race" if "sync" in call else "unwaited") in kinds and not right
+
+
+@pytest.mark.parametrize("fence", FENCES)
+def test_a_missing_fence_is_not_found_as_the_lesson_says(fence):
+    report, right = run(text_without(fence))
+    assert report.ok and right
+
+
+@pytest.mark.parametrize(
+    "old, new", [("swizzled(2 * i) / 2", "i"), ("wgmma_step(a_d, 2 * k)", "a_d")]
+)
+def test_a_descriptor_that_does_not_fit_reads_other_numbers(old, new):
+    report, right = run(text_without().replace(old, new))
+    assert report.ok and not right
+
+
+def test_a_longer_k_takes_one_more_barrier():
+    """As the lesson's folded answer says."""
+    text = text_without().replace("const bf16 *b)", "const bf16 *b, int k_all)")
+    begin, end = (
+        text.index("    for (int i = threadIdx"),
+        text.index("    const int warp"),
+    )
+    body = text[begin:end].replace("a[i]", "a[i / 64 * k_all + k0 + i % 64]")
+    body = body.replace("b[i]", "b[i / 64 * k_all + k0 + i % 64]")
+    body = body.replace("    float sums[32];\n", "").replace("k > 0", "k0 + k > 0")
+    loop = f"for (int k0 = 0; k0 < k_all; k0 += 64) {{ {body} __syncthreads(); }}\n"
+    text = text[:begin] + "float sums[32];\n" + loop + text[end:]
+    a, b = torch.randn(2, 64, 192).bfloat16()
+    c = torch.full((64, 64), torch.nan)
+    inspect(load_cuda(text, target="cpu"), quiet=True)[1, 128](c, a, b, 192).verify()
+    assert (c.double() - a.double() @ b.double().T).abs().max() < 1e-4
+
+
+@pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
+def test_a_gpu_gets_the_instructions():
+    text = gpu.ptx(text_without(), sm="sm_90a")
+    for instruction in ("fence", "commit_group", "wait_group", "mma_async"):
+        assert f"wgmma.{instruction}" in text, instruction
+    assert text.count("wgmma.mma_async") == 4 and "fence.proxy.async" in text
+
+
+@pytest.mark.skipif(not build.nvcc(), reason="no nvcc")
+@pytest.mark.parametrize(
+    "call, said", [("", ""), ("wgmma_fence();", "warpgroup.arrive is injected")]
+)
+def test_ptxas_puts_in_a_missing_fence_of_registers(call, said, tmp_path):
+    source = tmp_path / "one.cu"
+    source.write_text(text_without(call))
+    command = [str(build.nvcc()), "-arch=sm_90a", "-std=c++17", "-cubin"]
+    command += [
+        "-I",
+        str(build.KERNELS),
+        "-o",
+        str(tmp_path / "one.cubin"),
+        str(source),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said in done.stderr + done.stdout
+    assert bool(said) == ("injected" in done.stderr + done.stdout)
