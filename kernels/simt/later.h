@@ -86,7 +86,8 @@ class CheckedUnseen {
 struct LaterCopy : Later {
     const void *from;
     size_t zeros; /* of its bytes: the last ones, not read */
-    /* The check build's: barriers that its block had met when it was asked for. */
+    /* The check build's: barriers that its block had met when it was asked for.
+     */
     uint64_t barriers = 0;
 };
 

@@ -106,8 +106,8 @@ struct Tally {
     Checker *checker;
     unsigned launch; /* its number */
     uint64_t barriers;
-    uint64_t copied;      /* bytes, by cp.async */
-    uint64_t copied_past; /* their sum of barriers met while under way */
+    uint64_t copied;       /* bytes, by cp.async */
+    uint64_t copied_past;  /* their sum of barriers met while under way */
     uintptr_t shared;      /* the block's shared memory begins here */
     SiteTally **sites;     /* by number */
     unsigned *known_sites; /* numbers */

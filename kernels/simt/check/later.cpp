@@ -151,8 +151,9 @@ void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
         end(checker, self, later, WRITING, COMING);
         if (Tally *tally = tally_here()) {
             tally->copied += later->bytes;
-            tally->copied_past += later->bytes * (tally->barriers -
-                                                  ((LaterCopy *)later)->barriers);
+            tally->copied_past +=
+                later->bytes *
+                (tally->barriers - ((LaterCopy *)later)->barriers);
         }
     } else {
         end(checker, self, later, READING, GOING);

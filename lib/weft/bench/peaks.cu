@@ -153,8 +153,8 @@ EXPORT int peak_copy(float *to, const float *from, size_t count,
  * two, which fit into the L2 cache. */
 EXPORT int peak_l2(float *out, const float *from, size_t count, int blocks,
                    int turns, cudaStream_t stream) {
-    read_past_l1<<<blocks, THREADS, 0, stream>>>(
-        out, (const float4 *)from, (unsigned)(count / 4), turns);
+    read_past_l1<<<blocks, THREADS, 0, stream>>>(out, (const float4 *)from,
+                                                 (unsigned)(count / 4), turns);
     return cudaGetLastError();
 }
 

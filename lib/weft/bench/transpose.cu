@@ -1,8 +1,8 @@
 /* transpose.cu -- five transposes, and two copies to compare them with.
  *
  * A transpose moves each number once and computes nothing, so at best it is as
- * fast as the best copy. Each kernel changes one thing in the one above it. Tiles are
- * 32 x 32, and so are the blocks of all transposes but the last.
+ * fast as the best copy. Each kernel changes one thing in the one above it.
+ * Tiles are 32 x 32, and so are the blocks of all transposes but the last.
  *
  * Lesson:  notebooks/07a_memory.ipynb, "Transpose".
  */
