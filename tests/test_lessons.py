@@ -124,8 +124,8 @@ def test_an_answer_without_its_tag_is_refused():
         lessons.learner(given)
 
 
-def test_an_exercise_without_check_or_mistakes_is_refused():
-    for cell, says in ((2, "no check"), (3, "no mistakes")):
+def test_an_exercise_without_check_mistakes_or_spellings_is_refused():
+    for cell, says in ((2, "no check"), (3, "no mistakes"), (4, "no spellings")):
         given = source()
         del given.cells[cell]
         with pytest.raises(lessons.LessonError, match=says):

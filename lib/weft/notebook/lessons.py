@@ -159,8 +159,7 @@ def exercises(source: NotebookNode) -> Iterator[tuple[NotebookNode, ...]]:
         if is_tagged(answer, "exercise"):
             _want("exercise(" in check.source, f"no check below:\n{answer.source}")
             _want(is_tagged(wrong, "mistakes"), f"no mistakes for:\n{answer.source}")
-            if not is_tagged(right, "spellings"):
-                right = nbformat.v4.new_code_cell("spellings = []")
+            _want(is_tagged(right, "spellings"), f"no spellings of:\n{answer.source}")
             yield answer, check, wrong, right
 
 
