@@ -6,8 +6,12 @@ import re
 import pytest
 
 from weft.bench import readme, sentences
+from weft.bench.graphs import plot as plot_graphs
+from weft.bench.plot_bodies import elsewhere
 from weft.build import ROOT
 from weft.figures.style import svg
+from weft.mnist.limits import limits, whole
+from weft.mnist.race_marks import fastest_of
 
 # A number with a unit of time or speed, a share or a factor.
 MEASURED = re.compile(r"\d[\d.]*\s?(?:µs|us|ms|s|seconds|%|[GT]?FLOP/s|times)(?![\w/])")
@@ -173,6 +177,30 @@ def test_the_committed_stronger_race_has_the_factors_of_its_times():
         low = (peer["us"] - 0.05) / (row["us"] + 0.05) - 0.005
         high = (peer["us"] + 0.05) / (row["us"] - 0.05) + 0.005
         assert low <= row["vs_torch_stronger"] <= high
+
+
+def test_what_limits_a_step_is_what_the_committed_rows_say():
+    """README's sentence, of our fastest rung in each precision and batch."""
+    rows = sentences.newest("race", "cuda")["rows"]
+    launch_us = plot_graphs.value(
+        "chain", "a graph", [], elsewhere("graphs"), count=100
+    )
+    largest = {}
+    for roof in sentences.select(rows, measure="roof"):
+        for batch in sorted({row["batch"] for row in rows if row["measure"] == "step"}):
+            row = fastest_of(rows, roof["precision"], batch)
+            part = whole(limits(row, roof, launch_us)).binds
+            largest.setdefault(roof["precision"], []).append((batch, part))
+    batches = [batch for batch, _ in largest["fp32"]]
+    assert batches[:2] == [64, 256]
+    waiting = [(batch, "waiting") for batch in batches]
+    products = [(batch, "products") for batch in batches]
+    assert largest["fp32"] == waiting[:1] + products[1:]
+    assert largest["tf32"] == largest["bf16"] == waiting
+    readme = one_line((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert "At 64 images the largest part of a step is waiting" in readme
+    assert "In fp32 the products take its place from 256 images on" in readme
+    assert "in tf32 and bf16 they never do" in readme
 
 
 def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():
