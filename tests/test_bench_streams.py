@@ -3,6 +3,7 @@
 import pytest
 
 from weft.bench import streams
+from weft.bench.plot_bodies import elsewhere
 
 PRINTED = "pinned    1 stream   2.000 ms, 4 streams   1.250 ms, wrong {}\n"
 
@@ -34,3 +35,16 @@ def test_what_was_printed_is_read_in_microseconds():
 def test_wrong_results_and_silence_are_refused(printed, refusal):
     with pytest.raises(RuntimeError, match=refusal):
         streams.read(printed)
+
+
+def test_the_committed_rows_are_what_lesson_06_says_of_them():
+    (found,) = elsewhere("streams")
+    assert "H100" in found["machine"]["device"]
+    rows = {row["rung"]: row for row in found["rows"]}
+    us = {name: row["us"] for name, row in rows.items()}
+    gain = us["pageable, 1 stream"] - us["pinned, 1 stream"]
+    assert gain > 0.8 * (us["pageable, 1 stream"] - us["pinned, 4 streams"])
+    one, four = rows["pinned, 1 stream"], rows["pinned, 4 streams"]
+    assert four["us_high"] < one["us_low"]
+    one, four = rows["pageable, 1 stream"], rows["pageable, 4 streams"]
+    assert four["us_high"] > one["us_low"]  # the bands overlap

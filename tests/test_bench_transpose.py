@@ -6,6 +6,8 @@ from drawings import drawn
 from weft import bench
 from weft.bench import plot_transpose
 from weft.bench import transpose as bench_transpose
+from weft.bench.plot_bodies import elsewhere
+from weft.build import ROOT
 
 
 def test_rows_of_each_transpose_and_of_a_copy(target):
@@ -91,10 +93,19 @@ SECTORS = [
 
 
 def test_what_a_count_of_sectors_leaves_out_has_a_line_each():
-    device, fetch, dram, tlb = plot_transpose.shares(SECTORS, [])
-    assert device == "this GPU"
-    assert "2.00 times" in fetch and "1.50 times" in dram and "2.50 times" in tlb
-    assert plot_transpose.shares([], []) == [
+    device, *lines = plot_transpose.describe_sectors(SECTORS, [])
+    assert (
+        device == "this GPU" and len(lines) == len(plot_transpose.effects(SECTORS)) + 3
+    )
+    assert plot_transpose.effects(SECTORS) == pytest.approx(
+        {
+            "the fetch, in order, limit 64: 32 bytes apart over 64": 2.0,
+            "the fetch, scattered sectors: limit 64 over 32": 1 / 9,
+            "neighbours: runs of 64 bytes over 32": 2.0,
+            "the TLB: scattered sectors in 1 GiB over 8": 2.5,
+        }
+    )
+    assert plot_transpose.describe_sectors([], []) == [
         "nothing measured yet: python -m weft bench sectors --device cuda"
     ]
 
@@ -103,6 +114,84 @@ def test_sectors_near_and_far():
     def both(ax, *args):
         plot_transpose.distances([ax, ax.figure.add_subplot()], *args)
 
-    text = drawn(both, SECTORS, [])
-    assert "1 GiB" in text and "8 GiB" in text
+    text = drawn(both, SECTORS, [{"rows": SECTORS}])
+    for name in "1 GiB", "8 GiB", "64 bytes, the usual":
+        assert text.count(f">{name}<") == 1, name
     assert "weft bench sectors" in drawn(both, [], [])
+
+
+def test_a_strided_copy_stands_beside_reads_of_the_same_card():
+    copies = [row("strided", "weft", "stride 16", 9.0, 1.0, count=50)]
+    reads = [
+        {"device": "that GPU", "stride": 64, "fetch": fetch, "usual": fetch == 64}
+        | {"us": us, "sectors": 100}
+        for fetch, us in ((32, 12.0), (64, 16.0))
+    ]
+    assert plot_transpose.strided_reads(copies, reads) == [(64, 50, 9.0, 8.0, 6.0)]
+    one, other = ({"machine": {"device": f"{name} GPU"}} for name in ("that", "no"))
+    found = [one | {"rows": copies}], [one | {"rows": reads}, other | {"rows": reads}]
+    device, _, line = plot_transpose.describe_copies([], [], *found)
+    assert device == "that GPU" and line.split() == ["64", "50", "9.0", "8.0", "6.0"]
+
+
+# ---- what lesson 07a says of the rows that came with the lab -------------------------
+
+(CARD,) = elsewhere("sectors")
+ROWS = CARD["rows"]
+
+
+def speeds(limit, run):
+    """TB/s in every footprint."""
+    return [r["tbs"] for r in ROWS if r["fetch"] == limit and r["run"] == run]
+
+
+def test_lesson_07a_names_the_card_of_the_rows_and_has_its_copies_too():
+    lesson = (ROOT / "notebooks/07a_memory.ipynb").read_text()
+    assert CARD["machine"]["device"].startswith("NVIDIA H100") and "an H100" in lesson
+    (copies,) = elsewhere("transpose")
+    assert copies["machine"]["device"] == CARD["machine"]["device"]
+    rungs = {(r["op"], r["rung"]) for r in copies["rows"]}
+    assert {("copy", "four"), ("strided", "stride 32")} <= rungs
+
+
+def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
+    found = plot_transpose.effects(ROWS)
+    assert found["the fetch, in order, limit 64: 32 bytes apart over 64"] > 1.9
+    assert found["the fetch, in order, limit 32: 32 bytes apart over 64"] < 1.15
+    (copies,) = elsewhere("transpose")
+    reads = plot_transpose.strided_reads(copies["rows"], ROWS)
+    assert [apart for apart, *_ in reads] == [32, 64, 128]
+    for _, _, copy, read, _ in reads:  # reading is nine tenths of a copy, or more
+        assert 0.9 < read / copy < 1
+    (_, _, _, all_of_them, _), (_, _, _, half, half_short), _ = reads
+    assert 0.95 < half / all_of_them < 1 and half_short < 0.6 * half
+
+
+def test_scattered_sectors_are_slow_for_lack_of_neighbours_and_nothing_else():
+    found = plot_transpose.effects(ROWS)
+    assert found["the fetch, scattered sectors: limit 64 over 32"] == pytest.approx(
+        1, abs=0.01
+    )
+    assert found["the fetch, scattered sectors: limit 128 over 32"] < 0.8
+    for limit in 32, 64:
+        for run in 32, 64, 128, 256, 1024, 8192, 65536:
+            found_there = speeds(limit, run)
+            assert len(found_there) == 5
+            assert max(found_there) < (1.04 if run == 32 else 1.03) * min(found_there)
+        lone, two, four, eight = (speeds(limit, r) for r in (32, 64, 128, 256))
+        assert min(two) > 1.8 * max(lone) and min(four) > 2.5 * max(lone)
+        assert 1.04 < min(eight) / max(four) < max(eight) / min(four) < 1.07
+        assert max(speeds(limit, 65536)) < 1.03 * min(eight)
+
+
+def test_lone_sectors_and_pairs_begin_equally_often():
+    count = plot_transpose.runs_a_second(ROWS)
+    assert count[32] == pytest.approx(count[64], rel=0.05)
+    assert count[128] < 0.7 * count[64]
+
+
+def test_in_order_neighbours_within_256_bytes_count_and_no_others():
+    found = plot_transpose.effects(ROWS)
+    wide = "neighbours, in order, limit 32: 128 bytes apart over 256"
+    row_of_dram = "a row of DRAM, in order, limit 32: 256 apart over 8,192"
+    assert found[wide] > 1.5 and 1 < found[row_of_dram] < 1.05

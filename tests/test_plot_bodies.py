@@ -3,6 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
+from weft import native
 from weft.bench import plot_bodies
 from weft.figures import style
 
@@ -77,6 +78,19 @@ def test_results_in_the_lab_can_be_drawn():
     assert plot_bodies.elsewhere()
     for found in plot_bodies.elsewhere():
         assert "numba_jit" in drawn(1, plot_bodies.clocks, found["rows"], False)
+
+
+def test_results_in_the_lab_are_of_one_card_with_every_fp32_rung():
+    """Two cards would look alike, and a missing rung may be the fastest."""
+    (found,) = plot_bodies.elsewhere()
+    rungs = {
+        rung.name
+        for rung in native.library("matmul", "cpu").rungs
+        if "cuda" in rung.targets and rung.precision == "fp32"
+    }
+    for side in 5, 512:
+        rows = [row for row in found["rows"] if row.get("m") == side]
+        assert rungs <= {row["rung"] for row in rows if row["impl"] == "weft"}
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from ..figures.style import (
 
 Row = dict[str, Any]
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
+COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of lines in one chart
 NAMES = {  # (op, impl, rung) of a row: what stands beside its bar
     ("copy", "weft", "copy"): "copy",
     ("copy", "weft", "four"): "copy, four each",
@@ -64,12 +65,14 @@ def transposes(ax: Axes, rows: list[Row], others: list[Found]) -> None:
             row, y = found[key], place + (number + 0.5) * height - 0.4
             ax.barh(y, row["gbs"], 0.85 * height, **look)
             text = f"{row['gbs']:,.0f} GB/s, {100 * row['gbs'] / copied:.0f} %"
+            inside = row["gbs"] > 0.7 * copied  # beside the bar it would cross the line
             beside = {"textcoords": "offset points", "va": "center", "fontsize": 9}
-            ax.annotate(text, (row["gbs"], y), (6, 0), **beside)
+            beside["ha"] = "right" if inside else "left"
+            ax.annotate(text, (row["gbs"], y), (-6 if inside else 6, 0), **beside)
     most = max(row["gbs"] for found in named for row in found.values())
     ax.set(
         **{"yticks": range(len(keys)), "yticklabels": [NAMES[key] for key in keys]},
-        **{"ylim": (len(keys) - 0.5, -0.5), "xlim": (0, 1.25 * most)},
+        **{"ylim": (len(keys) - 0.5, -0.5), "xlim": (0, 1.05 * most)},
         xlabel="GB/s read and written, fp32 (right is better); % of the fastest copy",
     )
 
@@ -99,68 +102,160 @@ def strides(ax: Axes, rows: list[Row], others: list[Found]) -> None:
 
 
 def distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> None:
-    """TB/s of equally many sectors: in order, and in runs all over a footprint."""
+    """TB/s of equally many sectors, in order and in scattered runs.
+
+    In order there is a line for each limit of a fetch; the runs have one for each
+    footprint, at the usual limit.
+    """
     series = [(rows, True)] * bool(rows) + [(f["rows"], False) for f in others]
     if not series:
         for ax in axes:
             draw_unmeasured(ax, "sectors")
         return
     for found, here in series:
-        usual = [row for row in found if row["usual"]]
-        ordered = [row for row in usual if row["rung"] == "in order"]
-        _over(axes[0], ordered, "stride", READ, here)
-        sizes = sorted({r["footprint"] for r in usual if r["rung"] == "scattered"})
-        for colour, size in zip((READ, SHARED, WRITTEN, THREAD, OPPONENT), sizes):
-            runs = [r for r in usual if r["run"] and r["footprint"] == size]
-            _over(axes[1], runs, "run", colour, here)
-            end = max(runs, key=lambda row: row["run"])
-            beside = {"textcoords": "offset points", "fontsize": 9, "color": colour}
-            name = f"{size / 2**30:g} GiB"
-            axes[1].annotate(name, (end["run"], end["tbs"]), (8, -3), **beside)
-    for ax in axes:
+        ordered = [row for row in found if row["rung"] == "in order"]
+        limits = {
+            row["fetch"]: f"{row['fetch']} bytes" + ", the usual" * row["usual"]
+            for row in ordered
+        }
+        _lines(axes[0], ordered, "stride", "fetch", limits, here)
+        runs = [row for row in found if row["run"] and row["usual"]]
+        sizes = {row["footprint"]: f"{row['footprint'] / 2**30:g} GiB" for row in runs}
+        _lines(axes[1], runs, "run", "footprint", sizes, here)
+    titles = "limit of a fetch", "scattered all over"
+    for ax, title, place in zip(axes, titles, ("upper right", "lower right")):
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter(lambda size, _: f"{size:,.0f}")
         ax.set_ylim(0)
+        handles, names = ax.get_legend_handles_labels()
+        once = dict(zip(names, handles))  # two cards have the same names
+        ax.legend(once.values(), once.keys(), title=title, loc=place)
     axes[0].set(xlabel="bytes from sector to sector, in order")
     axes[0].set_ylabel("TB/s of wanted sectors")
     axes[1].set(xlabel="bytes in a run, runs scattered")
 
 
-def _over(ax: Axes, rows: list[Row], key: str, colour: str, here: bool) -> None:
-    """The speeds of rows over one of their numbers, on a line."""
-    points = sorted((row[key], row["tbs"]) for row in rows)
-    inside = colour if here else "none"
-    ax.plot(*zip(*points), "o-", color=colour, mfc=inside, ms=6, lw=1)
+def _lines(
+    ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], here: bool
+) -> None:
+    """The speeds of rows over one of their numbers, a line for each of a group."""
+    for colour, value in zip(COLOURS, sorted(names)):
+        points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
+        inside = colour if here else "none"
+        look = {"color": colour, "mfc": inside, "ms": 6, "lw": 1}
+        ax.plot(*zip(*points), "o-", label=names[value], **look)
 
 
-def shares(rows: list[Row], others: list[Found]) -> list[str]:
-    """Which part each thing has that a count of sectors leaves out, in a line each."""
-    told = []
+def effects(rows: list[Row]) -> dict[str, float]:
+    """What a count of sectors leaves out: how many times the speed each makes.
+
+    Of the rows of one card; a comparison that they do not contain is left out.
+    """
+    ordered = {(r["fetch"], r["stride"]): r["tbs"] for r in rows if r["stride"]}
+    runs = {(r["fetch"], r["run"], r["footprint"]): r["tbs"] for r in rows if r["run"]}
+    usual = next(row["fetch"] for row in rows if row["usual"])
+    near, far = (end({size for *_, size in runs}) for end in (min, max))
+    longest, widest = max(run for _, run, _ in runs), max(apart for _, apart in ordered)
+    lone = usual, 32, near
+    compared = {
+        f"the fetch, in order, limit {limit}: 32 bytes apart over 64": (
+            *(ordered, (limit, 32), (limit, 64)),
+        )
+        for limit in (usual, 32)
+    }
+    compared |= {
+        f"the fetch, scattered sectors: limit {limit} over 32": (
+            *(runs, (limit, 32, near), (32, 32, near)),
+        )
+        for limit in (64, 128)
+    }
+    compared |= {
+        f"neighbours: runs of {run} bytes over 32": (runs, (usual, run, near), lone)
+        for run in (64, 128, 256)
+    }
+    compared |= {
+        f"neighbours: runs of {longest:,} bytes over 256": (
+            *(runs, (usual, longest, near), (usual, 256, near)),
+        ),
+        "neighbours, in order, limit 32: 128 bytes apart over 256": (
+            *(ordered, (32, 128), (32, 256)),
+        ),
+        f"a row of DRAM, in order, limit 32: 256 apart over {widest:,}": (
+            *(ordered, (32, 256), (32, widest)),
+        ),
+        f"the TLB: scattered sectors in {near / 2**30:g} GiB over {far / 2**30:g}": (
+            *(runs, lone, (usual, 32, far)),
+        ),
+    }
+    return {
+        name: speeds[one] / speeds[other]
+        for name, (speeds, one, other) in compared.items()
+        if one in speeds and other in speeds
+    }
+
+
+def runs_a_second(rows: list[Row]) -> dict[int, float]:
+    """Runs that begin in a second, by their bytes: smallest footprint, usual limit."""
+    runs = [row for row in rows if row["run"] and row["usual"]]
+    near = min(row["footprint"] for row in runs)
+    return {
+        r["run"]: 1e12 * r["tbs"] / r["run"] for r in runs if r["footprint"] == near
+    }
+
+
+def describe_sectors(rows: list[Row], others: list[Found]) -> list[str]:
+    """The effects and the runs in a second of each card, in a line each."""
+    lines = []
     for found in [rows] * bool(rows) + [found["rows"] for found in others]:
-        speed = {
-            (row["fetch"], row["run"], row["footprint"]): row["tbs"]
-            for row in found
-            if row["run"]
-        }
-        usual = next(row["fetch"] for row in found if row["usual"])
-        near, far = (end({size for _, _, size in speed}) for end in (min, max))
-        longest = max(run for _, run, _ in speed)
-        pairs = {
-            "the fetch: runs of 64 bytes over runs of 32": ((64, near), (32, near)),
-            f"rows of DRAM: runs of {longest:,} bytes over runs of 64": (
-                (longest, near),
-                (64, near),
-            ),
-            f"the TLB: runs of 64 bytes in {near / 2**30:g} GiB over {far / 2**30:g}": (
-                (64, near),
-                (64, far),
-            ),
-        }
-        told.append(found[0]["device"])
-        for name, (one, other) in pairs.items():
-            ratio = speed[usual, *one] / speed[usual, *other]
-            told.append(f"    {name:<58}{ratio:5.2f} times the speed")
-    return told or [unmeasured("sectors")]
+        lines.append(found[0]["device"])
+        for name, ratio in effects(found).items():
+            lines.append(f"    {name:<60}{ratio:5.2f} times the speed")
+        for size, count in [*runs_a_second(found).items()][:4]:
+            name = f"runs of {size} bytes that begin in a second"
+            lines.append(f"    {name:<60}{count / 1e9:5.1f} * 10^9")
+    return lines or [unmeasured("sectors")]
+
+
+def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ...]]:
+    """A card's strided copies beside reads of as many sectors, as far apart, in order.
+
+    (bytes apart, sectors, µs of the copy, µs of the reads, µs of them with a fetch of
+    32 bytes) from stride 8 on, where each number has a sector to itself.
+    """
+    us = {
+        (row["stride"], fetch): row["us"] / row["sectors"]
+        for row in sectors
+        for fetch in (row["fetch"], "usual" if row["usual"] else row["fetch"])
+    }
+    found = []
+    for row in copies:
+        apart = 4 * int(row["rung"].split()[1]) if row["op"] == "strided" else 0
+        if (apart, 32) in us:
+            count = row["count"]
+            reads = (count * us[apart, fetch] for fetch in ("usual", 32))
+            found.append((apart, count, row["us"], *reads))
+    return found
+
+
+def describe_copies(
+    rows: list[Row], sectors: list[Row], others: list[Found], other_sectors: list[Found]
+) -> list[str]:
+    """The strided reads of each card that has both kinds of rows, as a table."""
+    pairs = [(rows, sectors)] * bool(rows and sectors)
+    pairs += [
+        (found["rows"], beside["rows"])
+        for found in others
+        for beside in other_sectors
+        if found["machine"]["device"] == beside["machine"]["device"]
+    ]
+    lines = []
+    for copies, beside in pairs:
+        lines += [beside[0]["device"], "    bytes apart    sectors  µs: copy"]
+        lines[-1] += "  reads alone  with a fetch of 32"
+        for apart, count, *us in strided_reads(copies, beside):
+            copy, read, short = (f"{time:.1f}" for time in us)
+            lines += [f"    {apart:>11}{count:>11,}{copy:>10}{read:>13}{short:>20}"]
+    return lines
 
 
 def caption(others: list[Found], what: str = "transpose") -> str:

@@ -5,7 +5,7 @@
  * no cache can help. Both kernels make as many requests of as many sectors:
  * what differs in time is due to where the sectors are.
  *
- * Lesson:  notebooks/07a_memory.ipynb, "What a warp asks for".
+ * Lesson:  notebooks/07a_memory.ipynb, "What sectors leave out".
  */
 enum { EACH = 8, FLOATS = 8 }; // sectors of a thread; floats of a sector
 

@@ -8,12 +8,12 @@ By the rung of a row:
 
 Three things that a count of sectors leaves out are separated so:
 
-    the fetch  if L2 fetches more than the sector that is missing, a run of 32 bytes
-               takes as long as one of 64. `fetch` is the context's limit for that, in
-               bytes, a hint that the driver may ignore; `usual`: it is what it
-               was before
-    DRAM rows  if opening a row of DRAM costs time, runs beyond 64 bytes become faster
-               still in the smallest footprint
+    the fetch  if L2 fetches two sectors for one that is missing, sectors 64 bytes apart
+               in order come at half the speed of all. `fetch` is the context's limit
+               for that, in bytes, a hint that the driver may ignore; `usual`: it is
+               what it was before. With a limit of 32 nothing extra should come
+    DRAM rows  if opening a row of DRAM costs time, longer runs become faster up to the
+               length of a row, in the smallest footprint
     the TLB    if the TLBs keep fewer pages than a footprint has, short runs are slower
                there than in the smallest one
 
