@@ -1,5 +1,7 @@
 """`weft bench graphs`: all of it is checked before it is timed, and has its row."""
 
+import json
+
 import pytest
 from drawings import drawn
 
@@ -7,6 +9,8 @@ from weft import bench
 from weft.bench.graphs import command as bench_graphs
 from weft.bench.graphs import plot as plot_graphs
 from weft.bench.graphs import timelines as bench_timelines
+from weft.bench.plot_bodies import elsewhere
+from weft.build import ROOT
 from weft.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 
 CHAIN = {
@@ -151,3 +155,26 @@ def test_a_value_is_this_machines_or_anothers():
     assert plot_graphs.value("fork", "a", HERE, [THERE]) == 7
     missing = plot_graphs.value("fork", "b", HERE, [THERE])
     assert missing != missing
+
+
+def read_source(lesson):
+    """A lesson's text, with its answers."""
+    (path,) = (ROOT / "notebooks" / "solutions").glob(f"{lesson}_*.ipynb")
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells)
+
+
+def test_lessons_rank_calls_and_name_the_card_as_the_committed_rows_do():
+    (results,) = elsewhere("graphs")
+    assert results["machine"]["device"].startswith("NVIDIA H100")
+    assert "empty kernel (on the H100 of [14]" in read_source("15b")
+    row_of = {
+        (row["rung"], row["count"]): row
+        for row in results["rows"]
+        if row["op"] == "steps"
+    }
+    fused, graph, pdl = (row_of[rung, 1] for rung in ("fused", "graph", "pdl"))
+    assert graph["us"] >= fused["us"] and pdl["us_low"] > fused["us_high"]
+    fused, graph, pdl = (row_of[rung, 64] for rung in ("fused", "graph", "pdl"))
+    assert pdl["us_high"] < graph["us_low"] < graph["us_high"] < fused["us_low"]
+    assert "a call of one step gains nothing by a graph" in read_source("14")
