@@ -62,14 +62,17 @@ def test_nvrtc_takes_the_same_source(case):
 
 
 def test_cuda_std_is_std_on_the_cpu():
-    names = "limits", "type_traits", "utility", "array", "tuple", "cstdint"
+    names = ["limits", "type_traits", "utility", "array", "tuple", "cstdint"]
+    names += ["cassert", "cmath", "cstring"]
     head = "".join(f"#include <cuda/std/{name}>\n" for name in names)
     body = """
         cuda::std::array<cuda::std::uint8_t, 2> a{1, 2};
         auto most = cuda::std::numeric_limits<int>::max();
         auto [x, z] = cuda::std::make_tuple(a[0], most);
         static_assert(cuda::std::is_integral_v<decltype(x)>);
-        y[i] = x + (z == 2147483647);"""
+        assert(a[1] == 2);
+        cuda::std::memset(&y[i], 0, 4);
+        y[i] += x + cuda::std::fabs(-1.0f) * (z == 2147483647);"""
     y = np.zeros(4, np.float32)
     load_cuda(head + KERNEL.format(body)).k[1, 4](y)
     assert y.tolist() == [2] * 4

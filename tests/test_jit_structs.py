@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from weft import inspect
 from weft.jit import KernelFault, OrderDependence, gpu, load_cuda, nvrtc, structs
 from weft.native import ArgumentError
 
@@ -182,6 +183,19 @@ def test_check_compares_what_structs_point_to():
     checked = load_cuda(SOURCE, target="cpu", check=True)
     with pytest.raises(OrderDependence, match=r"p\.y\[0\] depends on the order"):
         checked.last[1, 4]((None, torch.zeros(1), 0))
+
+
+def test_inspect_takes_what_a_launch_takes():
+    x, y = np.zeros(4, np.float32), np.arange(4, dtype=np.float32)
+    source = """
+    struct Pair { float *x; const float *y; };
+    __global__ void copy(Pair p) { p.x[threadIdx.x] = p.y[threadIdx.x]; }
+    __global__ void rows(float **a) { a[0][threadIdx.x] += a[1][threadIdx.x]; }
+    """
+    cell = load_cuda(source, target="cpu")
+    assert inspect(cell.copy, quiet=True)[1, 4]((x, y)).ok
+    assert inspect(cell.rows, quiet=True)[1, 4]([x, y]).ok
+    assert x.tolist() == [0, 2, 4, 6]
 
 
 def test_in_place_the_addresses_are_the_arrays_own():

@@ -44,6 +44,8 @@ REFUSED = {
     "gradient": ((torch.zeros(4, requires_grad=True), 4), "requires a gradient"),
     "sparse": ((torch.zeros(4).to_sparse(), 4), "x is a torch.sparse_coo tensor"),
     "meta": ((torch.zeros(4, device="meta"), 4), "x is on meta: want the CPU or CUDA"),
+    "masked": ((np.ma.masked_less(FLOATS, 1), 4), r"x is a masked array.*x\.filled"),
+    "masked number": ((FLOATS, np.ma.masked), "n is a masked array"),
     "no dimensions": ((np.array(1.0), 4), r"x has no dimensions: .*reshape\(1\)"),
     "tensor of none": ((torch.tensor(1.0), 4), "x has no dimensions"),
     "arrays in a tuple": (((FLOATS,), 4), "x holds a ndarray: a tuple may hold"),

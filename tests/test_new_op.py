@@ -124,6 +124,14 @@ def test_a_declaration_that_does_not_fit_is_one_line(words, monkeypatch, tmp_pat
     assert "\n" not in str(raised.value)
 
 
+def test_a_number_among_the_arrays_of_a_case_is_one_line():
+    def relu(x):
+        return x.relu()
+
+    with pytest.raises(ArgumentError, match=r"relu: a case has eps, .*given as eps="):
+        Op(relu, {"x": "...", "y": "..."}).case("", {"x": None, "eps": 1e-6}, {})
+
+
 @pytest.mark.slow
 def test_the_commands_of_the_steps_know_the_op(root):
     check, bench = (run(root, "-m", *words.split()) for words in COMMANDS)

@@ -179,6 +179,11 @@ def looks(out, x):
     out[0] = x.shape[0]
 
 
+def test_a_tuple_is_only_read():
+    with pytest.raises(TypeError, match=r"out is a tuple, .*only read: out\[0\]"):
+        sim(reads)[1, 1]((1, 2), np.ones(4, float32))
+
+
 @pytest.mark.parametrize("kernel", [reads, looks])
 def test_a_number_is_no_array(kernel):
     with pytest.raises((TypeError, AttributeError), match="x is a number, 7"):

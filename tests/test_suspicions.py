@@ -329,6 +329,19 @@ def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
     assert said in error and "last element" not in error
 
 
+def test_too_few_blocks_of_their_number_of_threads_are_too_few_blocks():
+    """Where gridDim.x is blockDim.x, nothing has the one in place of the other."""
+    error = refused(
+        *(literal(4), lambda x: x),
+        outputs={"y": "n"},
+        inputs={"x": "n"},
+        sizes=[4, 17, 31],
+        launch=lambda n: (4, 4),
+    )
+    assert "from 16 on, for which no threads are left" in error
+    assert "gridDim" not in error
+
+
 def but_the_last(y, x, n):
     i = cuda.grid(1)
     if i < n - 1:

@@ -59,6 +59,11 @@ def shifts_backwards(x):
     x[k] = 1
 
 
+def compares_a_tuple(x):
+    if cuda.threadIdx.x < x.shape:
+        x[0] = 1
+
+
 KERNELS = {
     huge_local: (FLOATS, r"4294967296 bytes: a thread has at most 524288 \(512 KB\)"),
     mask_of_an_array: (FLOATS, r"cuda.syncwarp with what it cannot use.*\(line \d+\)"),
@@ -68,6 +73,7 @@ KERNELS = {
     stores_text: (FLOATS, r"could not convert string to float: 'ab' \(line \d+\)"),
     third_side: (FLOATS, r"reads x.shape\[2\] at line \d+: tuple index out of"),
     shifts_backwards: (FLOATS, r"negative shift count \(line \d+\)"),
+    compares_a_tuple: (FLOATS, r"ends with TypeError: '<' not .* \(line \d+\)"),
     adds_records: (PAIRS, r"ends with \w+TypeError: .* \(line \d+\)"),
 }
 
@@ -111,6 +117,9 @@ ARGUMENTS = {
     "shape": ("y", speaks(shape=None), "__cuda_array_interface__ that is none"),
     "address": ("y", speaks(data=None), "__cuda_array_interface__ that is none"),
     "bytes": ("a", np.array(b"abcd"), "float wants a number"),
+    "a digit": ("a", np.array(b"1"), "float wants a number"),
+    "a masked number": ("a", np.ma.masked, "float wants a number"),
+    "a mask": ("y", np.ma.masked_less(FLOATS, 9), r"masked array, .* \.filled"),
     "no float": ("a", Unwilling(), "float wants a number"),
     "no index": ("n", Unwilling(), "int wants a whole number"),
     "no parts": ("p", Unwilling(), "float2 wants 2 numbers"),

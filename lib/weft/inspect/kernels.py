@@ -121,7 +121,8 @@ def _on_host(
     kernel: Kernel, args: Sequence[Any]
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """The arguments with arrays of a GPU on the host, and which to copy back."""
-    bound = Binder(kernel.__name__, kernel.params).bind(args)
+    source = kernel.module.text()  # with its structs
+    bound = Binder(kernel.__name__, kernel.params, source).bind(args)
     made: dict[int, Any] = {}
     back: dict[int, tuple[Any, Any]] = {}
     for arg, value, param in zip(args, bound, kernel.params):

@@ -12,6 +12,8 @@ import torch
 from ..native import ArgumentError
 from .signature import Param
 
+MASKED = "a masked array, whose mask no kernel sees: pass its .data, or .filled(...)"
+
 
 @dataclass(slots=True)
 class Array:
@@ -48,6 +50,8 @@ def describe(value: Any) -> Array | None:
     """
     if isinstance(value, torch.Tensor):
         return _torch(value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(MASKED)
     if isinstance(value, np.ndarray):
         return _numpy(value)
     if isinstance(value, (int, float, str, bytes, tuple, list, np.generic)):

@@ -8,6 +8,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Scalar:
@@ -90,8 +92,10 @@ def _whole(value: Any, name: str, low: int, high: int) -> int:
 def _real(value: Any, name: str) -> float:
     if getattr(value, "ndim", 0):
         raise TypeError(f"{name} wants one number, not an array")
-    is_text = isinstance(value, (str, bytes, bytearray))
-    if is_text or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+    unfit = isinstance(value, (str, bytes, bytearray))
+    if isinstance(value, np.ndarray):  # np.ma.masked is one, too
+        unfit = value.dtype.kind in "SU" or isinstance(value, np.ma.MaskedArray)
+    if unfit or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{name} wants a number")
     try:
         return float(value)

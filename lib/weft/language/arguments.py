@@ -89,6 +89,11 @@ def written(tree: ast.FunctionDef) -> list[str]:
 
 def _of_array(array: np.ndarray, name: str) -> str:
     dtype = array.dtype
+    if isinstance(array, np.ma.MaskedArray):
+        return (
+            f"is a masked array, whose mask no kernel sees: pass {name}.data, or "
+            f"{name}.filled(...)"
+        )
     if dtype.hasobject:
         return f"holds Python objects, which no kernel reads: {_NUMBERS}"
     wide = dtype in (np.longdouble, np.clongdouble)

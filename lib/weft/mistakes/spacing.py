@@ -38,7 +38,7 @@ def spacing(
     is_right = step == first.threads  # then it is the blocks that are too few
     if step and not is_right and _fits(runs, [step] * len(runs)):
         return f"looks like {_literal(name, tuple(shape), first, step)}"
-    if _fits(runs, [run.blocks for run in runs]):
+    if _fits(runs, [run.blocks for run in runs]) and not is_right:
         return (
             "looks like gridDim.x where blockDim.x is due: blocks begin as many "
             "elements apart as there are blocks"

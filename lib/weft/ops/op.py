@@ -157,6 +157,12 @@ class Op:
         if not answers.keys() <= set(launcher.outputs):
             title, launcher = f"backward {title}", plan.backward
         arrays = inputs | {name: answer.want for name, answer in answers.items()}
+        for name in arrays:
+            if self.array(name) not in self.shapes:
+                raise ArgumentError(
+                    f"{self.name}: a case has {name}, which is none of the arrays "
+                    f"{', '.join(self.shapes)}; a number is given as {name}=..."
+                )
         numbers = self._sizes_of(arrays) | options
 
         def call(lib, rung, p, stream):

@@ -42,6 +42,9 @@ class Accesses:
         place = self.places[number]
         if type(array) is not View:
             _no_number(array, place)
+            if isinstance(array, tuple):
+                name = place.text.partition("[")[0]
+                raise TypeError(f"{name} is a tuple, which is only read: {place.text}")
             array[index] = value
             return
         found = array.find(index, place)

@@ -69,7 +69,7 @@ def explain(error: BaseException, scene: Scene) -> End:
     thread = None if number is None else position(number, scene.block)
     inner = frames[-1] if frames else None
     stop = error if isinstance(error, Stop) else _index_error(error, inner, scene)
-    stop = stop or _inner_error(error, inner)
+    stop = stop or _inner_error(error, inner, scene)
     kept = _traceback(frames)
     if isinstance(stop, TooLong):
         stop = _too_long(inner, scene)
@@ -173,11 +173,21 @@ def _index_error(
     return None
 
 
-def _inner_error(error: BaseException, inner: TracebackType | None) -> Stop | None:
-    """The Stop for an error of NumPy's, or of an index or value, at a reader's line."""
+def _inner_error(
+    error: BaseException, inner: TracebackType | None, scene: Scene
+) -> Stop | None:
+    """The Stop for an error of NumPy's, of an index or value, or of a type in Python's
+    own words, at a reader's line."""
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
-    if inner is None or not (of_numpy or isinstance(error, kinds)):
+    if inner is None:
+        return None
+    in_pythons_words = (
+        isinstance(error, TypeError)
+        and inner.tb_next is None
+        and better(error, scene) is error
+    )
+    if not (of_numpy or isinstance(error, kinds) or in_pythons_words):
         return None
     return Stop("exception", f"ends with {type(error).__name__}: {error}")
 
@@ -191,7 +201,7 @@ def _values(place: Place, frame: FrameType) -> list[int]:
     return found
 
 
-def better(error: BaseException, end: End, scene: Scene) -> BaseException:
+def better(error: BaseException, scene: Scene) -> BaseException:
     """An error of Python's own, in words that fit a kernel where those do not."""
     chain = [t for t in _chain(error.__traceback__) if _code(t) in scene.codes]
     if not chain:

@@ -379,7 +379,7 @@ class Launch(Accesses):
             self.judge()
         report = self.report(seconds)
         if end.finding is None:
-            raised = faults.better(error, end, scene)
+            raised = faults.better(error, scene)
             if end.thread is not None and end.block is not None:
                 raised.add_note(
                     f"in thread {named(end.thread, self.config.block)} of block "
