@@ -1,14 +1,23 @@
-"""What accesses cost, as the simulator and the watch build count it."""
+"""What accesses cost, as the simulator and the watch build count it.
+
+How often a thread looks at a flag until another raises it is chance: a case in CUDA C
+runs three times, and what these do not agree on is not compared.
+"""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
-from baseline import watched
+from baseline import compare, watched
+from baseline.compare import Entries
 from baseline.corpora import COUNTED
 
 import weft
+
+CHANCE = "chance"
+TURNS = 3
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
@@ -21,12 +30,32 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
         kernel = weft.inspect(weft.cuda_c(case.kernel), quiet=True)
         seen = kernel[launch](*case.arguments())
         found[f"watched {name}"] = {"kernel": costs(seen.counters)}
-    for name, runs in watched.corpus().items():
-        reports = [run.report for run in runs]
-        kernels = [[costs(one.counters) for one in r.kernels] for r in reports]
-        if not any(one.kind == "hang" for r in reports for one in r.findings):
-            found[name] = {"kernels": kernels}
+    turns = [watched.corpus(turn) for turn in range(TURNS)]
+    for name in turns[0]:
+        first, *others = ([kernels_of(run) for run in turn[name]] for turn in turns)
+        kinds = {one.kind for run in turns[0][name] for one in run.report.findings}
+        sure = not kinds & watched.CHANCE and all(one == first for one in others)
+        found[name] = {"kernels": first if sure else CHANCE}
     return found
+
+
+def differences(
+    old: Entries, new: Entries, options: argparse.Namespace
+) -> list[compare.Difference]:
+    """What differs; where one record found chance that is only mentioned."""
+    chance = {k for one in (old, new) for k, v in one.items() if CHANCE in v.values()}
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        pair = ({key: one[key]} if key in one else {} for one in (old, new))
+        allowed = key in chance and key in old and key in new
+        for one in compare.differences(*pair, options):
+            found.append(replace(one, allowed=allowed))
+    return found
+
+
+def kernels_of(run: watched.Run) -> list[dict[str, Any]]:
+    """What each kernel of a run cost."""
+    return [costs(one.counters) for one in run.report.kernels]
 
 
 def costs(counters: Any) -> dict[str, Any]:

@@ -33,7 +33,8 @@ from baseline.texts import normalised
 
 import weft
 
-CHANCE = {"hang", "stack"}
+SURE = ("kind", "line", "column", "array", "other_line", "pattern", "kernel")
+MORE = ("block", "thread", "other", "index", "count")
 ORDERS = ("forward", "reverse", "shuffled")
 _HOST = "main.cu other.cu host.cpp plain.c -Iinclude -DOFFSET=9"  # in files/
 _COSTS = re.compile(r"^(?:\S+\[[^]]*\](?:;.*)?|slow: .*)\n?", re.M)
@@ -70,17 +71,24 @@ def told(reports: list[Any]) -> dict[str, Any]:
     """
     kinds = [" ".join(one.kind for one in report.findings) for report in reports]
     found = {"kinds": kinds[0] if len({*kinds}) == 1 else kinds}
-    if any(kinds) and not CHANCE & {*kinds[0].split()}:
+    if any(kinds) and not watched.CHANCE & {*kinds[0].split()}:
         found["places"] = [places(report) for report in reports]
         found["text"] = [_COSTS.sub("", normalised(one.text())) for one in reports]
     return found
 
 
 def places(report: Any) -> list[list[Any]]:
-    """Where each finding is, and how often it was seen."""
-    keys = ("kind", "line", "column", "block", "thread", "other", "array", "index")
-    keys += ("count", "other_line", "pattern", "kernel")
-    return [[getattr(one, key) for key in keys] for one in report.findings]
+    """Where each finding is, and how often it was seen.
+
+    Which of many blocks met, and where, is chance; that some did is not.
+    """
+    between_blocks = [
+        one.other is not None and one.thread is None for one in report.findings
+    ]
+    return [
+        [getattr(one, key) for key in (SURE if blocks else (*SURE, *MORE))]
+        for one, blocks in zip(report.findings, between_blocks)
+    ]
 
 
 def simulated(case: Any, order: str) -> Any:

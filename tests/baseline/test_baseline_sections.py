@@ -156,6 +156,16 @@ def test_a_stride_changes_the_counters():
     assert differences(seen(1), seen(2), PLAIN)
 
 
+def test_counters_that_two_runs_do_not_share_are_only_mentioned():
+    old, chance = {"a": {"kernels": "0123"}}, {"a": {"kernels": counters.CHANCE}}
+    (only,) = counters.differences(old, chance, PLAIN)
+    assert only.allowed
+    (only,) = counters.differences(old, {"a": {"kernels": "4567"}}, PLAIN)
+    assert not only.allowed
+    (only,) = counters.differences(chance, {}, PLAIN)
+    assert only.text == "a: missing now" and not only.allowed
+
+
 # ---- losses ----------------------------------------------------------------------
 
 

@@ -34,9 +34,12 @@ def short(value: Any) -> Any:
 def normalised(text: str) -> str:
     """A text without colours, addresses, and the names of files before lines.
 
-    Where a launch that did not end was is chance, and so are its numbers.
+    Numbers are left out where chance decides: where a launch was that did not end, and
+    which blocks met.
     """
+    text = re.sub(r"(?m)^weft: (?:building|waiting) .*\n", "", text)
     text = re.sub(r"(?s)(?<=ran for longer than ).*", _without_numbers, text)
+    text = re.sub(r"(?<=: race: )block .* orders these two.*", _without_numbers, text)
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(rf"(?:[\w.+-]*/)*[\w.+-]+\.(?:{_SOURCES}):(?=\d)", "FILE:", text)
     text = re.sub(rf"(?:[\w.+-]*/)+(?=[\w.+-]+\.(?:{_SOURCES})\b)", "", text)

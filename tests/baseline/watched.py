@@ -18,7 +18,9 @@ from baseline.product import Files, program_report, watched_program
 from tqdm import tqdm
 
 HANGS = {"hang", "deadlock"}  # kinds of findings
+CHANCE = {"hang", "stack"}  # ... whose kernels get how far they get
 ORDERS = {"forward": "0", "reverse": "1", "shuffled": "7"}
+ONE_WORKER = {"WEFT_RUN_THREADS": "1"}  # else chance decides which blocks meet
 SECONDS = 600  # for a program; a hang is found after some of its own CPU time
 
 
@@ -41,16 +43,16 @@ class Run:
         return report
 
 
-def corpus() -> dict[str, list[Run]]:
-    """The runs of each case, by its name: one for each order."""
+def corpus(turn: int = 0) -> dict[str, list[Run]]:
+    """The runs of each case, by its name: one for each order. Each turn runs anew."""
     found: dict[str, list[Run]] = defaultdict(list)
-    for run in _runs():
+    for run in _runs(turn):
         found[run.name].append(run)
     return found
 
 
 @cache
-def _runs() -> tuple[Run, ...]:
+def _runs(turn: int) -> tuple[Run, ...]:
     """Every case of the corpora, each in a process of its own, in every order.
 
     A kernel that hangs runs in one order alone: that takes seconds.
@@ -75,7 +77,7 @@ def _run(path: Path, case: Any, order: str) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
         env = {**os.environ, "WEFT_CHECK_REPORT": str(file)}
-        env["WEFT_RUN_ORDER"] = ORDERS[order]
+        env |= {"WEFT_RUN_ORDER": ORDERS[order], **ONE_WORKER}
         command = [watched_program(path), case.name]
         done = subprocess.run(command, env=env, capture_output=True, timeout=SECONDS)
         text = file.read_text() if file.exists() else '{"findings":[],"kernels":[]}'
@@ -89,6 +91,7 @@ def _races() -> list[Run]:
     for path in sorted(RACES.glob("*.cu")):
         done = subprocess.run(
             [watched_program(path)],
+            env={**os.environ, **ONE_WORKER},
             capture_output=True,
             text=True,
             timeout=SECONDS,
