@@ -19,10 +19,10 @@
  *
  * Prediction: the tiles take 28 multiply-adds in 14 cycles; packing and c are
  *          small beside them: about what OpenBLAS and MKL reach.
- * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 245, on two 451
- *          (NumPy 244, 454; torch.mm, which is MKL, 111, 218); 2048^3 250, 485
- *          (NumPy 248, 480; torch.mm 112, 215): NumPy's speed, within 1 %, and
- *          twice MKL's.
+ * Measured: AMD EPYC with AVX-512, GFLOP/s: 1024^3 on one core 246, on two 458
+ *          (NumPy 246, 457; torch.mm, which is MKL, 111, 219); 2048^3 250, 481
+ *          (NumPy 248, 473; torch.mm 112, 220): NumPy's speed or up to
+ *          1.6 % more, and twice MKL's.
  * Limit:   memory. The loop over tiles alone reaches what one core of this
  *          processor can multiply, 269 GFLOP/s, where all of c stays in L1.
  *          Fetching c's rows while the sums are built brought 3.5 %, blocks of

@@ -7,8 +7,8 @@
  *          element of c is loaded and stored once for four multiply-adds.
  * Prediction: b once from memory: as fast at 2048^3 as at 1024^3. By the loads
  *          below at most 4 / 5 of what a core multiplies.
- * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 63, 2048^3 61
- *          (NumPy 244, 248): alike, but 23 % of what a core multiplies.
+ * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 63, 2048^3 60
+ *          (NumPy 246, 248): alike, but 23 % of what a core multiplies.
  * Limit:   still 5 loads and a store for 4 multiply-adds, where a core can do
  *          2 loads and 2 multiply-adds at a time: loads are what it waits for.
  */

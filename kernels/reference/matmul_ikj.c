@@ -7,7 +7,7 @@
  * Prediction: b comes by once for each row of c, 4.3 GB at 1024^3 and 34 GB at
  *          2048^3: a cache that gives 50 GB/s allows 25 GFLOP/s, and where b
  *          is too large for it memory sets the pace.
- * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 52, 2048^3 52: b
+ * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 52, 2048^3 53: b
  *          came at 104 GB/s, from L3 each time.
  * Limit:   for each row of c all of b comes by, from a cache that does not hold
  *          it; and every multiply-add loads and stores its element of c.

@@ -9,8 +9,8 @@
  *          stays in L1 while all strips of a pass by.
  * Prediction: 16 loads for 28 multiply-adds of vectors: the multiply-adds
  *          set the pace, so about what NumPy has.
- * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 181, 2048^3 162
- *          (NumPy 244, 248; torch.mm 111, 112).
+ * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 185, 2048^3 164
+ *          (NumPy 246, 248; torch.mm 111, 112).
  * Limit:   one core; and where m is large the strips of a, m x BK floats, come
  *          from L3 once for every 32 columns. matmul.c blocks for that, too,
  *          and gives every core its part.
