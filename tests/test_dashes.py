@@ -1,4 +1,4 @@
-"""A dashed line is something to compare with, in every picture: figures/style.py."""
+"""Dashed lines are for references only, in every picture; figures/style.py says why."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from weft import KernelFault, cuda, inspect, jit
-from weft.inspect.loops import in_c
+from weft.inspect.loops import find_cuda_loops
 from weft.report import cures
-from weft.report.turns import Barriers, Turns, find
+from weft.report.turns import Barriers, Turns, find_turns
 
 SOURCE = """
 #define SIDE 8
@@ -284,14 +284,14 @@ for (int k = 0; k < n; k++) {
 
 
 def test_an_inner_loop_is_counted_from_its_last_beginning():
-    loops = in_c(TWICE)
+    loops = find_cuda_loops(TWICE)
     assert [(loop.first, loop.last) for loop in loops] == [(2, 11), (5, 9)]
     left = Barriers.of([4, 7, 7, 7, 4, 7, 7])
-    assert find(loops, left, 8, 6) == Turns(5, 2, 3)
+    assert find_turns(loops, left, 8, 6) == Turns(5, 2, 3)
     # The outer one: what stands below the inner loop, and the next turn's store.
-    assert find(loops, left, 10, 3) == Turns(2, 2, 3)
+    assert find_turns(loops, left, 10, 3) == Turns(2, 2, 3)
     # What is in the inner loop now may be read in the outer one's next turn.
-    assert find(loops, Barriers.of([]), 3, 3) == Turns(2, 1, 1)
+    assert find_turns(loops, Barriers.of([]), 3, 3) == Turns(2, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -304,10 +304,10 @@ def test_an_inner_loop_is_counted_from_its_last_beginning():
     ],
 )
 def test_a_barrier_that_a_turn_may_leave_out_counts_nothing(body):
-    loops = in_c(f"for (;;) {{\n{body}}}\n")
+    loops = find_cuda_loops(f"for (;;) {{\n{body}}}\n")
     line = 1 + body.count("\n")
     barrier = 2 + body[: body.index("__sync")].count("\n")
-    assert find(loops, Barriers.of([barrier] * 3), line, line) is None
+    assert find_turns(loops, Barriers.of([barrier] * 3), line, line) is None
 
 
 def test_a_stencil_on_one_line_is_no_update_of_one_element():

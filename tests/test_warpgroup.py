@@ -16,7 +16,7 @@ FENCES = ("wgmma_fence();", "fence_proxy_async();")
 
 
 def text_without(call: str = "") -> str:
-    """The lesson's cell, one call left out."""
+    """Return the lesson's cell without one of its calls."""
     cells = nbformat.read(LESSON, as_version=4).cells
     (text,) = [c.source for c in cells if "__global__ void one_group(" in c.source]
     assert not call or text.count(call) == 1
@@ -24,7 +24,7 @@ def text_without(call: str = "") -> str:
 
 
 def run(text: str):
-    """The check build's report, and whether the product is right."""
+    """Return the watch build's report and whether the product is right."""
     a, b = torch.randn(2, 64, 64).bfloat16()
     c = torch.full((64, 64), torch.nan)
     kernel = load_cuda(text, target="cpu").one_group

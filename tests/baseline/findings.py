@@ -1,4 +1,4 @@
-"""What the corpora of faulty and clean kernels are told.
+"""The findings that the corpora of faulty and clean kernels produce.
 
 inspect, races    CUDA C under the watch build, each case in three orders
 simulator         Python kernels, each in three orders

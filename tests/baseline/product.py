@@ -1,4 +1,4 @@
-"""All that the baseline takes of the product's inside.
+"""The only place where the baseline imports internal names of the product.
 
 A reorganisation moves these names: then this file changes, and no other of the
 baseline. Beside it the sections use public names alone: weft.check, weft.sim, ...

@@ -68,13 +68,13 @@ def spread(timing: dict[str, float]) -> float:
 
 
 def edits() -> dict[str, float]:
-    """From an edited cell to its result."""
+    """Time the path from an edited cell to its result."""
     rows = json.loads(_output(EDIT))
     return {f"edit {row['rung']} {row['target']}": row["us"] for row in rows}
 
 
 def simulators() -> dict[str, float]:
-    """Python's simulator, and CUDA C on the CPU."""
+    """Time a simulated thread in Python and in CUDA C on the CPU."""
     found = {}
     for name in ("sim", "simt"):
         for row in _rows("bench", name):
@@ -85,14 +85,14 @@ def simulators() -> dict[str, float]:
 
 
 def epochs() -> dict[str, float]:
-    """A step and an epoch of the rung that `make mnist` trains."""
+    """Time a step and an epoch of the rung that `make mnist` trains."""
     (row,) = _rows("mnist", "--epochs", "1")
     rung = f"mnist {row['rung']} {row['target']}"
     return {f"{rung} step": row["us"], f"{rung} epoch": 1e6 * row["epoch_s"]}
 
 
 def imports() -> dict[str, float]:
-    """A process that imports and ends."""
+    """Time a process that imports a module and exits."""
     found = {}
     for name, code in IMPORTS.items():
         times = []

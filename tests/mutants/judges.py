@@ -90,7 +90,7 @@ def exercises() -> dict[str, tuple]:
 
 
 def _solves(name: str, source: str, said: io.StringIO) -> bool:
-    """Whether the check says so; what it raises is a refusal."""
+    """Return whether the check refuses; any exception counts as a refusal."""
     shell, check = _before(name), exercises()[name][2]
     shell.run_cell(source)
     with contextlib.suppress(Exception), time_limit(name, CHECK):

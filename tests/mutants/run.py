@@ -62,13 +62,13 @@ def equivalents() -> dict[str, str]:
 
 
 def unknown(every: dict, listed: dict, names: list[str]) -> list[str]:
-    """What is listed of these answers and is no mutant of them."""
+    """Return the listed names that no mutant of these answers has."""
     ours = (slip for slip in listed if slip.partition(":")[0] in names)
     return [f"no such mutant, but listed: {slip}" for slip in ours if slip not in every]
 
 
 def wrong(slip: str, came: str, listed: dict[str, str]) -> str:
-    """What is said of a mutant that is not as it must be; else ""."""
+    """Return a complaint if a mutant's outcome is not the expected one; else ""."""
     if came == REFUSED:
         return f"listed, but refused: {slip}" if slip in listed else ""
     if came == SURVIVES:

@@ -41,7 +41,7 @@ class Mutant:
 
 
 def mutants(source: str) -> list[Mutant]:
-    """Every function that one slip makes of this one, each once."""
+    """Yield every distinct function that differs from this one by one slip."""
     tree = ast.parse(source)
     seen, made, times = {ast.unparse(tree)}, [], Counter()
     for statement in _statements(tree):
@@ -59,7 +59,7 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def _statements(tree: ast.AST) -> list[ast.stmt]:
-    """In the order of the text, without definitions, docstrings and jumps."""
+    """Yield statements in source order; skip definitions, docstrings and jumps."""
     found = [
         node
         for node in ast.walk(tree)
@@ -79,7 +79,7 @@ def _head(statement: ast.stmt) -> str:
 
 
 def _slips(statement: ast.stmt) -> Iterator[Slip]:
-    """All in one statement, but for those in the statements below it."""
+    """Yield a statement's expressions, except those of the statements nested in it."""
     if not isinstance(statement, ast.Return):
         yield statement, ast.Pass()
     if isinstance(statement, ast.If):
@@ -102,7 +102,7 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _others(node: ast.expr) -> Iterator[ast.expr]:
-    """What could stand for an expression by mistake."""
+    """Yield expressions that a programmer might write by mistake for this one."""
     match node:
         case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
             for value in (node.value + 1, node.value - 1, 0):
@@ -174,7 +174,7 @@ def _counts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _near(node: ast.expr) -> Iterator[ast.expr]:
-    """One more and one less; constants have these anyway."""
+    """Yield the expression plus one and minus one; constants are handled elsewhere."""
     if not isinstance(node, ast.Constant | ast.Slice):
         yield ast.BinOp(node, ast.Add(), ast.Constant(1))
         yield ast.BinOp(node, ast.Sub(), ast.Constant(1))

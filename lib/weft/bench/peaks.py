@@ -129,7 +129,7 @@ def _on_gpu(where: Any) -> list[Row]:
 
 
 def _read_l2(lib: Any, where: Any) -> Row:
-    """Reads of what lies in the L2 cache, past the L1 caches."""
+    """Time reads that the L2 cache serves and that bypass the L1 caches."""
     import torch
 
     processors = torch.cuda.get_device_properties(where).multi_processor_count

@@ -101,7 +101,7 @@ def _same(rows: list[Row], op: str, sizes: list[int | None]) -> list[Row]:
 
 
 def _named(rows: list[Row], target: str = "") -> dict[tuple[str, str], Row]:
-    """Rows by name and target; of the lab's own rungs the fastest that was run."""
+    """Group rows by name and target; keep only the fastest of the lab's own rungs."""
     found = {}
     for row in sorted(rows, key=lambda row: -row["us"]):
         key = row["impl"], row["rung"]

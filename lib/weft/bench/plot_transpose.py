@@ -138,7 +138,7 @@ def distances(axes: Sequence[Axes], rows: list[Row], others: list[Found]) -> Non
 def _lines(
     ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], here: bool
 ) -> None:
-    """The speeds of rows over one of their numbers, a line for each of a group."""
+    """Draw the rows' speeds over one of their numbers, one line per group."""
     for colour, value in zip(COLOURS, sorted(names)):
         points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
         inside = colour if here else "none"
@@ -195,7 +195,10 @@ def effects(rows: list[Row]) -> dict[str, float]:
 
 
 def runs_a_second(rows: list[Row]) -> dict[int, float]:
-    """Runs that begin in a second, by their bytes: smallest footprint, usual limit."""
+    """Count the runs that begin per second, by run length in bytes.
+
+    Uses the rows with the smallest footprint and the GPU's usual fetch limit.
+    """
     runs = [row for row in rows if row["run"] and row["usual"]]
     near = min(row["footprint"] for row in runs)
     return {
@@ -204,7 +207,7 @@ def runs_a_second(rows: list[Row]) -> dict[int, float]:
 
 
 def describe_sectors(rows: list[Row], others: list[Found]) -> list[str]:
-    """The effects and the runs in a second of each card, in a line each."""
+    """Describe the effects and the runs per second, one line for each card."""
     lines = []
     for found in [rows] * bool(rows) + [found["rows"] for found in others]:
         lines.append(found[0]["device"])

@@ -106,7 +106,7 @@ def _largest(where: torch.device) -> int:
 
 
 def _footprints(largest: int, target: str) -> list[int]:
-    """From the smallest on each four times the one before, and the largest."""
+    """List footprints: each is four times the one before; the largest ends the list."""
     sizes, size = [], LEAST[target]
     while size < largest:
         sizes.append(size)
@@ -115,7 +115,7 @@ def _footprints(largest: int, target: str) -> list[int]:
 
 
 def _contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
-    """What a row is called, and its checked call; x is full of ones."""
+    """Yield each row's names and its checked call; `x` must be full of ones."""
     target = x.device.type
     kernels = load_cuda(SOURCE.read_text(), target=target, name=SOURCE.name)
     sectors = WANTED[target]
@@ -148,7 +148,7 @@ def _contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
 def _fetch_limit(
     where: torch.device, wanted: int | None
 ) -> Iterator[tuple[int | None, bool]]:
-    """Set this process's limit inside; what it is then, and whether it always was."""
+    """Set the L2 fetch limit for the block; yield its value and whether it is usual."""
     if wanted is None:
         yield None, True
         return

@@ -38,7 +38,10 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
 
 
 def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
-    """Run the program and time each way; RuntimeError if a result is wrong."""
+    """Run the program and time each way to copy.
+
+    Raises RuntimeError if the program prints a wrong result.
+    """
     where = devices.named(device)
     with tempfile.TemporaryDirectory() as folder:
         command = _command(where.type, Path(folder) / "streams")
@@ -59,7 +62,7 @@ def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
 
 
 def read(printed: str) -> dict[str, float]:
-    """Microseconds by kind of memory and number of streams, from what was printed."""
+    """Parse the program's output: microseconds by kind of memory and stream count."""
     found = {}
     for kind, one, count, many, wrong in LINE.findall(printed):
         if int(wrong):

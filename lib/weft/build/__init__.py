@@ -254,10 +254,10 @@ def _sanitizing(flavour: Flavour) -> list[str]:
 
 
 def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
-    """Flags that a source adds for a compiler: its line "/* nvcc: -Xptxas=-O1 */".
+    """Return the flags that a source file adds for `compiler`, "nvcc" or "g++".
 
-    For `compiler` "g++" the line "/* g++: -O1 */": of a kernel whose CPU version
-    takes long to compile, or of plain C.
+    A file adds them with a line such as "/* nvcc: -Xptxas=-O1 */". Kernels use "g++"
+    where their CPU version compiles slowly; plain C uses it to align loops.
     """
     line = rf"^/\* {re.escape(compiler)}: (.*) \*/$"
     asked = re.search(line, source.read_text(), re.MULTILINE)

@@ -93,17 +93,17 @@ def outlined(colour: str) -> dict[str, Any]:
 
 
 def hollow(colour: str) -> dict[str, Any]:
-    """Keywords of what was measured elsewhere: an outline, no filling."""
+    """Return keywords that draw a bar or marker measured elsewhere as an outline."""
     return {"facecolor": "none", "edgecolor": colour, "linewidth": 1.2}
 
 
 def reference(colour: str = INK, width: float = 1) -> dict[str, Any]:
-    """Keywords of a line to compare with: a bound, a prediction, the truth."""
+    """Return keywords for a line to compare with: a bound, a prediction, the truth."""
     return {"color": colour, "linestyle": "--", "linewidth": width}
 
 
 def pale() -> dict[str, Any]:
-    """Keywords of a patch that has no part in what is shown."""
+    """Return keywords for a patch that takes no part in what the figure shows."""
     return {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8, "alpha": 0.5}
 
 

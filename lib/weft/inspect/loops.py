@@ -12,7 +12,7 @@ _BARRIER = re.compile(r"\b__syncthreads\w*")
 _WORDS = re.compile(r"\b(for|while|do)\b")
 
 
-def in_c(source: str, first: int = 1) -> list[Loop]:
+def find_cuda_loops(source: str, first: int = 1) -> list[Loop]:
     """The loops of a text whose first line has that number; those alone whose bodies
     are in braces: a barrier and an access are two statements."""
     text = Text(source, "")
@@ -26,7 +26,7 @@ def in_c(source: str, first: int = 1) -> list[Loop]:
 
 
 def _span(text: Text, word: re.Match[str]) -> tuple[int, int, int] | None:
-    """Where a loop begins, and the braces of its body; None: it has none."""
+    """Return where a loop begins and its body's braces; None if it has no braces."""
     at = text.skip(word.end())
     if word[1] != "do":
         if text.code[at : at + 1] != "(":

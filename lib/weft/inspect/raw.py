@@ -29,11 +29,9 @@ from ..report import (
 )
 from ..report.cures import guard, in_c, of_one_warp
 from ..report.program import ProgramReport
-from ..report.turns import Barriers, Turns
-from ..report.turns import add as add_turns
-from ..report.turns import find as find_turns
+from ..report.turns import Barriers, Turns, add_turns, find_turns
 from . import carets, shifts
-from .loops import in_c as loops_in_c
+from .loops import find_cuda_loops
 
 KERNELS = Path(__file__).resolve().parents[3] / "kernels"
 SIMT = KERNELS / "simt"
@@ -293,7 +291,7 @@ class _Raw:
         return dataclasses.replace(one, cure=cure)
 
     def _turns(self, raw: Mapping[str, Any], one: Finding) -> Turns | None:
-        """In which turns of a loop the two sides of a race are, if that is known."""
+        """Return the loop turns of a race's two accesses; None if they are unknown."""
         barriers = raw.get("barriers")
         if not barriers or one.other_file or not one.other_line:
             return None
@@ -309,12 +307,12 @@ class _Raw:
         loops = [
             loop
             for text in self._listings(one.file)
-            for loop in loops_in_c(text.text, text.first)
+            for loop in find_cuda_loops(text.text, text.first)
         ]
         return find_turns(loops, left, one.line, one.other_line)
 
     def _guard(self, one: Finding) -> str:
-        """What guards an access outside of an array; "" if nothing special does."""
+        """Return the guard for an access outside of an array; "" if none is special."""
         if "since the launch gave" in one.text:
             return ""
         line = self.line(_Where(one.file, one.line))
@@ -328,7 +326,7 @@ class _Raw:
         )
 
     def _barriers(self, kernel: str) -> bool:
-        """Whether a kernel has waited at any."""
+        """Return whether a kernel has waited at any barrier."""
         every = self.raw["kernels"]
         return any(one.get("barriers") and one["name"] == kernel for one in every)
 

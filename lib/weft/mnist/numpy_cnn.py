@@ -211,7 +211,7 @@ def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]
 
 
 def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
-    """The outputs as if that window's second largest value had been the largest."""
+    """Return the outputs that follow if the window's second largest value wins."""
     name = layer.replace("bn", "relu")
     changed = windows(y[name]).copy()
     second, first = np.argsort(windows(y[layer])[place])[-2:]

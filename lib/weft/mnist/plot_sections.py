@@ -83,7 +83,7 @@ def plot_sections(
 
 
 def plot_limits(parts: Sequence[Part], title: str, here: bool = False) -> Figure:
-    """A bar for each section: its floor in products or bytes, its launch, the rest.
+    """Draw a bar per section: its floor in products or bytes, its launch, the rest.
 
     here: measured on this machine; other bars are hollow.
     """

@@ -164,7 +164,7 @@ def exercises(source: NotebookNode) -> Iterator[tuple[NotebookNode, ...]]:
 
 
 def variants(answer: str, cell: str) -> list[str]:
-    """Other answers, each as a cell; cell: the one that lists mistakes or spellings."""
+    """Return each answer that `cell` lists (mistakes or spellings) as a cell."""
     (assigned,) = ast.parse(cell).body
     listed = ast.literal_eval(assigned.value)  # type: ignore[attr-defined]
     magic = answer.partition("\n")[0] + "\n" if answer.startswith("%%") else ""

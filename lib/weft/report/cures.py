@@ -160,7 +160,7 @@ def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _between(one: Finding, barrier: str, of_warp: str) -> str:
-    """Where the barrier belongs that a race within a block lacks; "" if anywhere."""
+    """Return where the missing barrier of a block's race belongs; "" if anywhere."""
     if one.one_warp:
         return _WARP.format(warp=of_warp)
     turns = one.turns

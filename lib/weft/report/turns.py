@@ -1,4 +1,4 @@
-"""In which turn of a loop an access was, by the barriers that its block had left.
+"""Find the loop turn of an access from the barriers that its block has left.
 
 The two accesses of a race lie between the same barriers, and often in two turns of a
 loop: one thread still reads what the turn before wrote, another one writes what the
@@ -54,7 +54,7 @@ class Barriers:
 
     @classmethod
     def of(cls, lines: Sequence[int]) -> Barriers:
-        """Those of a block that was at these lines, one after the other."""
+        """Record a block that left barriers at these lines, in this order."""
         visits: dict[int, int] = {}
         before: dict[int, Mapping[int, int]] = {}
         for line in lines:
@@ -65,17 +65,17 @@ class Barriers:
 
 @dataclass(frozen=True)
 class Turns:
-    """Of two accesses in a loop: its line, and the turn of each, from 1."""
+    """The line of a loop and the turns of two accesses in it, counted from 1."""
 
     loop: int
     one: int
     other: int
 
 
-def find(
+def find_turns(
     loops: Sequence[Loop], barriers: Barriers, line: int, other_line: int
 ) -> Turns | None:
-    """The turns of two accesses between the same barriers; None: not known."""
+    """Return the turns of two accesses between the same barriers; None if unknown."""
     around = [loop for loop in loops if line in loop and other_line in loop]
     for loop in sorted(around, key=lambda loop: loop.last - loop.first):
         counting = min(loop.once & barriers.visits.keys() or loop.waits, default=0)
@@ -109,8 +109,8 @@ def _turn(
     return turns + (line < last)
 
 
-def add(text: str, turns: Turns) -> str:
-    """The sentence about a race with the turns of its two accesses."""
+def add_turns(text: str, turns: Turns) -> str:
+    """Return the sentence about a race with the turns of its two accesses inserted."""
     race = _RACE.fullmatch(text)
     if race is None:
         return text
@@ -129,8 +129,8 @@ def add(text: str, turns: Turns) -> str:
     )
 
 
-def in_python(tree: ast.AST) -> list[Loop]:
-    """The loops of a function."""
+def find_python_loops(tree: ast.AST) -> list[Loop]:
+    """List the loops of a Python function."""
     return list(_loops_below(tree, None))
 
 
@@ -155,7 +155,7 @@ def _is_barrier(node: ast.AST) -> bool:
 
 
 def _once(loop: ast.For | ast.While) -> frozenset[int]:
-    """The lines of the simple statements right in its body."""
+    """Return the lines of the simple statements directly in the loop's body."""
     if any(isinstance(node, ast.Continue) for node in ast.walk(loop)):
         return frozenset()
     simple = ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign

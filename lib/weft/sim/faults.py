@@ -126,7 +126,7 @@ def _finding(
 
 
 def _guard(stop: Stop, where: Place, scene: Scene) -> str:
-    """What cures an access outside of its array; "" if nothing special does."""
+    """Return the cure for an access outside of its array; "" if none is special."""
     try:
         node: ast.AST = ast.parse(where.text, mode="eval").body
     except SyntaxError:

@@ -13,10 +13,13 @@ import numpy as np
 
 from ..language.kernel import Source
 from ..report import IN_PLACE, UPDATE, Counters, Finding, Index, cures, named, position
-from ..report.turns import Barriers, Turns
-from ..report.turns import add as add_turns
-from ..report.turns import find as find_turns
-from ..report.turns import in_python as loops_of
+from ..report.turns import (
+    Barriers,
+    Turns,
+    add_turns,
+    find_python_loops,
+    find_turns,
+)
 from .blocks import MANY, Between, Meeting
 from .counters import Sums
 from .layout import CODES, Batch, Layout
@@ -154,7 +157,7 @@ class Judge:
         return found
 
     def _turns(self, batch: Batch, row: int, one: Site, other: Site) -> Turns | None:
-        """The turns of a loop in which the two sides of a race are, if any."""
+        """Return the loop turns of a race's two accesses; None if they are unknown."""
         interval = batch.intervals[int(batch.part[row])]
         numbers = interval.left[: interval.number]
         if one.file != other.file or len(numbers) < interval.number or -1 in numbers:
@@ -166,7 +169,7 @@ class Judge:
             loop
             for source in self.sources
             if source.file == one.file
-            for loop in loops_of(source.tree)
+            for loop in find_python_loops(source.tree)
         ]
         barriers = Barriers.of([place.line for place in left])
         return find_turns(loops, barriers, one.line, other.line)

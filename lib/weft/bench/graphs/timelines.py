@@ -66,7 +66,7 @@ def rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
 
 
 def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
-    """Time calls of `count` training steps, each call on an idle GPU; us: of a call.
+    """Time calls of `count` training steps, each on an idle GPU; `us` is a call's time.
 
     No rows where there is no GPU.
     """
@@ -113,7 +113,7 @@ def last_steps(seen: Timeline, run: int, kept: int) -> Timeline:
 
 
 def _profile(name: str, call: Callable[[], object]) -> Timeline:
-    """The timeline of a call; of a run of training steps, its last ones."""
+    """Return the timeline of a call; a run of training steps keeps its last steps."""
     seen = timeline(call)
     return last_steps(seen, RUN, STEPS) if name.startswith("mnist") else seen
 
