@@ -12,7 +12,7 @@
 # ARGS=...      for the program: make mnist ARGS="--epochs 1", make test ARGS="-k conv"
 
 # Makes the environment ready, then runs python in it.
-RUN := $(or $(PYTHON),python3) lib/weft/environment.py
+RUN := $(or $(PYTHON),python3) lib/weft/commands/environment.py
 export PYTHON PIP_ARGS
 
 all:
@@ -43,7 +43,7 @@ baseline: all
 	@$(RUN) tests/baseline $(ARGS)
 
 notebooks:
-	@$(RUN) -m weft.notebook.lessons
+	@$(RUN) -m weft.lessons.maker
 
 format:
 	@$(RUN) -m ruff format lib tests utils.py

@@ -51,9 +51,9 @@ from weft import (
     to_cuda,
     torch_kernels,
 )
-from weft.build import ROOT
-from weft.figures.highlight import highlighted
-from weft.notebook.exercises import exercise
+from weft.base.paths import ROOT
+from weft.lessons.exercises import exercise
+from weft.report.highlight import highlighted
 
 __all__ = [
     "ROOT",

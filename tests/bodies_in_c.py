@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from weft import bodies, load_cuda
+from weft import load_cuda
 from weft.mnist import weights
 from weft.mnist.python_step import PythonStep
-from weft.to_cuda.cuda_c import cuda_c
+from weft.pykernel import bodies
+from weft.pykernel.to_cuda.cuda_c import cuda_c
 
 TINY = {"height": 4, "width": 4, "channels1": 1, "channels2": 1, "hidden": 1}
 TINY |= {"classes": 2, "max_batch": 1}

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from weft import bodies
-from weft.bodies import THREADS
-from weft.native import NULL
+from weft.pykernel import bodies
+from weft.pykernel.bodies import THREADS
+from weft.toolchain.native import NULL
 
 # One block for a sum: these take blocks of THREADS threads, the others of any size.
 TREES = (

@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import pytest
 import torch
 
-from weft import build, native
+from weft.toolchain import build, native
 
 # What is started in the background ignores Ctrl-C, and so would the processes that
 # tests start and interrupt.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from weft.figures import style
+from weft.base import style
 
 
 def drawn(draw: Callable, *args: object, **options: object) -> str:

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from weft import build
+from weft.toolchain import build
 
 _DROPPED = (1, 2)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 _PR_CAPBSET_DROP = 24

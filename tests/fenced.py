@@ -15,9 +15,9 @@ import sys
 
 import torch
 
-from weft import build, native
 from weft.ops import cases
 from weft.ops.cases import conv2d
+from weft.toolchain import build, native
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)

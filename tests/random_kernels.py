@@ -22,7 +22,7 @@ from numpy import (
 )
 
 from weft import cuda
-from weft.sim.numbers import math_function
+from weft.pykernel.sim.numbers import math_function
 
 THREADS = 32
 _rng = np.random.default_rng(5)

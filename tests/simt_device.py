@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import build
+from weft.toolchain import build
 
 FOLDER = Path(__file__).parent / "simt"
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 7}

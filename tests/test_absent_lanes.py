@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft import cuda, sim
-from weft.cuda_on_cpu import program
+from weft.programs import program
 
 ALL = 0xFFFFFFFF
 

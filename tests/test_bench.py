@@ -10,7 +10,7 @@ import torch
 
 from weft import __main__ as command
 from weft import bench, ops
-from weft.bench import ops as bench_ops
+from weft.benchmarks import ops as bench_ops
 
 
 def test_summary_is_median_and_band():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from drawings import drawn
 
-from weft.bench import plot_transpose
-from weft.bench import transpose as bench_transpose
-from weft.bench.graphs import command as bench_graphs
-from weft.bench.graphs import plot as plot_graphs
+from weft.benchmarks import plot_transpose
+from weft.benchmarks import transpose as bench_transpose
+from weft.benchmarks.graphs import command as bench_graphs
+from weft.benchmarks.graphs import plot as plot_graphs
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from weft import bench
-from weft.bench import bodies as bench_bodies
+from weft.benchmarks import bodies as bench_bodies
 
 
 def test_everybody_does_the_same_work(target):

@@ -3,7 +3,7 @@
 import pytest
 
 from weft import bench
-from weft.bench import check as bench_check
+from weft.benchmarks import check as bench_check
 
 
 def test_rows_of_each_kernel_in_each_mode():

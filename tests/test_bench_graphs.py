@@ -6,12 +6,12 @@ import pytest
 from drawings import drawn
 
 from weft import bench
-from weft.bench.graphs import command as bench_graphs
-from weft.bench.graphs import plot as plot_graphs
-from weft.bench.graphs import timelines as bench_timelines
-from weft.bench.plot_bodies import elsewhere
-from weft.build import ROOT
-from weft.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
+from weft.base.paths import ROOT
+from weft.benchmarks.graphs import command as bench_graphs
+from weft.benchmarks.graphs import plot as plot_graphs
+from weft.benchmarks.graphs import timelines as bench_timelines
+from weft.benchmarks.plot_bodies import elsewhere
+from weft.see.traces.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 
 CHAIN = {
     "C, a launch each",

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from weft import bench
-from weft.bench import edit as bench_edit
-from weft.bench import launch as bench_launch
+from weft.benchmarks import edit as bench_edit
+from weft.benchmarks import launch as bench_launch
 
 KEYS = {
     *("op", "impl", "rung", "precision", "target", "device", "timer"),

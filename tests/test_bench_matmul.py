@@ -13,17 +13,19 @@ import torch
 from invented_products import row, rows
 
 from weft import __main__ as command
-from weft import bench, native
-from weft.bench import checked, clocks, timers
-from weft.bench.matmul import calls as bench_matmul_calls
-from weft.bench.matmul import command as bench_matmul
-from weft.bench.matmul import race as racing
-from weft.bench.matmul.calls import Entry, Operands, Size
-from weft.bench.matmul.goals import GOALS, MEAN, PRECISIONS, beside_fastest, goals
-from weft.bench.matmul.plan import SETS, races
-from weft.bench.matmul.series import RESULTS
-from weft.guarded import Mismatch
-from weft.native import ArgumentError
+from weft import bench
+from weft.base.arrays import Mismatch
+from weft.benchmarks.matmul import calls as bench_matmul_calls
+from weft.benchmarks.matmul import command as bench_matmul
+from weft.benchmarks.matmul import race as racing
+from weft.benchmarks.matmul.calls import Entry, Operands, Size
+from weft.benchmarks.matmul.goals import GOALS, MEAN, PRECISIONS, beside_fastest, goals
+from weft.benchmarks.matmul.plan import SETS, races
+from weft.benchmarks.matmul.series import RESULTS
+from weft.ops import checked
+from weft.timing import clocks, timers
+from weft.toolchain import native
+from weft.toolchain.native import ArgumentError
 
 CPU = torch.device("cpu")
 

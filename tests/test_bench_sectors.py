@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from weft import bench
-from weft.bench import sectors as bench_sectors
-from weft.jit import load_cuda
+from weft.benchmarks import sectors as bench_sectors
+from weft.cells import load_cuda
 
 
 def test_rows_read_the_same_number_of_sectors(target):

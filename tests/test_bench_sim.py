@@ -1,6 +1,6 @@
 """The simulator's benchmark: its kernels are right, its rows of the one form."""
 
-from weft.bench import sim as bench_sim
+from weft.benchmarks import sim as bench_sim
 
 
 def test_rows_without_a_peer(monkeypatch):

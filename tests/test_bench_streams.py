@@ -2,8 +2,8 @@
 
 import pytest
 
-from weft.bench import streams
-from weft.bench.plot_bodies import elsewhere
+from weft.benchmarks import streams
+from weft.benchmarks.plot_bodies import elsewhere
 
 PRINTED = "pinned    1 stream   2.000 ms, 4 streams   1.250 ms, wrong {}\n"
 

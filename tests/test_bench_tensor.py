@@ -8,13 +8,13 @@ from drawings import drawn
 from matplotlib.figure import Figure
 
 from weft import bench
-from weft.bench.plot_bodies import elsewhere
-from weft.bench.tensor import command as bench_tensor
-from weft.bench.tensor import limits as bench_tensor_limits
-from weft.bench.tensor import plot as plot_tensor
-from weft.bench.tensor import sums as bench_tensor_sums
-from weft.figures import style
-from weft.figures import tensors as tensor_view
+from weft.base import style
+from weft.benchmarks.plot_bodies import elsewhere
+from weft.benchmarks.tensor import command as bench_tensor
+from weft.benchmarks.tensor import limits as bench_tensor_limits
+from weft.benchmarks.tensor import plot as plot_tensor
+from weft.benchmarks.tensor import sums as bench_tensor_sums
+from weft.see.figures import tensors as tensor_view
 
 
 def committed():
@@ -151,7 +151,7 @@ def test_a_ring_hides_a_latency_that_its_places_cover():
 
 def test_drawings_show_what_they_say(monkeypatch):
     made = []
-    monkeypatch.setattr("weft.figures.view.show_figure", made.append)
+    monkeypatch.setattr("weft.see.figures.view.show_figure", made.append)
     tensor_view.bits({"fp32": (8, 23), "tf32": (8, 10), "bf16": (8, 7)})
     tensor_view.fragments({"c": tensor_view.owners("c")[0]}, lane=5)
     assert tensor_view.ring(stages=4, places=2, latency=1) > 0.5

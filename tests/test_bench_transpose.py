@@ -4,10 +4,10 @@ import pytest
 from drawings import drawn
 
 from weft import bench
-from weft.bench import plot_transpose
-from weft.bench import transpose as bench_transpose
-from weft.bench.plot_bodies import elsewhere
-from weft.build import ROOT
+from weft.base.paths import ROOT
+from weft.benchmarks import plot_transpose
+from weft.benchmarks import transpose as bench_transpose
+from weft.benchmarks.plot_bodies import elsewhere
 
 
 def test_rows_of_each_transpose_and_of_a_copy(target):

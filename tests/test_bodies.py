@@ -1,6 +1,6 @@
 """Every Python body on every runner, against float64 and within derived bounds.
 
-The cases, bounds and guard zones are those of the ops: weft.ops.cases, weft.guarded.
+The cases, bounds and guard zones are those of the ops: weft.ops.cases, base.arrays.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from bodies_in_c import in_c
 from body_launchers import TREES, Launchers
 
 from utils import source
-from weft import bodies, numba_jit
-from weft.bodies import THREADS, TILE
-from weft.build import ROOT
-from weft.figures.beside import beside
-from weft.guarded import ORDERS, Guarded, compare
-from weft.jit import nvrtc
+from weft import numba_jit
+from weft.base.arrays import ORDERS, Guarded, compare
+from weft.base.paths import ROOT
+from weft.cells.gpu import nvrtc
 from weft.mnist import data
 from weft.mnist import numpy_cnn as mnist_numpy
-from weft.native import NULL
 from weft.ops import cases
 from weft.ops.cases import Case
 from weft.ops.check import _start
-from weft.sim import sim
-from weft.to_cuda.cuda_c import cuda_c
+from weft.pykernel import bodies
+from weft.pykernel.bodies import THREADS, TILE
+from weft.pykernel.sim import sim
+from weft.pykernel.to_cuda.cuda_c import cuda_c
+from weft.see.figures.beside import beside
+from weft.toolchain.native import NULL
 
 
 def launch(runner: Callable[..., Any], body: Any, threads: Any, *args: Any) -> Any:
@@ -199,7 +200,7 @@ def test_every_naive_kernel_has_a_body_with_its_parameters():
 
 def test_beside_puts_what_is_alike_at_one_height():
     table = beside(
-        source("lib/weft/bodies/conv2d.py", "conv2d"),
+        source("lib/weft/pykernel/bodies/conv2d.py", "conv2d"),
         source("kernels/conv2d/conv2d.cu", "conv2d_naive"),
         *("Python", "CUDA C"),
     )

@@ -11,8 +11,9 @@ import textwrap
 
 import pytest
 
-from weft import build, cache, native
+from weft.base import cache
 from weft.ops import cases
+from weft.toolchain import build, native
 
 CU = sorted(build.KERNELS.rglob("*.cu"))
 C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", ".cpp"))
@@ -170,7 +171,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     again = run_python(script, checkout / "lib")
     (checkout / "kernels/internal.cuh").open("a").write("/* newer */\n")
     newer = run_python(script, checkout / "lib")
-    (checkout / "lib/weft/cuda_on_cpu/rewrite.py").open("a").write("# newer\n")
+    (checkout / "lib/weft/csource/rewriter/rewrite.py").open("a").write("# newer\n")
     rewritten = run_python(script, checkout / "lib")
     assert first.stdout == again.stdout == newer.stdout == "[0.0, 2.0]\n"
     assert "building relu for cpu" in rewritten.stderr

@@ -7,10 +7,10 @@ import stat
 import numpy as np
 import pytest
 
-from weft import cache, kept, whole
-from weft.jit import load_cuda
+from weft.base import cache, kept, whole
+from weft.cells import load_cuda
 from weft.mnist import weights
-from weft.native import ArgumentError
+from weft.toolchain.native import ArgumentError
 
 ONE = "__global__ void k(int *x) { x[0] = 1; }"
 

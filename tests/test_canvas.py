@@ -12,12 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from weft.mnist import Twin, initial_weights
-from weft.mnist.cnn import Cnn
-from weft.mnist.data import Split, load
-from weft.native import ArgumentError
-from weft.widgets import canvas
-from weft.widgets.canvas import (
+from weft.lessons.widgets import canvas
+from weft.lessons.widgets.canvas import (
     COMPANIONS,
     LAYERS,
     SHEET,
@@ -26,6 +22,10 @@ from weft.widgets.canvas import (
     Reader,
     centre,
 )
+from weft.mnist import Twin, initial_weights
+from weft.mnist.cnn import Cnn
+from weft.mnist.data import Split, load
+from weft.toolchain.native import ArgumentError
 
 
 def some_model(device: str = "cpu") -> Cnn:

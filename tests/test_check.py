@@ -11,8 +11,8 @@ from weft import ArgumentError, Mismatch, check, cuda, cuda_c, load_cuda
 from weft.check import plan
 from weft.check.cases import covering, default_sizes, dimensions, spec
 from weft.check.limit import TooLong, time_limit
+from weft.check.mistakes import Scene, guess, pattern
 from weft.check.runners import runners
-from weft.mistakes import Scene, guess, pattern
 
 
 def name(case):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from weft.cuda_on_cpu import program
+from weft.programs import program
 
 HEAD = """
 #include <stdio.h>

@@ -11,7 +11,8 @@ import pytest
 from atomic_patterns import PATTERNS
 from python_kernels import CASES
 
-from weft import build, cuda, cuda_c, inspect, load_cuda, sim
+from weft import cuda, cuda_c, inspect, load_cuda, sim
+from weft.toolchain import build
 
 PLACES = ("accesses", "requests", "sectors", "wavefronts", "conflicts")
 ORDERS = ("forward", "reverse", "shuffled")

@@ -12,10 +12,11 @@ import torch
 from conftest import TARGETS, ZOO, zoo_library
 
 from weft import __main__ as command
-from weft import bench, build, native
-from weft.guarded import ORDERS
+from weft import bench
+from weft.base.arrays import ORDERS
 from weft.ops import cases
 from weft.ops.check import Mismatch, check_op, check_rung, compare, run_case
+from weft.toolchain import build, native
 
 RUNGS = [
     (op, rung.name, target)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.cuda_on_cpu import program
+from weft.programs import program
 
 HERE = Path(__file__).parent / "races"
 KINDS = {"race", "conflict"}

@@ -29,8 +29,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from weft import native
-from weft.native import NULL, ArgumentError, KernelError, OutOfMemory
+from weft.toolchain import native
+from weft.toolchain.native import NULL, ArgumentError, KernelError, OutOfMemory
 
 LAMBDA = 8.0  # 2 K exp(-32) is below 1e-9 for the K here
 ULP = 2.0**-24

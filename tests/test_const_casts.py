@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from weft import inspect, load_cuda
-from weft.jit import KernelFault
+from weft.cells import KernelFault
 
 SOURCE = """
 __global__ void twice(const float *x, float *y) {

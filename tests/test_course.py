@@ -5,11 +5,11 @@ import re
 import nbformat
 import pytest
 
-from weft.build import ROOT
-from weft.kept import Kept
-from weft.notebook import course, progress
-from weft.notebook.exercises import exercise
-from weft.widgets import predict
+from weft.base.kept import Kept
+from weft.base.paths import ROOT
+from weft.lessons import course, progress
+from weft.lessons.exercises import exercise
+from weft.lessons.widgets import predict
 
 LESSONS = course.lessons()
 HUB = "03"  # it collects the puzzles, and teaches nothing of its own

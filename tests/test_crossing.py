@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.bench.crossing import crossing, lowest_times
+from weft.benchmarks.crossing import crossing, lowest_times
 
 SIZES = [4**power for power in range(3, 12)]
 

@@ -145,7 +145,7 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
 
             self.scaled = defaultdict(lambda: launch)  # in any grid and block
 
-    monkeypatch.setattr(sys.modules["weft.to_cuda.cuda_c"], "load_cuda", Late)
+    monkeypatch.setattr(sys.modules["weft.pykernel.to_cuda.cuda_c"], "load_cuda", Late)
     run = cuda_c(scaled, flags="-Werror=sign-conversion")
     line = scaled.__code__.co_firstlineno + 1
     with pytest.raises(CompileError, match=rf"scaled, line {line}: error"):
@@ -164,7 +164,7 @@ def test_a_stream_of_0_is_torchs_current_one(monkeypatch):
             keys.append(key)
             return lambda *args: None
 
-    monkeypatch.setattr(sys.modules["weft.to_cuda.cuda_c"], "load_cuda", Seen)
+    monkeypatch.setattr(sys.modules["weft.pykernel.to_cuda.cuda_c"], "load_cuda", Seen)
     run, x = cuda_c(scaled), np.zeros(1, "f4")
     for key in (1, 32), (1, 32, 0), (1, 32, 0, 64), (1, 32, 7, 64):
         run[key](x, x, 1)

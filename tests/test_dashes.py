@@ -1,4 +1,4 @@
-"""Dashed lines are for references only, in every picture; figures/style.py says why."""
+"""Dashed lines are for references only, in every picture; base/style.py says why."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from weft.build import ROOT
-from weft.figures import style
+from weft.base import style
+from weft.base.paths import ROOT
 
 STYLE = ROOT / "lib" / "weft" / "figures" / "style.py"
 CODE = re.compile(r"[\w^]{0,2}(--|-\.)")  # a mark with its line, or a line

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from weft import cache, whole
+from weft.base import cache, whole
 from weft.mnist import data
 
 

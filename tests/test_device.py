@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from weft import build, native
-from weft import device as devices
-from weft.bench import device_name
-from weft.bench.samples import clock_for
-from weft.device import Device
+from weft.base import device as devices
+from weft.base.device import Device
 from weft.mnist.trainer import checked_device
+from weft.timing import device_name
+from weft.timing.samples import clock_for
+from weft.toolchain import build, native
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
 

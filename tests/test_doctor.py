@@ -4,10 +4,11 @@ import json
 
 import torch
 
-from weft import build, doctor, native
-from weft.jit import nvrtc
-from weft.machine import toolchain
-from weft.numba_jit import gpu as numba_gpu
+from weft.cells.gpu import nvrtc
+from weft.commands import doctor
+from weft.pykernel.numba import gpu as numba_gpu
+from weft.see.machine_code import toolchain
+from weft.toolchain import build, native
 
 
 def by_name(findings):

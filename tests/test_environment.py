@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from weft import environment
-from weft.build import ROOT
+from weft.base.paths import ROOT
+from weft.commands import environment
 
-SCRIPT = ROOT / "lib/weft/environment.py"
+SCRIPT = ROOT / "lib/weft/commands/environment.py"
 
 
 def run(*arguments, **env):
@@ -67,7 +67,7 @@ def test_half_an_environment_is_not_left_behind(fake_python, tmp_path, end):
     python = fake_python(f'case "$2" in venv) {make};; *) echo 3 12;; esac')
     script = (
         "import signal, sys; from pathlib import Path\n"
-        "from weft import environment as e\n"
+        "from weft.commands import environment as e\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"e.VENV, e.sys.executable = Path({str(venv)!r}), {python!r}\n"
         "e.choose = lambda: (str(e.VENV / 'bin/python'), True)\n"

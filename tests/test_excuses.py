@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from weft import bench
-from weft.bench import counters as bench_counters
-from weft.bench.excuses import Excuse, find_excuse
-from weft.build import ROOT
-from weft.inspect import inspect
-from weft.machine import metrics, read_sass
+from weft.base.paths import ROOT
+from weft.benchmarks import counters as bench_counters
+from weft.benchmarks.excuses import Excuse, find_excuse
 from weft.report import Counters, Place
+from weft.see.inspect import inspect
+from weft.see.machine_code import metrics, read_sass
 
 
 def test_a_difference_is_excused_as_far_as_its_reason_explains_it():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from weft import check, cuda, load_cuda
-from weft.notebook import exercises
-from weft.notebook.exercises import exercise, from_c
+from weft.lessons import exercises
+from weft.lessons.exercises import exercise, from_c
 
 
 def one(tmp_path, body, check=lambda f: None):

@@ -12,12 +12,12 @@ from faults import copy_lab, libraries, python, start
 
 PROCESSES, KILLS = 8, 20
 LIBRARY = """
-from weft import native
+from weft.toolchain import native
 print(native.library("relu", "cpu").rung().name)
 """
 CELL = """
 import numpy as np
-from weft.jit import load_cuda
+from weft.cells import load_cuda
 cell = load_cuda("__global__ void k(int *x) { *x = 3; }")
 x = np.zeros(1, np.int32)
 cell.k[1, 1](x)

@@ -13,12 +13,12 @@ import pytest
 from faults import copy_lab, python, start
 
 LIBRARY = """
-from weft import native
+from weft.toolchain import native
 print(native.library("relu", "cpu").rung().name)
 """
 CELL = """
 import numpy as np
-from weft.jit import load_cuda
+from weft.cells import load_cuda
 cell = load_cuda("__global__ void k(int *x) { *x = 3; }")
 x = np.zeros(1, np.int32)
 cell.k[1, 1](x)
@@ -70,7 +70,7 @@ def test_a_compiler_that_goes_wrong_is_one_error(lab, tmp_path, fault):
     (lab / "kernels/relu.cu").open("a").write(f"// {fault}\n")
     done = python(lab, tmp_path / "cache", "-c", LIBRARY, env=env)
     last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("weft.build.tools.BuildError: ")
+    assert done.returncode == 1 and last.startswith("weft.toolchain.tools.BuildError: ")
     assert re.search(told, last), last
     (tmp_path / "a.cu").write_text("int main() { return 7; }\n")
     words = ["-m", "weft", "run", str(tmp_path / "a.cu"), "-O0"]
@@ -92,8 +92,8 @@ def test_a_cell_tells_of_its_compiler(lab, tmp_path, fault):
     script = f"""
 import os
 os.environ["CXX"] = {cxx!r}
-from weft.build import BuildError
-from weft.jit import load_cuda
+from weft.toolchain.build import BuildError
+from weft.cells import load_cuda
 try:
     load_cuda("__global__ void k(int *x) {{ *x = 4; }}")
 except BuildError as error:

@@ -15,7 +15,7 @@ import time
 import pytest
 from faults import copy_lab, python, start
 
-from weft import build
+from weft.toolchain import build
 
 COUNTS = {"build": 40, "cell": 60, "launch": 60, "train": 10, "run": 30}
 SEED = 22
@@ -59,7 +59,7 @@ def session(work, right, count, seed):
 WORK = {
     "build": """
 import pathlib
-from weft import native
+from weft.toolchain import native
 source = pathlib.Path(sys.argv[1]) / "kernels/relu.cu"
 text = source.read_text()
 def work(number):
@@ -71,7 +71,7 @@ def right(number):
 """,
     "cell": """
 import numpy as np
-from weft.jit import load_cuda
+from weft.cells import load_cuda
 x = np.zeros(64, np.int32)
 def work(number):
     text = f"__global__ void k(int *x) {{ x[threadIdx.x] = {number}; }}"
@@ -81,7 +81,7 @@ def right(number):
 """,
     "launch": """
 import numpy as np
-from weft.jit import load_cuda
+from weft.cells import load_cuda
 cells = [load_cuda('''
 __global__ void k(int *x, int n, int to) {
     for (int round = 0; round < n; round++) { x[threadIdx.x] += 1; __syncthreads(); }

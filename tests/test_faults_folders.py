@@ -16,12 +16,12 @@ import pytest
 from faults import bind_by_modes, copy_lab, libraries, python, surroundings
 
 LIBRARY = """
-from weft import native
+from weft.toolchain import native
 print(native.library("relu", "cpu").rung().name)
 """
 CELL = """
 import numpy as np
-from weft.jit import load_cuda
+from weft.cells import load_cuda
 cell = load_cuda("__device__ int g = 3; __global__ void k(int *x) { *x = g; }")
 x = np.zeros(1, np.int32)
 cell.k[1, 1](x)
@@ -163,7 +163,7 @@ def test_no_folder_at_all_is_one_error(lab, tmp_path):
     script = "import tempfile; tempfile.tempdir = '/nonexistent'\n" + LIBRARY
     done = python(lab, tmp_path / "cache", "-c", script)
     last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("weft.whole.CannotWrite: ")
+    assert done.returncode == 1 and last.startswith("weft.base.whole.CannotWrite: ")
     assert "let WEFT_CACHE or TMPDIR name one of yours" in last
 
 

@@ -23,12 +23,12 @@ NAMES = {
 UNKNOWN_TO_GXX = ("quote", "newline", "backslash")  # where the lab itself lies
 NOT_UTF8 = os.fsdecode(b"a\xffb")
 LIBRARY = """
-from weft import native
+from weft.toolchain import native
 print(native.library("relu", "cpu").rung().name)
 """
 CELL = """
 import numpy as np
-from weft.jit import load_cuda
+from weft.cells import load_cuda
 cell = load_cuda("__device__ int g = 3; __global__ void k(int *x) { *x = g; }")
 x = np.zeros(1, np.int32)
 cell.k[1, 1](x)
@@ -107,7 +107,7 @@ def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, nam
     done = python(lab, tmp_path / "cache", "-c", LIBRARY)
     if name in UNKNOWN_TO_GXX:
         last = done.stderr.splitlines()[-1]
-        assert last.startswith("weft.build.tools.BuildError: the lab lies in ")
+        assert last.startswith("weft.toolchain.tools.BuildError: the lab lies in ")
         assert last.endswith("in its name: rename it or move the lab")
         return
     assert done.stdout == "reference\n", done.stderr

@@ -15,8 +15,8 @@ MAPPINGS, KILOBYTES = 6, 120
 SESSION = f"""
 import gc, os, pathlib, sys
 import numpy as np
-from weft import native
-from weft.jit import CompileError, load_cuda
+from weft.toolchain import native
+from weft.cells import CompileError, load_cuda
 
 def state():
     gc.collect()

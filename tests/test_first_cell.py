@@ -8,8 +8,8 @@ import sys
 import nbformat
 import pytest
 
-from weft import environment
-from weft.notebook import hosted
+from weft.commands import environment
+from weft.lessons import first_cell as hosted
 
 # Runs the cells of its arguments in a Python without the lab, one after another.
 SHELL = """
@@ -26,11 +26,12 @@ print("done:", *done)
 # Instead of the network: a lab whose environment is soon ready.
 GIT = f"""#!/bin/sh
 echo git "$@" | tee -a {{log}}
-mkdir -p lab/lib/weft/notebook lab/notebooks
-cp {hosted.__file__} lab/lib/weft/notebook/hosted.py
-touch lab/lib/weft/__init__.py lab/utils.py
-echo 'print("weft: installing a package")' > lab/lib/weft/environment.py
-echo 'print("environment", file=open("{{log}}", "a"))' >> lab/lib/weft/environment.py
+mkdir -p lab/lib/weft/lessons lab/lib/weft/commands lab/notebooks
+cd lab/lib/weft
+cp {hosted.__file__} lessons/first_cell.py
+touch __init__.py ../../utils.py
+echo 'print("weft: installing a package")' > commands/environment.py
+echo 'print("environment", file=open("{{log}}", "a"))' >> commands/environment.py
 """
 
 

@@ -30,8 +30,9 @@ from test_cnn import (
     takes,
 )
 
-from weft import mnist, native
-from weft.native import ArgumentError
+from weft import mnist
+from weft.toolchain import native
+from weft.toolchain.native import ArgumentError
 
 MODEL = replace(SHAPES[-1], max_batch=3)
 # A factor's rounding, half a unit in its last place, over that of fp32.

@@ -24,8 +24,9 @@ from test_cnn import (
 )
 from test_fused import MODEL, each_fp32_rung, each_rung, same
 
-from weft import mnist, native
-from weft.native import ArgumentError
+from weft import mnist
+from weft.toolchain import native
+from weft.toolchain.native import ArgumentError
 
 # A convolution's bias moves nothing, so its value is not looked at.
 SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.bias")]

@@ -16,7 +16,8 @@ import torch
 from fused64 import KERNELS, WRITES, Look
 from test_cnn import SHAPES, random_params
 
-from weft import mnist, native
+from weft import mnist
+from weft.toolchain import native
 
 PRECISIONS = {"fused": "fp32", "pdl": "fp32"}
 PRECISIONS |= {name: name for name in ("tf32", "bf16", "fp16")}

@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 import torch
 
-from weft import mnist, native
+from weft import mnist
+from weft.benchmarks.race.milestones import Schedule
 from weft.mnist import Cnn, Split, TwinTrainer, epoch_order, exact_step
 from weft.mnist.exact import MOVELESS
-from weft.mnist.milestones import Schedule
+from weft.toolchain import native
 
 FACTOR, LR = 2.0, 0.1  # of errors: at most so many times PyTorch's
 SIZES = {"cpu": (2, 2), "cuda": (50, 64)}  # steps, batch

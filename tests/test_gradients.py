@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from weft import Mismatch
-from weft.notebook.exercises import exercise
+from weft.lessons.exercises import exercise
 from weft.ops.gradients import check_autograd, check_numeric, numeric_gradient
 
 

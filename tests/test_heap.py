@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.jit import load_cuda
+from weft.cells import load_cuda
 
 SOURCE = """
 __global__ void each(int *given, size_t bytes) {

@@ -7,7 +7,7 @@ import pytest
 import simt_device
 from simt_device import pointer
 
-from weft import build
+from weft.toolchain import build
 
 simt, ordered = simt_device.simt, simt_device.ordered
 

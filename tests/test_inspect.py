@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft.cuda_on_cpu import symbols
-from weft.inspect import carets, raw
+from weft.report import carets, raw, symbols
 from weft.report.colours import coloured
 
 # ---- lines and columns ------------------------------------------------------------

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from marked_cases import FOLDER, Case, cases, mark_of
 
-from weft.cuda_on_cpu import program
-from weft.inspect.raw import Files, program_report
+from weft.programs import program
 from weft.report import KINDS, Finding
+from weft.report.raw import Files, program_report
 
 FAULTY = sorted(FOLDER.glob("faulty/*.cu"))
 CLEAN = sorted(FOLDER.glob("clean/*.cu"))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from weft import native
-from weft.inspect.watched import Watched, checked_library, report
-from weft.jit.cpu_launch import runtime
+from weft.cells.cpu.launch import runtime
 from weft.mnist import Cnn, Split, initial_weights
 from weft.ops.cases import OPS, Case, cases
 from weft.ops.cases.matmul import Product, matmul_case
 from weft.ops.check import compare
+from weft.see.inspect.watched import Watched, checked_library, report
+from weft.toolchain import native
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
 LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes

@@ -12,8 +12,8 @@ import torch
 
 import weft
 from weft import cuda, cuda_c, inspect
-from weft.jit import KernelFault, load_cuda
-from weft.native import ArgumentError
+from weft.cells import KernelFault, load_cuda
+from weft.toolchain.native import ArgumentError
 
 SOURCE = """\
 #define LOAD(p, i) ((p)[i])

@@ -11,16 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from weft import cache
-from weft.jit import (
-    CompileError,
-    KernelFault,
-    OrderDependence,
-    headers,
-    load_cuda,
-    signature,
-)
-from weft.jit.arguments import ArgumentError
+from weft.base import cache
+from weft.cells import CompileError, KernelFault, OrderDependence, headers, load_cuda
+from weft.cells.arguments import ArgumentError
+from weft.csource import signature
 
 SOURCE = """
 #include <math.h>

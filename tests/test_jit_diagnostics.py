@@ -2,8 +2,9 @@
 
 import pytest
 
-from weft.jit import CompileError, diagnostics, hints, load_cuda
-from weft.jit.diagnostics import Diagnostic
+from weft.cells import CompileError, load_cuda
+from weft.csource import diagnostics, hints
+from weft.csource.diagnostics import Diagnostic
 
 
 def error(source: str) -> CompileError:
@@ -188,7 +189,7 @@ def test_nvrtc_says_the_same_in_its_own_words():
 
 
 def test_an_error_in_an_included_header_names_the_header():
-    from weft.jit import headers
+    from weft.cells import headers
 
     headers.add("broken.cuh", "\n__device__ int f() { return nix; }\n")
     found = error('#include "broken.cuh"\n__global__ void k(int *x) { *x = f(); }')

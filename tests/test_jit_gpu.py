@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from weft import cache, jit, native
-from weft.build import BuildError
-from weft.jit import arguments, disassembler, gpu, nvrtc
-from weft.native import ArgumentError, DeviceLost
+from weft import cells as jit
+from weft.base import cache
+from weft.cells import arguments
+from weft.cells.gpu import loader as gpu
+from weft.cells.gpu import nvrtc
+from weft.toolchain import disassembler, native
+from weft.toolchain.build import BuildError
+from weft.toolchain.native import ArgumentError, DeviceLost
 
 HERE = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HERE, reason="no CUDA GPU here")
@@ -446,8 +450,8 @@ def test_a_fault_is_said_once_and_then_every_launch_is_refused():
     """Each in a process of its own, which must end by itself; all at once."""
     script = """
     import sys, torch
-    from weft import jit, native, ops
-    from weft.jit import gpu
+    from weft import cells as jit, ops; from weft.toolchain import native
+    from weft.cells.gpu import loader as gpu
     k = jit.load_cuda("__global__ void bad(float *o) { BODY }", target="cuda")
     fine = jit.load_cuda("__global__ void fine(float *o) { o[0] = 1; }", target="cuda")
     x = torch.zeros(8, device="cuda")

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.jit import CompileError, headers, load_cuda, nvrtc
-from weft.jit.arguments import ArgumentError
+from weft.cells import CompileError, headers, load_cuda
+from weft.cells.arguments import ArgumentError
+from weft.cells.gpu import nvrtc
 
 KERNEL = "__global__ void k(float *y) {{ int i = threadIdx.x; {} }}"
 

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from weft import inspect
-from weft.jit import KernelFault, OrderDependence, gpu, load_cuda, nvrtc, structs
-from weft.native import ArgumentError
+from weft.cells import KernelFault, OrderDependence, load_cuda, structs
+from weft.cells.gpu import loader as gpu
+from weft.cells.gpu import nvrtc
+from weft.toolchain.native import ArgumentError
 
 SOURCE = """
 #include <cuda_fp16.h>

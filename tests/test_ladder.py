@@ -8,14 +8,21 @@ import re
 import pytest
 import torch
 
-from weft import build, native
-from weft.build import BuildError
-from weft.guarded import Mismatch
-from weft.ladder import OneRung, Results, copy_rung, one_rung, rung_path, show_diff
-from weft.ladder.code import difference, kernel_code
-from weft.native import ArgumentError
+from weft.base.arrays import Mismatch
+from weft.lessons.ladder import (
+    OneRung,
+    Results,
+    copy_rung,
+    one_rung,
+    rung_path,
+    show_diff,
+)
+from weft.lessons.ladder.code import difference, kernel_code
 from weft.ops.cases.matmul import Product, matmul_case
 from weft.ops.check import check_rung, run_case
+from weft.toolchain import build, native
+from weft.toolchain.build import BuildError
+from weft.toolchain.native import ArgumentError
 
 
 def own(folder, old="", new="", name="mine"):
@@ -62,7 +69,7 @@ def test_a_difference_leads_from_one_kernel_to_the_other(new):
 def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
     import html
 
-    from weft.ladder import code
+    from weft.lessons.ladder import code
 
     shown = []
     monkeypatch.setattr(code, "shell", lambda: True)

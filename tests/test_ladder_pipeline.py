@@ -6,12 +6,17 @@ from matplotlib.figure import Figure
 
 import utils
 from weft import inspect, load_cuda
-from weft.build import BuildError, nvcc
-from weft.jit import disassembler
-from weft.ladder import register_banks
-from weft.ladder.drawn import order_drawn, stages_drawn, tile_order
-from weft.ladder.register_banks import COUNTED, RegisterWaits, counted, register_waits
-from weft.machine.instructions import Code, Instruction, Loop
+from weft.lessons.ladder import register_banks
+from weft.lessons.ladder.drawn import order_drawn, stages_drawn, tile_order
+from weft.lessons.ladder.register_banks import (
+    COUNTED,
+    RegisterWaits,
+    counted,
+    register_waits,
+)
+from weft.see.machine_code.instructions import Code, Instruction, Loop
+from weft.toolchain import disassembler
+from weft.toolchain.build import BuildError, nvcc
 
 
 def loop_of(*texts):

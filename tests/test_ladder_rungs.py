@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from weft import native
-from weft.build import KERNELS
-from weft.ladder import OneRung
+from weft.base.paths import KERNELS
+from weft.lessons.ladder import OneRung
 from weft.ops.cases.matmul import matmul_case, random_product
 from weft.ops.check import check_rung, run_case
+from weft.toolchain import native
 
 RUNGS = native.rungs("matmul")
 FILES = {  # of what has a line of the table

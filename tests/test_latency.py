@@ -8,7 +8,7 @@ import pytest
 from python_kernels import CASES
 
 from weft import ArgumentError, cuda, latency, sim
-from weft.pictures.instructions import (
+from weft.see.pictures.instructions import (
     ARITHMETIC,
     BARRIER,
     GLOBAL,
@@ -17,7 +17,7 @@ from weft.pictures.instructions import (
     Instruction,
     programs,
 )
-from weft.pictures.issue import ISSUING, MEMORY, OTHERS, Model, replay
+from weft.see.pictures.issue import ISSUING, MEMORY, OTHERS, Model, replay
 
 float32 = np.float32
 TILE = 8

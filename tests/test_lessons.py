@@ -4,7 +4,7 @@ import nbformat
 import pytest
 
 from weft import cuda, puzzles
-from weft.notebook import lessons
+from weft.lessons import maker as lessons
 from weft.puzzles import GROUPS
 from weft.puzzles.cells import cells
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from weft import cuda, cuda_c, load_cuda, numba_jit
-from weft.build import BuildError, nvcc
-from weft.jit import disassembler, nvrtc
-from weft.machine import ptx, read_ptx, read_sass, sass
-from weft.machine.instructions import told
-from weft.native import ArgumentError, KernelError
+from weft.cells.gpu import nvrtc
+from weft.see.machine_code import ptx, read_ptx, read_sass, sass
+from weft.see.machine_code.instructions import told
+from weft.toolchain import disassembler
+from weft.toolchain.build import BuildError, nvcc
+from weft.toolchain.native import ArgumentError, KernelError
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
 

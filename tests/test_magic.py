@@ -10,10 +10,12 @@ import torch
 IPython = pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 
-from weft import native  # noqa: E402
-from weft.build import ROOT, BuildError  # noqa: E402
-from weft.jit import CompileError, nvrtc  # noqa: E402
-from weft.notebook import magic  # noqa: E402
+from weft.base.paths import ROOT  # noqa: E402
+from weft.cells import CompileError  # noqa: E402
+from weft.cells.gpu import nvrtc  # noqa: E402
+from weft.commands import magic  # noqa: E402
+from weft.toolchain import native  # noqa: E402
+from weft.toolchain.build import BuildError  # noqa: E402
 
 ADD = """__global__ void add(float *out, const float *a, int n) {
     int i = threadIdx.x;
@@ -201,7 +203,7 @@ def test_a_fault_of_the_gpu_is_told_below_the_cell_that_launched_it(
     shell, capsys, monkeypatch
 ):
     found = types.SimpleNamespace(used=lambda: True, fault=lambda: "restart the kernel")
-    monkeypatch.setitem(sys.modules, "weft.jit.gpu", found)
+    monkeypatch.setitem(sys.modules, "weft.cells.gpu.loader", found)
     run(shell, "1")
     assert "restart the kernel" in capsys.readouterr().err
     monkeypatch.setattr(native, "_lost", "it was told")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from weft import __main__ as weft_main
-from weft import doctor
+from weft.commands import doctor
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from weft import native, ops
+from weft import ops
 from weft.ops import cases
+from weft.toolchain import native
 
 RUNGS = ["narrow", "short", "split_k"]
 THIN = {"narrow": (9, 3, 5000), "short": (3, 9, 5000), "split_k": (9, 7, 5000)}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from weft import native
+from weft.toolchain import native
 
 SLAB, GRID = 65535 * 16, 65535  # of matmul.cu: rows, and matrices, of one launch
 AT = native.ffi.cast("void *", 1 << 20)  # an address that nobody reads

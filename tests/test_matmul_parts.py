@@ -4,10 +4,11 @@ import pytest
 import torch
 from test_inspect_kernels import findings, run
 
-from weft import native, ops
-from weft.inspect.watched import checked_library
-from weft.jit.cpu_launch import runtime
+from weft import ops
+from weft.cells.cpu.launch import runtime
 from weft.ops.cases.matmul import Product, error_bound, matmul_case
+from weft.see.inspect.watched import checked_library
+from weft.toolchain import native
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 RUNGS = [r for r in native.rungs("matmul") if r.name.startswith("wgmma")]

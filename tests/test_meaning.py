@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import build
-from weft.cuda_on_cpu import program
-from weft.jit import gpu, load_cuda, nvrtc
-from weft.jit.faults import KernelFault
-from weft.sim import sim
-from weft.sim.numbers import cast
+from weft.cells import load_cuda
+from weft.cells.cpu.faults import KernelFault
+from weft.cells.gpu import loader as gpu
+from weft.cells.gpu import nvrtc
+from weft.programs import program
+from weft.pykernel.sim import sim
+from weft.pykernel.sim.numbers import cast
+from weft.toolchain import build
 
 MEASURED = json.loads((Path(__file__).parent / "simt/undefined.json").read_text())
 COLUMNS = {  # of MEASURED's conversions: the type in C, its bits, whether it is signed

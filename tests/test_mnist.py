@@ -23,7 +23,9 @@ from test_training import noisy
 import weft
 from weft import __main__ as command
 from weft import bench
-from weft.figures import style
+from weft.base import style
+from weft.benchmarks.race import plot
+from weft.benchmarks.race.row import ratios
 from weft.mnist import (
     Cnn,
     Config,
@@ -34,12 +36,10 @@ from weft.mnist import (
     epoch_order,
     initial_weights,
     load,
-    plot,
     precision,
     run,
 )
-from weft.mnist.row import ratios
-from weft.native import ArgumentError
+from weft.toolchain.native import ArgumentError
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 PARTS = ("batch", "forward", "backward", "update", "zero")

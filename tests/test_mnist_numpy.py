@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from weft.bench.sentences import RESULTS
+from weft.benchmarks.sentences import RESULTS
 from weft.mnist import Twin, epoch_order, initial_weights
 from weft.mnist import numpy_cnn as mnist_numpy
 from weft.mnist.data import load

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import weft
-from weft import build, native
+from weft.toolchain import build, native
 
 
 def test_a_failed_status_carries_the_c_message():
@@ -162,7 +162,7 @@ def test_after_a_fault_every_launch_on_the_gpu_is_refused(broken_gpu):
 def test_a_kernel_that_faults_says_restart_and_refuses_launches():
     script = """
         import torch, weft
-        from weft import native
+        from weft.toolchain import native
         lib = native.library("relu", "cuda")
         bad = native.ffi.cast("float *", 64)
         for _ in range(2):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from weft import build
-from weft.native import ArgumentError
 from weft.ops.op import Op
+from weft.toolchain import build
+from weft.toolchain.native import ArgumentError
 
 FILES = Path(__file__).with_name("new_op")  # what the steps have one write
 README = (build.ROOT / "README.md").read_text(encoding="utf-8")
@@ -158,6 +158,6 @@ def test_the_suite_takes_the_op_along(root):
 @pytest.mark.slow
 @pytest.mark.skipif(build.nvcc() is None, reason="needs nvcc")
 def test_nvcc_compiles_the_op(root):
-    script = "from weft import build; from pathlib import Path; import sys; "
+    script = "from weft.toolchain import build; from pathlib import Path; import sys; "
     script += "build.compile_check(Path(sys.argv[1]), build.Flavour('cuda', sm='80'))"
     run(root, "-c", script, str(root / "kernels/rmsnorm.cu"))

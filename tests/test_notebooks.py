@@ -1,7 +1,7 @@
 """Every lesson runs from top to bottom, is in shape, and its exercises can be solved.
 
 What is asked of a notebook stands in the tests' names; how one is written, in
-lib/weft/notebook/lessons.py.
+lib/weft/lessons/maker.py.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 import utils
-from weft import bodies, puzzles
-from weft.build import ROOT
-from weft.jit import nvrtc, signature
-from weft.notebook import course, hosted, lessons
-from weft.notebook import glossary as glossary_module
-from weft.notebook.course import NOTEBOOKS, SOLUTIONS
-from weft.notebook.glossary import place_of
+from weft import puzzles
+from weft.base.paths import ROOT
+from weft.cells.gpu import nvrtc
+from weft.csource import signature
+from weft.lessons import course
+from weft.lessons import first_cell as hosted
+from weft.lessons import glossary as glossary_module
+from weft.lessons import maker as lessons
+from weft.lessons.course import NOTEBOOKS, SOLUTIONS
+from weft.lessons.glossary import place_of
 from weft.puzzles import GROUPS, LESSONS
+from weft.pykernel import bodies
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 GITHUB = hosted.GITHUB.removeprefix("https://github.com/")
@@ -181,7 +185,7 @@ def test_functions_are_defined_once(path):
 
 @notebooks
 def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
-    """weft.bodies.lessons: other lessons import what one lesson derives."""
+    """weft.pykernel.bodies.lessons: other lessons import what one lesson derives."""
     for cell in code_cells(read(path)):
         for node in parse(cell).body:
             shared = getattr(bodies.lessons, getattr(node, "name", ""), None)

@@ -18,12 +18,13 @@ import pytest
 import torch
 from numpy import float32
 
-from weft import KernelFault, bodies, cuda, native, numba_jit
+from weft import KernelFault, cuda, numba_jit
 from weft import cuda as anything
 from weft.cuda import shared, syncthreads, threadIdx
-from weft.language.kernel import PythonKernel
-from weft.native import ArgumentError
-from weft.numba_jit import (
+from weft.ops.cases import sum_bound
+from weft.pykernel import bodies
+from weft.pykernel.language.kernel import PythonKernel
+from weft.pykernel.numba import (
     arguments,
     direct,
     errors,
@@ -33,7 +34,8 @@ from weft.numba_jit import (
     reading,
     simulator,
 )
-from weft.ops.cases import sum_bound
+from weft.toolchain import native
+from weft.toolchain.native import ArgumentError
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -406,7 +408,7 @@ def test_a_tensor_that_is_turned_in_its_place_is_seen_anew():
 @on_a_gpu
 def test_launches_do_not_go_through_numba(monkeypatch):
     """Numba would take tens of microseconds for each."""
-    from weft.numba_jit import gpu
+    from weft.pykernel.numba import gpu
 
     def kernel(c, a, n, yes, x, y, i):
         k = cuda.threadIdx.x
@@ -447,7 +449,7 @@ def test_numbers_are_of_the_type_that_numba_gives_them():
 
 @on_a_gpu
 def test_tensors_end_although_numba_has_seen_them():
-    from weft.numba_jit import views
+    from weft.pykernel.numba import views
 
     torch.cuda.synchronize()
     c = torch.zeros(1 << 20, device="cuda")

@@ -4,9 +4,11 @@ import subprocess
 
 import pytest
 
-from weft import cache
-from weft.jit import gpu, nvrtc, prelude, stored
-from weft.jit.diagnostics import CompileError
+from weft.base import cache
+from weft.cells import prelude, stored
+from weft.cells.gpu import loader as gpu
+from weft.cells.gpu import nvrtc
+from weft.csource.diagnostics import CompileError
 
 pytestmark = pytest.mark.skipif(
     bool(nvrtc.available()), reason=f"NVRTC: {nvrtc.available()}"

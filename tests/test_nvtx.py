@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from weft import ArgumentError, build, nvtx_range, sim
+from weft import ArgumentError, nvtx_range, sim
 from weft.mnist import PythonCnn, Split
-from weft.traces import nvtx
+from weft.see.traces import nvtx
+from weft.toolchain import build
 
 HERE = Path(__file__).parent
 INCLUDES = [f"-I{build.KERNELS}"]

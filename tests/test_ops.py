@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 
 import weft
-from weft import native
 from weft.ops.cases import sum_bound
 from weft.ops.check import check_rung
+from weft.toolchain import native
 
 
 def random(*shape, seed=0, **kwargs):

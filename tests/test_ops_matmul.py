@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import weft
-from weft import native
 from weft.ops.cases import sum_bound
 from weft.ops.cases.matmul import error_bound
+from weft.toolchain import native
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 

@@ -331,6 +331,6 @@ def test_a_declaration_that_is_new_is_read_after_a_reload(monkeypatch):
     op = cases_file("relu").OP
     plan = op.plan
     assert op.plan is plan
-    monkeypatch.setattr(weft.native, "ffi", object())
+    monkeypatch.setattr(weft.toolchain.native, "ffi", object())
     with pytest.raises(AttributeError):  # that has no types: it was read again
         _ = op.plan

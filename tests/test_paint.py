@@ -16,10 +16,10 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from PIL import Image
 
-from weft.jit import load_cuda
-from weft.native import ArgumentError, KernelError
-from weft.widgets import paint as paint_module
-from weft.widgets.paint import Painting, paint
+from weft.cells import load_cuda
+from weft.lessons.widgets import paint as paint_module
+from weft.lessons.widgets.paint import Painting, paint
+from weft.toolchain.native import ArgumentError, KernelError
 
 
 class Kernel:

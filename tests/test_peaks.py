@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from weft.bench import peaks
+from weft.timing import peaks
 
 
 def test_a_cpus_peaks_are_measured_once_and_kept(monkeypatch, tmp_path):

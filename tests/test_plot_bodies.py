@@ -3,9 +3,9 @@
 import pytest
 from matplotlib.figure import Figure
 
-from weft import native
-from weft.bench import plot_bodies
-from weft.figures import style
+from weft.base import style
+from weft.benchmarks import plot_bodies
+from weft.toolchain import native
 
 
 def row(op, impl, rung, us, target="cpu", **more):

@@ -6,13 +6,13 @@ import pytest
 from invented_products import elsewhere, peak_rows, row, rows
 from test_mnist import texts
 
-from weft.bench import peaks, write_json
-from weft.bench.matmul import readme, series
-from weft.bench.matmul.goals import beside_fastest
-from weft.bench.matmul.plot import ladder_plot, size_plot
-from weft.bench.matmul.roofline import _apart, roofline
-from weft.bench.matmul.series import timed
-from weft.figures.style import svg
+from weft.base.style import svg
+from weft.benchmarks.matmul import readme, series
+from weft.benchmarks.matmul.goals import beside_fastest
+from weft.benchmarks.matmul.plot import ladder_plot, size_plot
+from weft.benchmarks.matmul.roofline import _apart, roofline
+from weft.benchmarks.matmul.series import timed
+from weft.timing import peaks, write_json
 
 DRAW = [ladder_plot, size_plot, roofline]
 

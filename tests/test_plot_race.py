@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from test_mnist import texts
 
-from weft.figures.style import svg
-from weft.mnist.plot_batches import plot_batches
-from weft.mnist.plot_ladder import plot_ladder
-from weft.mnist.plot_roofline import plot_roofline
-from weft.mnist.row import ratios
+from weft.base.style import svg
+from weft.benchmarks.race.plot_batches import plot_batches
+from weft.benchmarks.race.plot_ladder import plot_ladder
+from weft.benchmarks.race.plot_roofline import plot_roofline
+from weft.benchmarks.race.row import ratios
 
 LAYERS = {"forward.conv2+pool2": 10.0, "backward.conv2.weight": 20.0, "update": 3.0}
 

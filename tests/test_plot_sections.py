@@ -7,13 +7,19 @@ import pytest
 from test_mnist import texts
 from test_plot_race import THERE, row, rows
 
-from weft.figures.style import svg
+from weft.base.style import svg
+from weft.benchmarks.race.inside import (
+    WINNERS,
+    conv2_back,
+    draw_conv2_back,
+    draw_inside,
+    maps_of,
+)
+from weft.benchmarks.race.limits import Part, limits, whole
+from weft.benchmarks.race.plot_sections import plot_limits, plot_sections
+from weft.benchmarks.race.work import C1, C2, PIXELS2, PIXELS3, TAPS
+from weft.lessons.widgets.canvas import mosaic
 from weft.mnist import Cnn, initial_weights, load
-from weft.mnist.inside import WINNERS, conv2_back, draw_conv2_back, draw_inside, maps_of
-from weft.mnist.limits import Part, limits, whole
-from weft.mnist.plot_sections import plot_limits, plot_sections
-from weft.mnist.work import C1, C2, PIXELS2, PIXELS3, TAPS
-from weft.widgets.canvas import mosaic
 
 ROOF = {"tflops": 50.0, "gbs": 4000.0}
 CONV2 = 2 * 9 * 32 * 64 * 196  # flops of a product of an image

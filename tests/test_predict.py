@@ -7,10 +7,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from weft import ArgumentError, cache, predict
-from weft.widgets.predict import Score
+from weft import ArgumentError, predict
+from weft.base import cache
+from weft.lessons.widgets.predict import Score
 
-predict_module = importlib.import_module("weft.widgets.predict")
+predict_module = importlib.import_module("weft.lessons.widgets.predict")
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from weft import cuda, cuda_c, load_cuda, numba_jit, profile
-from weft.bench import counters as bench_counters
-from weft.machine import metrics, ncu, replay
-from weft.machine.comparison import Comparison
-from weft.native import ArgumentError
+from weft.benchmarks import counters as bench_counters
 from weft.report import Counters, Place
+from weft.see.machine_code import metrics, ncu, replay
+from weft.see.machine_code.comparison import Comparison
+from weft.toolchain.native import ArgumentError
 
 GPU = torch.cuda.is_available()
 
@@ -37,7 +37,7 @@ unknown = [m for m in metrics if m in said.get("unknown", [])]
 if unknown or "text" in said:
     print(f"==ERROR== Failed to find metric {unknown[0]}" if unknown else said["text"])
     sys.exit(1)
-assert os.path.getsize(words[-1]) and "weft.machine.replay" in words
+assert os.path.getsize(words[-1]) and "weft.see.machine_code.replay" in words
 print("==PROF== Connected to process 1")
 print('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')
 for metric in metrics:
@@ -102,7 +102,10 @@ def test_a_metric_that_this_gpu_has_not_is_left_out(played):
     [
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not", "SYS_ADMIN"),
         ("==ERROR== The profiler is already in use", "another profiler"),
-        ("weft.native.KernelError: no driver\n==ERROR== returned 1", "no driver"),
+        (
+            "weft.toolchain.native.KernelError: no driver\n==ERROR== returned 1",
+            "no driver",
+        ),
         ("==WARNING== No kernels were profiled.", "0 of 1 launches.*No kernels"),
         ("", "it said nothing"),
     ],
@@ -128,7 +131,8 @@ def test_the_launch_is_recorded_as_it_was_before_it_ran():
 
 def test_the_other_process_launches_what_was_recorded(monkeypatch):
     """Its way through torch and files, with the CPU in the GPU's place."""
-    from weft.jit import cpu, gpu
+    from weft.cells.cpu import compiler as cpu
+    from weft.cells.gpu import loader as gpu
 
     y, x = _arrays()
     _, launch = replay.record(load_cuda(SHIFT).shift[3], (2, 32), (y, x, 64))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft import cuda, load_cuda, numba_jit, puzzles
-from weft.figures.style import FAULT, WIDTH
+from weft.base.style import FAULT, WIDTH
 from weft.puzzles.goal import arranged, goal
 from weft.puzzles.instance import COULD, NOW, depends, instance
 from weft.puzzles.launches import launch_of, launch_words

@@ -15,9 +15,10 @@ from datetime import date
 
 import pytest
 
-from weft import ArgumentError, cache, kept, load_cuda, predict, puzzles
-from weft.kept import Kept
-from weft.notebook import course
+from weft import ArgumentError, load_cuda, predict, puzzles
+from weft.base import cache, kept
+from weft.base.kept import Kept
+from weft.lessons import course
 from weft.puzzles import table
 from weft.puzzles.cells import asked, cells
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp

@@ -28,8 +28,8 @@ from weft import (
 )
 from weft import cuda_c as as_cuda_c
 from weft.__main__ import main as weft_main
+from weft.base.kept import Kept
 from weft.check import TooLong
-from weft.kept import Kept
 from weft.puzzles import GROUPS, LESSONS
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.puzzle import Solved, _compiled
@@ -545,7 +545,7 @@ def test_a_refusal_shows_without_a_traceback_in_a_notebook():
 def published(monkeypatch):
     """What a notebook displays, in a shell that has a kernel."""
     shell = types.SimpleNamespace(kernel=object())
-    monkeypatch.setattr("weft.notebook.ipython.shell", lambda: shell)
+    monkeypatch.setattr("weft.base.ipython.shell", lambda: shell)
     shown = []
     monkeypatch.setattr("IPython.display.publish_display_data", shown.append)
     return shown
@@ -591,7 +591,7 @@ def test_nothing_is_drawn_of_a_right_answer_a_stub_or_what_is_no_answer(publishe
 
 def test_outside_a_notebook_nothing_is_drawn(published, monkeypatch):
     for shell in (None, types.SimpleNamespace()):
-        monkeypatch.setattr("weft.notebook.ipython.shell", lambda shell=shell: shell)
+        monkeypatch.setattr("weft.base.ipython.shell", lambda shell=shell: shell)
         with pytest.raises(Mismatch):
             puzzles.guards.check(one_too_few)
     assert not published
@@ -656,7 +656,7 @@ def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
         def set_next_input(self, text, replace):
             cells.append((text, replace))
 
-    monkeypatch.setattr("weft.notebook.ipython.shell", Shell)
+    monkeypatch.setattr("weft.base.ipython.shell", Shell)
     puzzles.guards.reset()
     puzzles.guards.reset("cuda")
     in_c = f"%%cuda\n{puzzles.guards.cuda_c_stub}"

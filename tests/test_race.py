@@ -15,29 +15,24 @@ from test_mnist import texts
 
 from weft import __main__ as command
 from weft import bench
-from weft.bench import mnist as bench_mnist
+from weft.benchmarks.race import command as bench_mnist
+from weft.benchmarks.race import milestones, plot, race, roofs, warm, work
+from weft.commands import mnist as cli
 from weft.mnist import (
     Cnn,
     Config,
     Split,
     Twin,
     TwinTrainer,
-    cli,
     data,
     exact_step,
     initial_weights,
     load,
-    milestones,
-    plot,
-    race,
-    roofs,
     run,
-    warm,
-    work,
 )
 from weft.mnist import train as train_module
 from weft.mnist.rungs import ladder, rungs_of
-from weft.native import ArgumentError
+from weft.toolchain.native import ArgumentError
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 EAGER = ["eager nchw"]

@@ -4,9 +4,10 @@ that is not already there: of kernels in Python and in CUDA C."""
 import numpy as np
 import pytest
 
-from weft import KernelFault, cuda, inspect, jit
-from weft.inspect.loops import find_cuda_loops
+from weft import KernelFault, cuda, inspect
+from weft import cells as jit
 from weft.report import cures
+from weft.report.loops import find_cuda_loops
 from weft.report.turns import Barriers, Turns, find_turns
 
 SOURCE = """

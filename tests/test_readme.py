@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from weft.bench import readme, sentences
-from weft.bench.graphs import plot as plot_graphs
-from weft.bench.plot_bodies import elsewhere
-from weft.build import ROOT
-from weft.figures.style import svg
-from weft.mnist.limits import limits, whole
-from weft.mnist.race_marks import fastest_of
+from weft.base.paths import ROOT
+from weft.base.style import svg
+from weft.benchmarks import readme, sentences
+from weft.benchmarks.graphs import plot as plot_graphs
+from weft.benchmarks.plot_bodies import elsewhere
+from weft.benchmarks.race.limits import limits, whole
+from weft.benchmarks.race.race_marks import fastest_of
 
 # A number with a unit of time or speed, a share or a factor.
 MEASURED = re.compile(r"\d[\d.]*\s?(?:µs|us|ms|s|seconds|%|[GT]?FLOP/s|times)(?![\w/])")
@@ -30,7 +30,9 @@ def test_readme_is_what_the_generator_writes():
 
 def test_no_measured_number_is_typed_by_hand():
     found = MEASURED.findall(outside_blocks(readme.README.read_text(encoding="utf-8")))
-    assert not found, f"{found}: measured? weft.bench.sentences writes such sentences"
+    assert not found, (
+        f"{found}: measured? weft.benchmarks.sentences writes such sentences"
+    )
 
 
 @pytest.mark.parametrize(

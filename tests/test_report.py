@@ -206,7 +206,7 @@ def test_a_cell_shows_a_report_once(monkeypatch):
     import IPython
     from IPython.core.formatters import DisplayFormatter
 
-    from weft.sim import show
+    from weft.pykernel.sim import show
 
     shell = SimpleNamespace(execution_count=3, kernel=None)
     shown = []

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from weft.bench.sentences import RESULTS
-from weft.build import ROOT
+from weft.base.paths import ROOT
+from weft.benchmarks.sentences import RESULTS
 
 FILES = sorted(RESULTS.glob("*.json"))
 

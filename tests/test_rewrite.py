@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import build
-from weft.cuda_on_cpu.rewrite import RewriteError, rewrite
+from weft.csource.rewriter.rewrite import RewriteError, rewrite
+from weft.toolchain import build
 
 PRELUDE = 2  # an #include and a #line before the source's own lines
 
@@ -301,7 +301,7 @@ def test_the_standard_library_is_all_it_needs():
         import sys, types
         weft = sys.modules["weft"] = types.ModuleType("weft")
         weft.__path__ = [sys.argv[1]]
-        from weft.cuda_on_cpu import rewrite"""
+        from weft.csource.rewriter import rewrite"""
     folder = build.ROOT / "lib" / "weft"
     done = subprocess.run(
         [sys.executable, "-S", "-I", "-c", code, str(folder)], capture_output=True

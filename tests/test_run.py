@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.build import BuildError
-from weft.cuda_on_cpu import program, run
-from weft.cuda_on_cpu.rewrite import RewriteError
+from weft.csource.rewriter.rewrite import RewriteError
+from weft.programs import program, run
+from weft.toolchain.build import BuildError
 
 PROGRAMS = Path(__file__).parent / "programs"
 OPTIONS = ["-O1", "-Ifiles/include", "-DOFFSET=9"]
@@ -284,7 +284,7 @@ def test_a_file_without_main_is_told_in_one_line(tmp_path, monkeypatch):
     for files, told in {
         ("a.cu",): "no main() in a.cu: a whole program is wanted",
         ("a.cu", "b.cu"): "no main() in a.cu, b.cu: a whole program is wanted; "
-        "a rung alone: weft.ladder.one_rung('b.cu').inspect(m, n, k)",
+        "a rung alone: weft.lessons.ladder.one_rung('b.cu').inspect(m, n, k)",
     }.items():
         with pytest.raises(BuildError) as caught:
             program.executable(run.parse(list(files)).program)

@@ -7,9 +7,9 @@ import pytest
 import random_kernels
 from python_kernels import CASES
 
-from weft.jit import load_cuda
-from weft.sim import sim
-from weft.to_cuda import translate
+from weft.cells import load_cuda
+from weft.pykernel.sim import sim
+from weft.pykernel.to_cuda import translate
 
 SEED, KERNELS, STORES = 11, 8, 25
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import build
+from weft.toolchain import build
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent

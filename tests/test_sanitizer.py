@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from weft import __main__ as command
-from weft import build, native
-from weft.bench import results
-from weft.build import tools
-from weft.ops import sanitizer
+from weft.benchmarks import sanitizer
+from weft.timing import results
+from weft.toolchain import build, native, tools
 
 SANITIZER = shutil.which(sanitizer.SANITIZER)
 

@@ -1,4 +1,4 @@
-"""The table in weft/to_cuda/__init__.py: what becomes of it on each runner, proved."""
+"""The table in pykernel/to_cuda/__init__.py: what each runner makes of it, proved."""
 
 import re
 

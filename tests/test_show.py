@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from weft import ArgumentError, cuda, show
-from weft.pictures import steps
-from weft.pictures.grid import fit, fit_line
-from weft.pictures.touches import axis_names
+from weft.see.pictures import steps
+from weft.see.pictures.grid import fit, fit_line
+from weft.see.pictures.touches import axis_names
 
-draw = importlib.import_module("weft.pictures.show").draw
+draw = importlib.import_module("weft.see.pictures.show").draw
 float32 = np.float32
 TILE = 4
 VIEWS = ["access", "heat", "lanes", "timeline"]
@@ -358,7 +358,7 @@ def test_active_lanes_of_a_branch(picture):
 
 
 def test_a_loop_left_by_some_lanes_meets_again_behind_it():
-    record = importlib.import_module("weft.sim.record")
+    record = importlib.import_module("weft.pykernel.sim.record")
     sites = [record.Site("step", -1, "", "k", line, 0, line) for line in (1, 3, 5)]
     rows = [(0, 0), (0, 1), (0, 1), (0, 2), (1, 0), (1, 2)]
     thread, site = np.array(rows).T

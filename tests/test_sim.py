@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from weft import ArgumentError, KernelFault, bodies, cuda, sim
+from weft import ArgumentError, KernelFault, cuda, sim
+from weft.pykernel import bodies
 
 TILE = 4
 LOOKUP = np.arange(10, dtype=np.float32) ** 2

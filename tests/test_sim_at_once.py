@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from weft import KernelFault, cuda, sim
-from weft.sim import loops
-from weft.sim.log import Log, site_of
-from weft.sim.places import SITES, Place
+from weft.pykernel.sim import loops
+from weft.pykernel.sim.log import Log, site_of
+from weft.pykernel.sim.places import SITES, Place
 
 f4 = np.float32
 

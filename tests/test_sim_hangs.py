@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft import ArgumentError, KernelFault, cuda, sim
-from weft.sim import log, watchdog
+from weft.pykernel.sim import log, watchdog
 
 X = np.zeros(12, np.float32)
 

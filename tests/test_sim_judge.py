@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from weft.sim.judge import Judge
-from weft.sim.record import (
+from weft.pykernel.sim.judge import Judge
+from weft.pykernel.sim.record import (
     ATOMIC,
     FENCE,
     GLOBAL,

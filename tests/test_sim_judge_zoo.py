@@ -4,7 +4,7 @@ import pytest
 from faulty_kernels import ALIASED, CASES, CLEAN
 
 from weft import KernelFault, sim
-from weft.guarded import ORDERS
+from weft.base.arrays import ORDERS
 
 
 def report_of(case, order):

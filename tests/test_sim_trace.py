@@ -5,8 +5,9 @@ import types
 import numpy as np
 import pytest
 
-from weft import bodies, cuda, sim
-from weft.sim.record import FENCE, LOCAL, READ, SHARED, STEP, WRITE
+from weft import cuda, sim
+from weft.pykernel import bodies
+from weft.pykernel.sim.record import FENCE, LOCAL, READ, SHARED, STEP, WRITE
 
 SCALE = 2
 

@@ -8,10 +8,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from numpy import float32
 
 from weft import ArgumentError, cuda, cuda_c, numba_jit, sim
-from weft.language import spelling
-from weft.sim.log import Log
-from weft.sim.record import WRITE, Site
-from weft.to_cuda import TranslationError
+from weft.pykernel.language import spelling
+from weft.pykernel.sim.log import Log
+from weft.pykernel.sim.record import WRITE, Site
+from weft.pykernel.to_cuda import TranslationError
 
 WHOLE = "one thread does one element"
 

@@ -16,8 +16,8 @@ import pytest
 import simt_device
 from simt_device import FIBERS, FOLDER, ORDERS, pointer, poison
 
-from weft import build
-from weft.bench import simt as bench_simt
+from weft.benchmarks import simt as bench_simt
+from weft.toolchain import build
 
 ordered = simt_device.ordered
 INVALID_VALUE, INVALID_CONFIGURATION = 1, 9

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import build
+from weft.toolchain import build
 
 FOLDER = Path(__file__).parent / "simt"
 FILES = sorted(FOLDER.glob("api_*.cu"))

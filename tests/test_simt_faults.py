@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from simt_device import FIBERS
 
-from weft import build
+from weft.toolchain import build
 
 SOURCE = Path(__file__).parent / "simt" / "faults.cu"
 WHAT = [

@@ -11,7 +11,7 @@ import simt_device
 import torch
 from simt_device import pointer
 
-from weft.cuda_on_cpu import program
+from weft.programs import program
 
 simt, ordered = simt_device.simt, simt_device.ordered
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.build import KERNELS, ROOT
+from weft.base.paths import KERNELS, ROOT
 
 BIN = Path(sys.executable).parent  # pip's programs stand beside its python
 NOTEBOOKS = ROOT / "notebooks"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft import Mismatch, check, cuda, inspect, load_cuda, sim
-from weft.mistakes import Scene, guess, pattern, proof
+from weft.check.mistakes import Scene, guess, pattern, proof
 from weft.report.cures import in_python
 
 float32 = np.float32

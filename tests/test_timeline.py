@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from weft import timeline as timeline_of
-from weft.native import ArgumentError
-from weft.traces.timeline import (
+from weft.see.traces.timeline import (
     HOST,
     KERNEL,
     OTHER,
@@ -21,6 +20,7 @@ from weft.traces.timeline import (
     modelled,
     timelines,
 )
+from weft.toolchain.native import ArgumentError
 
 US = {"in": 100, "work": 50, "out": 30}
 

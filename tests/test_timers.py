@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import weft
-from weft.bench import clocks, gpu_state, timers
-from weft.device import named
-from weft.native import ArgumentError
+from weft.base.device import named
+from weft.timing import clocks, gpu_state, timers
+from weft.toolchain.native import ArgumentError
 
 CPU = named("cpu")
 

@@ -7,7 +7,8 @@ import pytest
 import simt_device
 from simt_device import pointer
 
-from weft import build, ops
+from weft import ops
+from weft.toolchain import build
 
 simt = simt_device.simt
 

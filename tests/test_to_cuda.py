@@ -11,8 +11,9 @@ from python_kernels import CASES, matmul, matmul_tiled
 from test_same_bits import together
 
 from weft import cuda, to_cuda
-from weft.jit import load_cuda, nvrtc
-from weft.to_cuda import translate
+from weft.cells import load_cuda
+from weft.cells.gpu import nvrtc
+from weft.pykernel.to_cuda import translate
 
 F = "float32[:]"
 HOUSE = """\

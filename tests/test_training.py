@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from weft import native
 from weft.mnist import (
     Cnn,
     Config,
@@ -25,6 +24,7 @@ from weft.mnist import (
     precision,
     run,
 )
+from weft.toolchain import native
 
 STEPS, LR = 50, 0.1
 SMALL = {"channels": (3, 5), "hidden": 17}

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from weft import autotune, bench, cuda, cuda_c, load_cuda, native
-from weft.bench.clocks import WallTimer
-from weft.bench.timers import Timed
-from weft.guarded import Mismatch
-from weft.jit import CompileError, config, nvrtc
-from weft.native import ArgumentError
+from weft import autotune, bench, cuda, cuda_c, load_cuda
+from weft.base.arrays import Mismatch
+from weft.cells import CompileError
+from weft.cells.gpu import nvrtc
+from weft.timing.clocks import WallTimer
+from weft.timing.timers import Timed
+from weft.toolchain import config, native
+from weft.toolchain.native import ArgumentError
 from weft.tune import fit, halving, memory, right
 from weft.tune.constants import with_values
 from weft.tune.plain_c import load_c

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft import inspect, load_cuda
-from weft.jit import unset
+from weft.cells.cpu import unset
 
 pytestmark = pytest.mark.skipif(not unset.flags(), reason="g++ fills no variables")
 

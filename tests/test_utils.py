@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import utils
-from weft.figures.highlight import highlighted, with_code
+from weft.report.highlight import highlighted, with_code
 
 
 def test_cdiv_rounds_up():
@@ -30,7 +30,11 @@ def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
 
 def test_importing_weft_does_not_wait_for_what_draws_or_translates():
     late = ["torch", "numpy", "matplotlib", "numba"]
-    late += ["weft.pictures.access", "weft.sim.launch", "weft.to_cuda.emit"]
+    late += [
+        "weft.see.pictures.access",
+        "weft.pykernel.sim.launch",
+        "weft.pykernel.to_cuda.emit",
+    ]
     program = f"import weft, sys; print([n for n in {late} if n in sys.modules])"
     run = [sys.executable, "-c", program]
     out = subprocess.run(
@@ -40,8 +44,10 @@ def test_importing_weft_does_not_wait_for_what_draws_or_translates():
 
 
 def test_a_name_of_weft_is_the_function_also_once_its_module_was_imported():
-    program = "import weft.pictures.show, weft.sim.record, weft.check.cases\n"
-    program += "import weft.inspect.raw\n"
+    program = (
+        "import weft.see.pictures.show, weft.pykernel.sim.record, weft.check.cases\n"
+    )
+    program += "import weft.report.raw\n"
     program += "import inspect, weft\n"
     program += "found = {name: getattr(weft, name) for name in weft.__all__}\n"
     program += (
@@ -89,7 +95,7 @@ def test_source_gives_one_python_function():
 
 
 def test_source_gives_the_method_and_not_a_call_of_it():
-    text = utils.source("lib/weft/native.py", "_fail")
+    text = utils.source("lib/weft/toolchain/native.py", "_fail")
     assert text.startswith("    def _fail(self") and "raise" in text
 
 

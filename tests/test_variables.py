@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from weft import inspect, load_cuda
-from weft.jit import variables
-from weft.native import ArgumentError
+from weft.cells import variables
+from weft.toolchain.native import ArgumentError
 
 SOURCE = """
 #define K 3
@@ -82,7 +82,7 @@ def test_a_watched_cell_and_its_trial_have_the_value():
 
 
 def test_values_stay_when_the_source_is_compiled_again():
-    from weft.jit import headers
+    from weft.cells import headers
 
     headers.add("offset.h", "#define OFFSET 1\n")
     cell = load_cuda(

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from weft.figures import images, style, view
+from weft.base import style
+from weft.see.figures import images, view
 
 LISTING = """\
 out 0x7ffe0f08 8 0x7ffe1000

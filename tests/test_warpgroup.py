@@ -6,9 +6,11 @@ import nbformat
 import pytest
 import torch
 
-from weft import build, inspect, load_cuda
-from weft.jit import gpu, nvrtc
-from weft.notebook.course import SOLUTIONS
+from weft import inspect, load_cuda
+from weft.cells.gpu import loader as gpu
+from weft.cells.gpu import nvrtc
+from weft.lessons.course import SOLUTIONS
+from weft.toolchain import build
 
 LESSON = SOLUTIONS / "08c_matmul_tensor_cores.ipynb"
 CALLS = ("wgmma_wait<0>();", "wgmma_commit();", "__syncthreads();")

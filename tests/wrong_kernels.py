@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from weft import cuda, cuda_c, load_cuda, sim
-from weft.bodies import matmul
-from weft.numba_jit import numba_jit
+from weft.pykernel.bodies import matmul
+from weft.pykernel.numba import numba_jit
 
 float32 = np.float32
 TILE = 8

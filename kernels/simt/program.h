@@ -1,6 +1,6 @@
 /* program.h -- what nvcc includes in a whole program's .cu by itself.
  *
- * lib/weft/cuda_on_cpu/preprocess.py has it stand before the first line of
+ * lib/weft/csource/rewriter/preprocess.py has it stand before the first line of
  * every source. A cell of a notebook does without: <math.h> alone would double
  * the time that it takes to compile. */
 #ifndef SIMT_PROGRAM_H

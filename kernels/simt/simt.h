@@ -27,7 +27,7 @@
  *     check/                                        the check build: what it
  *                                                   watches, see check/check.h
  *
- * lib/weft/cuda_on_cpu/rewrite.py turns the few things that are not C++
+ * lib/weft/csource/rewriter/rewrite.py turns the few things that are not C++
  * (<<<>>>, __shared__) into calls of these. Only the three cheapest C headers
  * are included: <math.h> alone would double the time that a small program takes
  * to compile. For the same reason what is rare is only declared, and lies in
@@ -35,7 +35,7 @@
  *
  * __CUDACC__ and __CUDA_ARCH__ are not defined here: `#ifdef __CUDACC__` fences
  * code off that only a GPU can run. For whole programs, which were not written
- * with that in mind, lib/weft/cuda_on_cpu/program.py decides. */
+ * with that in mind, lib/weft/programs/program.py decides. */
 #ifndef SIMT_H
 #define SIMT_H
 #include "builtins.h"

@@ -10,24 +10,27 @@ from pathlib import Path
 
 # Imported only when called: `doctor` must run where half of the rest cannot.
 COMMANDS = {
-    "mnist": ("weft.mnist.cli", "train the CNN, alone or against PyTorch"),
+    "mnist": ("weft.commands.mnist", "train the CNN, alone or against PyTorch"),
     "bench": (
-        "weft.bench.command",
+        "weft.commands.bench",
         "an op's rungs side by side with PyTorch's; the simulator",
     ),
     "check": ("weft.ops.check", "every rung against float64, with poisoned outputs"),
-    "doctor": ("weft.doctor", "what this machine has and runs, and what is missing"),
+    "doctor": (
+        "weft.commands.doctor",
+        "what this machine has and runs, and what is missing",
+    ),
     "run": (
-        "weft.cuda_on_cpu.run",
+        "weft.programs.run",
         "a whole CUDA program on the CPU, as if nvcc had built it",
     ),
     "inspect": (
-        "weft.inspect.command",
+        "weft.programs.inspect",
         "the same, watched: what is wrong, what it costs",
     ),
-    "puzzles": ("weft.puzzles.command", "which there are; whether a file solves one"),
-    "build": ("weft.build", "compile every kernel for what is here"),
-    "cache": ("weft.cache", "what is cached, and --clear"),
+    "puzzles": ("weft.commands.puzzles", "which there are; whether a file solves one"),
+    "build": ("weft.toolchain.build", "compile every kernel for what is here"),
+    "cache": ("weft.base.cache", "what is cached, and --clear"),
 }
 
 
@@ -104,10 +107,10 @@ def _check_places(args: argparse.Namespace) -> None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
-    from .build import BuildError
+    from .toolchain.build import BuildError
 
     # To import it parses weft.h, which `run` has no use for.
-    native = sys.modules.get("weft.native")
+    native = sys.modules.get("weft.toolchain.native")
     more = (native.KernelError,) if native else ()
     return BuildError, ValueError, OSError, *more
 

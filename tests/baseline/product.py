@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from weft import build
-from weft.cuda_on_cpu.program import Program, executable
-from weft.inspect.raw import Files, program_report
-from weft.jit.disassembler import tool as disassembler
+from weft.programs.program import Program, executable
+from weft.report.raw import Files, program_report
+from weft.toolchain import build
+from weft.toolchain.disassembler import tool as disassembler
 
 __all__ = [
     "EDIT",
@@ -28,7 +28,8 @@ KERNELS = build.KERNELS
 # A Python that prints the rows of `bench edit` without its peers, which take a minute.
 EDIT = [
     *(sys.executable, "-c"),
-    "import json; from weft.bench import edit; print(json.dumps(edit.rows(peers=0)))",
+    "import json; from weft.benchmarks import edit;"
+    "print(json.dumps(edit.rows(peers=0)))",
 ]
 
 

@@ -21,14 +21,16 @@ from fuzz import kernel_grammar, launch_arguments, mixed_launches, mutations
 from hypothesis import HealthCheck, strategies
 from hypothesis.configuration import set_hypothesis_home_dir
 
-from weft import cache, cuda_c, load_cuda, numba_jit, sim, to_cuda
-from weft.build.tools import BuildError
-from weft.cuda_on_cpu.rewrite import rewrite
-from weft.cuda_on_cpu.text import RewriteError
-from weft.jit import checks, signature
+from weft import cuda_c, load_cuda, numba_jit, sim, to_cuda
+from weft.base import cache
+from weft.base.tracebacks import Short
+from weft.cells import checks
+from weft.csource import signature
+from weft.csource.rewriter.rewrite import rewrite
+from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
-from weft.tracebacks import Short
+from weft.toolchain.tools import BuildError
 
 set_hypothesis_home_dir(cache.folder("hypothesis"))  # and not the checkout
 OURS = Short, BuildError, RewriteError, DataError

@@ -14,7 +14,7 @@ import warnings
 from fuzz import launch_arguments
 
 from weft import cuda, cuda_c, load_cuda, numba_jit, sim
-from weft.jit.signature import parse
+from weft.csource.signature import parse
 
 MOST = 20_000  # elements
 SOURCE = """

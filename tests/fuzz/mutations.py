@@ -3,7 +3,7 @@
 import functools
 import re
 
-from weft.build import ROOT
+from weft.base.paths import ROOT
 
 PIECES = [
     *("(", ")", "{", "}", "[", "]", "<", ">", "<<<", ">>>", ";", ",", '"', "'", "\\"),

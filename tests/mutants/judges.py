@@ -15,12 +15,12 @@ import test_notebooks
 from IPython.core.interactiveshell import InteractiveShell
 
 from weft import puzzles
+from weft.base.tracebacks import Short
 from weft.check.limit import time_limit
-from weft.notebook import lessons
-from weft.notebook.course import NOTEBOOKS, SOLUTIONS
-from weft.notebook.progress import EXERCISE
+from weft.lessons import maker as lessons
+from weft.lessons.course import NOTEBOOKS, SOLUTIONS
+from weft.lessons.progress import EXERCISE
 from weft.puzzles import puzzle as puzzle_module
-from weft.tracebacks import Short
 
 SECONDS = 2.0  # that a launch may take; a right one takes far less
 CHECK = 30.0  # seconds that the check of an exercise may take

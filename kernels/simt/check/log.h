@@ -5,7 +5,7 @@
  * barrier or ended, or a log is full, the logs of each warp are put together
  * (match.cpp): the k-th time that a thread came to a site since the barrier
  * belongs to the k-th request of its warp there, as in
- * lib/weft/sim/counters.py.
+ * lib/weft/pykernel/sim/counters.py.
  *
  * None of the log's functions is called unless the checker's log_on is set. */
 #ifndef SIMT_CHECK_LOG_H

@@ -73,7 +73,7 @@ static void shifted(const Shift &data, T x, long long count, const void *pc) {
     const T left = value << rest, right = value >> rest;
     const bool whole = by < width; // of a count of 64 bits 32 are used
     using std::to_string;
-    // The caller does not say which way: weft/inspect/shifts.py chooses.
+    // The caller does not say which way: weft/report/shifts.py chooses.
     told.add("shifts " + to_string(x) + " (" + name_of(*data.type) + ", " +
              to_string(width) + " bits) by " + to_string(count) +
              ": <<: " + both(whole ? left : 0, left) + "; >>: " +

@@ -50,17 +50,16 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted(names)
 
 
-def callable_as(module: str, home: str) -> None:
-    """Let a module be called: module(...) is the function of its name in `home`.
+def callable_as(module: str, name: str, home: str) -> None:
+    """Let a module be called: module(...) is the function `name` of its module `home`.
 
-    weft.bench is the module of all benchmarks, and weft.bench(f, x) times f(x). home:
-    the module of that function in its package, imported with the first call.
+    weft.bench has the results of benchmarks, and weft.bench(f, x) times f(x). home is
+    imported with the first call.
     """
-    package, _, name = module.rpartition(".")
 
     class Called(ModuleType):
         def __call__(self, *args: Any, **options: Any) -> Any:
-            return getattr(importlib.import_module(f".{home}", package), name)(
+            return getattr(importlib.import_module(f".{home}", module), name)(
                 *args, **options
             )
 

@@ -6,12 +6,13 @@ import contextlib
 import linecache
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .paths import PACKAGE
+
 WIDE = 74  # letters of a line; more do not fit where a page is shown large
-_OURS = str(Path(__file__).parent), "<launch of "  # the latter: jit/launch.py's
+_OURS = str(PACKAGE), "<launch of "  # the latter: cells/gpu/launch.py's
 
 
 class Short:

@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import bench, bodies, native, ops
+from .. import bench, ops
 from ..mnist.twin import precision
-from ..numba_jit import numba_jit, on_gpu
 from ..ops.cases import sum_bound
-from ..sim import sim
-from ..to_cuda.cuda_c import cuda_c
+from ..pykernel import bodies
+from ..pykernel.numba import numba_jit, on_gpu
+from ..pykernel.sim import sim
+from ..pykernel.to_cuda.cuda_c import cuda_c
+from ..toolchain import native
 
 Call = Callable[[], torch.Tensor]
 _in_c = functools.cache(cuda_c)  # compiled once

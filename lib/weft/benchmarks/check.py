@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import bench, build
-from ..jit.checked import raw_report
-from ..jit.cpu_launch import runtime
+from .. import bench
+from ..cells.cpu.launch import runtime
+from ..cells.cpu.watched import raw_report
 from ..ops.cases import sum_bound
+from ..timing.samples import clock_for
+from ..toolchain import build
 from . import edit
-from .samples import clock_for
 
 SOURCE = Path(__file__).with_suffix(".cu")
 BOUNDS = {"cost": 25.0, "edit": 150.0}  # times the plain build; ms

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from .. import bench
-from ..build import BuildError
-from ..inspect import inspect
-from ..jit import load_cuda
-from ..machine import metrics, ncu, replay, sass
-from ..machine.instructions import Instruction
-from ..machine.metrics import Metric
+from ..cells import load_cuda
+from ..see.inspect import inspect
+from ..see.machine_code import metrics, ncu, replay, sass
+from ..see.machine_code.instructions import Instruction
+from ..see.machine_code.metrics import Metric
+from ..toolchain.build import BuildError
 from .excuses import Excuse, find_excuse
 
 SOURCE = Path(__file__).with_suffix(".cu")

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, float]:
-    """size -> microseconds of our fastest rung on a target, from rows of bench/ops.py.
+    """size -> microseconds of our fastest rung on a target, from rows of ops.py.
 
     The lowest sample of each counts, not the median: other work on the machine only
     adds time.

@@ -25,8 +25,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from .. import bench, build, jit
-from .clocks import WallTimer
+from .. import bench
+from .. import cells as jit
+from ..timing.clocks import WallTimer
+from ..toolchain import build
 
 EDITS = 20
 GOALS = {"cpu": 150.0, "cuda": 100.0}  # ms, the median of ours at most

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..machine.instructions import Instruction
-from ..machine.loops import loops
-from ..machine.metrics import Metric
 from ..report import Counters
 from ..report.counters import Place
+from ..see.machine_code.instructions import Instruction
+from ..see.machine_code.loops import loops
+from ..see.machine_code.metrics import Metric
 
 WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the source"
 # Instructions by which one lane does the atomic operation of its warp.

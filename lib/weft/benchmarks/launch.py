@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import bench, jit
-from .clocks import WallTimer
+from .. import bench
+from .. import cells as jit
+from ..timing.clocks import WallTimer
 
 SAMPLES, BURST, LOOP = 200, 50, 2000
 GOAL = 6.0  # us, ours in a burst on a GPU, at most
@@ -145,8 +146,10 @@ def _ours(target: str) -> Call:
 
 def _driver() -> Call:
     """The C function with everything prepared: what no Python can be faster than."""
-    from ..jit import driver, gpu, launch, signature
-    from ..jit.arguments import Binder
+    from ..cells.arguments import Binder
+    from ..cells.gpu import driver, launch
+    from ..cells.gpu import loader as gpu
+    from ..csource import signature
 
     (eight,) = signature.parse(SOURCE)
     compiled = gpu.compile(SOURCE, "bench driver", expressions=["eight"])

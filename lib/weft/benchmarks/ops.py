@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from .. import bench, native
+from .. import bench
 from ..mnist.twin import precision
 from ..ops.cases import OPS, cases_file
 from ..ops.check import check_rung
+from ..toolchain import native
 
 # What each row has; what else it has are the sizes of its problem.
 COLUMNS = {

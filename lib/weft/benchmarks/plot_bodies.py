@@ -17,8 +17,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from .. import bench
-from ..build import ROOT
-from ..figures.style import INK, OPPONENT, READ
+from ..base.paths import ROOT
+from ..base.style import INK, OPPONENT, READ
 
 Row = dict[str, Any]
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"

@@ -15,7 +15,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from ..figures.style import (
+from ..base.style import (
     OPPONENT,
     READ,
     SHARED,

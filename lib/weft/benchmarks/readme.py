@@ -1,4 +1,4 @@
-"""README.md's blocks that come from results: `python -m weft.bench.readme`.
+"""README.md's blocks that come from results: `python -m weft.benchmarks.readme`.
 
 Each block is between two marks, <!-- NAME: made by ... --> and <!-- /NAME -->, and one
 of BLOCKS writes it from notebooks/results/. A test holds README.md to these blocks and
@@ -13,17 +13,17 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ..build import ROOT
-from ..figures.style import save
-from ..mnist.plot_batches import plot_batches
-from ..mnist.plot_ladder import plot_ladder
+from ..base.paths import ROOT
+from ..base.style import save
 from . import sentences
 from .matmul.plot import ladder_plot
 from .matmul.readme import SIZE, matmul_table
 from .matmul.roofline import roofline
+from .race.plot_batches import plot_batches
+from .race.plot_ladder import plot_ladder
 
 README = ROOT / "README.md"
-COMMAND = "python -m weft.bench.readme"
+COMMAND = "python -m weft.benchmarks.readme"
 BLOCKS: dict[str, Callable[[], str]] = {
     "race opponent": sentences.race_opponent,
     "race": sentences.race,

@@ -17,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from .. import bench, build, native
-from .. import device as devices
-from ..build import tools as toolchain
-from ..mnist.row import stamp
-from ..native import ArgumentError
+from .. import bench
+from ..base import device as devices
+from ..toolchain import build, native
+from ..toolchain import tools as toolchain
+from ..toolchain.native import ArgumentError
+from .race.row import stamp
 
 Row = dict[str, Any]
 

@@ -32,9 +32,10 @@ from typing import Any
 
 import torch
 
-from ..jit import driver, load_cuda
-from ..mnist.row import stamp
-from .timers import bench as time_it
+from ..cells import load_cuda
+from ..cells.gpu import driver
+from ..timing.timers import bench as time_it
+from .race.row import stamp
 
 SOURCE = Path(__file__).with_suffix(".cu")
 SECTOR = 32  # bytes

@@ -1,7 +1,7 @@
 """README's paragraphs about measurements, each from the committed rows.
 
 Each function returns Markdown; without arguments it reads notebooks/results/.
-weft.bench.readme puts them between their marks in README.md.
+weft.benchmarks.readme puts them between their marks in README.md.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..build import ROOT
-from ..mnist.race import HOST_STEPS
+from ..base.paths import ROOT
+from ..timing.results import read_json
 from . import launch
 from .edit import WATCHED
-from .results import read_json
+from .race.race import HOST_STEPS
 
 Row = dict[str, Any]
 Results = dict[str, Any]  # as read_json() returns them: "machine" and "rows"

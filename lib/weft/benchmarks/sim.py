@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import bench, bodies, cuda, sim
+from .. import bench, cuda, sim
 from ..ops.cases import sum_bound
+from ..pykernel import bodies
 
 # matmul_tiled: at least so many times as fast as Numba's, with checks off and on; with
 # all checks on at most so many us for an access, and for a thread at a barrier.
@@ -88,7 +89,7 @@ def rows() -> list[dict[str, Any]]:
     """Time all contenders; RuntimeError if one of them computes something else."""
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-c", "from weft.bench import sim; sim.child()"],
+        [sys.executable, "-c", "from weft.benchmarks import sim; sim.child()"],
         **{"env": env, "text": True, "stdout": subprocess.PIPE},
     )
     if done.returncode:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import bench, build
+from .. import bench
+from ..toolchain import build
 
 SOURCE = Path(__file__).with_suffix(".cu")
 THREADS = 1 << 22  # of add and warp_sum: 32 MB are read, 16 written

@@ -17,10 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .. import device as devices
-from ..build import ROOT, tool
-from .results import device_name
-from .samples import summarize
+from ..base import device as devices
+from ..base.paths import ROOT
+from ..timing.results import device_name
+from ..timing.samples import summarize
+from ..toolchain.build import tool
 
 PROGRAM = ROOT / "notebooks" / "programs" / "streams.cu"
 RUNS = 15  # of the program, each with one sample

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from .. import bench
-from ..jit import load_cuda
+from ..cells import load_cuda
 
 SOURCE = Path(__file__).with_suffix(".cu")
 TRANSPOSES = ("naive", "tiled", "padded", "swizzled", "four")

@@ -30,12 +30,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..native import ArgumentError
+from ..csource.diagnostics import CompileError, Diagnostic
+from ..toolchain.native import ArgumentError
 from . import flags as flags_module
-from .diagnostics import CompileError, Diagnostic
-from .faults import KernelFault
+from .cpu.faults import KernelFault
+from .cpu.shown import last_report
 from .module import Cell, Kernel, Launch, Module
-from .shown import last_report
 from .trial import OrderDependence
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..native import ArgumentError
+from ..csource.signature import Param
+from ..toolchain.native import ArgumentError
 from . import copies, structs
 from .arrays import Array, describe
 from .scalars import Scalar, scalar, shown
-from .signature import Param
 from .structs import Layout, Member
 
 

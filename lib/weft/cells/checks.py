@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from . import signature
-from .diagnostics import Diagnostic
-from .signature import Signature
+from ..csource import signature
+from ..csource.diagnostics import Diagnostic
+from ..csource.signature import Signature
 
 _RUNS = "a whole program runs with python -m weft run program.cu"
 _HOST_NAMES = re.compile(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .signature import Param
+from ..csource.signature import Param
 
 
 def contiguous(param: Param, owner: Any) -> str:

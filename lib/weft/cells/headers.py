@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..native import ArgumentError
+from ..toolchain.native import ArgumentError
 
 _texts: dict[str, str] = {}
 version = 0  # grows with every change

@@ -23,14 +23,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..native import ArgumentError, DeviceLost, KernelError, OutOfMemory
-from . import arena, cpu, output
+from ..csource.diagnostics import CompileError
+from ..csource.signature import Param
+from ..toolchain.native import ArgumentError, DeviceLost, KernelError, OutOfMemory
+from . import output
 from .arguments import Array, Binder, held
-from .cpu_launch import TIMEOUT
-from .diagnostics import CompileError
-from .faults import KernelFault
+from .cpu import arena
+from .cpu import compiler as cpu
+from .cpu.faults import KernelFault
+from .cpu.launch import TIMEOUT
 from .process import Process
-from .signature import Param
 
 START = 60.0  # seconds that the process may take to start, PyTorch included
 GRACE = 1.0  # seconds on top of the timeout: on a CPU the launch ends by itself
@@ -188,7 +190,7 @@ def _running() -> Process:
 
 
 def _started() -> Process:
-    process = Process("-c", "from weft.jit.isolated import serve; serve()")
+    process = Process("-c", "from weft.cells.isolated import serve; serve()")
     try:
         ready = process.first_word(START) == "ready"
     except EOFError:
@@ -316,7 +318,7 @@ def _perform(
     try:
         launch(*job.shape, None, args)
         if job.target == "cuda":
-            from . import gpu
+            from .gpu import loader as gpu
 
             gpu.synchronize(doing=job.expression)  # a fault shows up here
             _bring_back(job, args, memory)
@@ -330,7 +332,7 @@ def _perform(
 def _compiled(job: Job) -> Any:
     where: Any = cpu
     if job.target == "cuda":
-        from . import gpu as where
+        from .gpu import loader as where
     made = where.compile(job.source, job.name, job.flags, job.expressions, job.headers)
     return made, made.launcher(job.expression, job.params, timeout=job.timeout)
 

@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..native import ArgumentError, KernelError
-from . import checks, config, cpu, headers, isolated, shown, signature, trial
+from ..csource import signature
+from ..csource.diagnostics import CompileError, Diagnostic
+from ..csource.signature import Param, Signature
+from ..toolchain import config
+from ..toolchain.native import ArgumentError, KernelError
+from . import checks, headers, isolated, trial
 from .arguments import first_array
-from .diagnostics import CompileError, Diagnostic
-from .faults import Stopped
+from .cpu import compiler as cpu
+from .cpu import shown
+from .cpu.faults import Stopped
 from .scalars import scalar
-from .signature import Param, Signature
 from .variables import State
 
 CACHED_CONFIGS = 256  # per kernel
@@ -139,7 +143,7 @@ class Cell:
     def _first_compiled(self) -> Any:
         if not self.compile_only:
             return self.compiled(self.default, self.ordinary(), self.watched)
-        from . import gpu
+        from .gpu import loader as gpu
 
         what = self.source, self.name, self.flags, self.ordinary(), self.headers
         return gpu.compile_only(*what, self.compile_only)
@@ -172,7 +176,7 @@ class Cell:
             where: Any = cpu
             more: dict[str, Any] = {"checked": checked}
             if target == "cuda":
-                from . import gpu as where
+                from .gpu import loader as where
 
                 more = {}
             self._compiled[key] = where.compile(

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..native import ArgumentError
-from . import arena
+from ..csource.signature import Param
+from ..toolchain.native import ArgumentError
 from .arguments import Array, Binder, Packed, describe
+from .cpu import arena
 from .scalars import Scalar, scalar
-from .signature import Param
 from .structs import Layout, member_of
 
 MOST = 10_000  # elements of one list that are looked through for an address

@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache as once
 from pathlib import Path
 
-from .. import build, cache, whole
-from . import diagnostics, nvrtc, prelude
-from .diagnostics import CompileError, Diagnostic
-from .nvrtc import Program, Usage
+from ..base import cache, whole
+from ..csource import diagnostics
+from ..csource.diagnostics import CompileError, Diagnostic
+from ..toolchain import build, keys
+from .gpu import nvrtc
+from .gpu.nvrtc import Program, Usage
 
 CELL = "cell"
 
@@ -84,18 +85,12 @@ def _path(source, arch, flags, expressions, headers) -> Path:
     texts = [source, *headers.values()]
     files = includes("\n".join(texts), [os.getcwd(), *given, str(build.KERNELS)])
     parts = [
-        *(str(nvrtc.version()), _ours(), source, arch, *options),
+        *(str(nvrtc.version()), keys.hash_sources(*keys.CELL), source, arch, *options),
         *("expressions", *expressions, "headers"),
         *(f"{key}\1{text}" for key, text in sorted(headers.items())),
         *("files", *(f"{file}\1{file.read_text(errors='replace')}" for file in files)),
     ]
     return cache.folder("cells") / f"{build._hash(*parts)}.cubin"
-
-
-@once
-def _ours() -> str:
-    """The text of what decides how a cell is compiled."""
-    return "".join(Path(module.__file__).read_text() for module in (nvrtc, prelude))
 
 
 def _read(path: Path) -> Program | None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from . import signature
+from ..csource import signature
+from ..csource.signature import Param
 from .scalars import Scalar, scalar
-from .signature import Param
 
 
 @dataclass(frozen=True)

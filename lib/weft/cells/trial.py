@@ -11,11 +11,13 @@ import numpy as np
 import torch
 
 from .. import bench
-from ..native import KernelError
+from ..csource import signature
 from ..report.text import how_many
-from . import output, shown, signature
+from ..toolchain.native import KernelError
+from . import output
 from .arguments import Array, Binder, describe, held
-from .faults import KernelFault
+from .cpu import shown
+from .cpu.faults import KernelFault
 
 if TYPE_CHECKING:
     from .module import Kernel, Launch

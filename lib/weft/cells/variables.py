@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..native import ArgumentError
-from . import signature, structs
+from ..csource import signature
+from ..csource.signature import Param
+from ..toolchain.native import ArgumentError
+from . import structs
 from .arguments import Binder
 from .arrays import describe
 from .scalars import Scalar, scalar, shown
-from .signature import Param
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..figures.style import SHARED
-from ..guarded import Guarded, Mismatch, compare
-from ..jit import KernelFault, OrderDependence
-from ..native import ArgumentError
-from ..tracebacks import message_first
+from ..base.arrays import Guarded, Mismatch, compare
+from ..base.style import SHARED
+from ..base.tracebacks import message_first
+from ..cells import KernelFault, OrderDependence
+from ..toolchain.native import ArgumentError
 from . import plan
 from .attempt import Attempt
 from .cases import Case, Sizes, spoken_of

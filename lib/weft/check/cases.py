@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..guarded import brief
-from ..native import ArgumentError
+from ..base.arrays import brief
+from ..toolchain.native import ArgumentError
 
 Sizes = dict[str, int]
 PRIMES = (7, 13, 5, 11, 3)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..guarded import wide
+from ..base.arrays import wide
 
 Arrays = dict[str, np.ndarray]
 STEP = 1 / 16  # how far an element is moved: enough to tell, in float64

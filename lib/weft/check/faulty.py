@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..guarded import Mismatch, element
+from ..base.arrays import Mismatch, element
 from ..report import IN_PLACE, UPDATE
 from .problem import Trial
 

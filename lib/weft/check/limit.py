@@ -7,7 +7,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 
-from ..native import KernelError
+from ..toolchain.native import KernelError
 
 
 class TooLong(KernelError):

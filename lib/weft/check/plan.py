@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..jit import config
-from ..native import ArgumentError
+from ..toolchain import config
+from ..toolchain.native import ArgumentError
 from .cases import (
     Case,
     Shape,

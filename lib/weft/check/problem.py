@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..guarded import Guarded, poison
-from ..native import ArgumentError
+from ..base.arrays import Guarded, poison
+from ..toolchain.native import ArgumentError
 from .cases import Shape, Sizes, Spec, by_name, drawn, names_of
 from .fan_in import fan_in
 from .runners import Returns, Runner

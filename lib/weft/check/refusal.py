@@ -9,9 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from .. import mistakes
-from ..guarded import Mismatch, element, number, unwritten, wrong
-from . import plan
+from ..base.arrays import Mismatch, element, number, unwritten, wrong
+from . import mistakes, plan
 from .attempt import Attempt
 from .cases import Case
 from .faulty import of_fault

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import jit
-from ..guarded import ORDERS
-from ..jit import signature
-from ..jit.module import only
-from ..language.kernel import PythonKernel, plain_function, source_of, value_of
-from ..native import ArgumentError
+from .. import cells as jit
+from ..base.arrays import ORDERS
+from ..cells.module import only
+from ..csource import signature
+from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
+from ..toolchain.native import ArgumentError
 from .cases import Shape, dimensions
 from .limit import time_limit
 
@@ -99,7 +99,7 @@ class Simulated(Python):
         return None if report is None else report.trace
 
     def _launch(self, args: Sequence[Any], shape: Shape, **options: Any) -> Any:
-        from ..sim import sim
+        from ..pykernel.sim import sim
 
         ready = sim(self.function, quiet=True, **options)
         return ready[shape.grid, shape.block, 0, shape.shared](*args)
@@ -160,7 +160,7 @@ class Cell(Runner):
         self._launch: Any = None
 
     def dtype(self, parameter: str) -> np.dtype:
-        from ..jit.scalars import scalar
+        from ..cells.scalars import scalar
 
         param = self.ready.params[self.parameters.index(parameter)]
         kind = scalar(param.type)
@@ -334,7 +334,7 @@ def _ordered(order: str) -> Iterator[None]:
     if not order:
         yield
         return
-    from ..jit.cpu_launch import runtime
+    from ..cells.cpu.launch import runtime
 
     runtime().simt_set_order(ORDERS.index(order))
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..guarded import element
+from ..base.arrays import element
 from .attempt import Attempt
 from .problem import arguments
 from .runners import Runner, Simulated

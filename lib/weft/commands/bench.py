@@ -5,29 +5,29 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from .. import device as devices
-from . import STATISTIC, table, write_json
+from ..base import device as devices
+from ..timing import STATISTIC, table, write_json
 
 # What `python -m weft bench WHAT` knows besides the ops (ops.py): a module
 # with rows() -> list of rows, or rows_of(arguments); SHOWN, the columns to print, and
 # note(rows), what stands under them, status(rows), the exit status, merged(path, rows),
 # the rows to write where that file may have some already, if it has these.
 BENCHMARKS = {
-    "bodies": "weft.bench.bodies",
-    "simt": "weft.bench.simt",
-    "sim": "weft.bench.sim",
-    "check": "weft.bench.check",
-    "edit": "weft.bench.edit",
-    "launch": "weft.bench.launch",
-    "matmul": "weft.bench.matmul.command",
-    "mnist": "weft.bench.mnist",
-    "torch-kernels": "weft.bench.torch_kernels",
-    "transpose": "weft.bench.transpose",
-    "sectors": "weft.bench.sectors",
-    "streams": "weft.bench.streams",
-    "counters": "weft.bench.counters",
-    "graphs": "weft.bench.graphs.command",
-    "tensor": "weft.bench.tensor.command",
+    "bodies": "weft.benchmarks.bodies",
+    "simt": "weft.benchmarks.simt",
+    "sim": "weft.benchmarks.sim",
+    "check": "weft.benchmarks.check",
+    "edit": "weft.benchmarks.edit",
+    "launch": "weft.benchmarks.launch",
+    "matmul": "weft.benchmarks.matmul.command",
+    "mnist": "weft.benchmarks.race.command",
+    "torch-kernels": "weft.benchmarks.torch_kernels",
+    "transpose": "weft.benchmarks.transpose",
+    "sectors": "weft.benchmarks.sectors",
+    "streams": "weft.benchmarks.streams",
+    "counters": "weft.benchmarks.counters",
+    "graphs": "weft.benchmarks.graphs.command",
+    "tensor": "weft.benchmarks.tensor.command",
 }
 
 # Those of them with options of their own: TITLE, add_arguments().
@@ -36,7 +36,7 @@ OPTIONS = ("mnist", "matmul")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m weft bench`."""
-    from .ops import PROBLEMS
+    from ..benchmarks.ops import PROBLEMS
 
     parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
     parser.add_argument("--device", default="cpu", help="of an op: cpu, cuda, cuda:N")
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark, print its rows and write them."""
-    from . import ops
+    from ..benchmarks import ops
 
     _check_device(args.device)
     if args.what in BENCHMARKS:

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from . import build, cache
+from ..base import cache
+from ..toolchain import build
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
         if f.cure:
             print(f"    {'':<{width}}  cure: {f.cure}")
     if args.json:
-        from .bench import machine
+        from ..timing import machine
 
         text = {"machine": machine(), "findings": [asdict(f) for f in findings]}
 
@@ -129,7 +130,7 @@ def _check_build() -> list[Finding]:
     """Whether launches on the CPU can be watched: a faulty kernel is."""
     import torch
 
-    from .jit import KernelFault, load_cuda
+    from ..cells import KernelFault, load_cuda
 
     name, cure = "check build", "it needs g++ 11 or later, with -fsanitize=thread"
     try:
@@ -224,7 +225,8 @@ def _toolkit() -> list[Finding]:
 
 def _cells() -> list[Finding]:
     """What %%cuda cells are compiled with, and read."""
-    from .jit import disassembler, nvrtc
+    from ..cells.gpu import nvrtc
+    from ..toolchain import disassembler
 
     why = nvrtc.available()
     value = "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.version())
@@ -238,7 +240,7 @@ def _cells() -> list[Finding]:
 
 def _ptxas() -> Finding:
     """What sass() and occupancy() need for Numba's kernels and whole programs."""
-    from .machine import toolchain
+    from ..see.machine_code import toolchain
 
     if found := toolchain.ptxas():
         return Finding("ptxas", found)
@@ -248,7 +250,7 @@ def _ptxas() -> Finding:
 
 def _ncu() -> Finding:
     """What reads the GPU's counters for profile(kernel)."""
-    from .machine import ncu
+    from ..see.machine_code import ncu
 
     try:
         return Finding("ncu", ncu.require())
@@ -266,12 +268,12 @@ def _numba() -> list[Finding]:
     if not find_spec("numba"):
         cure = "pip install numba"
         return [Finding("numba_jit", "nothing to run on", cure)]
-    from .numba_jit import on_gpu
+    from ..pykernel.numba import on_gpu
 
     if not on_gpu():
         value = "Numba's simulator, in a process of its own (no GPU, or told so)"
         return [Finding("numba_jit", value)]
-    from .numba_jit import gpu
+    from ..pykernel.numba import gpu
 
     try:
         version = importlib.metadata.version("numba-cuda")
@@ -294,7 +296,7 @@ def _rungs() -> list[Finding]:
     """Build every op for every target there is, and list its rungs."""
     import torch
 
-    from . import native
+    from ..toolchain import native
 
     findings = []
     for target in ["cpu"] + ["cuda"] * (torch.cuda.is_available()):

@@ -1,6 +1,6 @@
 """Make the Python that the lab runs in ready, then run it. Needs only python3.
 
-    python3 lib/weft/environment.py -m weft doctor
+    python3 lib/weft/commands/environment.py -m weft doctor
 
 Which Python: the one PYTHON names, else that of an active conda or virtual
 environment, else the notebook machine's own (Colab, Kaggle), else .venv, which
@@ -23,7 +23,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 VENV = ROOT / ".venv"
 PYTHONS = ((3, 11), (3, 13))  # from, to
 

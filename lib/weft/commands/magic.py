@@ -22,15 +22,16 @@ from typing import Any
 
 import torch
 
-from .. import native
-from ..build import ROOT, BuildError
-from ..jit import ArgumentError, load_cuda
-from ..jit import diagnostics as diagnostics_module
-from ..jit import flags as flags_module
-from ..jit import headers as headers_module
-from ..jit.module import Cell, Module
-from ..native import KernelError
-from . import ipython
+from ..base import ipython
+from ..base.paths import ROOT
+from ..cells import ArgumentError, load_cuda
+from ..cells import flags as flags_module
+from ..cells import headers as headers_module
+from ..cells.module import Cell, Module
+from ..csource import diagnostics as diagnostics_module
+from ..toolchain import native
+from ..toolchain.build import BuildError
+from ..toolchain.native import KernelError
 
 _MARK = "// Saved from a notebook's cell by %%cuda --save: "
 
@@ -131,7 +132,7 @@ def cuda(line: str, cell: str) -> None:
     --help           show this
 
     A cell runs native code with your rights. Headers that cells share:
-    %%cuda_header name.cuh. The same as a function: weft.jit.load_cuda().
+    %%cuda_header name.cuh. The same as a function: weft.cells.load_cuda().
     """
     shell = ipython.shell()
     options = _arguments(line)
@@ -181,7 +182,7 @@ def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] |
         return None
     if torch.cuda.is_available():
         return None
-    from ..machine.toolchain import checked_arch
+    from ..see.machine_code.toolchain import checked_arch
 
     sm, words = checked_arch(options.arch), flags_module.split(options.flags)
     return lambda cell, name: Module(
@@ -227,7 +228,7 @@ def _show(listing: str, loaded: Any, arch: str | None) -> None:
     """The cell as PTX or as the GPU's own instructions; needs NVRTC, but no GPU."""
     from IPython.display import display
 
-    from .. import machine
+    from ..see import machine_code as machine
 
     display(getattr(machine, listing)(loaded, arch=arch))
 
@@ -248,7 +249,7 @@ def _tell_gpu_fault(result: Any) -> None:
     Launches are only queued: otherwise a later cell would be blamed, or torch would
     speak first, and not of restarting.
     """
-    gpu = sys.modules.get("weft.jit.gpu")
+    gpu = sys.modules.get("weft.cells.gpu.loader")
     if gpu is None or native.lost() or not gpu.used():
         return
     if told := gpu.fault():

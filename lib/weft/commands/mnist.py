@@ -7,10 +7,10 @@ import dataclasses
 from typing import Any
 
 from .. import bench
-from ..build import ROOT
-from .config import Config
-from .row import label
-from .train import Result, run
+from ..base.paths import ROOT
+from ..benchmarks.race.row import label
+from ..mnist.config import Config
+from ..mnist.train import Result, run
 
 RESULTS = ROOT / "notebooks/results"
 COLUMNS = (
@@ -62,8 +62,8 @@ def main(args: argparse.Namespace) -> int:
         bench.write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")
     if args.plot:
-        from ..figures import style
-        from .plot import plot_run
+        from ..base import style
+        from ..benchmarks.race.plot import plot_run
 
         ghosts = committed(result.rows) if args.compare else []
         style.save(plot_run(result.rows, ghosts), args.plot)
@@ -77,7 +77,7 @@ def committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     They need a GPU: elsewhere the picture shows what they took on another one, with
     the same batch.
     """
-    from .plot import PYTHON
+    from ..benchmarks.race.plot import PYTHON
 
     wanted = {*PYTHON} - {row["rung"] for row in rows}
     found = []

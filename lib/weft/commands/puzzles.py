@@ -13,10 +13,10 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from ..guarded import Mismatch
-from ..native import ArgumentError
-from . import load
-from .puzzle import Puzzle
+from ..base.arrays import Mismatch
+from ..puzzles import load
+from ..puzzles.puzzle import Puzzle
+from ..toolchain.native import ArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,8 @@ def main(args: argparse.Namespace) -> int:
     """Do what the words say; the exit status."""
     words = args.words
     if not words:
-        from .progress import marks
-        from .table import listing
+        from ..puzzles.progress import marks
+        from ..puzzles.table import listing
 
         print(listing(marks()))
         return 0
@@ -90,7 +90,7 @@ def _around() -> dict[str, Any]:
 def _answer(path: Path, puzzle: Puzzle) -> Any:
     """The kernel of a file; ArgumentError if it has none for this puzzle."""
     if path.suffix == ".cu":
-        from ..jit import load_cuda
+        from ..cells import load_cuda
 
         return load_cuda(path.read_text(), name=path.name)
     if path.suffix != ".py":

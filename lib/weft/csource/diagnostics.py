@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ..build import BuildError
-from ..cuda_on_cpu.columns import original_column
+from ..toolchain.build import BuildError
 from . import hints
+from .rewriter.columns import original_column
 
 CELL = "weft-cell"  # the cell's name as g++ gets it
 LIMIT = 4  # diagnostics shown; what follows the first errors is rarely news

@@ -6,7 +6,7 @@ import bisect
 import re
 from collections.abc import Callable
 
-from . import preprocess
+from .rewriter import preprocess
 
 
 class RewriteError(ValueError):

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..native import ArgumentError
-from .scalars import shown
+from ..cells.scalars import shown
+from ..toolchain.native import ArgumentError
 
 
 @dataclass(frozen=True)

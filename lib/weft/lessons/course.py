@@ -25,9 +25,9 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from ..build import ROOT
-from .hosted import FIRST
-from .stubs import HIDDEN, is_withheld, stub
+from ..base.paths import ROOT
+from ..puzzles.stubs import HIDDEN, is_withheld, stub
+from .first_cell import FIRST
 
 NOTEBOOKS = ROOT / "notebooks"
 SOLUTIONS = NOTEBOOKS / "solutions"

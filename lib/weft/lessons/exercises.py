@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..tracebacks import message_first
+from ..base.tracebacks import message_first
 from .progress import remember_exercise
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     goes on. A wrong one raises what the check raises, which shows as its message. One
     whose numbers are right, but whose launches have findings, is wrong too.
     """
-    from ..jit import shown  # imports torch
+    from ..cells.cpu import shown  # imports torch
 
     try:
         with message_first(answer, check), shown.gather() as findings:

@@ -23,7 +23,7 @@ if not importlib.util.find_spec("weft"):  # this kernel has no lab
     if not {{"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"}} & {{*os.environ}}:
         raise IPython.core.error.UsageError("choose the kernel Weft, which `make` adds")
     !test -d lab || git clone --depth 1 {GITHUB} lab
-    %run lab/lib/weft/notebook/hosted.py"""
+    %run lab/lib/weft/lessons/first_cell.py"""
 
 
 def renew_first(cells: list[Any]) -> None:
@@ -37,7 +37,7 @@ def renew_first(cells: list[Any]) -> None:
 def main() -> None:
     """Make the lab ready in this Python, and go to the folder of its notebooks."""
     print("Weft: installing what this machine lacks. This takes a few minutes.")
-    command = [sys.executable, "-u", str(ROOT / "lib/weft/environment.py")]
+    command = [sys.executable, "-u", str(ROOT / "lib/weft/commands/environment.py")]
     with subprocess.Popen(
         command,
         env=os.environ | {"PYTHON": sys.executable},

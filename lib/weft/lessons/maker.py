@@ -68,10 +68,11 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from ..build import ROOT
-from . import course, glossary, hosted
+from ..base.paths import ROOT
+from ..puzzles.stubs import HIDDEN, LessonError, is_withheld, solved, stub
+from . import course, glossary
+from . import first_cell as hosted
 from .course import Lesson, source_of
-from .stubs import HIDDEN, LessonError, is_withheld, solved, stub
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")

@@ -10,11 +10,11 @@ import html
 import re
 from dataclasses import dataclass
 
-from ..figures.style import INK, SHARED
-from ..figures.words import plural
-from ..kept import Kept
+from ..base.kept import Kept
+from ..base.style import INK, SHARED
+from ..base.words import plural
+from ..puzzles.stubs import is_withheld
 from .course import PUZZLE, Lesson, in_minutes, lessons, puzzle_of
-from .stubs import is_withheld
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
 EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
@@ -33,7 +33,7 @@ def remember_exercise(name: str) -> None:
 def progress() -> Progress:
     """The rows of all lessons, with what the reader has done until now."""
     from ..puzzles.progress import OPEN, marks
-    from ..widgets.predict import guessed_questions
+    from .widgets.predict import guessed_questions
 
     guessed, exercised, puzzles = guessed_questions(), set(_solved.read()), marks()
 

@@ -25,7 +25,7 @@ marks.py    when the sections of a step end
 cli.py      python -m weft mnist
 """
 
-from ..lazy import lazily
+from ..base.lazy import lazily
 
 # A training with Cnn imports neither PyTorch nor what draws.
 __all__ = lazily(

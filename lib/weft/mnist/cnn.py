@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import native
-from ..native import ArgumentError
+from ..base import device as devices
+from ..toolchain import native
+from ..toolchain.native import ArgumentError
 from .data import MEAN, STD
 from .trainer import EVALUATION_BATCH, SETS, Trainer, checked_device
 

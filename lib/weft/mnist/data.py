@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import cache, whole
+from ..base import cache, paths, whole
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "mnist"
+FOLDER = paths.MNIST
 MEAN, STD = 0.1307, 0.3081  # of the training set's pixels, as fractions of 255
 FILES = {"train": "train", "test": "t10k"}
 IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # IDX: uint8 in 3 dimensions, in 1

@@ -1,4 +1,4 @@
-"""The CNN trainer in Python: the kernels are weft.bodies, the memory is torch's.
+"""The CNN trainer in Python: kernels from pykernel/bodies, memory from torch.
 
 A runner makes each body run: numba_jit on a GPU; sim or cuda_c to look at a step on
 a machine without one.
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import native
-from ..native import ArgumentError, OutOfMemory
-from ..traces.nvtx import nvtx_range
+from ..see.traces.nvtx import nvtx_range
+from ..timing.marks import Marks
+from ..toolchain import native
+from ..toolchain.native import ArgumentError, OutOfMemory
 from .data import MEAN, STD
-from .marks import Marks
 from .python_step import KEPT, Launch, PythonStep, Runner
 from .rungs import NUMBA
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
@@ -54,7 +54,7 @@ class PythonCnn(Trainer):
     ):
         self.device = torch.device(checked_device(device))
         if runner is None:
-            from ..numba_jit import numba_jit as runner
+            from ..pykernel.numba import numba_jit as runner
         sizes = {"height": height, "width": width, "hidden": hidden}
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         for name, value in self.config.items():

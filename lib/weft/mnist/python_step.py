@@ -1,4 +1,4 @@
-"""A training step as a list of launches of weft.bodies, and the memory they share.
+"""A training step as launches of pykernel/bodies, and the memory they share.
 
 Launch for launch what kernels/mnist/layers.cu does.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import bodies
-from ..bodies import THREADS, blocks_for
+from ..pykernel import bodies
+from ..pykernel.bodies import THREADS, blocks_for
 
 KEPT = 65536  # losses, until somebody asks for them
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import device as devices
-from .. import native
-from ..device import Device
-from ..native import ArgumentError, Rung
+from ..base import device as devices
+from ..base.device import Device
+from ..toolchain import native
+from ..toolchain.native import ArgumentError, Rung
 from .cnn import Cnn
 from .data import MEAN, STD
 from .trainer import Trainer, checked_device
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FASTEST = "fastest"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-# Trains with weft.bodies; see python_cnn.py.
+# Trains with weft.pykernel.bodies; see python_cnn.py.
 NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -1)
 # The largest batch in which a slow rung races, unless it was asked for by name.
 SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
@@ -66,8 +66,8 @@ def ladder(device: Device, batch: int) -> list[str]:
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
     """The model on that rung; see Cnn for `model`.
 
-    rung: "numba" trains with weft.bodies, any other is one of the C library; None and
-    "fastest" are the fastest in fp32. Raises ArgumentError if it does not run there.
+    rung: "numba" trains with pykernel/bodies, any other is one of the C library; None
+    and "fastest" are the fastest in fp32. Raises ArgumentError if it does not run there.
     """
     target = checked_device(device).type
     if rung == NUMBA.name:
@@ -112,7 +112,7 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
 
 
 def _why_not() -> str:
-    from ..numba_jit.simulator import PER_THREAD
+    from ..pykernel.numba.simulator import PER_THREAD
 
     here = "add --device cuda" if devices.count() else "there is none here"
     batch = 64

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from .. import bench, native
-from ..native import ArgumentError
+from .. import bench
+from ..benchmarks.race.row import SLOWEST, STEPS, first_line, ratios, steps_of
+from ..toolchain import native
+from ..toolchain.native import ArgumentError
 from . import data
 from .config import LADDER, Config
 from .data import epoch_order
-from .row import SLOWEST, STEPS, first_line, ratios, steps_of
 from .rungs import NUMBA, impl_of, ladder, trainer
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
 from .weights import initial_weights
@@ -369,6 +370,6 @@ def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
 
 def _threads(config: Config) -> int:
     """Of the CPU, on both sides."""
-    from ..doctor import cores
+    from ..commands.doctor import cores
 
     return config.threads or cores()

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import native
-from ..device import Device
-from ..native import ArgumentError
+from ..base import device as devices
+from ..base.device import Device
+from ..toolchain import native
+from ..toolchain.native import ArgumentError
 from . import weights as weights_of
 from .data import Split
 

@@ -21,9 +21,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..native import ArgumentError
+from ..timing.marks import Marks
+from ..toolchain.native import ArgumentError
 from .data import MEAN, STD, Split
-from .marks import Marks
 from .precisions import check_precision, half, precision
 from .trainer import EVALUATION_BATCH
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import whole
-from ..native import ArgumentError
+from ..base import whole
+from ..toolchain.native import ArgumentError
 
 
 def shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:

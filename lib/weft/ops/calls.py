@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from .. import native
-from ..native import ArgumentError, OutOfMemory, shown, whole
+from ..toolchain import native
+from ..toolchain.native import ArgumentError, OutOfMemory, shown, whole
 
 Array = Any  # torch.Tensor, numpy.ndarray, or a speaker of CAI or DLPack
 

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import guarded, native
-from ..guarded import Guarded, Mismatch
+from ..base import arrays as guarded
+from ..base.arrays import Guarded, Mismatch
+from ..toolchain import native
 from .cases import OPS, Answer, Case, cases
 
 _CTYPES = {
@@ -119,7 +120,7 @@ def pointer(array: Guarded) -> Any:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m weft check`."""
-    from . import sanitizer
+    from ..benchmarks import sanitizer
 
     parser.add_argument("op", nargs="?", choices=OPS, help="default: every op")
     parser.add_argument("--rung", help="default: every rung that runs here")
@@ -152,7 +153,7 @@ def main(args: argparse.Namespace) -> int:
             if isinstance(result, Verdict):
                 rows.append(_row(result))
     if args.json:
-        from ..bench import write_json
+        from ..timing import write_json
 
         write_json(args.json, rows)
     return 1 if failures else 0
@@ -160,8 +161,8 @@ def main(args: argparse.Namespace) -> int:
 
 def _sanitized(args: argparse.Namespace) -> int:
     """The same under compute-sanitizer: one line per tool, 1 if any found something."""
-    from ..bench import table, write_json
-    from . import sanitizer
+    from ..benchmarks import sanitizer
+    from ..timing import table, write_json
 
     if args.op != "matmul" or args.device == "cpu" or args.wide:
         raise native.ArgumentError(
@@ -206,7 +207,7 @@ def _line(result: Verdict | Mismatch) -> str:
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:
-    from ..bench import device_name
+    from ..timing import device_name
 
     return {
         **{"op": verdict.op, "impl": "weft", "rung": verdict.rung},

@@ -11,9 +11,11 @@ import hashlib
 import json
 from pathlib import Path
 
-from .. import bench, cache, native, whole
-from ..guarded import Mismatch
-from ..ops.check import Verdict, check_rung
+from .. import bench
+from ..base import cache, whole
+from ..base.arrays import Mismatch
+from ..toolchain import native
+from .check import Verdict, check_rung
 
 
 class NotChecked(Mismatch):

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from .. import native
-from ..native import ArgumentError, shown
+from ..toolchain import native
+from ..toolchain.native import ArgumentError, shown
 from .calls import Array, same_kind, wants_gradients
 from .case import Answer, Case, Tensors
 from .plan import ANY, LEADING, Differentiable, Extents, Plan

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..native import ArgumentError, shown
+from ..toolchain.native import ArgumentError, shown
 from .calls import (
     empty,
     launch,

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from .. import native
-from ..native import ArgumentError, pointer, shown
+from ..toolchain import native
+from ..toolchain.native import ArgumentError, pointer, shown
 from .calls import (
     Array,
     as_tensor,

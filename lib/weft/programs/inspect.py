@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cuda_on_cpu import run
 from ..report.colours import coloured
 from ..report.program import LISTINGS, ProgramReport
-from .raw import Files, program_report
+from ..report.raw import Files, program_report
+from . import run
 
 USAGE = """\
 usage: weft inspect PROG.cu [MORE.cu MORE.cpp MORE.c] [options] [-- ARGUMENTS]

@@ -15,10 +15,10 @@ import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .. import cache, whole
+from ..base import cache, whole
+from ..base.paths import SIMT
+from ..toolchain import keys
 
-SIMT = Path(__file__).resolve().parents[3] / "kernels" / "simt"
-_HERE = Path(__file__).resolve().parent
 _CUDA = {".cu", ".cuh"}
 _CXX = {".cpp", ".cc", ".cxx", ".C", ".c++"}
 _LINKED = {".o", ".a", ".so"}
@@ -101,7 +101,7 @@ def _from_manifest(manifest: Path) -> Path | None:
 
 def _build(program: Program) -> tuple[Path, list[str]]:
     """Build it; the executable and every file that was read."""
-    from .. import build
+    from ..toolchain import build
 
     # A sanitizer is for our own code, and has to be in the process from its start.
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
@@ -121,17 +121,16 @@ def _build(program: Program) -> tuple[Path, list[str]]:
         cache.prune()
     files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
     files |= {str(runtime), build.gxx()}
-    files |= {str(p) for p in [*SIMT.glob("*.cpp"), *build.headers(SIMT)]}
-    files |= {str(p) for p in _HERE.glob("*.py")} | {*map(str, build.OURS)}
+    files |= {str(path) for path in keys.list_sources(*keys.PROGRAM)}
     return path, sorted(files)
 
 
 def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     """Compile one file: the object, what was read, and the names of device code."""
-    from .. import build
-    from .rewrite import rewrite_program
-    from .text import Text
-    from .unsupported import device_names
+    from ..csource.rewriter.rewrite import rewrite_program
+    from ..csource.rewriter.unsupported import device_names
+    from ..csource.scanner import Text
+    from ..toolchain import build
 
     path = Path(source)
     if path.suffix in _LINKED:
@@ -154,7 +153,7 @@ def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
 
 def _compiled(command: list[str], target: Path, text: str | None = None) -> None:
     """Run g++ on a file or on a rewritten text."""
-    from .. import build
+    from ..toolchain import build
     from . import messages
 
     try:
@@ -166,8 +165,8 @@ def _compiled(command: list[str], target: Path, text: str | None = None) -> None
 
 def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     """Compile a .cpp or .c file, which nvcc, too, hands to the host's compiler."""
-    from .. import build
-    from .unsupported import refuse_driver_api
+    from ..csource.rewriter.unsupported import refuse_driver_api
+    from ..toolchain import build
 
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
@@ -185,7 +184,7 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
 
 
 def _compile(program: Program, language: str, std: str) -> list[str]:
-    from .. import build
+    from ..toolchain import build
 
     command = [build.tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
     command += [f"-std={std}"] if std else []
@@ -214,7 +213,7 @@ def _macros(program: Program) -> list[str]:
 
 
 def _simt() -> str:
-    from .. import build
+    from ..toolchain import build
 
     return "".join(path.read_text() for path in build.headers(SIMT))
 
@@ -224,8 +223,8 @@ def _simt() -> str:
 
 def _preprocessed(program: Program, source: str):
     """The source as nvcc's two passes see it, see preprocess.merge()."""
-    from . import preprocess
-    from .text import Text
+    from ..csource.rewriter import preprocess
+    from ..csource.scanner import Text
 
     host = _one_pass(program, source, [])
     if not _mentions_arch(host.files):
@@ -233,15 +232,15 @@ def _preprocessed(program: Program, source: str):
     device = _one_pass(program, source, [f"-D__CUDA_ARCH__={program.arch}"])
     if host.own == device.own:
         return host
-    from .unsupported import kind_of_code
+    from ..csource.rewriter.unsupported import kind_of_code
 
     return preprocess.merge(host, device, kind_of_code(Text(device.own, source)))
 
 
 def _one_pass(program: Program, source: str, more: list[str]):
-    from .. import build
-    from . import preprocess
-    from .unsupported import refuse_driver_api
+    from ..csource.rewriter import preprocess
+    from ..csource.rewriter.unsupported import refuse_driver_api
+    from ..toolchain import build
 
     command = _compile(program, "c++", program.std) + _macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
@@ -260,10 +259,10 @@ def _mentions_arch(files: tuple[str, ...]) -> bool:
 
 
 def _preprocessor_error(stderr: str) -> Exception:
-    from .. import build
+    from ..csource.rewriter.unsupported import missing_header
+    from ..csource.scanner import RewriteError
+    from ..toolchain import build
     from . import messages
-    from .text import RewriteError
-    from .unsupported import missing_header
 
     missing = re.search(
         r"^(\S.*?):(\d+):\d+: fatal error: (.*?): No such file", stderr, re.M
@@ -285,7 +284,7 @@ def _preprocessor_error(stderr: str) -> Exception:
 def _link(
     program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
 ) -> None:
-    from .. import build
+    from ..toolchain import build
 
     command = [build.tool("g++"), "-pthread", *program.compile]
     if ":" in str(runtime.parent):  # which the system's loader takes for two folders
@@ -313,7 +312,7 @@ def _link(
 
 def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
     """The objects, with those names made local to each."""
-    from .. import build
+    from ..toolchain import build
 
     found = []
     for i, file in enumerate(objects):
@@ -349,7 +348,8 @@ def _without_main(program: Program, said: str) -> str:
     texts = {file: Path(file).read_text(errors="replace") for file in program.sources}
     rungs = [file for file, text in texts.items() if "MATMUL_RUNG(" in text]
     if rungs:
-        said += f"; a rung alone: weft.ladder.one_rung('{rungs[0]}').inspect(m, n, k)"
+        alone = f"weft.lessons.ladder.one_rung('{rungs[0]}').inspect(m, n, k)"
+        said += f"; a rung alone: {alone}"
     return said
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..figures.style import READ, WIDTH
-from ..pictures.counts import times
-from ..pictures.faults import sentences
-from ..pictures.panels import EDGE
-from ..pictures.player import Drawing
-from ..pictures.show import Picture
-from ..pictures.svg import label
-from ..pictures.values import Values, arranged_as
+from ..base.style import READ, WIDTH
+from ..see.pictures.counts import times
+from ..see.pictures.faults import sentences
+from ..see.pictures.panels import EDGE
+from ..see.pictures.player import Drawing
+from ..see.pictures.show import Picture
+from ..see.pictures.svg import label
+from ..see.pictures.values import Values, arranged_as
 from .answers import Answer, is_stub, understood
 from .compared import IMAGE, beside, outcome, verdict
 from .goal import goal
@@ -118,8 +118,8 @@ def _key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 
 def _c(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """What it computed, in the check build on the CPU, and its counts."""
-    from ..inspect import inspect
-    from ..jit import KernelFault
+    from ..cells import KernelFault
+    from ..see.inspect import inspect
 
     arrays, args, _ = _arguments(puzzle, case, given)
     launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..language.kernel import PythonKernel, plain_function, source_of
-from ..native import ArgumentError
+from ..pykernel.language.kernel import PythonKernel, plain_function, source_of
+from ..toolchain.native import ArgumentError
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle
@@ -84,7 +84,7 @@ def as_declared(puzzle: Puzzle, answer: Answer, error: Exception) -> Exception:
 
 
 def _of_c(puzzle: Puzzle, given: Any) -> Answer | None:
-    from .. import jit
+    from .. import cells as jit
 
     if isinstance(given, jit.Launch):
         given = given.kernel
@@ -233,7 +233,7 @@ def tree(text: str) -> str:
 
 def _body_of_c(text: str, name: str) -> str:
     """The body of a kernel without comments and blanks; "?" if it is not found."""
-    from ..jit import signature
+    from ..csource import signature
 
     body = signature.body(text, name)
     return "?" if body is None else "".join(body.split())

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import nbformat
 from nbformat import NotebookNode
 
-from ..notebook.stubs import LessonError
 from . import GROUPS, load
 from .puzzle import Puzzle
+from .stubs import LessonError
 
 TAG = "puzzle"  # of every cell made here: `make notebooks` writes them anew
 

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..figures.style import OURS, SHARED, THREAD, WRITTEN
-from ..kept import Kept
+from ..base.kept import Kept
+from ..base.style import OURS, SHARED, THREAD, WRITTEN
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..figures.style import FAULT, SHARED, WIDTH, WRITTEN
-from ..figures.words import plural
-from ..guarded import unwritten
-from ..pictures.panels import EDGE
-from ..pictures.player import Drawing
-from ..pictures.room import place
-from ..pictures.svg import label
-from ..pictures.touches import listed
-from ..pictures.values import (
+from ..base.arrays import unwritten
+from ..base.style import FAULT, SHARED, WIDTH, WRITTEN
+from ..base.words import plural
+from ..see.pictures.panels import EDGE
+from ..see.pictures.player import Drawing
+from ..see.pictures.room import place
+from ..see.pictures.svg import label
+from ..see.pictures.touches import listed
+from ..see.pictures.values import (
     HALOS,
     LARGEST,
     Values,

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..figures.words import plural
-from ..guarded import Mismatch
-from ..native import KernelError
-from ..tracebacks import line_of, shorten
+from ..base.arrays import Mismatch
+from ..base.tracebacks import line_of, shorten
+from ..base.words import plural
+from ..toolchain.native import KernelError
 
 if TYPE_CHECKING:
     from .answers import Answer

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..figures.style import READ, WIDTH, WRITTEN
-from ..figures.words import plural
-from ..pictures import svg
-from ..pictures.grid import Grid
-from ..pictures.panels import EDGE, LEFT
-from ..pictures.player import Drawing, Slider
-from ..pictures.show import Picture
-from ..pictures.svg import label
-from ..pictures.touches import listed
-from ..pictures.values import LARGEST, Values, in_a_line, in_rows, line, said
+from ..base.style import READ, WIDTH, WRITTEN
+from ..base.words import plural
+from ..see.pictures import svg
+from ..see.pictures.grid import Grid
+from ..see.pictures.panels import EDGE, LEFT
+from ..see.pictures.player import Drawing, Slider
+from ..see.pictures.show import Picture
+from ..see.pictures.svg import label
+from ..see.pictures.touches import listed
+from ..see.pictures.values import LARGEST, Values, in_a_line, in_rows, line, said
 from .instance import COULD, MANY, NOW, Instance, depends, instance
 from .launches import launch_drawn, launch_of, launch_words
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.arrays import poison
 from ..check.cases import Spec, by_name, names_of, spoken_of
 from ..check.problem import Problem, wide
-from ..guarded import poison
 
 Arrays = dict[str, np.ndarray]
 OTHERS = 5  # values that an element is tried with

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..base.style import THREAD, WIDTH
+from ..base.words import plural
 from ..check.cases import by_name, three
-from ..figures.style import THREAD, WIDTH
-from ..figures.words import plural
-from ..pictures import svg
-from ..pictures.panels import EDGE, LEFT
-from ..pictures.svg import label
+from ..see.pictures import svg
+from ..see.pictures.panels import EDGE, LEFT
+from ..see.pictures.svg import label
 from .instance import Instance
 
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..figures.highlight import highlighted, with_code
-from ..guarded import Mismatch
-from ..native import ArgumentError, KernelError
-from ..notebook.stubs import solved, stub
+from ..base.arrays import Mismatch
+from ..report.highlight import highlighted, with_code
+from ..toolchain.native import ArgumentError, KernelError
 from .answers import Answer, as_declared, is_stub, tree, understood
 from .counts import names_known
 from .errors import few_prints, is_inside, short_errors, stopped
 from .shown import Code, Solved, display_refused
+from .stubs import solved, stub
 
 if TYPE_CHECKING:
     from ..check import Verdict
@@ -132,7 +132,7 @@ class Puzzle:
 
         language: "python" or "cuda".
         """
-        from ..notebook import ipython
+        from ..base import ipython
 
         if language not in ("python", "cuda"):
             raise ArgumentError(f'reset({language!r}): "python" or "cuda"')
@@ -189,7 +189,7 @@ class Puzzle:
         return {n: s for group in spoken_of(self.checks) for n, s in group.items()}
 
     def _in_c(self, function: Callable[..., Any]) -> str:
-        from ..to_cuda import to_cuda
+        from ..pykernel.to_cuda import to_cuda
 
         specs, values = self.specs(), self.checks.get("values") or {}
         types: list[Any] = []

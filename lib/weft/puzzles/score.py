@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..figures.highlight import with_code
-from ..figures.style import OURS, SHARED, WRITTEN
+from ..base.style import OURS, SHARED, WRITTEN
 from ..report import Counters, Report
+from ..report.highlight import with_code
 from ..report.lines import short
 from .counts import COUNTS, above, allowed, names_known, refusals, value
 from .everywhere import judge_everywhere
@@ -54,8 +54,8 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     launched (an exercise in NumPy), and C that g++ cannot compile: if there are limits,
     that is raised.
     """
-    from ..build import BuildError
-    from ..jit import CompileError
+    from ..cells import CompileError
+    from ..toolchain.build import BuildError
 
     case = Case.of(puzzle)
     if case is None:
@@ -98,10 +98,10 @@ class Case:
 
     def launched(self, runner: Runner) -> Report:
         """What one launch of a kernel did and cost, on the CPU."""
+        from ..base.arrays import Mismatch
+        from ..cells import KernelFault
         from ..check.plan import plan
         from ..check.problem import arguments
-        from ..guarded import Mismatch
-        from ..jit import KernelFault
 
         checks, sizes, problem = self.puzzle.checks, dict(self.sizes), self.problem()
         shared = checks.get("shared", 0)
@@ -127,8 +127,8 @@ class Case:
 
     def judge(self, name: str, report: Report, limits: Mapping[str, Any]) -> None:
         """Raise Mismatch for a fault, or for one of the limits that is not met."""
+        from ..base.arrays import Mismatch
         from ..check.cases import Shape
-        from ..guarded import Mismatch
 
         where = f" (with {self._where(Shape(report.grid, report.block))})"
         for one in report.findings:
@@ -169,7 +169,7 @@ def _runner(answer: Any) -> Runner:
 
 def _report(runner: Runner, shape: Shape, args: list[Any], timeout: float) -> Report:
     from ..check.runners import Cell, Simulated
-    from ..inspect import inspect
+    from ..see.inspect import inspect
 
     key: Any = shape.grid, shape.block, 0, shape.shared
     if isinstance(runner, Cell):
@@ -196,7 +196,7 @@ def _best(case: Case, runner: Runner) -> Counters:
     answer, in_c = case.puzzle.answer, not isinstance(runner, Simulated)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
-        from ..to_cuda.cuda_c import cuda_c
+        from ..pykernel.to_cuda.cuda_c import cuda_c
 
         report = case.launched(_runner(cuda_c(answer) if in_c else answer))
         assert report.counters is not None

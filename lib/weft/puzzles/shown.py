@@ -9,7 +9,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..figures.highlight import highlighted
+from ..report.highlight import highlighted
 
 DRAWING = 2.0  # seconds that the picture of a wrong answer may delay its error
 
@@ -27,7 +27,7 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
     The error is what counts: whatever goes wrong with the picture is dropped, and so is
     what the answer prints once more.
     """
-    from ..notebook import ipython
+    from ..base import ipython
 
     if getattr(ipython.shell(), "kernel", None) is None:
         return  # a terminal has no room for pictures

@@ -1,7 +1,7 @@
 """The puzzles as a table: a row for each lesson, with links, marks and minutes.
 
 Titles, minutes and which puzzles belong to a lesson's core come from its notebook
-(notebook/course.py), which is read when a table is shown.
+(lessons/course.py), which is read when a table is shown.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..figures.style import OURS, PALE, SHARED
+from ..base.style import OURS, PALE, SHARED
 from . import LESSONS, load, number_of
 from .progress import OPEN, SIGNS, SOLVED, WITHIN
 
 if TYPE_CHECKING:
-    from ..notebook.course import Lesson
+    from ..lessons.course import Lesson
     from .progress import Progress
 
 CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
@@ -44,7 +44,7 @@ class Row:
     @functools.cached_property
     def minutes(self) -> float:
         """How long all of its puzzles take."""
-        from ..notebook.course import puzzle_minutes
+        from ..lessons.course import puzzle_minutes
 
         return sum(map(puzzle_minutes, self.names))
 
@@ -55,7 +55,7 @@ def row_of(group: str, names: tuple[str, ...]) -> Row:
     lesson = _lessons().get(notebook)
     if lesson is None:
         return Row(notebook, "", names, frozenset())
-    from ..notebook.course import core_puzzles
+    from ..lessons.course import core_puzzles
 
     return Row(notebook, lesson.title, names, frozenset(core_puzzles(lesson)))
 
@@ -63,7 +63,7 @@ def row_of(group: str, names: tuple[str, ...]) -> Row:
 @functools.cache
 def _lessons() -> dict[str, Lesson]:
     """The course's lessons by file; notebooks do not change while they are read."""
-    from ..notebook import course  # nbformat is slow to import
+    from ..lessons import course  # nbformat is slow to import
 
     return {lesson.path.name: lesson for lesson in course.lessons()}
 
@@ -87,7 +87,7 @@ def in_text(progress: Progress) -> str:
 
 def listing(progress: Progress) -> str:
     """A line for each puzzle, below its lesson."""
-    from ..notebook.course import in_minutes, puzzle_minutes
+    from ..lessons.course import in_minutes, puzzle_minutes
 
     lines = []
     for group, names in progress.groups.items():
@@ -108,7 +108,7 @@ def legend() -> str:
 
 def _count(progress: Progress, row: Row) -> str:
     """2 of 5 solved, 24 minutes; next: guards"""
-    from ..notebook.course import in_minutes
+    from ..lessons.course import in_minutes
 
     left = [name for name in row.names if progress.state(name) == OPEN]
     then = f"; next: {left[0]}" if left else ""
@@ -137,7 +137,7 @@ def in_html(progress: Progress) -> str:
 
 
 def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
-    from ..notebook.course import in_minutes
+    from ..lessons.course import in_minutes
 
     row = row_of(group, names)
     head = html.escape(f"{row.number} {row.title}".rstrip())

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..notebook.ipython import shell
+from ..base.ipython import shell
 from .counters import Counters, Line, Place, Sums
 from .turns import Turns
 
@@ -141,7 +141,7 @@ class Report:
     def verify(self) -> Report:
         """This report; Mismatch, with the findings as text, if there are any."""
         if not self.ok:
-            from ..guarded import Mismatch
+            from ..base.arrays import Mismatch
 
             raise Mismatch(self.text())
         return self

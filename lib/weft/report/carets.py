@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..cuda_on_cpu.columns import original_column
+from ..csource.rewriter.columns import original_column
 
 _INDEX = re.compile(r"\b(threadIdx|blockIdx|blockDim|gridDim)\s*\.\s*([xyz])\b")
 _OPENING = {"]": "[", ")": "("}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ..jit.diagnostics import CELL
-from ..report import Listing
+from ..csource.diagnostics import CELL
+from . import Listing
 
 
 class CellSource:

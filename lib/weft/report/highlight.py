@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 
-from . import style
+from ..base import style
 
 
 def highlighted(text: str, language: str = "cuda") -> str:

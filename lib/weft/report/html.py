@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..figures import style
-from ..figures.style import FAULT, SHARED, WRITTEN
-from ..figures.words import thousands
+from ..base import style
+from ..base.style import FAULT, SHARED, WRITTEN
+from ..base.words import thousands
 from . import Finding, Report
 from .cures import in_python as cure_of
 from .lines import COLUMNS, HOT, Cell, Row, annotated, columns, remarks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..cuda_on_cpu.text import BLANK, DIRECTIVE, RewriteError, Text
-from ..report.turns import Loop
+from ..csource.scanner import BLANK, DIRECTIVE, RewriteError, Text
+from .turns import Loop
 
 _BRANCH = re.compile(r"\s*(?:if|else|for|while|do|switch|case|default|return)\b")
 _BARRIER = re.compile(r"\b__syncthreads\w*")

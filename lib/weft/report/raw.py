@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..cuda_on_cpu import symbols
-from ..report import (
+from ..base.paths import KERNELS, SIMT
+from . import (
     IN_PLACE,
     UPDATE,
     Counters,
@@ -25,16 +25,16 @@ from ..report import (
     Listing,
     Place,
     Report,
+    carets,
     line_of,
+    shifts,
+    symbols,
 )
-from ..report.cures import guard, in_c, of_one_warp
-from ..report.program import ProgramReport
-from ..report.turns import Barriers, Turns, add_turns, find_turns
-from . import carets, shifts
+from .cures import guard, in_c, of_one_warp
 from .loops import find_cuda_loops
+from .program import ProgramReport
+from .turns import Barriers, Turns, add_turns, find_turns
 
-KERNELS = Path(__file__).resolve().parents[3] / "kernels"
-SIMT = KERNELS / "simt"
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
 # One function here is one instruction there: what counts is who calls it.
 _INSTRUCTIONS = {

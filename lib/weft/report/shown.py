@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..notebook.ipython import shell
+from ..base.ipython import shell
 from .colours import coloured
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import device as devices
-from .. import native
-from ..native import ArgumentError
+from ..base import device as devices
+from ..toolchain import native
+from ..toolchain.native import ArgumentError
 from .gpu_state import Watch
 
 if TYPE_CHECKING:
-    from ..native import AnyDevice
+    from ..toolchain.native import AnyDevice
 
 TIMERS = ("kernel", "graph", "event", "wall")
 BURST = 2e-3  # seconds of work in one sample
@@ -225,7 +225,7 @@ class KernelTimer(WallTimer):
         watches: Any,
         pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
-        from ..traces.torch_kernels import _profiler
+        from ..see.traces.torch_kernels import _profiler
 
         with warnings.catch_warnings(), _profiler(True) as profile:
             warnings.simplefilter("ignore", UserWarning)  # what a cycle keeps
@@ -245,7 +245,7 @@ class KernelTimer(WallTimer):
         self, events: Sequence[Any], contenders: Mapping[str, Contender]
     ) -> dict[str, list[float]]:
         """Microseconds of the kernels between marks."""
-        from ..traces.torch_kernels import _is_range
+        from ..see.traces.torch_kernels import _is_range
 
         kernels = [e for e in events if "CUDA" in str(e.device_type)]
         kernels = [e for e in kernels if not _is_range(e)]

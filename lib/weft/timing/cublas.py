@@ -19,8 +19,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from .. import device
-from ..native import ArgumentError, KernelError
+from ..base import device
+from ..toolchain.native import ArgumentError, KernelError
 
 if TYPE_CHECKING:
     import torch

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..native import AnyDevice
+    from ..toolchain.native import AnyDevice
 
 LIBRARY = "libnvidia-ml.so.1"
 SM = 1  # NVML_CLOCK_SM

@@ -21,9 +21,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .. import bench, build, cache, whole
-from .. import device as devices
-from ..native import KernelError
+from .. import bench
+from ..base import cache, whole
+from ..base import device as devices
+from ..toolchain import build
+from ..toolchain.native import KernelError
 from . import timers
 from .clocks import Contender
 from .timers import Timed

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import whole
-from ..build import ROOT
+from ..base import device as devices
+from ..base import whole
+from ..base.paths import ROOT
 
 if TYPE_CHECKING:
-    from ..native import AnyDevice
+    from ..toolchain.native import AnyDevice
 
 
 def device_name(device: AnyDevice | str = "cpu") -> str:
     """The full name of the GPU, or of the CPU."""
-    from ..doctor import cpu_name
+    from ..commands.doctor import cpu_name
 
     device = devices.named(device)
     return devices.name(device.index) if device.type == "cuda" else cpu_name()
@@ -40,7 +40,7 @@ def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
     """The machine, as every JSON file has it; what is not there is null."""
     import torch
 
-    from .. import doctor
+    from ..commands import doctor
 
     return {
         "device": device_name(device),

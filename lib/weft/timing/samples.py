@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
+from ..base import device as devices
 from .clocks import timer_named
 
 if TYPE_CHECKING:
-    from ..native import AnyDevice
+    from ..toolchain.native import AnyDevice
 
 BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"

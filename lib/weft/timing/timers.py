@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import device as devices
-from ..native import ArgumentError
+from ..base import device as devices
+from ..toolchain.native import ArgumentError
 from .clocks import BURST, Contender, WallTimer, burst_of, timer_named
 from .gpu_state import Watch
 from .results import device_name
 from .samples import REST, Timing, summarize
 
 if TYPE_CHECKING:
-    from ..native import AnyDevice
+    from ..toolchain.native import AnyDevice
 
 PAUSE = 60e-3  # seconds between samples when tensor cores are to stay cool
 LEAST = 8  # samples before a spread is believed
@@ -82,7 +82,7 @@ class Timed:
         }
 
     def __repr__(self) -> str:
-        from ..figures.words import rounded
+        from ..base.words import rounded
 
         t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
         said += "" if self.checked else ", unchecked"

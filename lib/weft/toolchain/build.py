@@ -22,15 +22,14 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .. import cache, device, whole
-from ..cuda_on_cpu import rewrite as rewriter
-from . import running, texts
+from ..base import cache, device, whole
+from ..base.paths import KERNELS, ROOT
+from ..csource.rewriter import rewrite as rewriter
+from . import keys, running, texts
 from .running import version_of
-from .tools import ROOT, BuildError, live_sm, nvcc, tool, vendor_headers
+from .tools import BuildError, live_sm, nvcc, tool, vendor_headers
 from .tools import gxx as gxx
 
-OURS = sorted(Path(__file__).parent.glob("*.py"))
-KERNELS = ROOT / "kernels"
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
 FIBERS = ("asm", "ucontext")
@@ -298,7 +297,7 @@ def _object_path(
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
     found = texts.of(source, folders, read or texts.read)
     if source.suffix == ".cu":
-        found.append(rewriter.fingerprint())
+        found.append(keys.hash_sources(*keys.REWRITER))
     else:  # no path is left in its object: one for every checkout
         command = [word.replace(str(ROOT), "") for word in command]
     digest = _hash(version_of(command[0]), *command, *found)
@@ -309,8 +308,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     """Compile `files`, one at a time per core, and link them to a library."""
     read = functools.cache(texts.read)  # many files include the same headers
     names = [_object_path(f, _command(f, flavour), read).name for f in files]
-    # These very files decide how they are linked.
-    digest = _hash(*names, *map(str, needs), *map(Path.read_text, OURS))
+    digest = _hash(*names, *map(str, needs), keys.hash_sources(*keys.BUILDER))
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
     if found := _built(file):
         return found

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import Any
 
-from ..native import ArgumentError
-from .scalars import shown
+from ..cells.scalars import shown
+from .native import ArgumentError
 
 MAX_THREADS = 1024  # of a block
 MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from cffi import FFI
 
-from . import build, device
-from .tracebacks import Short
+from ..base import device
+from ..base.tracebacks import Short
+from . import build
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..whole import undisturbed
+from ..base.whole import undisturbed
 from .tools import BuildError, cpu_flags
 
 LIMIT = 600.0  # seconds; the slowest source of the lab takes 15

@@ -9,10 +9,9 @@ import re
 import shutil
 from pathlib import Path
 
-from .. import device
-from ..tracebacks import Short
-
-ROOT = Path(__file__).resolve().parents[3]
+from ..base import device
+from ..base.paths import ROOT
+from ..base.tracebacks import Short
 
 
 class BuildError(Short, RuntimeError):

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from ..native import ArgumentError
+from ..toolchain.native import ArgumentError
 from .session import Session
 from .sources import Options, source_for
 from .space import checked_space, combinations, require_some, set_shape

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from ..doctor import cores
-from ..jit import CompileError
-from ..machine.residency import Occupancy
-from ..native import ArgumentError, DeviceLost, KernelError, OutOfMemory
+from ..cells import CompileError
+from ..commands.doctor import cores
+from ..see.machine_code.residency import Occupancy
+from ..toolchain.native import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from .sources import Source, bound
 from .space import Candidate
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ..bench import timers
-from ..bench.clocks import Contender, WallTimer
-from ..bench.gpu_state import Watch
+from ..timing import timers
+from ..timing.clocks import Contender, WallTimer
+from ..timing.gpu_state import Watch
 from .space import Candidate
 
 FAR = 3.0  # times the fastest, at first sight: let go at once

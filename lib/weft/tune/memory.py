@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from .. import cache, whole
-from ..build import _hash
-from ..jit import nvrtc
+from ..base import cache, whole
+from ..cells.gpu import nvrtc
+from ..toolchain.build import _hash
 from .space import Candidate
 
 FORM = 1  # of what is stored, and of how it is measured

@@ -16,12 +16,14 @@ from typing import Any
 
 from cffi import FFI
 
-from .. import build, cache, whole
-from ..jit import CompileError, signature
-from ..jit.arguments import Binder
-from ..jit.diagnostics import CELL, Diagnostic, parse_gcc
-from ..jit.signature import Signature
-from ..native import ArgumentError
+from ..base import cache, whole
+from ..cells import CompileError
+from ..cells.arguments import Binder
+from ..csource import signature
+from ..csource.diagnostics import CELL, Diagnostic, parse_gcc
+from ..csource.signature import Signature
+from ..toolchain import build
+from ..toolchain.native import ArgumentError
 
 # A definition at the start of a line; static ones are not for others.
 _DEFINED = re.compile(

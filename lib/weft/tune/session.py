@@ -12,12 +12,14 @@ import torch
 from tqdm import tqdm
 
 from .. import bench
-from ..build import BuildError
-from ..figures.words import plural
-from ..guarded import Mismatch
-from ..jit import KernelFault, gpu, nvrtc
-from ..machine import toolchain
-from ..native import DeviceLost, KernelError
+from ..base.arrays import Mismatch
+from ..base.words import plural
+from ..cells import KernelFault
+from ..cells.gpu import loader as gpu
+from ..cells.gpu import nvrtc
+from ..see.machine_code import toolchain
+from ..toolchain.build import BuildError
+from ..toolchain.native import DeviceLost, KernelError
 from . import fit, memory
 from .halving import race
 from .right import Answer, Arguments

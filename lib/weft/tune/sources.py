@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..build import ROOT
-from ..jit import flags as words
-from ..jit import load_cuda, nvrtc, stored
-from ..jit.module import Cell, Kernel, Module, only
-from ..language.kernel import PythonKernel
-from ..native import ArgumentError
-from ..numba_jit import NumbaKernel, numba_jit
-from ..to_cuda.cuda_c import Runner, cuda_c
+from ..base.paths import ROOT
+from ..cells import flags as words
+from ..cells import load_cuda, stored
+from ..cells.gpu import nvrtc
+from ..cells.module import Cell, Kernel, Module, only
+from ..pykernel.language.kernel import PythonKernel
+from ..pykernel.numba import NumbaKernel, numba_jit
+from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
+from ..toolchain.native import ArgumentError
 from .constants import with_values
 from .plain_c import Function, is_c, load_c
 from .rebound import with_globals
@@ -77,7 +78,7 @@ class Source:
 
     def usage(self, kernel: Any, arch: str) -> Any:
         """Registers and static shared memory, as nvrtc.Usage; None: not CUDA C."""
-        from .. import machine
+        from ..see import machine_code as machine
 
         given = ()
         if isinstance(kernel, (Kernel, Runner)):
@@ -127,7 +128,7 @@ class Text(Source):
 
     def _headers(self) -> str:
         """The text of what the source includes: of the session, and in folders."""
-        from ..jit import headers
+        from ..cells import headers
 
         of_session = headers.used(self.source)
         given = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
@@ -304,7 +305,7 @@ def _loaded(kernel: Kernel | Module, options: Options) -> Text:
     like = None
     if isinstance(made, Kernel):
         options.name, like = made.__name__, made
-        from ..machine.sources import complete
+        from ..see.machine_code.sources import complete
 
         complete(made)
     return Text(cell.source, cell.name, options, like)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import bench
-from ..figures.style import PRE
-from ..figures.words import plural, rounded
-from ..native import ArgumentError
+from ..base.style import PRE
+from ..base.words import plural, rounded
+from ..toolchain.native import ArgumentError
 from .space import Candidate, spelled
 
 Row = dict[str, Any]

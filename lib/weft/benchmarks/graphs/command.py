@@ -33,8 +33,9 @@ from typing import Any
 
 import torch
 
-from ... import bench, build
-from ...jit import load_cuda
+from ... import bench
+from ...cells import load_cuda
+from ...toolchain import build
 from ..transpose import _time
 
 HERE = Path(__file__).parent
@@ -117,7 +118,7 @@ def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
 
 def _built(where: torch.device, folder: Path) -> Path:
     """The program: by nvcc for a GPU, else as `weft run` builds it."""
-    from ...cuda_on_cpu.program import Program, executable
+    from ...programs.program import Program, executable
 
     sources = [str(path) for path in PROGRAM]
     if where.type == "cpu":

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ... import bench, native
-from ...jit import load_cuda
+from ... import bench
+from ...cells import load_cuda
 from ...mnist.data import Split
-from ...traces.timeline import KERNEL, Timeline, committed, timeline
+from ...see.traces.timeline import KERNEL, Timeline, committed, timeline
+from ...toolchain import native
 
 RUN, STEPS = 8, 2  # training steps that are queued at once, and those that are kept
 BATCH, LR = 64, 0.1

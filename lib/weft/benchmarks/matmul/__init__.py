@@ -7,5 +7,5 @@ calls     who takes part
 goals     what has to be reached
 series    the rows as pictures and README take them
 plot, roofline  pictures of them
-readme    the tables in README.md, which weft.bench.readme writes
+readme    the tables in README.md, which weft.benchmarks.readme writes
 """

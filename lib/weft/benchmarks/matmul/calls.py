@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from ... import native
-from ...guarded import Mismatch
-from ...native import ArgumentError
+from ...base.arrays import Mismatch
 from ...ops.products import place_workspace
-from .. import clocks, timers
+from ...timing import clocks, timers
+from ...toolchain import native
+from ...toolchain.native import ArgumentError
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
@@ -269,8 +269,8 @@ def of_rung(
 
 def of_numba(operands: Operands) -> Iterator[Entry]:
     """The Python bodies of lessons 01b and 02a, compiled by Numba."""
-    from ...bodies import lessons
-    from ...numba_jit import numba_jit
+    from ...pykernel.bodies import lessons
+    from ...pykernel.numba import numba_jit
 
     size, tile = operands.size, lessons.TILE
     grid = -(-size.n // tile), -(-size.m // tile)
@@ -289,7 +289,7 @@ def of_numba(operands: Operands) -> Iterator[Entry]:
 
 def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[Entry]:
     """cuBLAS itself, in each of the layouts; nothing where it is not there."""
-    from .. import cublas
+    from ...timing import cublas
 
     with contextlib.suppress(native.KernelError):
         kind = operands.opponents

@@ -24,9 +24,10 @@ from typing import Any
 
 import torch
 
-from ... import bench, native
-from ...native import ArgumentError
-from .. import clocks, peaks
+from ... import bench
+from ...timing import clocks, peaks
+from ...toolchain import native
+from ...toolchain.native import ArgumentError
 from .calls import Operands, Product, Size, entry
 from .goals import beside_fastest, goals
 from .plan import PRECISIONS, SETS, race_of, races

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from ... import native
-from ...native import ArgumentError
-from .. import timers
+from ...timing import timers
+from ...toolchain import native
+from ...toolchain.native import ArgumentError
 from .calls import Size
 from .goals import BETTER, PRECISIONS
 

@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ...figures.style import OPPONENT, OURS, draw_unmeasured, style
-from ...mnist.plot import new_figure, write_caption
-from ...mnist.race_marks import BESIDE, plain_log
-from .. import STATISTIC
+from ...base.style import OPPONENT, OURS, draw_unmeasured, style
+from ...timing import STATISTIC
+from ..race.plot import new_figure, write_caption
+from ..race.race_marks import BESIDE, plain_log
 from .goals import best, run_of
 from .series import (
     OURSELVES,

@@ -15,11 +15,13 @@ from typing import Any
 
 import torch
 
-from ... import bench, native
-from ...guarded import Mismatch
-from ...mnist.row import stamp
+from ... import bench
+from ...base.arrays import Mismatch
 from ...mnist.twin import precision
-from .. import checked, clocks, timers
+from ...ops import checked
+from ...timing import clocks, timers
+from ...toolchain import native
+from ..race.row import stamp
 from .calls import (
     TYPES,
     Entry,

@@ -1,4 +1,4 @@
-"""The matmul tables of README.md; weft.bench.readme writes them there."""
+"""The matmul tables of README.md; weft.benchmarks.readme writes them there."""
 
 from __future__ import annotations
 

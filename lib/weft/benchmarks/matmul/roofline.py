@@ -18,10 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from ...figures.style import INK, draw_unmeasured, reference, style
-from ...mnist.plot import new_figure
-from ...mnist.race_marks import BESIDE
-from ..peaks import ceilings
+from ...base.style import INK, draw_unmeasured, reference, style
+from ...timing.peaks import ceilings
+from ..race.plot import new_figure
+from ..race.race_marks import BESIDE
 from .goals import best
 from .plot import KEY, MARKS, colour_of, name_of, tell
 from .series import (

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...build import ROOT
-from .. import read_json
+from ...base.paths import ROOT
+from ...timing import read_json
 from .goals import BETTER, best, is_cold, is_usual
 
 Row = dict[str, Any]

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import bench
-from ..native import ArgumentError
+from ... import bench
+from ...toolchain.native import ArgumentError
 
 Row = dict[str, Any]
 
@@ -142,9 +142,9 @@ def note(rows: list[Row]) -> str:
 
 
 def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
-    from ..mnist import milestones, roofs
-    from ..mnist.race import race
-    from ..mnist.warm import warm
+    from . import milestones, roofs
+    from .race import race
+    from .warm import warm
 
     both = {key: options[key] for key in ("rungs", "twins")}
     precisions = options["precisions"]

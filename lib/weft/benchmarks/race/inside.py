@@ -15,7 +15,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from ..figures.style import (
+from ...base.style import (
     INK,
     OURS,
     READ,
@@ -27,9 +27,9 @@ from ..figures.style import (
     outlined,
     style,
 )
-from ..figures.view import sheet
-from ..widgets.canvas import draw_image, mosaic
-from .cnn import Cnn
+from ...lessons.widgets.canvas import draw_image, mosaic
+from ...mnist.cnn import Cnn
+from ...see.figures.view import sheet
 from .limits import Part, limits, whole
 from .plot import new_figure
 from .race_marks import BESIDE, time_text

@@ -29,16 +29,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import bench, native
-from ..build import ROOT
-from . import data
-from .data import epoch_order
+from ... import bench
+from ...base.paths import ROOT
+from ...mnist import data
+from ...mnist.data import epoch_order
+from ...mnist.rungs import VENDOR, impl_of, rungs_of, trainer
+from ...mnist.trainer import EVALUATION_BATCH, checked_device
+from ...mnist.twin import RUNGS, TwinTrainer
+from ...mnist.weights import initial_weights
+from ...toolchain import native
 from .race import Say, twins_of
 from .row import Row, first_line, ratios, stamp, sync
-from .rungs import VENDOR, impl_of, rungs_of, trainer
-from .trainer import EVALUATION_BATCH, checked_device
-from .twin import RUNGS, TwinTrainer
-from .weights import initial_weights
 
 PIECE = 64  # steps with one learning rate
 

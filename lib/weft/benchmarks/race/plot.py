@@ -21,10 +21,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from ..bench import STATISTIC, machine
-from ..figures.style import INK, OPPONENT, OURS, hollow, outlined, style
+from ...base.style import INK, OPPONENT, OURS, hollow, outlined, style
+from ...mnist.train import PARTS
+from ...timing import STATISTIC, machine
 from .row import label
-from .train import PARTS
 
 Row = dict[str, Any]
 INCH = 72  # points of an SVG

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from ..figures.style import INK, OPPONENT, OURS, style
+from ...base.style import INK, OPPONENT, OURS, style
 from .plot import new_figure
 from .race_marks import BESIDE, PRECISIONS, Found, missing, per_batch, series_of, tell
 from .row import Row

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..figures.style import OPPONENT, reference, style
+from ...base.style import OPPONENT, reference, style
 from .plot import colour_of, new_figure
 from .race_marks import (
     BESIDE,

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ..figures.style import INK, READ, SHARED, THREAD, WRITTEN, reference, style
+from ...base.style import INK, READ, SHARED, THREAD, WRITTEN, reference, style
 from .plot import new_figure
 from .race_marks import (
     BESIDE,

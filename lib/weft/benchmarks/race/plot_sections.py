@@ -14,7 +14,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ..figures.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, faint, style
+from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, faint, style
 from .limits import Part
 from .plot import layer_groups, new_figure
 from .race_marks import (

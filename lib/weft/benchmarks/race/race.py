@@ -17,10 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import bench, native
-from . import data
-from .data import epoch_order
-from .exact import Step, exact_step
+from ... import bench
+from ...mnist import data
+from ...mnist.data import epoch_order
+from ...mnist.exact import Step, exact_step
+from ...mnist.rungs import impl_of, rungs_of, trainer
+from ...mnist.trainer import checked_device
+from ...mnist.twin import LAYOUTS, RUNGS, TwinTrainer
+from ...mnist.weights import initial_weights
+from ...toolchain import native
 from .row import (
     SLOWEST,
     STEPS,
@@ -36,10 +41,6 @@ from .row import (
     steps_of,
     sync,
 )
-from .rungs import impl_of, rungs_of, trainer
-from .trainer import checked_device
-from .twin import LAYOUTS, RUNGS, TwinTrainer
-from .weights import initial_weights
 
 Say = Callable[[str], object]
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ..bench import STATISTIC
-from ..figures.style import draw_unmeasured
+from ...base.style import draw_unmeasured
+from ...timing import STATISTIC
 from .plot import write_caption
 from .row import Row
 

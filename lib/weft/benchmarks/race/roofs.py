@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..bench.peaks import ceilings, peaks
+from ...mnist.trainer import checked_device
+from ...timing.peaks import ceilings, peaks
 from .row import Row, stamp
-from .trainer import checked_device
 
 
 def roof(precision: str, device: str, **_: Any) -> list[Row]:

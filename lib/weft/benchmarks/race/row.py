@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import bench
-from ..bench.samples import clock_for
+from ... import bench
+from ...timing.samples import clock_for
 
 if TYPE_CHECKING:
-    from ..native import AnyDevice
-    from .exact import Step
+    from ...mnist.exact import Step
+    from ...toolchain.native import AnyDevice
 
 Row = dict[str, Any]
 Run = Callable[[int], object]  # queues that many steps

@@ -11,16 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 
-from ..build import ROOT
-from . import data
+from ...base.paths import ROOT
+from ...mnist import data
+from ...mnist.trainer import checked_device
+from ...mnist.twin import TwinTrainer
+from ...mnist.weights import initial_weights
 from .race import Say, twins_of
 from .row import first_line
-from .trainer import checked_device
-from .twin import TwinTrainer
-from .weights import initial_weights
 
 _PROGRAM = (
-    "import sys; from weft.mnist.warm import compile_twins; "
+    "import sys; from weft.benchmarks.race.warm import compile_twins; "
     "compile_twins(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:])"
 )
 

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from ... import bench
-from ...mnist.row import stamp
+from ..race.row import stamp
 from . import limits, sums
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]

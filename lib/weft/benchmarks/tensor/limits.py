@@ -1,6 +1,6 @@
 """What limits tensor cores, for `weft bench tensor`: power, the clock, and waiting.
 
-As a program, `python -m weft.bench.tensor.limits`, it is what ncu watches.
+As a program, `python -m weft.benchmarks.tensor.limits`, it is what ncu watches.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 from ... import bench
-from ...build import ROOT
-from ...jit import load_cuda
-from ...machine import ncu
-from ..gpu_state import Watch
+from ...base.paths import ROOT
+from ...cells import load_cuda
+from ...see.machine_code import ncu
+from ...timing.gpu_state import Watch
 from .sums import TYPES, head_of, numbers_of, products_of
 
 if TYPE_CHECKING:
-    from ...native import AnyDevice
+    from ...toolchain.native import AnyDevice
 
 SOURCE = Path(__file__).with_suffix(".cu")
 HOT, COOL = 2.5, 1.5  # seconds: the card says its power as a mean over one
@@ -205,7 +205,7 @@ def _watched(metrics: list[str]) -> str:
     """What ncu prints; a metric that this GPU does not have is left out."""
     command = [ncu.require(), "--csv", "--print-units", "base"]
     command += ["--target-processes", "all", "--profile-from-start", "off"]
-    child = [sys.executable, "-W", "ignore", "-m", "weft.bench.tensor.limits"]
+    child = [sys.executable, "-W", "ignore", "-m", "weft.benchmarks.tensor.limits"]
     path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
     env = {**os.environ, "PYTHONPATH": path}
     while True:
@@ -244,7 +244,7 @@ def _calls(
     products: Iterable[Product], where: AnyDevice
 ) -> Iterator[tuple[Product, Callable[[], object]]]:
     """Each of them, as WATCHED has them, and a call that multiplies by it."""
-    from ..cublas import Gemm
+    from ...timing.cublas import Gemm
 
     for kind, rung, side, k in products:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...figures.style import (
+from ...base.style import (
     INK,
     OPPONENT,
     OURS,

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ... import bench, native
-from ...jit import load_cuda
+from ... import bench
+from ...cells import load_cuda
+from ...toolchain import native
 
 if TYPE_CHECKING:
-    from ...native import AnyDevice
+    from ...toolchain.native import AnyDevice
 
 SOURCE = Path(__file__).with_name("sums.cu")
 EVERY = (16, 32, 64, 128, 512, 0)
@@ -99,7 +100,7 @@ def products_of(
     None of the rungs that pick one: they may take fp32 where that is as fast.
     """
     from ... import ops
-    from ..cublas import KINDS, Gemm
+    from ...timing.cublas import KINDS, Gemm
 
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from cffi import FFI
 
-from .arguments import Array
-from .scalars import Scalar
+from ..arguments import Array
+from ..scalars import Scalar
 
 PAGE = mmap.PAGESIZE
 GUARD = 1 << 30  # bytes of address space, not of memory

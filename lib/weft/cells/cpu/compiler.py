@@ -23,16 +23,19 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from .. import build, cache, whole
-from ..cuda_on_cpu import rewrite as rewriter
-from ..cuda_on_cpu import symbols
-from ..inspect.cells import CellSource
-from . import diagnostics, flags, host_functions, prelude, signature, unset, variables
-from .checked import CheckedLauncher
-from .cpu_launch import Launcher, ffi, runtime, runtime_path
-from .diagnostics import CompileError, Diagnostic
+from ...base import cache, whole
+from ...csource import diagnostics, signature
+from ...csource.diagnostics import CompileError, Diagnostic
+from ...csource.rewriter import rewrite as rewriter
+from ...csource.signature import Param
+from ...report import symbols
+from ...report.cells import CellSource
+from ...toolchain import build, keys
+from .. import flags, prelude, variables
+from . import host_functions, unset
+from .launch import Launcher, ffi, runtime, runtime_path
 from .launcher import FILE, launcher
-from .signature import Param
+from .watched import CheckedLauncher
 
 
 @dataclass
@@ -313,17 +316,14 @@ def _flags(checked: bool) -> list[str]:
 @functools.cache
 def _toolchain(checked: bool) -> str:
     """What a library depends on besides its cell, as a hash."""
-    heads = [p.read_text() for p in build.headers(build.KERNELS / "simt")]
-    here = Path(__file__).parent
-    ours = [
-        (here / f"{name}.py").read_text()
-        for name in ("cpu", "host_functions", "launcher", "prelude", "variables")
-    ]
-    ours.append(rewriter.fingerprint())
     version = build.version_of(build.tool("g++"))
     given = [_HEADER, *prelude.CPU_HEADERS.values()]
     return build._hash(
-        version, *given, *_flags(checked), str(runtime_path()), *heads, *ours
+        version,
+        *given,
+        *_flags(checked),
+        str(runtime_path()),
+        keys.hash_sources(*keys.CELL),
     )
 
 

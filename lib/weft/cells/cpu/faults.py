@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..native import KernelError
-from ..tracebacks import Short
+from ...base.tracebacks import Short
+from ...csource.diagnostics import CELL
+from ...csource.signature import Param
+from ...toolchain.native import KernelError
+from ..arguments import Array
+from ..scalars import Scalar
 from .arena import Arena
-from .arguments import Array
-from .diagnostics import CELL
-from .scalars import Scalar
-from .signature import Param
 
 if TYPE_CHECKING:
-    from ..report import Report
-    from .reached import Reached
+    from ...report import Report
+    from ..reached import Reached
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
 NOBODY = 2**32 - 1  # an index, where it is not one thread's fault

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import struct
 
-from ..cuda_on_cpu import symbols
-from . import signature
-from .diagnostics import Diagnostic
+from ...csource import signature
+from ...csource.diagnostics import Diagnostic
+from ...report import symbols
 
 _NAMES = """
 abort exit _exit _Exit quick_exit atexit _ZSt9terminatev __assert_fail

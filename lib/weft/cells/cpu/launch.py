@@ -12,14 +12,15 @@ from typing import Any
 
 from cffi import FFI
 
-from .. import build
-from ..native import ArgumentError
-from . import faults, output
+from ...csource.signature import Param
+from ...toolchain import build
+from ...toolchain.native import ArgumentError
+from .. import output
+from ..arguments import Array, Binder, common_device, held
+from ..reached import Reached, reached, take_back, translate
+from . import faults
 from .arena import Arena, alignments, place
-from .arguments import Array, Binder, common_device, held
 from .launcher import CDEF
-from .reached import Reached, reached, take_back, translate
-from .signature import Param
 
 TIMEOUT = 20.0  # seconds that a launch may take, by default
 

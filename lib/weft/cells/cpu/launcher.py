@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..cuda_on_cpu import rewrite as rewriter
+from ...csource.rewriter import rewrite as rewriter
 
 FILE = "weft-launcher"  # its name in the compiler's messages
 CDEF = """

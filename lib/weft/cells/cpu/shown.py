@@ -7,13 +7,13 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..notebook.ipython import shell
-from ..report.shown import show
+from ...base.ipython import shell
+from ...report.shown import show
 
 if TYPE_CHECKING:
-    from ..report import Finding, Report
-    from .checked import Seen
-    from .module import Cell
+    from ...report import Finding, Report
+    from ..module import Cell
+    from .watched import Seen
 
 _last: Seen | None = None
 _gathering: list[list[Finding]] = []  # of each gather() that is open

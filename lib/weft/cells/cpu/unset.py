@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import build
-from ..report import Finding
-from . import arena, signature
-from .arguments import Array
+from ...csource import signature
+from ...report import Finding
+from ...toolchain import build
+from ..arguments import Array
+from . import arena
 
 if TYPE_CHECKING:
-    from .cpu_launch import Prepared
+    from .launch import Prepared
 
 _FLOAT, _DOUBLE = 0xFEFEFEFE, 0xFEFEFEFEFEFEFEFE
 _PATTERN = np.uint32(_FLOAT).view(np.float32)

@@ -15,15 +15,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..inspect import raw
-from ..inspect.cells import CellSource
-from ..report import Finding, Report
-from ..report.text import finding as told
+from ...report import Finding, Report, raw
+from ...report.cells import CellSource
+from ...report.text import finding as told
+from ..arguments import Array
+from ..reached import Reached
 from . import arena, faults, unset
-from .arguments import Array
-from .cpu_launch import Launcher, Prepared, ffi, runtime
 from .faults import KernelFault
-from .reached import Reached
+from .launch import Launcher, Prepared, ffi, runtime
 
 TIMEOUT = 60.0  # seconds that a checked launch may take, by default
 SLOWDOWN = "about 20 times slower than the plain build"

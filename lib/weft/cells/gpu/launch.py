@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from cffi import FFI
 
-from .. import native
-from ..native import ArgumentError
-from .arguments import Array, Binder, common_device, held
+from ...toolchain import native
+from ...toolchain.native import ArgumentError
+from ..arguments import Array, Binder, common_device, held
 
 ffi = FFI()
 Rooms = dict[int, tuple[list["Room"], int]]  # by device: free ones, and the function

@@ -19,23 +19,15 @@ from typing import Any
 
 import torch
 
-from .. import build, native
-from ..native import ArgumentError, DeviceLost, KernelError
-from . import (
-    diagnostics,
-    disassembler,
-    driver,
-    launch,
-    nvrtc,
-    output,
-    signature,
-    stored,
-    variables,
-)
-from .arguments import Binder
-from .diagnostics import CompileError, Diagnostic
+from ...csource import diagnostics, signature
+from ...csource.diagnostics import CompileError, Diagnostic
+from ...csource.signature import Param
+from ...toolchain import build, disassembler, native
+from ...toolchain.native import ArgumentError, DeviceLost, KernelError
+from .. import output, stored, variables
+from ..arguments import Binder
+from . import driver, launch, nvrtc
 from .nvrtc import Program, Usage
-from .signature import Param
 
 _DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory without asking for more
 _TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")

@@ -21,8 +21,10 @@ from typing import Any
 
 from cffi import FFI
 
-from ..build import KERNELS, BuildError
-from . import prelude, signature
+from ...base.paths import KERNELS
+from ...csource import signature
+from ...toolchain.build import BuildError
+from .. import prelude
 
 ffi = FFI()
 ffi.cdef("""

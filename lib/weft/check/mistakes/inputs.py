@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..guarded import wide, wrong
+from ...base.arrays import wide, wrong
 from .scene import Arrays, Scene
 
 

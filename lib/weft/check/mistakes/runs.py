@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..guarded import brief
+from ...base.arrays import brief
 
 Run = tuple[dict[str, int], tuple | None]  # its sizes and its block
 FACTORS = (1, 2, 4)  # of a block's side, that a thread may have elements

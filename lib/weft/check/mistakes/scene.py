@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..guarded import wide, wrong
+from ...base.arrays import wide, wrong
 
 Arrays = dict[str, np.ndarray]
 

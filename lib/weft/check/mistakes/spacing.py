@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..guarded import element
+from ...base.arrays import element
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from ..guarded import wide, wrong
+from ...base.arrays import wide, wrong
 from .scene import Scene, room, sums
 from .where import region
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..guarded import wide
+from ...base.arrays import wide
 from .scene import Scene
 
 

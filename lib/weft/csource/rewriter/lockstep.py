@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from .text import RewriteError, Text, edit
+from ..scanner import RewriteError, Text, edit
 
 _POINTER = r"(?:\s|\*|\bconst\b|\b__restrict__\b)*\*(?:\s|\bconst\b|\b__restrict__\b)*"
 _VOLATILE = re.compile(

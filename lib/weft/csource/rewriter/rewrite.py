@@ -24,15 +24,9 @@ alone. Inline PTX is refused: it has no meaning on a CPU.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import re
-from pathlib import Path
 
-from .lockstep import lockstep
-from .preprocess import Source
-from .shared import shared
-from .text import (
+from ..scanner import (
     ATTRIBUTE,
     BLANK,
     DIRECTIVE,
@@ -43,9 +37,12 @@ from .text import (
     edit,
     on_one_line,
 )
+from .lockstep import lockstep
+from .preprocess import Source
+from .shared import shared
 from .unsupported import ASM, device_bodies, refuse
 
-__all__ = ["RewriteError", "fingerprint", "rewrite", "rewrite_program"]
+__all__ = ["RewriteError", "rewrite", "rewrite_program"]
 
 
 def rewrite(source: str, path: str) -> str:
@@ -94,14 +91,6 @@ def _device_variables(text: Text) -> set[str]:
         else:
             names.update(re.findall(r"[A-Za-z_]\w*", code[match.end() : end]))
     return names
-
-
-@functools.cache
-def fingerprint() -> str:
-    """A hash of all that decides what rewrite() makes of a source."""
-    names = ("rewrite", "text", "preprocess", "lockstep", "shared", "unsupported")
-    parts = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in names]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _steps(text: Text) -> Text:

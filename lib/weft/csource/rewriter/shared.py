@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .text import (
+from ..scanner import (
     ATTRIBUTE,
     BLANK,
     Text,

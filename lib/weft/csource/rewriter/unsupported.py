@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..scanner import LAUNCH, NOT_CODE, RewriteError, Text, function_depths
 from .preprocess import MARKER
-from .text import LAUNCH, NOT_CODE, RewriteError, Text, function_depths
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
 _THINGS = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..bench.tensor.limits import STALLS
+from ...benchmarks.tensor.limits import STALLS
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ..figures.style import INK, READ, THREAD, faint
+from ...base.style import INK, READ, THREAD, faint
 
 Span = tuple[float, float]  # start and end
 Tile = tuple[int, int]  # row and column of tiles

@@ -17,13 +17,14 @@ from typing import Any
 
 import torch
 
-from .. import build, cache, native
-from ..bench import checked
-from ..build import KERNELS
-from ..guarded import Mismatch
-from ..native import ArgumentError
-from ..ops.check import Verdict
-from ..report.program import ProgramReport
+from ...base import cache
+from ...base.arrays import Mismatch
+from ...base.paths import KERNELS
+from ...ops import checked
+from ...ops.check import Verdict
+from ...report.program import ProgramReport
+from ...toolchain import build, native
+from ...toolchain.native import ArgumentError
 from .code import rung_name, rung_path
 
 Row = dict[str, Any]
@@ -104,7 +105,7 @@ class OneRung:
         """
         flavour = build.Flavour.here(target)
         if check:
-            from ..inspect import watched
+            from ...see.inspect import watched
 
             flavour = watched.flavour()
         files = [KERNELS / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
@@ -129,9 +130,9 @@ class OneRung:
         Raises Mismatch if it is wrong; it is not timed then. On a CPU a kernel's
         threads are simulated: ArgumentError.
         """
-        from ..bench.matmul.calls import Operands, Size, of_rung
-        from ..bench.matmul.plan import Race
-        from ..bench.matmul.race import Options, Speeds, race_rows
+        from ...benchmarks.matmul.calls import Operands, Size, of_rung
+        from ...benchmarks.matmul.plan import Race
+        from ...benchmarks.matmul.race import Options, Speeds, race_rows
 
         if _target(device) == "cpu":
             raise ArgumentError(
@@ -153,8 +154,8 @@ class OneRung:
         and the kernel's shared ones. Raises Mismatch if c is wrong, with the first
         thing that was found; ArgumentError for sizes that are none, or too large.
         """
-        from ..inspect import watched
-        from ..jit.cpu_launch import runtime
+        from ...cells.cpu.launch import runtime
+        from ...see.inspect import watched
 
         _sizes(m, n, k)
         lib = self.library("cpu", check=True)
@@ -229,7 +230,7 @@ def _sizes(m: int, n: int, k: int) -> None:
 
 def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
     """c = a @ b by the library's rung, in the memory of `held`."""
-    from ..inspect.watched import Watched
+    from ...see.inspect.watched import Watched
 
     ffi, index = native.ffi, lib.rungs[0].index
     options = ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
@@ -249,7 +250,7 @@ def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
 def _compare(
     c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, rung: native.Rung
 ) -> None:
-    from ..bench.matmul.calls import error_limit
+    from ...benchmarks.matmul.calls import error_limit
 
     want = a.double() @ b.double()
     off = c.double() - want

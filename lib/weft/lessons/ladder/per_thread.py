@@ -4,8 +4,8 @@
     rows(4096)                                      how fast each is: here, or elsewhere
 
 The blocks, their tiles and what they read of a and b stay the same: only the number of
-threads in a block changes. `python -m weft.ladder.per_thread FILE.json` measures all on
-this GPU for notebooks/results/.
+threads in a block changes. `python -m weft.lessons.ladder.per_thread FILE.json`
+measures all on this GPU for notebooks/results/.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from .. import bench
-from ..build import ROOT
+from ... import bench
+from ...base.paths import ROOT
 from .code import rung_name, rung_path
 from .one_rung import OneRung, copy_rung, one_rung
 

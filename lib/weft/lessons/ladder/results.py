@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..bench.matmul.goals import BETTER
-from ..bench.matmul.plot import ladder_plot
-from ..bench.matmul.series import at, committed_results, series_of, size_of
-from ..bench.peaks import ceilings
-from ..figures.view import show_figure
+from ...benchmarks.matmul.goals import BETTER
+from ...benchmarks.matmul.plot import ladder_plot
+from ...benchmarks.matmul.series import at, committed_results, series_of, size_of
+from ...see.figures.view import show_figure
+from ...timing.peaks import ceilings
 
 Row = dict[str, Any]
 

@@ -23,11 +23,11 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .. import ops
-from ..figures.style import INK, OURS, outlined, style
-from ..mnist import data
-from ..mnist.cnn import Cnn
-from ..native import ArgumentError
+from ... import ops
+from ...base.style import INK, OURS, outlined, style
+from ...mnist import data
+from ...mnist.cnn import Cnn
+from ...toolchain.native import ArgumentError
 
 try:
     import anywidget

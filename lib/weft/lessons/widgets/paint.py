@@ -32,10 +32,10 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from ..bench import Timing, summarize
-from ..figures.style import INK, style
-from ..native import ArgumentError, whole
-from ..notebook.ipython import shell
+from ...base.ipython import shell
+from ...base.style import INK, style
+from ...timing import Timing, summarize
+from ...toolchain.native import ArgumentError, whole
 
 try:
     import anywidget

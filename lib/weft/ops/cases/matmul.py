@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ... import native
+from ...toolchain import native
 from ..case import Answer, Case, U
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # others take float32

@@ -4,7 +4,7 @@ import math
 
 from numpy import float32
 
-from .. import cuda
+from ... import cuda
 from .threads import THREADS
 
 

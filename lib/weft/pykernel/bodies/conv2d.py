@@ -2,7 +2,7 @@
 
 from numpy import float32
 
-from .. import cuda
+from ... import cuda
 
 
 def conv2d(y, x, weight, bias, n, ic, h, w, oc, kh, kw, padding, oh, ow):

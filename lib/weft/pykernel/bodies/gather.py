@@ -2,7 +2,7 @@
 
 from numpy import float32
 
-from .. import cuda
+from ... import cuda
 
 
 def gather(x, target, images, labels, order, batch, pixels, mean, std):

@@ -5,7 +5,7 @@ The lessons derive matmul_tiled; kernels/matmul/02_coalesced.cu has the first.
 
 from numpy import float32
 
-from .. import cuda
+from ... import cuda
 
 TILE = 16  # side of matmul_tiled's tiles, and of its blocks
 

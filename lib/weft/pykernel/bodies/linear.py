@@ -2,7 +2,7 @@
 
 from numpy import float32
 
-from .. import cuda
+from ... import cuda
 
 
 def linear(y, x, weight, bias, n, in_, out):

@@ -2,7 +2,7 @@
 
 from numpy import float32
 
-from .. import cuda
+from ... import cuda
 
 
 def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):

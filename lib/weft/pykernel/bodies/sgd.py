@@ -1,6 +1,6 @@
 """A step of gradient descent: the naive rung of kernels/sgd.cu."""
 
-from .. import cuda
+from ... import cuda
 
 
 def sgd(param, grad, count, lr):

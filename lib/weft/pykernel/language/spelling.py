@@ -7,7 +7,7 @@ import functools
 import inspect
 import math
 
-from .. import cuda
+from ... import cuda
 
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")

@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
-from ..jit.config import Config
+from ...toolchain.config import Config
+from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel, plain_function
-from ..native import ArgumentError
 from . import arguments, meaning, simulator
 
 _KEPT = "__weft_numba__"

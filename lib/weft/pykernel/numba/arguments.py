@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..jit.arguments import describe
+from ...cells.arguments import describe
+from ...toolchain.native import ArgumentError
 from ..language.arguments import unfit
-from ..native import ArgumentError
 
 
 def checked(kernel: str, named: dict[str, Any]) -> list[Any]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..jit import driver, launch
-from ..jit.config import Config
+from ...cells.gpu import driver, launch
+from ...toolchain.config import Config
 
 _CODES = {
     **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},

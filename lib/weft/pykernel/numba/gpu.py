@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import native
-from ..jit import driver, output
-from ..jit import launch as launches
-from ..jit.config import Config
+from ...cells import output
+from ...cells.gpu import driver
+from ...cells.gpu import launch as launches
+from ...toolchain import native
+from ...toolchain.config import Config
+from ...toolchain.native import ArgumentError, DeviceLost, KernelError
 from ..language.kernel import PythonKernel
-from ..native import ArgumentError, DeviceLost, KernelError
 from . import arguments, direct, errors, host, meaning, views
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel has to ask for more

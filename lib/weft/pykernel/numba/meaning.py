@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import cuda as language
+from ... import cuda as language
+from ...toolchain.native import ArgumentError
 from ..language.kernel import plain_function
-from ..native import ArgumentError
 from . import misspelt, renaming
 
 CUDA, MODULE, HELPER, VALUE = "cuda", "module", "helper", "value"

@@ -9,10 +9,10 @@ import types
 from collections.abc import Container
 from typing import Any
 
-from .. import cuda
+from ... import cuda
+from ...toolchain.native import ArgumentError
 from ..language import spelling
 from ..language.kernel import source_of
-from ..native import ArgumentError
 
 
 def refuse(function: types.FunctionType, modules: Container[str]) -> None:

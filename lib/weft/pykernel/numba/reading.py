@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...toolchain.native import KernelError
 from ..language.kernel import PythonKernel
-from ..native import KernelError
 from . import arguments, errors, meaning
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import types
 
+from ...toolchain.native import ArgumentError
 from ..language.kernel import source_of
-from ..native import ArgumentError
 
 MODULE = "__cuda__"  # what the module is called in the new code
 

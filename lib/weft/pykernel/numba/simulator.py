@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import arena
-from ..jit.config import Config
-from ..jit.faults import KernelFault, Stopped
-from ..jit.process import Process
-from ..native import ArgumentError, KernelError
-from ..tracebacks import Short
+from ...base.tracebacks import Short
+from ...cells.cpu import arena
+from ...cells.cpu.faults import KernelFault, Stopped
+from ...cells.process import Process
+from ...toolchain.config import Config
+from ...toolchain.native import ArgumentError, KernelError
 from .host import bounds, spans_of
 from .meaning import Part
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..guarded import ORDERS
+from ...base.arrays import ORDERS
+from ...report import Report
+from ...report.shown import show
+from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel
-from ..native import ArgumentError
-from ..report import Report
-from ..report.shown import show
 from . import memory
 from .shape import bindings
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ..report import Finding, Index, named, position
+from ...report import Finding, Index, named, position
 from .places import Place
 from .warp import WARP, shown
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ...report import Finding, Index, cures, named, position
 from ..language import spelling
 from ..language.kernel import Source
-from ..report import Finding, Index, cures, named, position
 from .memory import HALF, has
 from .places import Place, Variant
 from .rewrite import THREAD

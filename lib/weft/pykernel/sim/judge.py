@@ -11,15 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...report import IN_PLACE, UPDATE, Counters, Finding, Index, cures, named, position
+from ...report.turns import Barriers, Turns, add_turns, find_python_loops, find_turns
 from ..language.kernel import Source
-from ..report import IN_PLACE, UPDATE, Counters, Finding, Index, cures, named, position
-from ..report.turns import (
-    Barriers,
-    Turns,
-    add_turns,
-    find_python_loops,
-    find_turns,
-)
 from .blocks import MANY, Between, Meeting
 from .counters import Sums
 from .layout import CODES, Batch, Layout

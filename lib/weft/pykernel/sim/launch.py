@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..jit.config import Config
-from ..jit.faults import KernelFault
+from ...cells.cpu.faults import KernelFault
+from ...report import Finding, Report, named, position
+from ...toolchain.config import Config
+from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel
-from ..native import ArgumentError
-from ..report import Finding, Report, named, position
 from . import absent, faults, memory, uneven
 from .accesses import CASTS, Accesses
 from .judge import Judge

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from ...toolchain.native import ArgumentError
 from ..language.arguments import unfit
-from ..native import ArgumentError
 from .stop import Stop
 
 HALF = ": n / 2 is a float, n // 2 a whole number"  # for an index

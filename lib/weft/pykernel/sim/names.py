@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import cuda
+from ... import cuda
 from ..language.kernel import value_of
 
 UNKNOWN = object()

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel, Source, source_of, value_of
-from ..native import ArgumentError
 from . import names, syntax
 from .declared import declared
 from .intrinsics import BARRIERS, WAITING

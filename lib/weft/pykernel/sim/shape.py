@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit.config import Config
+from ...toolchain.config import Config
 from ..language.kernel import PythonKernel
 from .kinds import ANY, POSITIVE, WHOLE
 from .places import Entity

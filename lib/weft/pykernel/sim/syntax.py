@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from ...toolchain.native import ArgumentError
 from ..language.kernel import Source
-from ..native import ArgumentError
 
 # The refused piece of syntax: what it is called, and the way to write it.
 _WAYS: dict[type[ast.AST], tuple[str, str]] = {

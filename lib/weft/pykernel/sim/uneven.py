@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..report import Finding, Index, named, position
+from ...report import Finding, Index, named, position
 from .places import Place
 
 

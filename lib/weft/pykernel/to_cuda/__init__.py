@@ -57,9 +57,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..jit import signature
+from ...csource import signature
+from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel
-from ..native import ArgumentError
 from .errors import TranslationError
 from .types import Argument, of_argument, parse
 

@@ -9,17 +9,7 @@ from typing import Any
 from . import intrinsics, meaning
 from .arrays import constant
 from .intrinsics import count
-from .types import (
-    BOOL,
-    F64,
-    FLOAT,
-    INT,
-    U32,
-    Array,
-    Scalar,
-    join,
-    promote,
-)
+from .types import BOOL, F64, FLOAT, INT, U32, Array, Scalar, join, promote
 from .unit import ANY, Span, Unit
 
 AXES = "xyz"

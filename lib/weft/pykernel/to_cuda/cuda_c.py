@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..figures.highlight import highlighted
-from ..jit import load_cuda
-from ..jit.arguments import describe
-from ..jit.config import Config
-from ..jit.diagnostics import CompileError, Diagnostic, render
+from ...cells import load_cuda
+from ...cells.arguments import describe
+from ...csource.diagnostics import CompileError, Diagnostic, render
+from ...report.highlight import highlighted
+from ...toolchain.config import Config
+from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel, source_of, value_of
-from ..native import ArgumentError
 from . import Translation, translated
 from .types import Argument, of_argument
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from ..jit.diagnostics import CompileError, Diagnostic
+from ...csource.diagnostics import CompileError, Diagnostic
 from ..language.kernel import Source
 
 

@@ -12,17 +12,7 @@ from typing import Any
 
 from . import calls, meaning
 from .operators import Operators
-from .text import (
-    PRIMARY,
-    PRODUCT,
-    SUM,
-    UNARY,
-    C,
-    cast,
-    joined,
-    number,
-    whole,
-)
+from .text import PRIMARY, PRODUCT, SUM, UNARY, C, cast, joined, number, whole
 from .types import FLOAT, INT, MOST, Array, Scalar, by_c, natural
 from .unit import Extent, Unit
 

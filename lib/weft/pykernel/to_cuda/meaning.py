@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import cuda as language
+from ... import cuda as language
 from .types import BOOL, FLOAT, INT, Scalar, of_dtype
 
 

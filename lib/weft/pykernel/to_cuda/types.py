@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..jit.arguments import describe
+from ...cells.arguments import describe
+from ...toolchain.native import ArgumentError
 from ..language.arguments import unfit
-from ..native import ArgumentError
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
 MOST = 2**31 - 1  # what C's int holds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from .style import INK
+from ...base.style import INK
 from .view import figure
 
 WIDEST, WIDE = 2.9, 9.5  # inches: of one image, of all together

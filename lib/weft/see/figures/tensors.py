@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from .style import INK, READ, THREAD, faint
+from ...base.style import INK, READ, THREAD, faint
 from .view import cells, figure, sheet
 
 WORD = 32  # bits

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 
-from .style import INK, READ, THREAD, faint, inline, outlined, pale, style
+from ...base.style import INK, READ, THREAD, faint, inline, outlined, pale, style
 
 
 @contextlib.contextmanager

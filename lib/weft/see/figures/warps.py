@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from .style import INK, READ, SHARED, faint
+from ...base.style import INK, READ, SHARED, faint
 from .view import figure
 
 SECTOR = 8  # 4-byte elements, 32 bytes

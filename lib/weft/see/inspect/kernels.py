@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from ..guarded import ORDERS
-from ..jit.arguments import Array, Binder
-from ..jit.checked import TIMEOUT
-from ..jit.cpu_launch import runtime
-from ..jit.module import Kernel, Launch, only
-from ..jit.shown import tell
-from ..native import ArgumentError
-from ..report import Report
-from ..sim import sim
-from ..to_cuda.cuda_c import Runner
+from ...base.arrays import ORDERS
+from ...cells.arguments import Array, Binder
+from ...cells.cpu.launch import runtime
+from ...cells.cpu.shown import tell
+from ...cells.cpu.watched import TIMEOUT
+from ...cells.module import Kernel, Launch, only
+from ...pykernel.sim import sim
+from ...pykernel.to_cuda.cuda_c import Runner
+from ...report import Report
+from ...toolchain.native import ArgumentError
 
 SEED = 2  # the runtime's first order that is random
 

@@ -8,11 +8,11 @@ import functools
 import numpy as np
 import torch
 
-from .. import build, native
-from ..jit.checked import raw_report
-from ..jit.cpu_launch import ffi, runtime
-from ..report.program import ProgramReport
-from .raw import Files, program_report
+from ...cells.cpu.launch import ffi, runtime
+from ...cells.cpu.watched import raw_report
+from ...report.program import ProgramReport
+from ...report.raw import Files, program_report
+from ...toolchain import build, native
 
 POINTERS = {
     torch.float32: "float *",

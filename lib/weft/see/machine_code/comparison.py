@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from .. import bench
-from ..build import ROOT
-from ..figures.style import FAULT, WRITTEN
-from ..report.html import BOLD, FAINT, cell, page, table
+from ... import bench
+from ...base.paths import ROOT
+from ...base.style import FAULT, WRITTEN
+from ...report.html import BOLD, FAINT, cell, page, table
 from .profile import number
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from ..figures.highlight import coloured
-from ..figures.style import CODE as COLOURS
-from ..figures.style import FAULT, READ, SHARED, WRITTEN
-from ..figures.words import plural
-from ..jit.nvrtc import Usage
-from ..report.html import BOLD, FAINT, PRE, page, title
+from ...base.style import CODE as COLOURS
+from ...base.style import FAULT, READ, SHARED, WRITTEN
+from ...base.words import plural
+from ...cells.gpu.nvrtc import Usage
+from ...report.highlight import coloured
+from ...report.html import BOLD, FAINT, PRE, page, title
 from .instructions import Code, Instruction, Loop, told
 from .sources import Source
 

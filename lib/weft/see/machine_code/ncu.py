@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..build import ROOT
-from ..native import KernelError
+from ...base.paths import ROOT
+from ...toolchain.native import KernelError
 
 TIMEOUT = 300.0  # seconds for one run of ncu
 _PLACES = (
@@ -130,7 +130,14 @@ def _run(
     names = "|".join(map(re.escape, dict.fromkeys(kernels)))
     command = [ncu, "--csv", "--print-units", "base", "--target-processes", "all"]
     command += ["--metrics", ",".join(metrics), "-k", f"regex:^({names})$"]
-    command += [sys.executable, "-W", "ignore", "-m", "weft.machine.replay", str(job)]
+    command += [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "weft.see.machine_code.replay",
+        str(job),
+    ]
     path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
     env = {**os.environ, "PYTHONPATH": path}
     try:

@@ -1,6 +1,6 @@
 """Launches kernels once more, in a process that ncu looks at.
 
-    ncu ... python -m weft.machine.replay launches.pt
+    ncu ... python -m weft.see.machine_code.replay launches.pt
 
 The file is a list that record() made, by torch.save().
 """
@@ -21,12 +21,12 @@ def record(
     kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they
     are now. Raises ArgumentError for what is none of these.
     """
-    from ..jit import config
-    from ..jit.module import Kernel
-    from ..language.kernel import PythonKernel
-    from ..native import ArgumentError
-    from ..numba_jit import NumbaKernel
-    from ..to_cuda.cuda_c import Runner
+    from ...cells.module import Kernel
+    from ...pykernel.language.kernel import PythonKernel
+    from ...pykernel.numba import NumbaKernel
+    from ...pykernel.to_cuda.cuda_c import Runner
+    from ...toolchain import config
+    from ...toolchain.native import ArgumentError
     from .sources import complete
 
     if isinstance(kernel, NumbaKernel):
@@ -82,7 +82,7 @@ def main(path: str) -> None:
     """Launch everything in the file, and wait."""
     import torch
 
-    from ..jit import gpu
+    from ...cells.gpu import loader as gpu
 
     for one in torch.load(path, weights_only=False):
         source = one["source"], one["name"], one["flags"]
@@ -101,7 +101,8 @@ def main(path: str) -> None:
 def _translated(
     runner: Any, args: tuple[Any, ...]
 ) -> tuple[dict[str, Any], Any, tuple[Any, ...]]:
-    from ..jit import flags, signature
+    from ...cells import flags
+    from ...csource import signature
 
     made = runner._of(args)
     name = made.translation.name

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..figures.words import plural
-from ..native import ArgumentError
+from ...base.words import plural
+from ...toolchain.native import ArgumentError
 from . import toolchain
 from .limits import (
     PARTITIONS,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..figures.style import READ, REFERENCE, SHARED, THREAD, WIDTH
-from ..figures.words import plural
+from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
+from ...base.words import plural
 from ..pictures.svg import FILL, SMALL, box, document, label
 from .residency import Occupancy
 

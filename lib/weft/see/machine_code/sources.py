@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..build import ROOT
-from ..jit import stored
-from ..jit.module import Cell, Kernel, Module
-from ..language.kernel import PythonKernel, source_of
-from ..native import ArgumentError
-from ..numba_jit import NumbaKernel
-from ..to_cuda.cuda_c import Runner
+from ...base.paths import ROOT
+from ...cells import stored
+from ...cells.module import Cell, Kernel, Module
+from ...pykernel.language.kernel import PythonKernel, source_of
+from ...pykernel.numba import NumbaKernel
+from ...pykernel.to_cuda.cuda_c import Runner
+from ...toolchain.native import ArgumentError
 from . import toolchain
 from .toolchain import Compiled
 
@@ -117,7 +117,7 @@ def _runner(runner: Runner, args: tuple[Any, ...]) -> Source:
     translation, flags = made.translation, made.runner.flags
 
     def compile(arch: str) -> Compiled:
-        from ..jit import flags as words
+        from ...cells import flags as words
 
         return toolchain.by_nvrtc(
             *(translation.text, translation.name, arch, words.split(flags)),

@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import build, cache
-from ..build import BuildError
-from ..jit import disassembler, nvrtc, stored
-from ..jit.nvrtc import Usage
-from ..native import ArgumentError
+from ...base import cache
+from ...cells import stored
+from ...cells.gpu import nvrtc
+from ...cells.gpu.nvrtc import Usage
+from ...toolchain import build, disassembler
+from ...toolchain.build import BuildError
+from ...toolchain.native import ArgumentError
 
 DEFAULT = "sm_90"  # where there is no GPU
 _FOR_PTXAS = "-Xptxas="  # what nvcc hands on
@@ -56,7 +58,7 @@ def default_arch() -> str:
     import torch
 
     if torch.cuda.is_available():
-        from ..jit import gpu
+        from ...cells.gpu import loader as gpu
 
         return gpu.arch(torch.cuda.current_device())
     if nvrtc.available():
@@ -101,7 +103,7 @@ def by_nvcc(file: Path, arch: str) -> Compiled:
 
 def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
     """A Python kernel as Numba compiles it for these arguments."""
-    from ..numba_jit import reading
+    from ...pykernel.numba import reading
 
     digits = re.sub(r"\D", "", arch)
     cc = int(digits[:-1]), int(digits[-1])

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..figures.style import WIDTH
-from ..figures.words import plural
-from ..report import Finding
+from ...base.style import WIDTH
+from ...base.words import plural
+from ...report import Finding
 from . import svg, threads
 from .arrows import Hidden, arrows
 from .faults import findings_of, marks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.style import READ, SHARED, WRITTEN
+from ...base.style import READ, SHARED, WRITTEN
 from . import svg
 from .grid import Grid
 from .panels import LINE, Panel, has_indices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..figures.words import rounded
+from ...base.words import rounded
 from .scene import Scene
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.style import FAULT, WIDTH
-from ..report import Finding
-from ..sim.record import Array
+from ...base.style import FAULT, WIDTH
+from ...pykernel.sim.record import Array
+from ...report import Finding
 from . import svg
 from .grid import Grid
 from .panels import EDGE, Panel

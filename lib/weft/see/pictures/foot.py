@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..figures.style import WIDTH
+from ...base.style import WIDTH
 from . import svg
 from .counts import counts
 from .faults import findings_of, sentences

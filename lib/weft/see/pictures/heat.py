@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..figures.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
-from ..figures.words import plural
-from ..sim.warp import WARP
+from ...base.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
+from ...base.words import plural
+from ...pykernel.sim.warp import WARP
 from . import svg
 from .counts import counts
 from .faults import findings_of, sentences

@@ -15,9 +15,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..report import Report
-from ..sim.record import ATOMIC, GLOBAL, LOCAL, READ, SHARED, STEP, WRITE, Site, Trace
-from ..sim.warp import WARP
+from ...pykernel.sim.record import (
+    ATOMIC,
+    GLOBAL,
+    LOCAL,
+    READ,
+    SHARED,
+    STEP,
+    WRITE,
+    Site,
+    Trace,
+)
+from ...pykernel.sim.warp import WARP
+from ...report import Report
 from .statements import Statement, Statements
 from .steps import loops_of, steps_of
 

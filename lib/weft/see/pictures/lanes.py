@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.style import PALE, THREAD, WIDTH
-from ..figures.words import plural
-from ..sim.warp import WARP
+from ...base.style import PALE, THREAD, WIDTH
+from ...base.words import plural
+from ...pykernel.sim.warp import WARP
 from . import svg
 from .faults import findings_of, sentences
 from .grid import Grid

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..figures.style import PALE, READ, SHARED, THREAD, WIDTH
-from ..figures.words import plural, thousands
+from ...base.style import PALE, READ, SHARED, THREAD, WIDTH
+from ...base.words import plural, thousands
 from . import svg
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run
 from .panels import EDGE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..figures.style import WIDTH
+from ...base.style import WIDTH
 from . import svg, threads
 from .faults import outside
 from .grid import Grid

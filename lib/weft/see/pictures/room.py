@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.style import WIDTH
+from ...base.style import WIDTH
 from . import foot
 from .layout import Layout, words
 from .panels import EDGE, LEFT

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..report import Finding, Report
-from ..sim.record import LOCAL, Array, Trace
+from ...pykernel.sim.record import LOCAL, Array, Trace
+from ...report import Finding, Report
 from .threads import name_of, places
 from .touches import Touches, ravel, touches
 

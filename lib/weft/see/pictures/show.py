@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..jit.faults import KernelFault
-from ..language.kernel import PythonKernel
-from ..native import ArgumentError
-from ..report import Report
+from ...cells.cpu.faults import KernelFault
+from ...pykernel.language.kernel import PythonKernel
+from ...report import Report
+from ...toolchain.native import ArgumentError
 
 if TYPE_CHECKING:
-    from ..sim.record import Trace
+    from ...pykernel.sim.record import Trace
     from .player import Drawing
 
 VIEWS = ("access", "heat", "lanes", "timeline")  # modules of pictures, with a draw()
@@ -145,7 +145,7 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
 
 
 def _launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> Report:
-    from ..sim import sim
+    from ...pykernel.sim import sim
 
     try:
         return sim(kernel, trace=True, quiet=True, timeout=timeout)[key](*args)

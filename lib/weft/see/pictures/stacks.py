@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..figures.style import WIDTH
-from ..sim.record import Array
+from ...base.style import WIDTH
+from ...pykernel.sim.record import Array
 from . import svg
 from .grid import LARGEST, fit, fit_line
 from .panels import EDGE, LEFT, TALLEST, Panel, drawn_shape

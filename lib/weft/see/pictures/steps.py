@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..sim.record import STEP, Interval, Site
-from ..sim.warp import WARP
+from ...pykernel.sim.record import STEP, Interval, Site
+from ...pykernel.sim.warp import WARP
 
 Place = tuple  # (interval, (line of a loop, turn), ..., (line, site))
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..figures.style import READ, THREAD, WIDTH, WRITTEN
-from ..figures.words import plural
+from ...base.style import READ, THREAD, WIDTH, WRITTEN
+from ...base.words import plural
 from . import svg
 from .panels import EDGE
 from .svg import box, label, num

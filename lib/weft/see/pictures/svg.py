@@ -1,7 +1,7 @@
 """The few marks that every picture of a launch is made of, as SVG text.
 
 A cell is a square, a thread a circle, a block a rounded frame. Text and grey lines
-have the page's own colour; a colour means one thing everywhere (weft.figures.style).
+have the page's own colour; a colour means one thing everywhere (weft.base.style).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 
 import numpy as np
 
-from ..figures.style import FAULT, MONO, PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
+from ...base.style import FAULT, MONO, PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 
 SANS = "ui-sans-serif, system-ui, sans-serif"
 SMALL = 11  # px: no text is smaller

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.style import PALE, THREAD, WIDTH
-from ..sim.record import Array, Trace
+from ...base.style import PALE, THREAD, WIDTH
+from ...pykernel.sim.record import Array, Trace
 from . import svg
 from .grid import Grid, fit
 from .panels import EDGE, LEFT, Panel

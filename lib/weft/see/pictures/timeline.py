@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..figures.style import READ, SHARED, WIDTH, WRITTEN
-from ..figures.words import plural
-from ..sim.warp import WARP
+from ...base.style import READ, SHARED, WIDTH, WRITTEN
+from ...base.words import plural
+from ...pykernel.sim.warp import WARP
 from . import svg
 from .faults import findings_of, sentences
 from .panels import EDGE, LEFT

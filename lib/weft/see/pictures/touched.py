@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..figures.style import READ, SHARED, THREAD, WIDTH, WRITTEN
+from ...base.style import READ, SHARED, THREAD, WIDTH, WRITTEN
 from . import svg
 from .grid import binned, picture
 from .panels import EDGE, LEFT, LINE, READABLE, Panel, has_indices

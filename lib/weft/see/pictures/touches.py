@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..figures.words import plural
-from ..sim.record import ATOMIC, READ, WRITE, Array, Trace
+from ...base.words import plural
+from ...pykernel.sim.record import ATOMIC, READ, WRITE, Array, Trace
 
 Index3 = tuple[int, int, int]
 

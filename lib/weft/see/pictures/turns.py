@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..figures.words import plural
-from ..language.kernel import PythonKernel
-from ..native import ArgumentError
+from ...base.words import plural
+from ...pykernel.language.kernel import PythonKernel
+from ...toolchain.native import ArgumentError
 from .show import Picture
 
 if TYPE_CHECKING:
-    from ..report import Report
+    from ...report import Report
     from .issue import Model, Run
 
 ISSUES = 160_000  # instructions that one picture may replay: half a second
@@ -56,7 +56,7 @@ class Latency:
         self.python.config(key)
 
         def run(*args: Any) -> Replayed:
-            from ..sim import sim
+            from ...pykernel.sim import sim
 
             one = sim(self.kernel, trace=True, quiet=True, timeout=self.timeout)
             return replayed(one[key](*args), self.model)

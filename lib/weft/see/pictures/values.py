@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..figures.style import WIDTH
+from ...base.style import WIDTH
 from . import svg
 from .grid import Grid, fit, fit_line
 from .panels import EDGE, LEFT, LINE, cells, drawn_shape, step

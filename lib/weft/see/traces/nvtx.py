@@ -17,7 +17,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..native import ArgumentError
+from ...toolchain.native import ArgumentError
 
 
 @contextlib.contextmanager

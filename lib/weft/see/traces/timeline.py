@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..native import ArgumentError
+from ...toolchain.native import ArgumentError
 from .kernel_names import explain
 
 # What a span is.
@@ -129,7 +129,7 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
     """
     import torch
 
-    from ..bench import device_name
+    from ...timing import device_name
     from .torch_kernels import _profiler
 
     if not callable(fn):
@@ -160,8 +160,8 @@ def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
 
     The first notebooks/results/graphs_*.json has them, see `weft bench graphs`.
     """
-    from ..bench import read_json
-    from ..build import ROOT
+    from ...base.paths import ROOT
+    from ...timing import read_json
 
     for path in sorted(Path(folder or ROOT / FOLDER).glob("graphs_*.json")):
         results = read_json(path)

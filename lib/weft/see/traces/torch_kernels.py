@@ -18,8 +18,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ..figures.words import rounded
-from ..native import ArgumentError
+from ...base.words import rounded
+from ...toolchain.native import ArgumentError
 from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"
@@ -90,7 +90,7 @@ class TorchKernels:
         return {k: v / total for k, v in sorted(found.items(), key=lambda kv: -kv[1])}
 
     def __repr__(self) -> str:
-        from ..bench import table
+        from ...timing import table
 
         lines = [self._sentence(), table(self._cells(), list(self._columns()))]
         lines += [f"  {said}" for said in self._marks()]
@@ -99,7 +99,7 @@ class TorchKernels:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from ..report import html
+        from ...report import html
 
         rows = [[html.cell(name, _side(name), kind="th") for name in self._columns()]]
         for row, cells in zip(self._shown(), self._cells()):
@@ -196,7 +196,7 @@ def torch_kernels(
     rows = rows or _on_cpu(profile.key_averages(), repeat)
     if not rows:
         raise ArgumentError("fn called no operator of PyTorch")
-    from ..bench import device_name
+    from ...timing import device_name
 
     found = TorchKernels(rows, device_name(target), target)
     if target == "cpu":
@@ -211,8 +211,8 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
 
     path: one file; None: the first notebooks/results/torch_kernels_*.json.
     """
-    from ..bench import read_json
-    from ..build import ROOT
+    from ...base.paths import ROOT
+    from ...timing import read_json
 
     if path is None:
         files = sorted((ROOT / FOLDER).glob("torch_kernels_*.json"))

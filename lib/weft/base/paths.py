@@ -1,0 +1,16 @@
+"""Where things are: the package, the checkout that it is part of, and its kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+LIB = PACKAGE.parent  # what a child process needs on PYTHONPATH
+ROOT = next(
+    (above for above in PACKAGE.parents if (above / "kernels" / "weft.h").is_file()),
+    LIB.parent,
+)
+KERNELS = ROOT / "kernels"
+SIMT = KERNELS / "simt"  # the runtime of CUDA C on the CPU
+RESULTS = ROOT / "notebooks" / "results"
+MNIST = PACKAGE / "mnist" / "files"

@@ -1,0 +1,1 @@
+"""Training raced against PyTorch: heats, rows, milestones and their charts."""

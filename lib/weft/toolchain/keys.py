@@ -1,0 +1,67 @@
+"""Cache keys: hashes of the source files that decide what a cached object is.
+
+A key covers whole folders, so a file that is added, renamed or split changes the key
+without anybody listing it. Each is computed once in a process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..base.paths import PACKAGE, ROOT
+
+SUFFIXES = {".py", ".c", ".cpp", ".cu", ".cuh", ".h", ""}
+
+REWRITER = ("csource/rewriter", "csource/scanner.py")
+RUNTIME = ("kernels/simt",)
+BUILDER = ("toolchain",)
+CELL = (*REWRITER, "csource/signature.py", "cells", "kernels/simt")
+CHECKER = ("ops", "base/arrays.py")
+PROGRAM = (*REWRITER, "programs", "toolchain", "kernels/simt")
+
+
+def list_sources(*places: str) -> list[Path]:
+    """The source files at or below `places`, sorted.
+
+    places: files and folders, relative to lib/weft, or to the checkout if they begin
+    with "kernels". Raises FileNotFoundError for a place that has no source file, as a
+    key without it would never change.
+    """
+    files: set[Path] = set()
+    for place in places:
+        below = set(_walk(_locate(place)))
+        if not below:
+            raise FileNotFoundError(f"no source file at {_locate(place)}")
+        files |= below
+    return sorted(files)
+
+
+@functools.cache
+def hash_sources(*places: str) -> str:
+    """SHA-256, in hexadecimal, of the names and bytes of list_sources(*places)."""
+    digest = hashlib.sha256()
+    for path in list_sources(*places):
+        text = path.read_bytes()
+        digest.update(f"{path.relative_to(ROOT)}\0{len(text)}\0".encode())
+        digest.update(text)
+    return digest.hexdigest()
+
+
+def _locate(place: str) -> Path:
+    return (ROOT if place.split("/")[0] == "kernels" else PACKAGE) / place
+
+
+def _walk(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+        return
+    for path in place.rglob("*"):
+        parts = path.relative_to(place).parts
+        # Jupyter keeps copies of the files it saves in hidden folders.
+        if any(part.startswith((".", "__pycache__")) for part in parts):
+            continue
+        if path.suffix in SUFFIXES and path.is_file():
+            yield path
