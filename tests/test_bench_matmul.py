@@ -14,7 +14,7 @@ from invented_products import row, rows
 
 from weft import __main__ as command
 from weft import bench
-from weft.base.arrays import Mismatch
+from weft.base.errors import ArgumentError, Mismatch
 from weft.benchmarks.matmul import calls as bench_matmul_calls
 from weft.benchmarks.matmul import command as bench_matmul
 from weft.benchmarks.matmul import race as racing
@@ -25,7 +25,6 @@ from weft.benchmarks.matmul.series import RESULTS
 from weft.ops import checked
 from weft.timing import clocks, timers
 from weft.toolchain import native
-from weft.toolchain.native import ArgumentError
 
 CPU = torch.device("cpu")
 

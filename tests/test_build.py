@@ -12,6 +12,7 @@ import textwrap
 import pytest
 
 from weft.base import cache
+from weft.base.errors import BuildError
 from weft.ops import cases
 from weft.toolchain import build, native
 
@@ -95,7 +96,7 @@ def test_a_warning_is_refused_however_often_it_is_asked_for(tmp_path, monkeypatc
     source = tmp_path / "warns.cu"
     source.write_text("static int unused(int x) { return 1; }\n")
     for _ in range(2):
-        with pytest.raises(build.BuildError, match=r"warns\.cu:1:.*unused"):
+        with pytest.raises(BuildError, match=r"warns\.cu:1:.*unused"):
             build.compile_check(source, build.Flavour("cpu"))
     source.write_text("int used(int x) { return x; }\n")
     build.compile_check(source, build.Flavour("cpu"))
@@ -217,7 +218,7 @@ def test_a_missing_compiler_is_one_sentence(checkout):
 )
 def test_a_mistyped_flavour_is_refused(name, message, monkeypatch):
     monkeypatch.setenv(name, "haswel")
-    with pytest.raises(build.BuildError, match=message):
+    with pytest.raises(BuildError, match=message):
         build.library("relu", build.Flavour.here("cpu"))
 
 
@@ -272,7 +273,7 @@ def test_copies_that_jupyter_keeps_are_no_sources(tmp_path, monkeypatch):
 
 
 def test_an_unknown_op_is_refused_with_those_there_are():
-    with pytest.raises(build.BuildError, match="no op 'matmull'.*conv2d"):
+    with pytest.raises(BuildError, match="no op 'matmull'.*conv2d"):
         build.library("matmull", build.Flavour.here("cpu"))
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from weft.base import cache, kept, whole
+from weft.base.errors import ArgumentError
 from weft.cells import load_cuda
 from weft.mnist import weights
-from weft.toolchain.native import ArgumentError
 
 ONE = "__global__ void k(int *x) { x[0] = 1; }"
 

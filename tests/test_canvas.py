@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from weft.base.errors import ArgumentError
 from weft.lessons.widgets import canvas
 from weft.lessons.widgets.canvas import (
     COMPANIONS,
@@ -25,7 +26,7 @@ from weft.lessons.widgets.canvas import (
 from weft.mnist import Twin, initial_weights
 from weft.mnist.cnn import Cnn
 from weft.mnist.data import Split, load
-from weft.toolchain.native import ArgumentError
+from weft.see.figures.images import mosaic
 
 
 def some_model(device: str = "cpu") -> Cnn:
@@ -118,7 +119,7 @@ def test_other_arrays_are_refused_with_their_shape():
 def test_a_mosaic_has_every_map_on_its_own_scale():
     maps = np.arange(3, dtype=np.float32)[:, None, None] * np.ones((3, 2, 2))
     maps[1:, 0, 0] = [-7, 9]
-    picture = canvas.mosaic(maps)
+    picture = mosaic(maps)
     assert picture.shape == (2, 8)
     tiles = [picture[:, 3 * i : 3 * i + 2] for i in range(3)]
     assert (tiles[0] == 0).all()  # a blank map has no scale

@@ -14,8 +14,9 @@ from conftest import TARGETS, ZOO, zoo_library
 from weft import __main__ as command
 from weft import bench
 from weft.base.arrays import ORDERS
+from weft.base.errors import Mismatch
 from weft.ops import cases
-from weft.ops.check import Mismatch, check_op, check_rung, compare, run_case
+from weft.ops.check import check_op, check_rung, compare, run_case
 from weft.toolchain import build, native
 
 RUNGS = [

@@ -29,8 +29,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from weft.base.errors import ArgumentError, KernelError, OutOfMemory
 from weft.toolchain import native
-from weft.toolchain.native import NULL, ArgumentError, KernelError, OutOfMemory
+from weft.toolchain.native import NULL
 
 LAMBDA = 8.0  # 2 K exp(-32) is below 1e-9 for the K here
 ULP = 2.0**-24

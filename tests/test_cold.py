@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from weft.base.errors import ArgumentError
 from weft.base.paths import ROOT
 from weft.mnist import Cnn, Twin, initial_weights, load
-from weft.toolchain.native import ArgumentError
 
 LATE = ("torch", "numba", "matplotlib", "pandas")
 SMALL = {"channels": (2, 3), "hidden": 5}

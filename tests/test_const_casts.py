@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from weft import inspect, load_cuda
-from weft.cells import KernelFault
+from weft.base.errors import KernelFault
 
 SOURCE = """
 __global__ void twice(const float *x, float *y) {

@@ -10,8 +10,17 @@ from weft.base.paths import ROOT
 from weft.lessons import course, progress
 from weft.lessons.exercises import exercise
 from weft.lessons.widgets import predict
+from weft.puzzles.lessons import (
+    CORE,
+    DEEPER,
+    PRACTICE,
+    Lesson,
+    cell_minutes,
+    list_kinds,
+    list_lessons,
+)
 
-LESSONS = course.lessons()
+LESSONS = list_lessons()
 HUB = "03"  # it collects the puzzles, and teaches nothing of its own
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.path.stem)
 each_teaching = pytest.mark.parametrize(
@@ -78,33 +87,33 @@ def test_text_names_only_lessons_that_exist(lesson):
 
 @each_lesson
 def test_the_core_of_a_lesson_fits_a_lecture(lesson):
-    minutes = lesson.minutes[course.CORE]
+    minutes = lesson.minutes[CORE]
     assert minutes <= course.CORE_MINUTES, f"{minutes:.0f} minutes"
 
 
 def test_minutes_count_words_lines_and_questions():
     words = markdown("word " * 150)
-    assert course.cell_minutes(words) == pytest.approx(1)
+    assert cell_minutes(words) == pytest.approx(1)
     lines = code("import weft\n\n" + "x = 1\n" * 16)
-    assert course.cell_minutes(lines) == pytest.approx(2)
-    assert course.cell_minutes(code('predict("Why?", None)')) == pytest.approx(1.125)
+    assert cell_minutes(lines) == pytest.approx(2)
+    assert cell_minutes(code('predict("Why?", None)')) == pytest.approx(1.125)
     asked = markdown(
         "**1.** Why?\n\n<details><summary>Answer</summary>\n\nSo.\n</details>"
     )
-    assert course.cell_minutes(asked) == pytest.approx(1 + 2 / 150)
+    assert cell_minutes(asked) == pytest.approx(1 + 2 / 150)
 
 
 def test_minutes_leave_out_folds_and_targets_of_links():
     fold = "<details><summary>Hint</summary>\n\na b <details>c</details> d\n</details>"
     seen = markdown(f"one [two](glossary.ipynb#two) three\n\n{fold}\n\nfour")
-    assert course.cell_minutes(seen) == pytest.approx(4 / 150)
+    assert cell_minutes(seen) == pytest.approx(4 / 150)
 
 
 def test_a_line_of_an_answer_takes_a_minute():
     own = "    x = 1\n    return x\n"
     answer = code(f"def f():\n    ### BEGIN SOLUTION\n{own}    ### END SOLUTION")
     answer.metadata["tags"] = ["exercise"]
-    assert course.cell_minutes(answer) == pytest.approx(2 + 2 + 2 / 8)
+    assert cell_minutes(answer) == pytest.approx(2 + 2 + 2 / 8)
 
 
 def test_a_tag_holds_until_a_heading_of_its_level():
@@ -118,9 +127,9 @@ def test_a_tag_holds_until_a_heading_of_its_level():
         markdown("## Exercises", "practice"),
         markdown("### 1. One"),
     )
-    core, deeper, practice = course.CORE, course.DEEPER, course.PRACTICE
+    core, deeper, practice = CORE, DEEPER, PRACTICE
     kinds = [core, core, deeper, deeper, deeper, core, practice, practice]
-    assert course.kinds_of(made) == kinds
+    assert list_kinds(made) == kinds
 
 
 def test_each_of_two_deeper_sections_has_its_own_minutes():
@@ -132,7 +141,7 @@ def test_each_of_two_deeper_sections_has_its_own_minutes():
         markdown("b " * 450),
     )
     made = nbformat.from_dict(source)
-    course.complete(made, course.Lesson(LESSONS[0].path, source))
+    course.complete(made, Lesson(LESSONS[0].path, source))
     texts = [cell.source for cell in made.cells]
     assert texts[2] == "## A\n\n*Deeper, 1 minute.*" and "*Deeper" not in texts[3]
     assert texts[4] == "## B\n\n*Deeper, 3 minutes.*"
@@ -141,7 +150,7 @@ def test_each_of_two_deeper_sections_has_its_own_minutes():
 def test_completing_a_notebook_twice_is_completing_it_once():
     cells = [markdown("# T\n\n> Q?"), markdown("## A", "deeper"), markdown("b " * 450)]
     source = notebook(*cells)
-    lesson = course.Lesson(LESSONS[0].path, source)
+    lesson = Lesson(LESSONS[0].path, source)
     once = nbformat.from_dict(source)
     course.complete(once, lesson)
     assert once.cells[2].source == "## A\n\n*Deeper, 3 minutes.*"
@@ -189,10 +198,10 @@ def test_puzzles_of_a_lesson_are_core_twice_or_three_times(lesson):
     cells = lesson.source.cells
     kinds = [
         kind
-        for cell, kind in zip(cells, course.kinds_of(lesson.source))
+        for cell, kind in zip(cells, list_kinds(lesson.source))
         if re.fullmatch("puzzle-.+-answer", cell.id)
     ]
-    assert not kinds or kinds.count(course.CORE) in (2, 3), kinds
+    assert not kinds or kinds.count(CORE) in (2, 3), kinds
 
 
 def test_the_first_puzzle_comes_within_fifteen_minutes():
@@ -201,7 +210,7 @@ def test_the_first_puzzle_comes_within_fifteen_minutes():
     for cell in lesson.source.cells:
         if cell.id == "puzzle-map-asked":
             break
-        minutes += course.cell_minutes(cell)
+        minutes += cell_minutes(cell)
     assert minutes <= 15
 
 

@@ -7,8 +7,8 @@ import ctypes
 import pytest
 import torch
 
+from weft.base.errors import ArgumentError, KernelError
 from weft.timing import cublas
-from weft.toolchain.native import ArgumentError, KernelError
 
 
 def numbers(pointer, count):

@@ -10,6 +10,7 @@ import torch
 
 from weft.base import device as devices
 from weft.base.device import Device
+from weft.base.errors import ArgumentError, KernelError
 from weft.mnist.trainer import checked_device
 from weft.timing import device_name
 from weft.timing.samples import clock_for
@@ -63,7 +64,7 @@ def test_names_and_pytorchs_devices_are_understood(driver):
 
 @pytest.mark.parametrize("given", ["tpu", "cuda:", "cuda:-1", "cuda:0x", "", None, 0])
 def test_other_names_are_refused(given):
-    with pytest.raises(native.ArgumentError, match="want cpu, cuda or cuda:N"):
+    with pytest.raises(ArgumentError, match="want cpu, cuda or cuda:N"):
         checked_device(given)
 
 
@@ -72,9 +73,9 @@ def test_the_driver_says_what_there_is(driver):
     assert device_name("cuda:1") == "Second GPU"
     assert [devices.capability(index) for index in (0, 1)] == [(8, 0), (8, 1)]
     assert build.Flavour.here("cuda").sm == "80"
-    with pytest.raises(native.ArgumentError, match="cuda:2: this machine has 2 CUDA"):
+    with pytest.raises(ArgumentError, match="cuda:2: this machine has 2 CUDA"):
         checked_device("cuda:2")
-    with pytest.raises(native.KernelError, match="101, invalid device ordinal"):
+    with pytest.raises(KernelError, match="101, invalid device ordinal"):
         devices.name(2)
 
 
@@ -83,9 +84,9 @@ def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
     forget()
     assert devices.count() == devices.current() == 0
     for ask in (devices.name, devices.capability, devices.is_current):
-        with pytest.raises(native.KernelError, match="no CUDA GPU here"):
+        with pytest.raises(KernelError, match="no CUDA GPU here"):
             ask(0)
-    with pytest.raises(native.ArgumentError, match="this machine has 0 CUDA GPUs"):
+    with pytest.raises(ArgumentError, match="this machine has 0 CUDA GPUs"):
         checked_device("cuda")
 
 

@@ -70,7 +70,7 @@ def test_a_compiler_that_goes_wrong_is_one_error(lab, tmp_path, fault):
     (lab / "kernels/relu.cu").open("a").write(f"// {fault}\n")
     done = python(lab, tmp_path / "cache", "-c", LIBRARY, env=env)
     last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("weft.toolchain.tools.BuildError: ")
+    assert done.returncode == 1 and last.startswith("weft.base.errors.BuildError: ")
     assert re.search(told, last), last
     (tmp_path / "a.cu").write_text("int main() { return 7; }\n")
     words = ["-m", "weft", "run", str(tmp_path / "a.cu"), "-O0"]

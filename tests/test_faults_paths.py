@@ -107,7 +107,7 @@ def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, nam
     done = python(lab, tmp_path / "cache", "-c", LIBRARY)
     if name in UNKNOWN_TO_GXX:
         last = done.stderr.splitlines()[-1]
-        assert last.startswith("weft.toolchain.tools.BuildError: the lab lies in ")
+        assert last.startswith("weft.base.errors.BuildError: the lab lies in ")
         assert last.endswith("in its name: rename it or move the lab")
         return
     assert done.stdout == "reference\n", done.stderr

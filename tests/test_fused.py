@@ -31,8 +31,8 @@ from test_cnn import (
 )
 
 from weft import mnist
+from weft.base.errors import ArgumentError
 from weft.toolchain import native
-from weft.toolchain.native import ArgumentError
 
 MODEL = replace(SHAPES[-1], max_batch=3)
 # A factor's rounding, half a unit in its last place, over that of fp32.

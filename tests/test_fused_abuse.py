@@ -25,8 +25,8 @@ from test_cnn import (
 from test_fused import MODEL, each_fp32_rung, each_rung, same
 
 from weft import mnist
+from weft.base.errors import ArgumentError
 from weft.toolchain import native
-from weft.toolchain.native import ArgumentError
 
 # A convolution's bias moves nothing, so its value is not looked at.
 SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.bias")]

@@ -12,8 +12,8 @@ import torch
 
 import weft
 from weft import cuda, cuda_c, inspect
-from weft.cells import KernelFault, load_cuda
-from weft.toolchain.native import ArgumentError
+from weft.base.errors import ArgumentError, KernelFault
+from weft.cells import load_cuda
 
 SOURCE = """\
 #define LOAD(p, i) ((p)[i])

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from weft.base import cache
-from weft.cells import CompileError, KernelFault, OrderDependence, headers, load_cuda
+from weft.base.errors import KernelFault
+from weft.cells import CompileError, OrderDependence, headers, load_cuda
 from weft.cells.arguments import ArgumentError
 from weft.csource import signature
 

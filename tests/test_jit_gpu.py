@@ -12,12 +12,11 @@ import torch
 
 from weft import cells as jit
 from weft.base import cache
+from weft.base.errors import ArgumentError, BuildError, DeviceLost, KernelFault
 from weft.cells import arguments
 from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import nvrtc
 from weft.toolchain import disassembler, native
-from weft.toolchain.build import BuildError
-from weft.toolchain.native import ArgumentError, DeviceLost
 
 HERE = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HERE, reason="no CUDA GPU here")
@@ -507,9 +506,9 @@ __global__ void good(float *o) { o[threadIdx.x] = 5; }
 """
     k = jit.load_cuda(source, target="cuda", isolated=True, timeout=2)
     o = torch.zeros(4, device="cuda")
-    with pytest.raises(jit.KernelFault, match=r"bad.*illegal address.*goes on"):
+    with pytest.raises(KernelFault, match=r"bad.*illegal address.*goes on"):
         k.bad[1, 1](o)
-    with pytest.raises(jit.KernelFault, match=r"loop: it ran longer than 2 s"):
+    with pytest.raises(KernelFault, match=r"loop: it ran longer than 2 s"):
         k.loop[1, 1](o)
     k.good[1, 4](o)
     assert o.eq(5).all()

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from weft import inspect
-from weft.cells import KernelFault, OrderDependence, load_cuda, structs
+from weft.base.errors import ArgumentError, KernelFault
+from weft.cells import OrderDependence, load_cuda, structs
 from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import nvrtc
-from weft.toolchain.native import ArgumentError
 
 SOURCE = """
 #include <cuda_fp16.h>

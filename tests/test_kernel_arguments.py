@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from weft import TranslationError, cuda, cuda_c, load_cuda, numba_jit, sim
+from weft.base.errors import ArgumentError
 from weft.pykernel.language.arguments import unfit, written
 from weft.pykernel.language.kernel import LOOP_HINT, PythonKernel
-from weft.toolchain.native import ArgumentError
 
 RUNNERS = [sim, numba_jit, cuda_c]
 

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 
-from weft.base.arrays import Mismatch
+from weft.base.errors import ArgumentError, BuildError, Mismatch
 from weft.lessons.ladder import (
     OneRung,
     Results,
@@ -21,8 +21,6 @@ from weft.lessons.ladder.code import difference, kernel_code
 from weft.ops.cases.matmul import Product, matmul_case
 from weft.ops.check import check_rung, run_case
 from weft.toolchain import build, native
-from weft.toolchain.build import BuildError
-from weft.toolchain.native import ArgumentError
 
 
 def own(folder, old="", new="", name="mine"):

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 import utils
 from weft import inspect, load_cuda
+from weft.base.errors import BuildError
 from weft.lessons.ladder import register_banks
 from weft.lessons.ladder.drawn import order_drawn, stages_drawn, tile_order
 from weft.lessons.ladder.register_banks import (
@@ -16,7 +17,7 @@ from weft.lessons.ladder.register_banks import (
 )
 from weft.see.machine_code.instructions import Code, Instruction, Loop
 from weft.toolchain import disassembler
-from weft.toolchain.build import BuildError, nvcc
+from weft.toolchain.build import nvcc
 
 
 def loop_of(*texts):

@@ -9,11 +9,11 @@ import pytest
 import torch
 from cffi import FFI
 
+from weft.base.errors import ArgumentError, DeviceLost
 from weft.cells import arguments
 from weft.cells.gpu import driver, launch
 from weft.csource import signature
 from weft.toolchain import native
-from weft.toolchain.native import ArgumentError, DeviceLost
 
 # Copies what a driver would copy: 16 bytes behind each address, the configuration.
 STAND_IN = """

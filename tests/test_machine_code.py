@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from weft import cuda, cuda_c, load_cuda, numba_jit
+from weft.base.errors import ArgumentError, BuildError, KernelError
 from weft.cells.gpu import nvrtc
 from weft.see.machine_code import ptx, read_ptx, read_sass, sass
 from weft.see.machine_code.instructions import told
 from weft.toolchain import disassembler
-from weft.toolchain.build import BuildError, nvcc
-from weft.toolchain.native import ArgumentError, KernelError
+from weft.toolchain.build import nvcc
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.available()), reason="no NVRTC")
 

@@ -10,12 +10,12 @@ import torch
 IPython = pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 
+from weft.base.errors import BuildError  # noqa: E402
 from weft.base.paths import ROOT  # noqa: E402
 from weft.cells import CompileError  # noqa: E402
 from weft.cells.gpu import nvrtc  # noqa: E402
 from weft.commands import magic  # noqa: E402
 from weft.toolchain import native  # noqa: E402
-from weft.toolchain.build import BuildError  # noqa: E402
 
 ADD = """__global__ void add(float *out, const float *a, int n) {
     int i = threadIdx.x;

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from weft import ops
+from weft.base.errors import ArgumentError
 from weft.ops import cases
 from weft.toolchain import native
 
@@ -51,7 +52,7 @@ def test_a_workspace_at_no_multiple_of_256_is_refused():
         if fits:
             lib.call("weft_matmul", *call, options, native.NULL)
         else:
-            with pytest.raises(native.ArgumentError, match="want a multiple of 256"):
+            with pytest.raises(ArgumentError, match="want a multiple of 256"):
                 lib.call("weft_matmul", *call, options, native.NULL)
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from weft.base.errors import ArgumentError
 from weft.toolchain import native
 
 SLAB, GRID = 65535 * 16, 65535  # of matmul.cu: rows, and matrices, of one launch
@@ -131,7 +132,7 @@ def test_what_makes_no_sense_is_refused_with_its_numbers(lib, message):
     options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0} | more)
     rung = lib.rung(asked.get("rung", "coalesced")).index
     sizes = (asked[name] for name in "mnk")
-    with pytest.raises(native.ArgumentError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         lib.call("weft_matmul", rung, *given, *sizes, options, native.NULL)
     assert (arrays["c"] == 7).all()
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from weft import bench, ops
+from weft.base.errors import ArgumentError, BuildError
 from weft.benchmarks.matmul import command as bench_matmul
 from weft.lessons.ladder import per_thread
 from weft.see.machine_code import ptx, sass
 from weft.toolchain import disassembler
-from weft.toolchain.build import BuildError, nvcc
-from weft.toolchain.native import ArgumentError
+from weft.toolchain.build import nvcc
 
 
 def _disassembler() -> bool:

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from weft.base.errors import KernelFault
 from weft.cells import load_cuda
-from weft.cells.cpu.faults import KernelFault
 from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import nvrtc
 from weft.programs import program

@@ -24,8 +24,8 @@ import weft
 from weft import __main__ as command
 from weft import bench
 from weft.base import style
+from weft.base.errors import ArgumentError
 from weft.benchmarks.race import plot
-from weft.benchmarks.race.row import ratios
 from weft.mnist import (
     Cnn,
     Config,
@@ -39,7 +39,7 @@ from weft.mnist import (
     precision,
     run,
 )
-from weft.toolchain.native import ArgumentError
+from weft.timing.results import compare_with_torch
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 PARTS = ("batch", "forward", "backward", "update", "zero")
@@ -441,10 +441,10 @@ def test_ratios_are_their_time_over_ours():
         *[twin, twin | {"us": 20.0}, twin | {"rung": "compile", "us": 5.0}],
         *[twin | {"us": 1.0, "precision": "bf16"}, twin | {"us": 1.0, "batch": 16}],
     ]
-    ratios([ours, *others])
+    compare_with_torch([ours, *others])
     assert (ours["vs_torch_eager"], ours["vs_torch_best"]) == (2, 0.5)
     assert others[0]["vs_torch_best"] is None
-    ratios([ours])
+    compare_with_torch([ours])
     assert ours["vs_torch_best"] is None
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.base.errors import ArgumentError
 from weft.ops.op import Op
 from weft.toolchain import build
-from weft.toolchain.native import ArgumentError
 
 FILES = Path(__file__).with_name("new_op")  # what the steps have one write
 README = (build.ROOT / "README.md").read_text(encoding="utf-8")

@@ -26,13 +26,12 @@ from weft import puzzles
 from weft.base.paths import ROOT
 from weft.cells.gpu import nvrtc
 from weft.csource import signature
-from weft.lessons import course
 from weft.lessons import first_cell as hosted
 from weft.lessons import glossary as glossary_module
 from weft.lessons import maker as lessons
-from weft.lessons.course import NOTEBOOKS, SOLUTIONS
 from weft.lessons.glossary import place_of
 from weft.puzzles import GROUPS, LESSONS
+from weft.puzzles.lessons import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_kinds
 from weft.pykernel import bodies
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -53,7 +52,7 @@ def test_notebooks_are_as_make_notebooks_leaves_them():
 
 def test_exercises_are_written_with_their_answers():
     for path in PATHS:
-        if course.source_of(path) == path:
+        if find_source(path) == path:
             assert not lessons.has_exercises(read(path)), f"no solutions/{path.name}"
     for path in SOLUTIONS.glob("*.ipynb"):
         assert lessons.has_exercises(read(path)), f"{path}: no exercise"
@@ -67,7 +66,7 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
     In one run, since a kernel takes seconds to start. It stands for the reader's run,
     too: there the stub stays, and no other cell uses what it defines (see below).
     """
-    notebook = read(course.source_of(path))
+    notebook = read(find_source(path))
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
     stubs = puzzles_with_stubs(notebook)
@@ -100,7 +99,7 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path):
 @notebooks
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
     """Right ones beside its own."""
-    for answer, check, *others in lessons.exercises(read(course.source_of(path))):
+    for answer, check, *others in lessons.exercises(read(find_source(path))):
         wrong, right = (lessons.variants(answer.source, cell.source) for cell in others)
         counts = len(set(wrong)), len(set(right))
         assert counts[0] >= 3 and counts[1] >= 2, f"{counts}:\n{check.source}"
@@ -108,7 +107,7 @@ def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
 
 @notebooks
 def test_no_cell_needs_a_solved_exercise(path):
-    notebook = read(course.source_of(path))
+    notebook = read(find_source(path))
     for answer, check, *_ in lessons.exercises(notebook):
         defined = names(answer)[0]
         for cell in code_cells(notebook):
@@ -136,7 +135,7 @@ def test_each_puzzle_is_in_the_lesson_of_its_group_and_nowhere_else():
 @notebooks
 def test_cuda_cells_compile_for_a_gpu(path):
     """Also where there is none: NVRTC needs no GPU."""
-    found = code_cells(read(course.source_of(path)))
+    found = code_cells(read(find_source(path)))
     cells = [c.source for c in found if c.source.startswith("%%cuda")]
     if not cells:
         pytest.skip("no %%cuda cells")
@@ -213,10 +212,10 @@ def test_sections_stand_alone(path):
 def test_the_core_needs_no_cell_of_a_section_that_may_be_skipped(path):
     """The core runs without the deeper sections, the exercises and the puzzles."""
     notebook = read(path)
-    kinds = course.kinds_of(notebook)
+    kinds = list_kinds(notebook)
     head, *sections = in_sections(notebook)
     for section in sections:
-        core = [index for index in head + section if kinds[index] == course.CORE]
+        core = [index for index in head + section if kinds[index] == CORE]
         require_names([notebook.cells[index] for index in core])
 
 

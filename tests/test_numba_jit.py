@@ -20,6 +20,7 @@ from numpy import float32
 
 from weft import KernelFault, cuda, numba_jit
 from weft import cuda as anything
+from weft.base.errors import ArgumentError, KernelError
 from weft.cuda import shared, syncthreads, threadIdx
 from weft.ops.cases import sum_bound
 from weft.pykernel import bodies
@@ -34,8 +35,6 @@ from weft.pykernel.numba import (
     reading,
     simulator,
 )
-from weft.toolchain import native
-from weft.toolchain.native import ArgumentError
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -554,7 +553,7 @@ def test_too_much_static_shared_memory_on_a_gpu():
     c = torch.full((1,), 7.0, device="cuda")
     try:
         run(kernel, c, threads=1)
-    except native.KernelError as error:
+    except KernelError as error:
         assert re.fullmatch("kernel: .* 160000 bytes.*", str(error))
     else:  # newer linkers allow it
         assert c.item() == 7

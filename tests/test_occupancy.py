@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from weft import load_cuda
+from weft.base.errors import ArgumentError
 from weft.cells import stored
 from weft.cells.gpu import nvrtc
 from weft.see.machine_code import occupancy
 from weft.see.machine_code.limits import LIMITS
 from weft.toolchain.build import gxx
-from weft.toolchain.native import ArgumentError
 
 # cuda_occupancy.h needs no GPU: it is told what the GPU has.
 CALCULATOR = """

@@ -16,10 +16,10 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from PIL import Image
 
+from weft.base.errors import ArgumentError, KernelError
 from weft.cells import load_cuda
 from weft.lessons.widgets import paint as paint_module
 from weft.lessons.widgets.paint import Painting, paint
-from weft.toolchain.native import ArgumentError, KernelError
 
 
 class Kernel:

@@ -9,7 +9,7 @@ from weft.base.style import svg
 from weft.benchmarks.race.plot_batches import plot_batches
 from weft.benchmarks.race.plot_ladder import plot_ladder
 from weft.benchmarks.race.plot_roofline import plot_roofline
-from weft.benchmarks.race.row import ratios
+from weft.timing.results import compare_with_torch
 
 LAYERS = {"forward.conv2+pool2": 10.0, "backward.conv2.weight": 20.0, "update": 3.0}
 
@@ -35,7 +35,7 @@ def rows() -> list[dict]:
             *[row("torch", "eager", 1900.0 * scale, batch=batch)],
             *[row("torch", "compile+graph", 252.0 * scale, "tf32", batch)],
         ]
-    ratios(found)
+    compare_with_torch(found)
     roof = {"measure": "roof", "tflops": 51.0, "gbs": 4200.0, "batch": None}
     return [*found, row("weft", "peaks", 1.0) | roof]
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from weft import cuda, cuda_c, load_cuda, numba_jit, profile
+from weft.base.errors import ArgumentError
 from weft.benchmarks import counters as bench_counters
 from weft.report import Counters, Place
 from weft.see.machine_code import metrics, ncu, replay
 from weft.see.machine_code.comparison import Comparison
-from weft.toolchain.native import ArgumentError
 
 GPU = torch.cuda.is_available()
 
@@ -103,7 +103,7 @@ def test_a_metric_that_this_gpu_has_not_is_left_out(played):
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not", "SYS_ADMIN"),
         ("==ERROR== The profiler is already in use", "another profiler"),
         (
-            "weft.toolchain.native.KernelError: no driver\n==ERROR== returned 1",
+            "weft.base.errors.KernelError: no driver\n==ERROR== returned 1",
             "no driver",
         ),
         ("==WARNING== No kernels were profiled.", "0 of 1 launches.*No kernels"),

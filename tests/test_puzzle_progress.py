@@ -18,10 +18,10 @@ import pytest
 from weft import ArgumentError, load_cuda, predict, puzzles
 from weft.base import cache, kept
 from weft.base.kept import Kept
-from weft.lessons import course
 from weft.puzzles import table
 from weft.puzzles.cells import asked, cells
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
+from weft.puzzles.lessons import list_core_puzzles, list_lessons, puzzle_minutes
 from weft.puzzles.progress import OPEN, SIGNS, SOLVED, WITHIN, marks, solved
 from weft.puzzles.puzzle import _compiled
 from weft.puzzles.score import Row, Score
@@ -279,7 +279,7 @@ def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
         count = sum(name in ("map", "coalescing") for name in names)
         assert solved_of.text == f"{count} of {len(names)}"
         said = int(re.fullmatch(r"(\d+) minutes", minutes.text)[1])
-        assert said == round(sum(course.puzzle_minutes(name) for name in names))
+        assert said == round(sum(puzzle_minutes(name) for name in names))
     weights = {
         link.get("href"): "font-weight:bold" in link.get("style")
         for link in page.iter("a")
@@ -287,8 +287,8 @@ def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
     }
     core = {
         puzzles[name].link
-        for lesson in course.lessons()
-        for name in course.core_puzzles(lesson)
+        for lesson in list_lessons()
+        for name in list_core_puzzles(lesson)
     }
     assert {link for link, bold in weights.items() if bold} == core
 
@@ -304,8 +304,8 @@ def test_a_puzzles_link_leads_to_the_cell_that_asks():
 
 
 def test_a_puzzle_takes_reading_and_a_minute_for_each_line_of_its_answer():
-    assert 3 < course.puzzle_minutes("map") < 5
-    assert course.puzzle_minutes("matmul_budget") > 15
+    assert 3 < puzzle_minutes("map") < 5
+    assert puzzle_minutes("matmul_budget") > 15
 
 
 def test_the_text_says_what_is_solved_and_what_is_next():

@@ -19,7 +19,7 @@ from weft import (
     puzzles,
     sim,
 )
-from weft.base.arrays import Mismatch
+from weft.base.errors import Mismatch
 from weft.puzzles import counts
 from weft.puzzles.score import EXPLAINED, Case, Row, Score, names_known, score
 

@@ -16,11 +16,11 @@ from bodies_in_c import in_c
 from test_cnn import Shape, random_data, random_params, step64
 
 from weft import bench, numba_jit, sim
+from weft.base.errors import ArgumentError, KernelError
 from weft.benchmarks.race import plot
 from weft.commands import mnist as cli
 from weft.mnist import Cnn, Config, PythonCnn, Split, load, run, rungs, train, trainer
 from weft.mnist.rungs import threads_of_a_step
-from weft.toolchain.native import ArgumentError, KernelError
 
 SHAPE = Shape(5, 6, 2, 3, 4, 3, max_batch=4)
 QUIET = partial(sim, quiet=True)

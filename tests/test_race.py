@@ -15,6 +15,7 @@ from test_mnist import texts
 
 from weft import __main__ as command
 from weft import bench
+from weft.base.errors import ArgumentError
 from weft.benchmarks.race import command as bench_mnist
 from weft.benchmarks.race import milestones, plot, race, roofs, warm, work
 from weft.commands import mnist as cli
@@ -32,7 +33,6 @@ from weft.mnist import (
 )
 from weft.mnist import train as train_module
 from weft.mnist.rungs import ladder, rungs_of
-from weft.toolchain.native import ArgumentError
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 EAGER = ["eager nchw"]

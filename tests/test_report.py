@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.ops.check import Mismatch
+from weft.base.errors import Mismatch
 from weft.report import KINDS, Counters, Finding, Listing, Place, Report, named
 from weft.report.html import listing as html_listing
 from weft.report.lines import remarks

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.base.errors import BuildError
 from weft.csource.rewriter.rewrite import RewriteError
 from weft.programs import program, run
-from weft.toolchain.build import BuildError
 
 PROGRAMS = Path(__file__).parent / "programs"
 OPTIONS = ["-O1", "-Ifiles/include", "-DOFFSET=9"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from IPython import display
 
+from weft.base.errors import ArgumentError
 from weft.see.figures.sketches import rounds, tiles, warps
-from weft.toolchain.native import ArgumentError
 
 NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from weft import timeline as timeline_of
+from weft.base.errors import ArgumentError
 from weft.see.traces.timeline import (
     HOST,
     KERNEL,
@@ -20,7 +21,6 @@ from weft.see.traces.timeline import (
     modelled,
     timelines,
 )
-from weft.toolchain.native import ArgumentError
 
 US = {"in": 100, "work": 50, "out": 30}
 

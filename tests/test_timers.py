@@ -13,8 +13,8 @@ import torch
 
 import weft
 from weft.base.device import named
+from weft.base.errors import ArgumentError
 from weft.timing import clocks, gpu_state, timers
-from weft.toolchain.native import ArgumentError
 
 CPU = named("cpu")
 

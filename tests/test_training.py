@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from weft.base.errors import KernelError
 from weft.mnist import (
     Cnn,
     Config,
@@ -65,7 +66,7 @@ def takes_small(target: str, rung: str) -> bool:
     """Whether the rung runs here and takes a model of any size."""
     try:
         Cnn(rung, target, **SMALL, max_batch=1).close()
-    except native.KernelError:
+    except KernelError:
         return False
     return True
 

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from weft import autotune, bench, cuda, cuda_c, load_cuda
-from weft.base.arrays import Mismatch
+from weft.base.errors import ArgumentError, Mismatch
 from weft.cells import CompileError
 from weft.cells.gpu import nvrtc
 from weft.timing.clocks import WallTimer
 from weft.timing.timers import Timed
 from weft.toolchain import config, native
-from weft.toolchain.native import ArgumentError
 from weft.tune import fit, halving, memory, right
 from weft.tune.constants import with_values
 from weft.tune.plain_c import load_c

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from weft import inspect, load_cuda
+from weft.base.errors import ArgumentError
 from weft.cells import variables
-from weft.toolchain.native import ArgumentError
 
 SOURCE = """
 #define K 3

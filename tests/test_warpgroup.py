@@ -9,7 +9,7 @@ import torch
 from weft import inspect, load_cuda
 from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import nvrtc
-from weft.lessons.course import SOLUTIONS
+from weft.puzzles.lessons import SOLUTIONS
 from weft.toolchain import build
 
 LESSON = SOLUTIONS / "08c_matmul_tensor_cores.ipynb"

@@ -15,7 +15,10 @@ COMMANDS = {
         "weft.commands.bench",
         "an op's rungs side by side with PyTorch's; the simulator",
     ),
-    "check": ("weft.ops.check", "every rung against float64, with poisoned outputs"),
+    "check": (
+        "weft.commands.check",
+        "every rung against float64, with poisoned outputs",
+    ),
     "doctor": (
         "weft.commands.doctor",
         "what this machine has and runs, and what is missing",
@@ -107,7 +110,7 @@ def _check_places(args: argparse.Namespace) -> None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
-    from .toolchain.build import BuildError
+    from .base.errors import BuildError
 
     # To import it parses weft.h, which `run` has no use for.
     native = sys.modules.get("weft.toolchain.native")

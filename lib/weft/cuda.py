@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from .toolchain.native import ArgumentError
+from .base.errors import ArgumentError
 
 warpsize = 32  # threads that run together: a warp
 

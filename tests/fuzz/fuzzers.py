@@ -23,6 +23,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 
 from weft import cuda_c, load_cuda, numba_jit, sim, to_cuda
 from weft.base import cache
+from weft.base.errors import BuildError
 from weft.base.tracebacks import Short
 from weft.cells import checks
 from weft.csource import signature
@@ -30,7 +31,6 @@ from weft.csource.rewriter.rewrite import rewrite
 from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
-from weft.toolchain.tools import BuildError
 
 set_hypothesis_home_dir(cache.folder("hypothesis"))  # and not the checkout
 OURS = Short, BuildError, RewriteError, DataError

@@ -10,11 +10,10 @@ import torch
 from fuzz.launch_arguments import Speechless, Unwilling
 
 from weft import cuda, cuda_c, load_cuda, numba_jit, sim, to_cuda
+from weft.base.errors import ArgumentError, BuildError, KernelError
 from weft.csource.rewriter.rewrite import rewrite
 from weft.csource.signature import parse
 from weft.mnist import data
-from weft.toolchain.native import ArgumentError, KernelError
-from weft.toolchain.tools import BuildError
 
 FLOATS = np.zeros(4, np.float32)
 PAIRS = np.zeros(4, [("a", np.float32), ("b", np.int32)])

@@ -18,9 +18,9 @@ from weft import puzzles
 from weft.base.tracebacks import Short
 from weft.check.limit import time_limit
 from weft.lessons import maker as lessons
-from weft.lessons.course import NOTEBOOKS, SOLUTIONS
 from weft.lessons.progress import EXERCISE
 from weft.puzzles import puzzle as puzzle_module
+from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS
 
 SECONDS = 2.0  # that a launch may take; a right one takes far less
 CHECK = 30.0  # seconds that the check of an exercise may take

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .tracebacks import Short
+from .errors import Mismatch
 
 GUARD = 256  # elements before and after every array
 ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h has their numbers
@@ -19,24 +19,6 @@ ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h has their numb
 # written: any operation on one makes it quiet, which is another pattern.
 BFLOAT16_GUARD = 0x461C  # the bits of 9984
 _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADBEEFCAFE}
-
-
-class Mismatch(Short, AssertionError):
-    """A kernel gave a wrong answer or touched what it must not.
-
-    From check() it also has, where they are known: array, index, block, thread,
-    got, want, sizes (by name), grid, launch_block, guess, wrong and total (how many
-    elements), report (the simulator's).
-    """
-
-    def __init__(self, message: str, **facts: Any) -> None:
-        super().__init__(message)
-        self.facts = facts
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "facts":
-            raise AttributeError(name)
-        return self.facts.get(name)
 
 
 def poison(dtype: Any, turn: int = 0) -> np.generic:

@@ -187,7 +187,7 @@ def _call(function: str, *args: Any) -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    from ..toolchain.native import KernelError  # which needs this module
+    from .errors import KernelError  # which needs this module
 
     raise KernelError(message)
 

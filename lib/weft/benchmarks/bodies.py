@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import bench, ops
+from .. import ops
 from ..mnist.twin import precision
 from ..ops.cases import sum_bound
 from ..pykernel import bodies
 from ..pykernel.numba import numba_jit, on_gpu
 from ..pykernel.sim import sim
 from ..pykernel.to_cuda.cuda_c import cuda_c
+from ..timing import Timing, device_name, time_call
 from ..toolchain import native
 
 Call = Callable[[], torch.Tensor]
@@ -133,7 +134,7 @@ def _measure(work: Work, last: Work, patience: float) -> list[dict[str, Any]]:
         timing, host = _time(one, device, patience)
         row = {
             **{"op": work.op, "impl": one.impl, "rung": one.rung, "precision": "fp32"},
-            **{"target": device.type, "device": bench.device_name(device)},
+            **{"target": device.type, "device": device_name(device)},
             **timing.row(),
             **work.sizes,
             **{"host_us": host, "error": error},
@@ -158,18 +159,18 @@ def _error(work: Work, one: Contender) -> float:
 
 def _time(
     one: Contender, device: torch.device, patience: float
-) -> tuple[bench.Timing, float | None]:
+) -> tuple[Timing, float | None]:
     """The time of a call, and on a GPU also the host's time for one."""
     if device.type == "cuda":
         return _on_gpu(one.call, device)
     once = _seconds(one.call)
     calls = max(1, int(0.002 / once))
     samples = int(min(20, max(1, patience / (once * calls))))
-    timing = bench.time_call(one.call, device, samples, calls, warmup=0)
+    timing = time_call(one.call, device, samples, calls, warmup=0)
     return _scaled(timing, one.scale), None
 
 
-def _on_gpu(call: Call, device: torch.device) -> tuple[bench.Timing, float]:
+def _on_gpu(call: Call, device: torch.device) -> tuple[Timing, float]:
     bursts = []
     for _ in range(20):
         torch.cuda.synchronize()
@@ -182,12 +183,12 @@ def _on_gpu(call: Call, device: torch.device) -> tuple[bench.Timing, float]:
     with torch.cuda.graph(graph):
         for _ in range(LAUNCHES):
             call()
-    timing = bench.time_call(graph.replay, device, samples=30)
+    timing = time_call(graph.replay, device, samples=30)
     timing = replace(timing, timer=f"{timing.timer}, graph of {LAUNCHES}")
     return _scaled(timing, 1 / LAUNCHES), float(np.median(bursts))
 
 
-def _scaled(timing: bench.Timing, scale: float) -> bench.Timing:
+def _scaled(timing: Timing, scale: float) -> Timing:
     """A timing of so many times the work."""
     names = ("median", "low", "high", "mean")
     return replace(timing, **{name: getattr(timing, name) * scale for name in names})

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import bench
 from ..cells.cpu.launch import runtime
 from ..cells.cpu.watched import raw_report
 from ..ops.cases import sum_bound
+from ..timing import device_name, summarize
 from ..timing.samples import clock_for
 from ..toolchain import build
 from . import edit
@@ -177,8 +177,8 @@ def _row(
     ns = (min(spent) - plain) * 1e3 / accesses if accesses else None
     return {
         **{"op": "check", "impl": "weft", "rung": name, "precision": "fp32"},
-        **{"target": "cpu", "device": bench.device_name(), "mode": mode},
-        **bench.summarize(spent, timer).row(),
+        **{"target": "cpu", "device": device_name(), "mode": mode},
+        **summarize(spent, timer).row(),
         **{"fastest": min(spent), "cost": min(spent) / plain},
         **{"accesses": accesses, "ns_per_access": ns},
     }

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import bench
+from ..base.errors import BuildError
 from ..cells import load_cuda
 from ..see.inspect import inspect
 from ..see.machine_code import metrics, ncu, replay, sass
 from ..see.machine_code.instructions import Instruction
 from ..see.machine_code.metrics import Metric
-from ..toolchain.build import BuildError
+from ..timing import device_name
 from .excuses import Excuse, find_excuse
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -165,7 +165,7 @@ def _rows(case: Case, theirs: dict[str, float] | None) -> list[dict[str, Any]]:
         **{"op": "counters", "impl": "weft", "rung": case.name},
         **{"kernel": case.kernel, "grid": grid, "block": block},
         **{"target": "cuda" if theirs else "cpu", "sass": _accesses(code)},
-        "device": bench.device_name("cuda" if theirs else "cpu"),
+        "device": device_name("cuda" if theirs else "cpu"),
     }
     rows = []
     for metric in (*metrics.COUNTS, *metrics.LANES):

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from .. import bench
 from .. import cells as jit
+from ..timing import device_name, summarize
 from ..timing.clocks import WallTimer
 from ..toolchain import build
 
@@ -300,8 +300,8 @@ def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
 
 
 def _row(impl: str, rung: str, target: str, times: list[float]) -> dict[str, Any]:
-    timing = bench.summarize(times, WallTimer.name)
-    where = bench.device_name(target) if _here(target) else None
+    timing = summarize(times, WallTimer.name)
+    where = device_name(target) if _here(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
         **{"target": target, "device": where, **timing.row(), "edits": len(times)},
@@ -310,7 +310,7 @@ def _row(impl: str, rung: str, target: str, times: list[float]) -> dict[str, Any
 
 def _absent(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
     nothing = dict.fromkeys(("us", "us_low", "us_high", "us_mean", "edits"))
-    where = bench.device_name(target) if _here(target) else None
+    where = device_name(target) if _here(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
         **{"target": target, "device": where, "timer": WallTimer.name},

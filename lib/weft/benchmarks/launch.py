@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import bench
 from .. import cells as jit
+from ..timing import device_name, summarize
 from ..timing.clocks import WallTimer
 
 SAMPLES, BURST, LOOP = 200, 50, 2000
@@ -86,11 +86,11 @@ def _compare(
     found = []
     for (how, name), values in times.items():
         _, rung, count = contenders[name]
-        timing = bench.summarize(values, WallTimer.name)
+        timing = summarize(values, WallTimer.name)
         row = {
             **{"op": "launch", "impl": name, "rung": f"{how} {rung}"},
             **{"precision": "fp32", "target": target},
-            **{"device": bench.device_name(target), **timing.row()},
+            **{"device": device_name(target), **timing.row()},
             "arguments": count,
         }
         for peer in PEERS if name == "weft" else ():

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from .. import bench
 from ..mnist.twin import precision
 from ..ops.cases import OPS, cases_file
 from ..ops.check import check_rung
+from ..timing import device_name, in_rounds, time_call
 from ..toolchain import native
 
 # What each row has; what else it has are the sizes of its problem.
@@ -75,7 +75,7 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
         calls = _calls(contenders["torch"], device)
         blocks = {name: _repeat(call) for name, call in contenders.items()}
         sizes = dict.fromkeys(blocks, calls)
-        timings = bench.in_rounds(blocks, sizes, device, rounds=samples)
+        timings = in_rounds(blocks, sizes, device, rounds=samples)
     precisions = {r.name: r.precision for r in rungs} | {"torch": "fp32"}
     peer = timings["torch"].median
     return [
@@ -83,7 +83,7 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
             **{"op": op, "impl": "torch" if name == "torch" else "weft"},
             "rung": "eager" if name == "torch" else name,
             "precision": precisions[name],
-            **{"target": device.type, "device": bench.device_name(device)},
+            **{"target": device.type, "device": device_name(device)},
             **timing.row(),
             **problem.sizes,
             "gbs": problem.bytes / timing.median / 1e3,
@@ -112,7 +112,7 @@ def _repeat(call: Callable[[], object]) -> Callable[[int], None]:
 
 def _calls(call: Callable[[], object], device: torch.device) -> int:
     """How many calls make a sample of about 2 ms, at most 200."""
-    once = bench.time_call(call, device, samples=5).median
+    once = time_call(call, device, samples=5).median
     return max(1, min(200, int(2000 / once)))
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .. import bench
 from ..base.paths import ROOT
 from ..base.style import INK, OPPONENT, READ
+from ..timing import STATISTIC, read_json
 
 Row = dict[str, Any]
-Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
+Found = dict[str, Any]  # as read_json() has it: "machine" and "rows"
 RESULTS = ROOT / "notebooks/results"
 OWN = "CUDA C, a rung of the lab"
 NAMES = {  # (impl, rung) of a row: what stands beside it
@@ -42,7 +42,7 @@ NAMES = {  # (impl, rung) of a row: what stands beside it
 
 def elsewhere(what: str = "bodies") -> list[Found]:
     """The results of `weft bench WHAT` that came with the lab."""
-    return [bench.read_json(path) for path in sorted(RESULTS.glob(f"{what}_*.json"))]
+    return [read_json(path) for path in sorted(RESULTS.glob(f"{what}_*.json"))]
 
 
 # ---- everybody at the same work ---------------------------------------------------
@@ -88,7 +88,7 @@ def caption(rows: list[Row], others: list[Found]) -> str:
     below = f"; hollow, below: {'; '.join(told)}" if told else ""
     return (
         f"full, above: {here}{below}. Blue: on a GPU. ~: only a part was run.\n"
-        f"{timers}; {bench.STATISTIC}"
+        f"{timers}; {STATISTIC}"
     )
 
 

@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from .. import bench
 from ..base import device as devices
+from ..base.errors import ArgumentError, BuildError
+from ..timing import device_name
+from ..timing.results import stamp
 from ..toolchain import build, native
 from ..toolchain import tools as toolchain
-from ..toolchain.native import ArgumentError
-from .race.row import stamp
 
 Row = dict[str, Any]
 
@@ -70,7 +70,7 @@ def _program(folder: Path) -> Path:
     command = [nvcc, "-I", build.KERNELS, SOURCE, "-o", program, "-ldl"]
     done = subprocess.run([*map(str, command)], text=True, capture_output=True)
     if done.returncode:
-        raise build.BuildError(f"{SOURCE.name}: {done.stderr[-LAST:]}")
+        raise BuildError(f"{SOURCE.name}: {done.stderr[-LAST:]}")
     return program
 
 
@@ -89,7 +89,7 @@ def _row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
     errors = _errors("".join(lines), process.returncode)
     found = {
         **{"op": "matmul", "impl": SANITIZER, "tool": tool, "version": _version()},
-        **{"target": "cuda", "device": bench.device_name("cuda"), "errors": errors},
+        **{"target": "cuda", "device": device_name("cuda"), "errors": errors},
         **{"rungs": done, "missing": [name for name in names if name not in done]},
         **{"seconds": time.monotonic() - begin, **stamp()},
     }

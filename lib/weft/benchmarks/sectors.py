@@ -34,8 +34,8 @@ import torch
 
 from ..cells import load_cuda
 from ..cells.gpu import driver
+from ..timing.results import stamp
 from ..timing.timers import bench as time_it
-from .race.row import stamp
 
 SOURCE = Path(__file__).with_suffix(".cu")
 SECTOR = 32  # bytes

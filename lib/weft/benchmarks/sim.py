@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import bench, cuda, sim
+from .. import cuda, sim, timing
 from ..ops.cases import sum_bound
 from ..pykernel import bodies
 
@@ -153,13 +153,13 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
     counters = sim(kernel)[grid, block](*args).counters
     accesses = sum(p.accesses for p in counters.places if p.kind != "step")
     threads = counters.threads
-    timings = {k: bench.summarize(v, "perf_counter") for k, v in samples.items()}
+    timings = {k: timing.summarize(v, "perf_counter") for k, v in samples.items()}
     numba = timings["numba"].median if "numba" in timings else None
     return [
         {
             **{"op": "sim", "impl": "numba" if key == "numba" else "weft"},
             **{"rung": name, "precision": "fp32", "target": "cpu"},
-            **{"device": bench.device_name(), **timing.row()},
+            **{"device": timing.device_name(), **timing.row()},
             "checks": "none" if key == "numba" else key,
             "threads": threads,
             "threads_per_s": threads / timing.median * 1e6,

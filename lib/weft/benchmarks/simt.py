@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import bench
+from ..timing import device_name, time_call
 from ..toolchain import build
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -45,10 +45,10 @@ Case = tuple[str, Callable[[], None], int, int]  # rung, launch, threads, flop
 
 
 def _row(name: str, launch: Callable[[], None], threads: int, flop: int, repeats: int):
-    timing = bench.time_call(launch, samples=repeats, warmup=1)
+    timing = time_call(launch, samples=repeats, warmup=1)
     return {
         **{"op": "simt", "impl": "weft", "rung": name, "precision": "fp32"},
-        **{"target": "cpu", "device": bench.device_name(), **timing.row()},
+        **{"target": "cpu", "device": device_name(), **timing.row()},
         "ns_per_thread": timing.median * 1e3 / threads,
         "gflops": flop / timing.median / 1e3 if flop else None,
     }

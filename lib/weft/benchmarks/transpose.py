@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from .. import bench
 from ..cells import load_cuda
+from ..timing import Timing, device_name, time_call
 
 SOURCE = Path(__file__).with_suffix(".cu")
 TRANSPOSES = ("naive", "tiled", "padded", "swizzled", "four")
@@ -100,7 +100,7 @@ def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any
         timing = _time(one.call, where, samples)
         row = {
             **{"op": one.op, "impl": one.impl, "rung": one.rung, "precision": "fp32"},
-            **{"target": where.type, "device": bench.device_name(where)},
+            **{"target": where.type, "device": device_name(where)},
             **timing.row(),
             **{"rows": size, "cols": size, "count": one.count},
             "gbs": 2 * x.element_size() * one.count / timing.median / 1e3,
@@ -141,17 +141,17 @@ def _blocks(numbers: torch.Tensor) -> int:
     return -(-numbers.numel() // 256)
 
 
-def _time(call: Call, where: torch.device, samples: int) -> bench.Timing:
+def _time(call: Call, where: torch.device, samples: int) -> Timing:
     """The time of one call; on a GPU without what a launch costs."""
     if where.type == "cpu":
-        return bench.time_call(call, where, samples=min(samples, 5), warmup=1)
+        return time_call(call, where, samples=min(samples, 5), warmup=1)
     call()  # compiled before it is recorded
     torch.cuda.synchronize(where)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(LAUNCHES):
             call()
-    timing = bench.time_call(graph.replay, where, samples)
+    timing = time_call(graph.replay, where, samples)
     names = ("median", "low", "high", "mean")
     each = {name: getattr(timing, name) / LAUNCHES for name in names}
     return replace(timing, **each, timer=f"{timing.timer}, graph of {LAUNCHES}")

@@ -30,10 +30,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..base.errors import ArgumentError, KernelFault
 from ..csource.diagnostics import CompileError, Diagnostic
-from ..toolchain.native import ArgumentError
 from . import flags as flags_module
-from .cpu.faults import KernelFault
 from .cpu.shown import last_report
 from .module import Cell, Kernel, Launch, Module
 from .trial import OrderDependence

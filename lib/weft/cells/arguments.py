@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import ArgumentError
+from ..base.text import shorten_repr
 from ..csource.signature import Param
-from ..toolchain.native import ArgumentError
 from . import copies, structs
 from .arrays import Array, describe
-from .scalars import Scalar, scalar, shown
+from .scalars import Scalar, scalar
 from .structs import Layout, Member
 
 
@@ -388,4 +389,4 @@ def _shown(value: Any) -> str:
         array = describe(value)
         if array is not None:
             return str(array)
-    return f"{shown(value)} ({type(value).__name__})"
+    return f"{shorten_repr(value)} ({type(value).__name__})"

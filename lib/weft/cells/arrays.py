@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import ArgumentError
 from ..csource.signature import Param
-from ..toolchain.native import ArgumentError
 
 MASKED = "a masked array, whose mask no kernel sees: pass its .data, or .filled(...)"
 

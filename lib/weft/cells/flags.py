@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 
 # Taken by g++: macros, folders, warnings, optimisation, language, machine.
 _GXX = re.compile(r"-[DUIOWgfm].*|-std=.*|-w|-pedantic|-pthread|-iquote.*|-include")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 
 _texts: dict[str, str] = {}
 version = 0  # grows with every change

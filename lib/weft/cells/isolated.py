@@ -23,14 +23,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import (
+    ArgumentError,
+    DeviceLost,
+    KernelError,
+    KernelFault,
+    OutOfMemory,
+)
 from ..csource.diagnostics import CompileError
 from ..csource.signature import Param
-from ..toolchain.native import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from . import output
 from .arguments import Array, Binder, held
 from .cpu import arena
 from .cpu import compiler as cpu
-from .cpu.faults import KernelFault
 from .cpu.launch import TIMEOUT
 from .process import Process
 

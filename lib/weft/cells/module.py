@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import ArgumentError, KernelError
 from ..csource import signature
 from ..csource.diagnostics import CompileError, Diagnostic
 from ..csource.signature import Param, Signature
 from ..toolchain import config
-from ..toolchain.native import ArgumentError, KernelError
 from . import checks, headers, isolated, trial
 from .arguments import first_array
 from .cpu import compiler as cpu

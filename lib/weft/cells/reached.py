@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import ArgumentError
 from ..csource.signature import Param
-from ..toolchain.native import ArgumentError
 from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
 from .scalars import Scalar, scalar

@@ -105,15 +105,6 @@ def _real(value: Any, name: str) -> float:
         raise TypeError(f"{name} wants a number") from error
 
 
-def shown(value: Any, most: int = 40) -> str:
-    """How Python writes a value, in so many letters at most."""
-    try:
-        text = repr(value)
-    except Exception:  # its own __repr__ fails
-        text = object.__repr__(value)
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
 def _bfloat16_bits(number: float) -> int:
     """The upper half of the float32, rounded to nearest even."""
     try:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from .. import bench
+from ..base.errors import KernelError, KernelFault
 from ..csource import signature
 from ..report.text import how_many
-from ..toolchain.native import KernelError
+from ..timing import time_call
 from . import output
 from .arguments import Array, Binder, describe, held
 from .cpu import shown
-from .cpu.faults import KernelFault
 
 if TYPE_CHECKING:
     from .module import Kernel, Launch
@@ -159,7 +158,7 @@ def _timing(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
     once = max(time.perf_counter() - begin, 1e-6)
     samples = int(min(30, max(3, BUDGET / once)))
     calls = int(min(100, max(1, BUDGET / samples / once))) if once < 1e-4 else 1
-    timing = bench.time_call(call, device, samples=samples, calls=calls, warmup=1)
+    timing = time_call(call, device, samples=samples, calls=calls, warmup=1)
     return timing, samples, calls
 
 

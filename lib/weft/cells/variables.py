@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import ArgumentError
+from ..base.text import shorten_repr
 from ..csource import signature
 from ..csource.signature import Param
-from ..toolchain.native import ArgumentError
 from . import structs
 from .arguments import Binder
 from .arrays import describe
-from .scalars import Scalar, scalar, shown
+from .scalars import Scalar, scalar
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Variable:
             return
         if not isinstance(value, (list, tuple)) or len(value) != shape[0]:
             is_list = isinstance(value, (list, tuple))
-            this = f"a list of {len(value)}" if is_list else shown(value)
+            this = f"a list of {len(value)}" if is_list else shorten_repr(value)
             raise self._error(
                 f"wants an array of shape {shape}, or {shape[0]} values in a list; "
                 f"this is {this}"
@@ -169,7 +170,7 @@ class Variable:
         try:
             numbers = self.kind.numbers(value)
         except (TypeError, OverflowError) as error:
-            raise self._error(f"{error}, this is {shown(value)}") from None
+            raise self._error(f"{error}, this is {shorten_repr(value)}") from None
         return struct.pack("=" + self.kind.code * self.kind.count, *numbers)
 
     def _error(self, message: str) -> ArgumentError:

@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..base.arrays import Guarded, Mismatch, compare
+from ..base.arrays import Guarded, compare
+from ..base.errors import ArgumentError, KernelFault, Mismatch
 from ..base.style import SHARED
 from ..base.tracebacks import message_first
-from ..cells import KernelFault, OrderDependence
-from ..toolchain.native import ArgumentError
+from ..cells import OrderDependence
 from . import plan
 from .attempt import Attempt
 from .cases import Case, Sizes, spoken_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..base.arrays import Mismatch
+from ..base.errors import Mismatch
 from .problem import Trial
 
 

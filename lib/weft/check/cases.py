@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.arrays import brief
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 
 Sizes = dict[str, int]
 PRIMES = (7, 13, 5, 11, 3)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..base.arrays import Mismatch, element
+from ..base.arrays import element
+from ..base.errors import Mismatch
 from ..report import IN_PLACE, UPDATE
 from .problem import Trial
 

@@ -7,7 +7,7 @@ import ctypes
 import threading
 from collections.abc import Iterator
 
-from ..toolchain.native import KernelError
+from ..base.errors import KernelError
 
 
 class TooLong(KernelError):

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..base.errors import ArgumentError
 from ..toolchain import config
-from ..toolchain.native import ArgumentError
 from .cases import (
     Case,
     Shape,

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ..base.arrays import Guarded, poison
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 from .cases import Shape, Sizes, Spec, by_name, drawn, names_of
 from .fan_in import fan_in
 from .runners import Returns, Runner

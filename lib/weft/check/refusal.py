@@ -9,7 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ..base.arrays import Mismatch, element, number, unwritten, wrong
+from ..base.arrays import element, number, unwritten, wrong
+from ..base.errors import Mismatch
 from . import mistakes, plan
 from .attempt import Attempt
 from .cases import Case

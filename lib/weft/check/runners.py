@@ -17,10 +17,10 @@ import torch
 
 from .. import cells as jit
 from ..base.arrays import ORDERS
+from ..base.errors import ArgumentError
 from ..cells.module import only
 from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
-from ..toolchain.native import ArgumentError
 from .cases import Shape, dimensions
 from .limit import time_limit
 

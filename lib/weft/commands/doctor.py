@@ -17,7 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..base import cache
+from ..base.errors import BuildError
+from ..base.host import cores, cpu_name, driver
 from ..toolchain import build
+from ..toolchain.tools import toolkit
 
 
 @dataclass(frozen=True)
@@ -72,23 +75,6 @@ def main(args: argparse.Namespace) -> int:
     return int(any(f.cure and f.needed for f in findings))
 
 
-def cpu_name() -> str:
-    """The processor's own name, or the architecture where it has none."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return names[0] if names else platform.machine()
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def vectors() -> str:
     """The widest vectors that the plain C rungs use here."""
     flags = build.tools.cpu_flags().split()
@@ -130,13 +116,14 @@ def _check_build() -> list[Finding]:
     """Whether launches on the CPU can be watched: a faulty kernel is."""
     import torch
 
-    from ..cells import KernelFault, load_cuda
+    from ..base.errors import KernelFault
+    from ..cells import load_cuda
 
     name, cure = "check build", "it needs g++ 11 or later, with -fsanitize=thread"
     try:
         cell = load_cuda(_OVERRUN, target="cpu", watched=True)
         cell.overrun[1, 2](torch.zeros(1, dtype=torch.int32))
-    except build.BuildError as error:
+    except BuildError as error:
         return [Finding(name, str(error).splitlines()[0], cure)]
     except KernelFault as fault:
         report = getattr(fault, "report", None)
@@ -191,26 +178,6 @@ def _one_gpu(index: int) -> Finding:
     return Finding(f"GPU {index}", value)
 
 
-def driver() -> str:
-    """The NVIDIA driver's version, or "none"."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, text=True, capture_output=True, timeout=20)
-        return done.stdout.splitlines()[0].strip()
-    except (OSError, IndexError, subprocess.TimeoutExpired):
-        return "none"
-
-
-def toolkit() -> str:
-    """The release of nvcc, or "none"."""
-    found = build.nvcc()
-    if not found:
-        return "none"
-    done = subprocess.run([found, "--version"], text=True, capture_output=True)
-    release = [part for part in done.stdout.split(",") if "release" in part]
-    return release[0].split()[-1] if release else "unknown"
-
-
 def _toolkit() -> list[Finding]:
     import torch
 
@@ -233,7 +200,7 @@ def _cells() -> list[Finding]:
     findings = [Finding("NVRTC", value, why)]
     try:
         findings.append(Finding("disassembler", disassembler.tool()))
-    except build.BuildError as error:
+    except BuildError as error:
         findings.append(Finding("disassembler", "none: no --sass", str(error)))
     return [*findings, _ptxas(), _ncu()]
 
@@ -303,7 +270,7 @@ def _rungs() -> list[Finding]:
         for op in build.ops():
             try:
                 lib = native.library(op, target)
-            except build.BuildError as error:
+            except BuildError as error:
                 first = str(error).splitlines()[0]
                 findings.append(Finding(f"{op} on {target}", first, "see above"))
                 continue

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from ..base import ipython
+from ..base.errors import BuildError, KernelError
 from ..base.paths import ROOT
 from ..cells import ArgumentError, load_cuda
 from ..cells import flags as flags_module
@@ -30,8 +31,6 @@ from ..cells import headers as headers_module
 from ..cells.module import Cell, Module
 from ..csource import diagnostics as diagnostics_module
 from ..toolchain import native
-from ..toolchain.build import BuildError
-from ..toolchain.native import KernelError
 
 _MARK = "// Saved from a notebook's cell by %%cuda --save: "
 

@@ -6,11 +6,11 @@ import argparse
 import dataclasses
 from typing import Any
 
-from .. import bench
 from ..base.paths import ROOT
-from ..benchmarks.race.row import label
 from ..mnist.config import Config
 from ..mnist.train import Result, run
+from ..timing import STATISTIC, read_json, table, write_json
+from ..timing.results import label_row
 
 RESULTS = ROOT / "notebooks/results"
 COLUMNS = (
@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
     if args.save:
         print(f"weights: {args.save}")
     if args.json:
-        bench.write_json(args.json, result.rows, result.cnn.device)
+        write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")
     if args.plot:
         from ..base import style
@@ -82,7 +82,7 @@ def committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     wanted = {*PYTHON} - {row["rung"] for row in rows}
     found = []
     for path in sorted(RESULTS.glob("mnist_*.json")):
-        results = bench.read_json(path)
+        results = read_json(path)
         kept = [
             row
             for row in results["rows"]
@@ -99,7 +99,7 @@ def summary(result: Result) -> str:
         accuracy, size = row["test_accuracy"], row["peak_bytes"]
         side = "PyTorch " if row["impl"] == "torch" else ""
         values = [
-            side + label(row),
+            side + label_row(row),
             *[f"{row[key] / 1e3:.3f}" for key in ("us", "us_low", "us_high")],
             *[row[key] and f"{row[key]:.2f}" for key in _RATIOS],
             row["epoch_s"] and f"{row['epoch_s']:.2f}",
@@ -112,7 +112,7 @@ def summary(result: Result) -> str:
     threads = f", {first['threads']} threads" if first["target"] == "cpu" else ""
     notes = [
         f"{first['device']}{threads}; batch {first['batch']}, {', '.join(precisions)}; "
-        f"timer {first['timer']}, {bench.STATISTIC}.",
+        f"timer {first['timer']}, {STATISTIC}.",
         "Accuracy over batches of 1000, batch norm with the batch's own statistics.",
     ]
     if first["target"] == "cpu" and "cuda" in result.cnn.rung.targets:
@@ -124,7 +124,7 @@ def summary(result: Result) -> str:
             "timed only."
         )
     notes += [f"absent: {name}: {why}" for name, why in result.absent.items()]
-    return "\n".join([bench.table(lines, list(COLUMNS)), *notes])
+    return "\n".join([table(lines, list(COLUMNS)), *notes])
 
 
 _RATIOS = ("vs_torch_best", "vs_torch_eager")

@@ -13,10 +13,9 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from ..base.arrays import Mismatch
+from ..base.errors import ArgumentError, Mismatch
 from ..puzzles import load
 from ..puzzles.puzzle import Puzzle
-from ..toolchain.native import ArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

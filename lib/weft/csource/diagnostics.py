@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ..toolchain.build import BuildError
+from ..base.errors import BuildError
 from . import hints
 from .rewriter.columns import original_column
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..cells.scalars import shown
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
+from ..base.text import shorten_repr
 
 
 @dataclass(frozen=True)
@@ -351,7 +351,7 @@ _PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 
 def c_type(dtype: Any) -> str | None:
     """The C type of a NumPy or torch dtype, or of its name; None: it has none."""
-    text = dtype if isinstance(dtype, str) else shown(dtype)
+    text = dtype if isinstance(dtype, str) else shorten_repr(dtype)
     name = getattr(dtype, "name", None) or text.removeprefix("torch.")
     if isinstance(dtype, type):  # numpy.float32
         name = dtype.__name__.rstrip("_")
@@ -366,8 +366,8 @@ def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
     if is_value != bool(param.kind):
         wanted = f"a value ({param.kind})" if param.kind else "a type"
         raise ArgumentError(
-            f"{signature.name}: {param.name} is {wanted}, {shown(arg)} is not; the "
-            f"template's arguments come before the grid: "
+            f"{signature.name}: {param.name} is {wanted}, {shorten_repr(arg)} is not; "
+            f"the template's arguments come before the grid: "
             f"{signature.name}[{', '.join(p.name for p in signature.template)}]"
             f"[grid, block](...)"
         )
@@ -386,7 +386,7 @@ def _template_argument(signature: Signature, arg: Any) -> str:
     if found := c_type(arg):
         return found
     raise ArgumentError(
-        f"{signature.name}: {shown(arg)} is no template argument; give a number, a "
-        f"dtype or C++ as a string, e.g. "
+        f"{signature.name}: {shorten_repr(arg)} is no template argument; give a number, "
+        f"a dtype or C++ as a string, e.g. "
         f'{signature.name}["float", 16][grid, block](...)'
     )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 import nbformat
 from nbformat import NotebookNode
 
-from .course import NOTEBOOKS, Lesson
+from ..puzzles.lessons import NOTEBOOKS, Lesson
 
 GLOSSARY = NOTEBOOKS / "glossary.ipynb"
 ENTRY = re.compile(  # its term, its paragraph, and the links to lessons behind that

@@ -69,10 +69,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
+from ..puzzles.lessons import Lesson, find_source, list_lessons
 from ..puzzles.stubs import HIDDEN, LessonError, is_withheld, solved, stub
 from . import course, glossary
 from . import first_cell as hosted
-from .course import Lesson, source_of
 
 ANSWER = "<!-- answer -->"
 PUZZLES = re.compile(r"<!-- puzzles: (\w+(?: \w+)*) -->\s*")
@@ -205,12 +205,12 @@ def text_of(notebook: NotebookNode) -> str:
 
 def files() -> Iterator[tuple[Path, str]]:
     """Every notebook of the lab, and README: the text that each should have."""
-    lessons = course.lessons()
+    course_lessons = list_lessons()
     terms = clean(glossary.read())
-    glossary.complete(terms, lessons, lambda lesson: clean(lesson.source).cells)
+    glossary.complete(terms, course_lessons, lambda lesson: clean(lesson.source).cells)
     yield glossary.GLOSSARY, text_of(terms)
     yield README, course.with_course(README.read_text(encoding="utf-8"), "notebooks/")
-    for lesson in lessons:
+    for lesson in course_lessons:
         try:
             yield from _files_of(lesson)
         except LessonError as error:
@@ -222,8 +222,8 @@ def _files_of(lesson: Lesson) -> Iterator[tuple[Path, str]]:
     written = Lesson(lesson.path, clean(lesson.source))
     source = nbformat.from_dict(written.source)
     course.complete(source, written)
-    yield source_of(lesson.path), text_of(source)
-    if source_of(lesson.path) != lesson.path:
+    yield find_source(lesson.path), text_of(source)
+    if find_source(lesson.path) != lesson.path:
         reader = learner(lesson.source)
         course.complete(reader, written)
         yield lesson.path, text_of(reader)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ..base.kept import Kept
 from ..base.style import INK, SHARED
-from ..base.words import plural
+from ..base.text import plural
+from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
 from ..puzzles.stubs import is_withheld
-from .course import PUZZLE, Lesson, in_minutes, lessons, puzzle_of
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
 EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
@@ -44,7 +44,7 @@ def progress() -> Progress:
             "".join(found) for text in code for found in EXERCISE.findall(text)
         }
         cells = (PUZZLE.fullmatch(cell.id) for cell in lesson.source.cells)
-        names = {puzzle_of(cell) for cell in cells if cell}
+        names = {name_puzzle(cell) for cell in cells if cell}
         return Row(
             lesson,
             {
@@ -54,7 +54,7 @@ def progress() -> Progress:
             },
         )
 
-    return Progress(tuple(map(row, lessons())))
+    return Progress(tuple(map(row, list_lessons())))
 
 
 def _code_of(lesson: Lesson) -> list:
@@ -121,7 +121,7 @@ def _html_row(row: Row) -> str:
     cells = (
         f'<a href="{lesson.path.name}">{lesson.number} {html.escape(lesson.title)}</a>',
         html.escape(lesson.question),
-        in_minutes(lesson.minutes["core"]).replace("minute", "min").rstrip("s"),
+        write_minutes(lesson.minutes["core"]).replace("minute", "min").rstrip("s"),
         _bar(row),
     )
     return "<tr>" + "".join(f'<td style="{CELL}">{c}</td>' for c in cells) + "</tr>"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base import device as devices
+from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import ArgumentError
 from .data import MEAN, STD
 from .trainer import EVALUATION_BATCH, SETS, Trainer, checked_device
 

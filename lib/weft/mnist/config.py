@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 from .rungs import FASTEST
 
 LADDER = "ladder"  # every rung that runs on the device

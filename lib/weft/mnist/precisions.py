@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import torch
 
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 from .rungs import PRECISIONS
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # autocast's type

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import ArgumentError, OutOfMemory
 from ..see.traces.nvtx import nvtx_range
 from ..timing.marks import Marks
 from ..toolchain import native
-from ..toolchain.native import ArgumentError, OutOfMemory
 from .data import MEAN, STD
 from .python_step import KEPT, Launch, PythonStep, Runner
 from .rungs import NUMBA

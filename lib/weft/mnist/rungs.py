@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import device as devices
 from ..base.device import Device
+from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import ArgumentError, Rung
+from ..toolchain.native import Rung
 from .cnn import Cnn
 from .data import MEAN, STD
 from .trainer import Trainer, checked_device
@@ -67,7 +68,7 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
     """The model on that rung; see Cnn for `model`.
 
     rung: "numba" trains with pykernel/bodies, any other is one of the C library; None
-    and "fastest" are the fastest in fp32. Raises ArgumentError if it does not run there.
+    and "fastest" are the fastest in fp32. Raises ArgumentError if it cannot run there.
     """
     target = checked_device(device).type
     if rung == NUMBA.name:

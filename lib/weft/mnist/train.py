@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from .. import bench
-from ..benchmarks.race.row import SLOWEST, STEPS, first_line, ratios, steps_of
+from ..base.errors import ArgumentError
+from ..timing import Timing, device_name, in_rounds
+from ..timing.results import compare_with_torch, first_line
+from ..timing.samples import SLOWEST, STEPS, count_steps
 from ..toolchain import native
-from ..toolchain.native import ArgumentError
 from . import data
 from .config import LADDER, Config
 from .data import epoch_order
@@ -98,7 +99,7 @@ class _Race:
             rows[_name(cnn)] |= self.train_ours(cnn)
         for name in _fastest_eager(rows, twins):
             rows[name] |= self.train_twin(twins[name])
-        ratios([*rows.values()])
+        compare_with_torch([*rows.values()])
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
 
     def make_ours(self, rung: str) -> Trainer:
@@ -159,7 +160,7 @@ class _Race:
         rounds = -(-self.config.iterations // BLOCK)
         sizes = {name: self.block_of(run) for name, run in contenders.items()}
         with self.bar("timing steps", len(sizes) * rounds, " samples") as bar:
-            timings = bench.in_rounds(
+            timings = in_rounds(
                 contenders, sizes, self.device, rounds, SLOWEST, bar.update
             )
         rows = {}
@@ -198,7 +199,7 @@ class _Race:
     def block_of(self, run: Callable[[int], object]) -> int:
         """Steps in a sample. On a GPU enough that queueing them takes no time."""
         if self.device.type == "cuda":
-            return steps_of(run, self.device)
+            return count_steps(run, self.device)
         return BLOCK
 
     def sections(
@@ -228,13 +229,13 @@ class _Race:
         }
 
     def row(
-        self, impl: str, rung: str, precision: str, timing: bench.Timing
+        self, impl: str, rung: str, precision: str, timing: Timing
     ) -> dict[str, Any]:
         """The keys that every row has; what training adds is null until then."""
         return {
             **{"op": "mnist", "impl": impl, "rung": rung},
             **{"precision": precision, "target": self.device.type},
-            **{"device": bench.device_name(self.device)},
+            **{"device": device_name(self.device)},
             **{**timing.row(), "samples": timing.samples},  # of row["steps"] each
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
@@ -370,6 +371,6 @@ def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
 
 def _threads(config: Config) -> int:
     """Of the CPU, on both sides."""
-    from ..commands.doctor import cores
+    from ..base.host import cores
 
     return config.threads or cores()

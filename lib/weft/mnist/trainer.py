@@ -19,8 +19,8 @@ import numpy as np
 
 from ..base import device as devices
 from ..base.device import Device
+from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import ArgumentError
 from . import weights as weights_of
 from .data import Split
 

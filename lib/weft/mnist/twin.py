@@ -21,8 +21,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..base.errors import ArgumentError
 from ..timing.marks import Marks
-from ..toolchain.native import ArgumentError
 from .data import MEAN, STD, Split
 from .precisions import check_precision, half, precision
 from .trainer import EVALUATION_BATCH

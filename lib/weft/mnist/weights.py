@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base import whole
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 
 
 def shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
+from ..base.errors import ArgumentError, OutOfMemory
 from ..toolchain import native
-from ..toolchain.native import ArgumentError, OutOfMemory, shown, whole
+from ..toolchain.native import shown, whole
 
 Array = Any  # torch.Tensor, numpy.ndarray, or a speaker of CAI or DLPack
 

@@ -11,9 +11,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from .. import bench
 from ..base import cache, whole
-from ..base.arrays import Mismatch
+from ..base.errors import Mismatch
+from ..timing import device_name
 from ..toolchain import native
 from .check import Verdict, check_rung
 
@@ -39,7 +39,7 @@ def require(lib: native.Library, rung: native.Rung) -> Verdict:
 
 
 def _path(lib: native.Library, rung: native.Rung) -> Path:
-    device = bench.device_name(lib.target)
+    device = device_name(lib.target)
     said = f"{lib.path.name} {rung.name} {device} {_checker()}"
     digest = hashlib.sha256(said.encode()).hexdigest()[:24]
     return cache.folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"

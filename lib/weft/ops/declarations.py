@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from ..base.errors import ArgumentError
 from ..toolchain import build, native
-from ..toolchain.native import ArgumentError
 
 ORDER = ("output", "input", "number", "options")  # as weft.h has it everywhere
 _DTYPES = {"float": torch.float32, "int32_t": torch.int32, "int64_t": torch.int64}

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..base.errors import Mismatch
 from .cases import Answer, sum_bound
-from .check import Mismatch, compare
+from .check import compare
 
 STEP = float(np.finfo(np.float64).eps ** (1 / 3))  # where both errors are small
 TOLERANCE = 1e-7  # of a gradient by differences; they are good to about 1e-10

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import ArgumentError, shown
+from ..toolchain.native import shown
 from .calls import Array, same_kind, wants_gradients
 from .case import Answer, Case, Tensors
 from .plan import ANY, LEADING, Differentiable, Extents, Plan

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..toolchain.native import ArgumentError, shown
+from ..base.errors import ArgumentError
+from ..toolchain.native import shown
 from .calls import (
     empty,
     launch,

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import ArgumentError, pointer, shown
+from ..toolchain.native import pointer, shown
 from .calls import (
     Array,
     as_tensor,

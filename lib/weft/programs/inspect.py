@@ -133,10 +133,10 @@ def _nothing(report: ProgramReport) -> str:
 
 
 def _write(target: str, report: ProgramReport, status: int) -> None:
-    from .. import bench
+    from ..timing import machine
 
     whole = {
-        "machine": bench.machine(),
+        "machine": machine(),
         "program": report.program,
         "status": status,
         **report.json(),

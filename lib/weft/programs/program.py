@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..base import cache, whole
+from ..base.errors import BuildError
 from ..base.paths import SIMT
 from ..toolchain import keys
 
@@ -158,9 +159,9 @@ def _compiled(command: list[str], target: Path, text: str | None = None) -> None
 
     try:
         build._run(command, target, text)
-    except build.BuildError as error:
+    except BuildError as error:
         said = messages.readable(str(error), str(SIMT), text or "")
-        raise build.BuildError(said) from None
+        raise BuildError(said) from None
 
 
 def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
@@ -261,7 +262,6 @@ def _mentions_arch(files: tuple[str, ...]) -> bool:
 def _preprocessor_error(stderr: str) -> Exception:
     from ..csource.rewriter.unsupported import missing_header
     from ..csource.scanner import RewriteError
-    from ..toolchain import build
     from . import messages
 
     missing = re.search(
@@ -275,7 +275,7 @@ def _preprocessor_error(stderr: str) -> Exception:
     where = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
     if ours and where:
         return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
-    return build.BuildError(messages.readable(stderr, str(SIMT)))
+    return BuildError(messages.readable(stderr, str(SIMT)))
 
 
 # ---- linking -----------------------------------------------------------------
@@ -288,7 +288,7 @@ def _link(
 
     command = [build.tool("g++"), "-pthread", *program.compile]
     if ":" in str(runtime.parent):  # which the system's loader takes for two folders
-        raise build.BuildError(
+        raise BuildError(
             f"the lab's runtime lies in {runtime.parent}, and a program cannot name "
             f"a folder with ':' in its name: rename it"
         )
@@ -298,12 +298,12 @@ def _link(
     rest += build.CHECK_LINK if program.check else build.HEAP_LINK
     try:
         build._run([*command, *objects, *rest], path)
-    except build.BuildError as error:
+    except BuildError as error:
         twice = set(re.findall(r"multiple definition of `(.*?)'", str(error)))
         # Without -rdc every file has device functions and variables of its own.
         if not twice or not all(re.findall(r"\w+", t)[0] in device for t in twice):
             said = _without_main(program, str(error)) or _link_message(str(error))
-            raise build.BuildError(said) from None
+            raise BuildError(said) from None
         own = _with_own(objects, twice, path)
         build._run([*command, *own, *rest], path)
         for file in set(own) - set(objects):
@@ -312,7 +312,6 @@ def _link(
 
 def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
     """The objects, with those names made local to each."""
-    from ..toolchain import build
 
     found = []
     for i, file in enumerate(objects):
@@ -323,7 +322,7 @@ def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
             objcopy = ["objcopy", *words, file, copy]
             done = subprocess.run(objcopy, text=True, capture_output=True)
             if done.returncode:
-                raise build.BuildError(done.stderr.strip())
+                raise BuildError(done.stderr.strip())
             file = copy
         found.append(file)
     return found

@@ -57,7 +57,7 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 
 def _python(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """Who touches what, and below it what came out."""
-    from .. import show as weft_show
+    from ..see.pictures.show import show as weft_show
 
     arrays, args, shapes = _arguments(puzzle, case, given)
     shown = weft_show(given.function, shapes=shapes, timeout=TIMEOUT)
@@ -118,7 +118,7 @@ def _key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 
 def _c(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """What it computed, in the check build on the CPU, and its counts."""
-    from ..cells import KernelFault
+    from ..base.errors import KernelFault
     from ..see.inspect import inspect
 
     arrays, args, _ = _arguments(puzzle, case, given)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import ArgumentError
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of
-from ..toolchain.native import ArgumentError
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle

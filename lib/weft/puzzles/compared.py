@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.arrays import unwritten
 from ..base.style import FAULT, SHARED, WIDTH, WRITTEN
-from ..base.words import plural
+from ..base.text import plural
 from ..see.pictures.panels import EDGE
 from ..see.pictures.player import Drawing
 from ..see.pictures.room import place

@@ -34,9 +34,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.errors import ArgumentError
 from ..report import Counters, Place, Report, Sums
 from ..report.lines import short
-from ..toolchain.native import ArgumentError
 
 CLOSE = 1e-9  # of a ratio: equal up to rounding
 SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"

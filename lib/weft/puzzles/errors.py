@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..base.arrays import Mismatch
+from ..base.errors import KernelError, Mismatch
+from ..base.text import plural
 from ..base.tracebacks import line_of, shorten
-from ..base.words import plural
-from ..toolchain.native import KernelError
 
 if TYPE_CHECKING:
     from .answers import Answer

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..base.style import READ, WIDTH, WRITTEN
-from ..base.words import plural
+from ..base.text import plural
 from ..see.pictures import svg
 from ..see.pictures.grid import Grid
 from ..see.pictures.panels import EDGE, LEFT

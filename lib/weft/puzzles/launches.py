@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..base.style import THREAD, WIDTH
-from ..base.words import plural
+from ..base.text import plural
 from ..check.cases import by_name, three
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE, LEFT

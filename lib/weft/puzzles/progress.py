@@ -19,9 +19,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import ArgumentError
 from ..base.kept import Kept
-from ..base.words import plural
-from ..toolchain.native import ArgumentError
+from ..base.text import plural
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle

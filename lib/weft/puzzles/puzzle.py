@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..base.arrays import Mismatch
+from ..base.errors import ArgumentError, KernelError, Mismatch
 from ..report.highlight import highlighted, with_code
-from ..toolchain.native import ArgumentError, KernelError
 from .answers import Answer, as_declared, is_stub, tree, understood
 from .counts import names_known
 from .errors import few_prints, is_inside, short_errors, stopped

@@ -54,8 +54,8 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     launched (an exercise in NumPy), and C that g++ cannot compile: if there are limits,
     that is raised.
     """
+    from ..base.errors import BuildError
     from ..cells import CompileError
-    from ..toolchain.build import BuildError
 
     case = Case.of(puzzle)
     if case is None:
@@ -98,8 +98,7 @@ class Case:
 
     def launched(self, runner: Runner) -> Report:
         """What one launch of a kernel did and cost, on the CPU."""
-        from ..base.arrays import Mismatch
-        from ..cells import KernelFault
+        from ..base.errors import KernelFault, Mismatch
         from ..check.plan import plan
         from ..check.problem import arguments
 
@@ -127,7 +126,7 @@ class Case:
 
     def judge(self, name: str, report: Report, limits: Mapping[str, Any]) -> None:
         """Raise Mismatch for a fault, or for one of the limits that is not met."""
-        from ..base.arrays import Mismatch
+        from ..base.errors import Mismatch
         from ..check.cases import Shape
 
         where = f" (with {self._where(Shape(report.grid, report.block))})"

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 
 SMALL = 16  # each length up to this is tried
 

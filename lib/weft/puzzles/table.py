@@ -1,7 +1,7 @@
 """The puzzles as a table: a row for each lesson, with links, marks and minutes.
 
 Titles, minutes and which puzzles belong to a lesson's core come from its notebook
-(lessons/course.py), which is read when a table is shown.
+(lessons.py), which is read when a table is shown.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from ..base.style import OURS, PALE, SHARED
 from . import LESSONS, load, number_of
+from .lessons import list_lessons
 from .progress import OPEN, SIGNS, SOLVED, WITHIN
 
 if TYPE_CHECKING:
-    from ..lessons.course import Lesson
+    from .lessons import Lesson
     from .progress import Progress
 
 CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
@@ -44,7 +45,7 @@ class Row:
     @functools.cached_property
     def minutes(self) -> float:
         """How long all of its puzzles take."""
-        from ..lessons.course import puzzle_minutes
+        from .lessons import puzzle_minutes
 
         return sum(map(puzzle_minutes, self.names))
 
@@ -55,17 +56,16 @@ def row_of(group: str, names: tuple[str, ...]) -> Row:
     lesson = _lessons().get(notebook)
     if lesson is None:
         return Row(notebook, "", names, frozenset())
-    from ..lessons.course import core_puzzles
+    from .lessons import list_core_puzzles
 
-    return Row(notebook, lesson.title, names, frozenset(core_puzzles(lesson)))
+    return Row(notebook, lesson.title, names, frozenset(list_core_puzzles(lesson)))
 
 
 @functools.cache
 def _lessons() -> dict[str, Lesson]:
     """The course's lessons by file; notebooks do not change while they are read."""
-    from ..lessons import course  # nbformat is slow to import
 
-    return {lesson.path.name: lesson for lesson in course.lessons()}
+    return {lesson.path.name: lesson for lesson in list_lessons()}
 
 
 # ---- as text ---------------------------------------------------------------------
@@ -87,15 +87,17 @@ def in_text(progress: Progress) -> str:
 
 def listing(progress: Progress) -> str:
     """A line for each puzzle, below its lesson."""
-    from ..lessons.course import in_minutes, puzzle_minutes
+    from .lessons import puzzle_minutes, write_minutes
 
     lines = []
     for group, names in progress.groups.items():
         row = row_of(group, names)
         head = f"{row.number} {row.title}".rstrip()
-        lines.append(f"{head}, {in_minutes(row.minutes)}  (notebooks/{row.notebook})")
+        lines.append(
+            f"{head}, {write_minutes(row.minutes)}  (notebooks/{row.notebook})"
+        )
         for name in names:
-            length = in_minutes(puzzle_minutes(name)) + ", core" * (name in row.core)
+            length = write_minutes(puzzle_minutes(name)) + ", core" * (name in row.core)
             sign = SIGNS[progress.state(name)]
             lines.append(f"  {sign} {name:<20} {load(name).title:<24} {length}")
     return "\n".join([*lines, f"{progress.sentence}   ({legend()})"])
@@ -108,12 +110,12 @@ def legend() -> str:
 
 def _count(progress: Progress, row: Row) -> str:
     """2 of 5 solved, 24 minutes; next: guards"""
-    from ..lessons.course import in_minutes
+    from .lessons import write_minutes
 
     left = [name for name in row.names if progress.state(name) == OPEN]
     then = f"; next: {left[0]}" if left else ""
     done = len(row.names) - len(left)
-    return f"{done} of {len(row.names)} solved, {in_minutes(row.minutes)}{then}"
+    return f"{done} of {len(row.names)} solved, {write_minutes(row.minutes)}{then}"
 
 
 # ---- as HTML ---------------------------------------------------------------------
@@ -137,7 +139,7 @@ def in_html(progress: Progress) -> str:
 
 
 def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
-    from ..lessons.course import in_minutes
+    from .lessons import write_minutes
 
     row = row_of(group, names)
     head = html.escape(f"{row.number} {row.title}".rstrip())
@@ -148,7 +150,7 @@ def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
         f"{head}</a>",
         f'<div style="display:flex;flex-wrap:wrap;gap:3px 12px">{puzzles}</div>',
         f"{done} of {len(names)}",
-        in_minutes(row.minutes),
+        write_minutes(row.minutes),
     )
     spaces = (WHOLE, "width:100%", WHOLE, WHOLE)
     made = "".join(

@@ -141,7 +141,7 @@ class Report:
     def verify(self) -> Report:
         """This report; Mismatch, with the findings as text, if there are any."""
         if not self.ok:
-            from ..base.arrays import Mismatch
+            from ..base.errors import Mismatch
 
             raise Mismatch(self.text())
         return self

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..base import style
 from ..base.style import FAULT, SHARED, WRITTEN
-from ..base.words import thousands
+from ..base.text import thousands
 from . import Finding, Report
 from .cures import in_python as cure_of
 from .lines import COLUMNS, HOT, Cell, Row, annotated, columns, remarks

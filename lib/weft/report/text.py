@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..base.words import plural
+from ..base.text import plural
 from . import Counters, Finding, Report, before, named
 from .cures import in_python as cure_of
 from .lines import HOT, Cell, annotated, columns, near, remarks, short

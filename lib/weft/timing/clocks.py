@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base import device as devices
+from ..base.errors import ArgumentError
 from ..toolchain import native
-from ..toolchain.native import ArgumentError
 from .gpu_state import Watch
 
 if TYPE_CHECKING:
@@ -225,9 +225,9 @@ class KernelTimer(WallTimer):
         watches: Any,
         pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
-        from ..see.traces.torch_kernels import _profiler
+        from .cupti import start_profile
 
-        with warnings.catch_warnings(), _profiler(True) as profile:
+        with warnings.catch_warnings(), start_profile(True) as profile:
             warnings.simplefilter("ignore", UserWarning)  # what a cycle keeps
             for name, one in contenders.items():
                 self.wait()
@@ -245,10 +245,10 @@ class KernelTimer(WallTimer):
         self, events: Sequence[Any], contenders: Mapping[str, Contender]
     ) -> dict[str, list[float]]:
         """Microseconds of the kernels between marks."""
-        from ..see.traces.torch_kernels import _is_range
+        from .cupti import is_named_range
 
         kernels = [e for e in events if "CUDA" in str(e.device_type)]
-        kernels = [e for e in kernels if not _is_range(e)]
+        kernels = [e for e in kernels if not is_named_range(e)]
         kernels.sort(key=lambda event: event.time_range.start)
         parts = [0.0]  # before the first mark, and behind each
         for event in kernels:

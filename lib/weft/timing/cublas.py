@@ -20,7 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..base import device
-from ..toolchain.native import ArgumentError, KernelError
+from ..base.errors import ArgumentError, KernelError
 
 if TYPE_CHECKING:
     import torch

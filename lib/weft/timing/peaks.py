@@ -21,12 +21,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .. import bench
 from ..base import cache, whole
 from ..base import device as devices
+from ..base.errors import KernelError
 from ..toolchain import build
-from ..toolchain.native import KernelError
-from . import timers
+from . import results, timers
 from .clocks import Contender
 from .timers import Timed
 
@@ -57,14 +56,14 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
     """
     where = devices.named(device)
     source = Path(__file__).with_name(SOURCES[where.type])
-    name = bench.device_name(where)
+    name = results.device_name(where)
     made = name + source.read_text() + Path(__file__).read_text()
     digest = hashlib.sha256(made.encode()).hexdigest()[:16]
     kept = cache.folder("peaks") / f"{digest}.json"
     if kept.exists() and not again:
         return json.loads(kept.read_text())
     found = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
-    stamp = {"date": datetime.date.today().isoformat(), "commit": bench.commit()}
+    stamp = {"date": datetime.date.today().isoformat(), "commit": results.commit()}
     rows = [row | stamp for row in found]
     whole.write(kept, json.dumps(rows))
     return rows

@@ -15,6 +15,7 @@ import datetime
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ import numpy as np
 
 from ..base import device as devices
 from ..base import whole
+from ..base.host import cores, cpu_name, driver
 from ..base.paths import ROOT
+from ..toolchain.tools import toolkit
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 def device_name(device: AnyDevice | str = "cpu") -> str:
     """The full name of the GPU, or of the CPU."""
-    from ..commands.doctor import cpu_name
+    from ..base.host import cpu_name
 
     device = devices.named(device)
     return devices.name(device.index) if device.type == "cuda" else cpu_name()
@@ -40,14 +43,12 @@ def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
     """The machine, as every JSON file has it; what is not there is null."""
     import torch
 
-    from ..commands import doctor
-
     return {
         "device": device_name(device),
-        "cpu": doctor.cpu_name(),
-        "cores": doctor.cores(),
-        "driver": _known(doctor.driver()),
-        "toolkit": _known(doctor.toolkit()),
+        "cpu": cpu_name(),
+        "cores": cores(),
+        "driver": _known(driver()),
+        "toolkit": _known(toolkit()),
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
@@ -153,3 +154,44 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
     return str(value)
+
+
+def compare_with_torch(rows: Sequence[dict[str, Any]]) -> None:
+    """Give rows of a race vs_torch_eager and vs_torch_best, null without a peer.
+
+    A peer is PyTorch's in the same precision at the same batch.
+    """
+    for row in rows:
+        peers = [
+            peer
+            for peer in rows
+            if peer["impl"] == "torch"
+            and all(peer.get(key) == row.get(key) for key in ("precision", "batch"))
+        ]
+        eager = [peer for peer in peers if peer["rung"] == "eager"]
+        for key, those in (("vs_torch_eager", eager), ("vs_torch_best", peers)):
+            times = [peer["us"] for peer in those]
+            ours = row["impl"] != "torch" and times
+            row[key] = min(times) / row["us"] if ours else None
+
+
+def label_row(row: dict[str, Any]) -> str:
+    """What stands beside a row's mark: "weft reference", "eager channels-last"."""
+    if row["impl"] != "torch":
+        return f"weft {row['rung']}"
+    layout = row.get("layout") or ""
+    name = f"{row['rung']} {'NCHW' if layout == 'nchw' else layout.replace('_', '-')}"
+    precision = row.get("precision", "fp32")
+    return name if precision == "fp32" else f"{name}, {precision}"
+
+
+def stamp() -> dict[str, Any]:
+    """When and from which commit a row is: rows of several runs lie in one file."""
+    date = datetime.date.today().isoformat()
+    return {"date": date, "commit": commit()}
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what it says, or its kind."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

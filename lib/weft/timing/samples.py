@@ -116,3 +116,47 @@ def clock_for(device: AnyDevice | str) -> Any:
     """Events on a GPU, the host's clock on a CPU: clock.taken(work), microseconds."""
     where = devices.named(device)
     return timer_named("event" if where.type == "cuda" else "wall", where)
+
+
+SAMPLE = 0.015  # seconds of a sample, about
+
+STEPS = (4, 512)  # in a sample: at least, at most
+
+SLOWEST = 60.0  # seconds that a contender may be timed, in all
+
+HOST_TIMES = 7  # the host is timed
+
+
+def count_steps(run: Run, device: AnyDevice) -> int:
+    """How many steps make a sample: a power of two, at about SAMPLE seconds."""
+    run(2)
+    us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
+    if us > 1e6 * SAMPLE:
+        return 1
+    wanted = 2 ** int(math.log2(1e6 * SAMPLE / us))
+    return min(STEPS[1], max(STEPS[0], wanted))
+
+
+def time_host(run: Run, steps: int, device: AnyDevice) -> float | None:
+    """The host's time to queue a step, `steps` at once; None where nothing queues."""
+    if device.type == "cpu":
+        return None
+    times = []
+    for _ in range(HOST_TIMES):
+        synchronize(device)
+        start = time.perf_counter()
+        run(steps)
+        times.append(1e6 * (time.perf_counter() - start) / steps)
+    synchronize(device)
+    return float(np.median(times))
+
+
+def synchronize(device: AnyDevice) -> None:
+    """Wait until what was queued is done, PyTorch's too."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
+
+
+Run = Callable[[int], object]  # queues that many steps

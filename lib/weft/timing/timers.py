@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base import device as devices
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 from .clocks import BURST, Contender, WallTimer, burst_of, timer_named
 from .gpu_state import Watch
 from .results import device_name
@@ -82,7 +82,7 @@ class Timed:
         }
 
     def __repr__(self) -> str:
-        from ..base.words import rounded
+        from ..base.text import rounded
 
         t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
         said += "" if self.checked else ", unchecked"

@@ -23,12 +23,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base import cache, device, whole
+from ..base.errors import BuildError
 from ..base.paths import KERNELS, ROOT
 from ..csource.rewriter import rewrite as rewriter
 from . import keys, running, texts
 from .running import version_of
-from .tools import BuildError, live_sm, nvcc, tool, vendor_headers
 from .tools import gxx as gxx
+from .tools import live_sm, nvcc, tool, vendor_headers
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()

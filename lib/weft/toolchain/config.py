@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import Any
 
-from ..cells.scalars import shown
-from .native import ArgumentError
+from ..base.errors import ArgumentError
+from ..base.text import shorten_repr
 
 MAX_THREADS = 1024  # of a block
 MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90
@@ -78,7 +78,8 @@ def _dim(
     sides = [value] if is_one or isinstance(value, str) else list(value)
     if not 1 <= len(sides) <= 3:
         raise ArgumentError(
-            f"{kernel}: {what} {shown(value)} has {len(sides)} dimensions, want 1 to 3"
+            f"{kernel}: {what} {shorten_repr(value)} has {len(sides)} dimensions, "
+            "want 1 to 3"
         )
     whole = [_whole(kernel, what, side) for side in sides] + [1] * (3 - len(sides))
     for axis, side, limit in zip("xyz", whole, limits):
@@ -103,7 +104,7 @@ def _whole(kernel: str, what: str, value: Any) -> int:
             pass
     hint = " (n / 2 is a float, n // 2 a whole number; cdiv(n, 2) rounds up)"
     raise ArgumentError(
-        f"{kernel}: {what} wants whole numbers, this is {shown(value)}"
+        f"{kernel}: {what} wants whole numbers, this is {shorten_repr(value)}"
         f"{hint if isinstance(value, float) else ''}"
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .build import BuildError
+from ..base.errors import BuildError
 
 TOOLS = ("nvdisasm", "cuobjdump")
 _CURE = "pip install nvidia-cuda-nvdisasm"

@@ -19,29 +19,13 @@ from typing import TYPE_CHECKING, Any
 from cffi import FFI
 
 from ..base import device
-from ..base.tracebacks import Short
+from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from . import build
 
 if TYPE_CHECKING:
     import torch
 
     AnyDevice = torch.device | device.Device
-
-
-class KernelError(Short, RuntimeError):
-    """A C function of the lab failed; the message is weft_last_error()."""
-
-
-class ArgumentError(KernelError, ValueError):
-    """An argument makes no sense; nothing was launched."""
-
-
-class OutOfMemory(KernelError, MemoryError):
-    """There was not enough memory on the target."""
-
-
-class DeviceLost(KernelError):
-    """A kernel faulted and took the CUDA context with it: restart the kernel."""
 
 
 @dataclass(frozen=True)

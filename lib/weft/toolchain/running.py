@@ -18,8 +18,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..base.errors import BuildError
 from ..base.whole import undisturbed
-from .tools import BuildError, cpu_flags
+from .tools import cpu_flags
 
 LIMIT = 600.0  # seconds; the slowest source of the lab takes 15
 _FULL = "No space left on device", "Disk quota exceeded", "File too large"

@@ -7,15 +7,13 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 from ..base import device
+from ..base.errors import BuildError
 from ..base.paths import ROOT
-from ..base.tracebacks import Short
-
-
-class BuildError(Short, RuntimeError):
-    """The library could not be built; the message holds the compiler's own."""
+from . import build
 
 
 def nvcc() -> str | None:
@@ -98,3 +96,13 @@ def live_sm() -> str:
     major, minor = device.capability(device.current())
     # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
     return f"{major}{minor}" + ("a" if major >= 9 else "")
+
+
+def toolkit() -> str:
+    """The release of nvcc, or "none"."""
+    found = build.nvcc()
+    if not found:
+        return "none"
+    done = subprocess.run([found, "--version"], text=True, capture_output=True)
+    release = [part for part in done.stdout.split(",") if "release" in part]
+    return release[0].split()[-1] if release else "unknown"

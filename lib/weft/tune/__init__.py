@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from ..toolchain.native import ArgumentError
+from ..base.errors import ArgumentError
 from .session import Session
 from .sources import Options, source_for
 from .space import checked_space, combinations, require_some, set_shape

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..base.errors import ArgumentError
 from ..csource import signature
-from ..toolchain.native import ArgumentError
 
 _OPEN, _CLOSE = "([{", ")]}"
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
+from ..base.host import cores
 from ..cells import CompileError
-from ..commands.doctor import cores
 from ..see.machine_code.residency import Occupancy
-from ..toolchain.native import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from .sources import Source, bound
 from .space import Candidate
 

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
+from ..base.errors import ArgumentError
 from ..base.style import INK, OURS, faint, inline, style
-from ..base.words import rounded
-from ..benchmarks.race.plot import INCH, write_caption
+from ..base.text import rounded
+from ..see.figures.charts import INCH, write_caption
 from ..timing import STATISTIC
-from ..toolchain.native import ArgumentError
 
 if TYPE_CHECKING:
     from .tuned import Tuned

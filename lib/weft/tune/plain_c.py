@@ -17,13 +17,13 @@ from typing import Any
 from cffi import FFI
 
 from ..base import cache, whole
+from ..base.errors import ArgumentError
 from ..cells import CompileError
 from ..cells.arguments import Binder
 from ..csource import signature
 from ..csource.diagnostics import CELL, Diagnostic, parse_gcc
 from ..csource.signature import Signature
 from ..toolchain import build
-from ..toolchain.native import ArgumentError
 
 # A definition at the start of a line; static ones are not for others.
 _DEFINED = re.compile(

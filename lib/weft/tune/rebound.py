@@ -6,8 +6,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.errors import ArgumentError
 from ..pykernel.language.kernel import plain_function
-from ..toolchain.native import ArgumentError
 
 
 def with_globals(

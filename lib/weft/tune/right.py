@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.arrays import GUARD, Mismatch, guard_value, mismatch, poison
-from ..toolchain.native import ArgumentError
+from ..base.arrays import GUARD, guard_value, mismatch, poison
+from ..base.errors import ArgumentError, Mismatch
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
 MORE = 8  # roundings, beside those of the sum

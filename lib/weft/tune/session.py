@@ -11,15 +11,12 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from .. import bench
-from ..base.arrays import Mismatch
-from ..base.words import plural
-from ..cells import KernelFault
+from ..base.errors import BuildError, DeviceLost, KernelError, KernelFault, Mismatch
+from ..base.text import plural
 from ..cells.gpu import loader as gpu
 from ..cells.gpu import nvrtc
 from ..see.machine_code import toolchain
-from ..toolchain.build import BuildError
-from ..toolchain.native import DeviceLost, KernelError
+from ..timing import device_name
 from . import fit, memory
 from .halving import race
 from .right import Answer, Arguments
@@ -86,7 +83,7 @@ class Session:
             return None
         if any(text is None for text in texts):
             return None
-        where = bench.device_name(self.device)
+        where = device_name(self.device)
         return memory.place(where, self.arguments.values, self.ready, texts, settings)
 
     def recall(self, path: Path, check: Any, terms: float | None) -> Tuned | None:

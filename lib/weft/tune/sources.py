@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import ArgumentError
 from ..base.paths import ROOT
 from ..cells import flags as words
 from ..cells import load_cuda, stored
@@ -21,7 +22,6 @@ from ..cells.module import Cell, Kernel, Module, only
 from ..pykernel.language.kernel import PythonKernel
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
-from ..toolchain.native import ArgumentError
 from .constants import with_values
 from .plain_c import Function, is_c, load_c
 from .rebound import with_globals

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.errors import ArgumentError
 from ..toolchain import config
-from ..toolchain.native import ArgumentError
 
 MOST = 200_000  # combinations before `where`: more are a slip of the pen
 TRIED = f"at most {MOST} are tried"

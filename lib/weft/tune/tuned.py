@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import bench
+from .. import timing
+from ..base.errors import ArgumentError
 from ..base.style import PRE
-from ..base.words import plural, rounded
-from ..toolchain.native import ArgumentError
+from ..base.text import plural, rounded
+from ..timing import STATISTIC, device_name, write_json
 from .space import Candidate, spelled
 
 Row = dict[str, Any]
@@ -89,7 +90,7 @@ class Tuned:
 
     def save(self, path: str | Path) -> None:
         """Write all rows as the lab's JSON."""
-        bench.write_json(path, self.rows, self.target)
+        write_json(path, self.rows, self.target)
 
     def sentence(self) -> str:
         """What came out, in one line."""
@@ -121,7 +122,7 @@ class Tuned:
         first = self.row
         if first["us"] is not None:
             lines.append(
-                f"{first['device']}; timer {first['timer']}, warm; {bench.STATISTIC}; "
+                f"{first['device']}; timer {first['timer']}, warm; {STATISTIC}; "
                 f"dropped: timed roughly, then let go"
             )
         return lines
@@ -139,7 +140,7 @@ class Tuned:
         if self.us is None:
             columns = [c for c in columns if not c.startswith(("us", "vs"))]
         known = [c for c in columns if any(r.get(c) is not None for r in shown)]
-        text = bench.table(shown[:SHOWN], known)
+        text = timing.table(shown[:SHOWN], known)
         more = len(shown) - SHOWN
         return text + (f"\n... and {more} more in .rows" if more > 0 else "")
 
@@ -163,7 +164,7 @@ def rows_of(
     precision: str | None,
 ) -> list[Row]:
     """A row for each candidate, the best first."""
-    device = bench.device_name(target)
+    device = device_name(target)
     none = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
     rows = []
     for one in candidates:

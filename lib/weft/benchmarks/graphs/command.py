@@ -33,8 +33,9 @@ from typing import Any
 
 import torch
 
-from ... import bench
+from ...base.errors import BuildError
 from ...cells import load_cuda
+from ...timing import Timing, device_name, summarize, time_call
 from ...toolchain import build
 from ..transpose import _time
 
@@ -83,10 +84,10 @@ def note(rows: list[Row]) -> str:
     return said
 
 
-def _row(where: torch.device, op: str, rung: str, timing: bench.Timing, **more) -> Row:
+def _row(where: torch.device, op: str, rung: str, timing: Timing, **more) -> Row:
     return {
         **{"op": op, "impl": "weft", "rung": rung, "precision": "fp32"},
-        **{"target": where.type, "device": bench.device_name(where), **timing.row()},
+        **{"target": where.type, "device": device_name(where), **timing.row()},
         **more,
     }
 
@@ -107,7 +108,7 @@ def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
     for line in done.stdout.splitlines():
         op, rung, count, *times = line.split("\t")
         timer = "CUDA events" if op not in ("host", "overlap") else "host's clock"
-        timing = bench.summarize(map(float, times), timer)
+        timing = summarize(map(float, times), timer)
         more = {"count": int(count)}
         if op == "overlap":  # there and back
             more = {"bytes": 2 * int(count)}
@@ -124,13 +125,13 @@ def _built(where: torch.device, folder: Path) -> Path:
     if where.type == "cpu":
         return executable(Program(sources))
     if not (nvcc := build.nvcc()):
-        raise build.BuildError("no nvcc: install the CUDA Toolkit")
+        raise BuildError("no nvcc: install the CUDA Toolkit")
     command = [nvcc, "-O3", "-std=c++17", "-arch=native", *sources]
     done = subprocess.run(
         [*command, "-o", f"{folder}/program"], text=True, capture_output=True
     )
     if done.returncode:
-        raise build.BuildError(done.stderr.strip())
+        raise BuildError(done.stderr.strip())
     return folder / "program"
 
 
@@ -156,7 +157,7 @@ def _from_python(where: torch.device, samples: int) -> list[Row]:
     found = []
     for rung, (impl, call) in ways.items():
         x.zero_()
-        timing = bench.time_call(call, where, samples, calls=CHAIN, warmup=1)
+        timing = time_call(call, where, samples, calls=CHAIN, warmup=1)
         if not (x == (samples + 1) * CHAIN).all():
             raise RuntimeError(f"{rung}: x[0] is {x[0]}")
         found.append(_row(where, "chain", rung, timing, count=CHAIN) | {"impl": impl})

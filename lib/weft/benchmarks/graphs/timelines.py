@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ... import bench
 from ...cells import load_cuda
 from ...mnist.data import Split
 from ...see.traces.timeline import KERNEL, Timeline, committed, timeline
+from ...timing import Timing, device_name, time_call
 from ...toolchain import native
 
 RUN, STEPS = 8, 2  # training steps that are queued at once, and those that are kept
@@ -56,7 +56,7 @@ def rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     for impl, name, make in _contenders(where):
         try:
             call, *closes = make()
-            timing = bench.time_call(call, where, samples)
+            timing = time_call(call, where, samples)
             found.append(row(impl, name, timing, _profile(name, call)))
             for close in closes:
                 close()
@@ -78,12 +78,12 @@ def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     for rung in [name for name in OURS if name in there]:
         for count in CALLS:
             call, close = _ours(rung, where, count)
-            timing = bench.time_call(call, where, samples)
+            timing = time_call(call, where, samples)
             close()
             found.append({
                 **{"op": "steps", "impl": "weft", "rung": rung},
                 **{"precision": rung if rung in ("tf32", "bf16") else "fp32"},
-                **{"target": where.type, "device": bench.device_name(where)},
+                **{"target": where.type, "device": device_name(where)},
                 **{**timing.row(), "count": count, "batch": BATCH},
             })  # fmt: skip
     return found
@@ -119,7 +119,7 @@ def _profile(name: str, call: Callable[[], object]) -> Timeline:
     return last_steps(seen, RUN, STEPS) if name.startswith("mnist") else seen
 
 
-def row(impl: str, name: str, timing: bench.Timing, seen: Timeline) -> dict[str, Any]:
+def row(impl: str, name: str, timing: Timing, seen: Timeline) -> dict[str, Any]:
     """A timeline as a row of results."""
     return {
         **{"op": "timeline", "impl": impl, "rung": name},

@@ -16,11 +16,10 @@ from typing import Any
 
 import torch
 
-from ...base.arrays import Mismatch
+from ...base.errors import ArgumentError, KernelError, Mismatch, OutOfMemory
 from ...ops.products import place_workspace
 from ...timing import clocks, timers
 from ...toolchain import native
-from ...toolchain.native import ArgumentError
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
@@ -118,7 +117,7 @@ class Operands:
                 if "memory" not in str(error):
                     raise
                 told = f"out of memory: {rows} x {cols} random floats"
-                raise native.OutOfMemory(f"{size}: {told}") from None
+                raise OutOfMemory(f"{size}: {told}") from None
 
         a, b, c = made(size.m, size.k), made(size.k, size.n), (size.m, size.n)
         sets = [
@@ -291,7 +290,7 @@ def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[
     """cuBLAS itself, in each of the layouts; nothing where it is not there."""
     from ...timing import cublas
 
-    with contextlib.suppress(native.KernelError):
+    with contextlib.suppress(KernelError):
         kind = operands.opponents
         gemm = cublas.Gemm(kind, operands.device.index)
         for layout in layouts:

@@ -24,10 +24,9 @@ from typing import Any
 
 import torch
 
-from ... import bench
-from ...timing import clocks, peaks
+from ...base.errors import ArgumentError
+from ...timing import clocks, peaks, read_json, table, write_json
 from ...toolchain import native
-from ...toolchain.native import ArgumentError
 from .calls import Operands, Product, Size, entry
 from .goals import beside_fastest, goals
 from .plan import PRECISIONS, SETS, race_of, races
@@ -72,7 +71,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
             found += race_rows(race, options, speeds)
             beside_fastest(found)
             if args.json:
-                bench.write_json(args.json, merged(args.json, found), args.device)
+                write_json(args.json, merged(args.json, found), args.device)
     except KeyboardInterrupt:
         if not found:
             raise
@@ -134,7 +133,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     new, devices = {_key(row) for row in rows}, {row["device"] for row in rows}
     kept = [
         row
-        for row in bench.read_json(path)["rows"]
+        for row in read_json(path)["rows"]
         if (row["op"] == "peak" or "race" in row)
         and row["device"] in devices
         and _key(row) not in new
@@ -145,7 +144,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
 def note(rows: list[Row]) -> str:
     """What stands under the table: the goals, met or missed, and how it was timed."""
     lines = goals(rows)
-    said = ["", bench.table(lines, [*lines[0]])] if lines else [""]
+    said = ["", table(lines, [*lines[0]])] if lines else [""]
     caches = sorted({row["cache"] for row in rows if row.get("cache")})
     first = next(
         (row for row in rows if row["timer"] and row["op"] == "matmul"), rows[0]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from ...base.errors import ArgumentError
 from ...timing import timers
 from ...toolchain import native
-from ...toolchain.native import ArgumentError
 from .calls import Size
 from .goals import BETTER, PRECISIONS
 

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from ...base.style import OPPONENT, OURS, draw_unmeasured, style
+from ...see.figures.charts import mark_powers, new_figure, write_caption
 from ...timing import STATISTIC
-from ..race.plot import new_figure, write_caption
-from ..race.race_marks import BESIDE, plain_log
+from ..race.race_marks import BESIDE
 from .goals import best, run_of
 from .series import (
     OURSELVES,
@@ -75,7 +75,7 @@ def ladder_plot(
             _dots(axes, found, places, machine is not None)
             _words(axes, found, places, 1.06 * high, number, series)
             _opponent(axes, found, places, number)
-        plain_log(axes, high)
+        mark_powers(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(
             [*places.values()], [name_of(dict(zip(KEY, key))) for key in places]

@@ -15,13 +15,12 @@ from typing import Any
 
 import torch
 
-from ... import bench
-from ...base.arrays import Mismatch
+from ...base.errors import DeviceLost, KernelError, Mismatch
 from ...mnist.twin import precision
 from ...ops import checked
-from ...timing import clocks, timers
+from ...timing import clocks, device_name, time_call, timers
+from ...timing.results import stamp
 from ...toolchain import native
-from ..race.row import stamp
 from .calls import (
     TYPES,
     Entry,
@@ -48,7 +47,7 @@ COOL_SECONDS = 5.0  # the same where most of it are pauses
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
 COOL_FROM = 2.0 * 1000**3  # flop of a product: smaller ones do not heat the card
 # Of one contender: the others race without it.
-FAILURES = (Mismatch, native.KernelError, torch.OutOfMemoryError)
+FAILURES = (Mismatch, KernelError, torch.OutOfMemoryError)
 WRONG = "wrong"  # of a row: why its kernel was not timed
 
 
@@ -211,7 +210,7 @@ def _see(one: Entry, size: Size, where: torch.device, speeds: Speeds) -> None:
         one.contender.run(0)
     times: list[float] = []
     while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
-        timing = bench.time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)
+        timing = time_call(lambda: one.contender.run(0), str(where), 1, warmup=0)
         times.append(timing.median)
     speeds.seen[one.name] = size.flop / min(times) / 1e6
 
@@ -240,7 +239,7 @@ def _wrong(one: Entry, size: Size, where: torch.device, error: Exception) -> Row
 
     A kernel that took the GPU with it ends the run.
     """
-    if isinstance(error, native.DeviceLost):
+    if isinstance(error, DeviceLost):
         raise error
     told = str(error).splitlines()[0]
     say(f"{one.name}: {told}")
@@ -255,7 +254,7 @@ def _head(one: Entry, size: Size, where: torch.device) -> Row:
     return {
         **{"op": "matmul", "impl": one.impl, "rung": one.rung},
         **{"precision": one.precision, "layout": one.layout, "target": where.type},
-        **{"device": bench.device_name(str(where))},
+        **{"device": device_name(str(where))},
         **{"batch": size.batch, "m": size.m, "k": size.k, "n": size.n},
     }
 

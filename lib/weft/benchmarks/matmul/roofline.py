@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from ...base.style import INK, draw_unmeasured, reference, style
+from ...see.figures.charts import new_figure
 from ...timing.peaks import ceilings
-from ..race.plot import new_figure
 from ..race.race_marks import BESIDE
 from .goals import best
 from .plot import KEY, MARKS, colour_of, name_of, tell

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import bench
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
+from ...timing import read_json, table, write_json
 
 Row = dict[str, Any]
 
@@ -81,7 +81,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     for rows in parts:
         found += rows
         if args.json:
-            bench.write_json(args.json, merged(args.json, found), args.device)
+            write_json(args.json, merged(args.json, found), args.device)
     if not found:
         raise ArgumentError("nothing could be measured")
     return found
@@ -95,7 +95,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     if not Path(path).exists():
         return rows
     new = {_key(row) for row in rows}
-    there = bench.read_json(path)["rows"]
+    there = read_json(path)["rows"]
     devices = {row["device"] for row in rows}
     kept = [r for r in there if r["device"] in devices and _key(r) not in new]
     return sorted([*kept, *rows], key=_place)
@@ -133,7 +133,7 @@ def note(rows: list[Row]) -> str:
     lines = goals(rows)
     said = [f"{rows[0]['device']}; timer {rows[0]['timer']}"]
     if lines:
-        said = [bench.table(lines, [*lines[0]]), *said]
+        said = [table(lines, [*lines[0]]), *said]
         goal = "; goals are an H200's" if "goal" in lines[0] else ""
         said.append(f"ratio: PyTorch's fastest time over ours{goal}")
     if any(row["target"] == "cpu" and row["impl"] == "weft" for row in rows):

@@ -27,11 +27,11 @@ from ...base.style import (
     outlined,
     style,
 )
-from ...lessons.widgets.canvas import draw_image, mosaic
 from ...mnist.cnn import Cnn
+from ...see.figures.charts import new_figure
+from ...see.figures.images import draw_image, mosaic
 from ...see.figures.view import sheet
 from .limits import Part, limits, whole
-from .plot import new_figure
 from .race_marks import BESIDE, time_text
 from .row import Row
 

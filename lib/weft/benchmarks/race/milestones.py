@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ... import bench
+from ...base.errors import DeviceLost
 from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
@@ -37,9 +37,12 @@ from ...mnist.rungs import VENDOR, impl_of, rungs_of, trainer
 from ...mnist.trainer import EVALUATION_BATCH, checked_device
 from ...mnist.twin import RUNGS, TwinTrainer
 from ...mnist.weights import initial_weights
+from ...timing import device_name, summarize
+from ...timing.results import compare_with_torch, first_line, stamp
+from ...timing.samples import synchronize
 from ...toolchain import native
 from .race import Say, twins_of
-from .row import Row, first_line, ratios, stamp, sync
+from .row import Row
 
 PIECE = 64  # steps with one learning rate
 
@@ -213,7 +216,7 @@ def _sides(
             stack.callback(side.close)
             _run(side, replace(schedule, epochs=1), 0, train)
             sides.append(side)
-        except native.DeviceLost:
+        except DeviceLost:
             raise
         except Exception as error:
             say(f"absent: {name}: {first_line(error)}")
@@ -244,7 +247,7 @@ def _run(
 ) -> tuple[float, float]:
     """(seconds, accuracy) of one training."""
     side.start(initial_weights(seed))
-    sync(side_device(side))
+    synchronize(side_device(side))
     start = time.perf_counter()
     shuffled: dict[int, Any] = {}
     for epoch, first, end, lr in schedule.pieces(len(train)):
@@ -269,17 +272,17 @@ def _rows(
     for number, side in enumerate(sides):
         seconds = [run[number][0] for run in runs]
         accuracies = [run[number][1] for run in runs]
-        timing = bench.summarize([1e6 * s for s in seconds], "perf_counter")
+        timing = summarize([1e6 * s for s in seconds], "perf_counter")
         rows.append({
             **{"op": "mnist", "measure": measure, **side.row, "precision": precision},
-            **{"target": where.type, "device": bench.device_name(where)},
+            **{"target": where.type, "device": device_name(where)},
             **timing.row(), "batch": schedule.batch, "epochs": schedule.epochs,
             **{"lr": schedule.peak, "one_cycle": schedule.one_cycle},
             **{"samples": len(runs), "test_accuracies": accuracies},
             **{"test_accuracy": float(np.mean(accuracies))},
             **{"threads": torch.get_num_threads(), **stamp()},
         })  # fmt: skip
-    ratios(rows)
+    compare_with_torch(rows)
     return rows
 
 
@@ -349,12 +352,12 @@ def cold(
             continue
         timed = found[1:]
         us = [1e6 * run["spans"].sum() for run in timed]
-        timing = bench.summarize(us, "perf_counter")
+        timing = summarize(us, "perf_counter")
         spans = np.median([run["spans"] for run in timed], axis=0)
         rows.append({
             **{"op": "mnist", "measure": "cold", "impl": impl_of(rung), "rung": rung},
             **{"layout": "nchw", "precision": precision, "target": where.type},
-            **{"device": bench.device_name(where), **timing.row()},
+            **{"device": device_name(where), **timing.row()},
             **{"batch": EPOCH.batch, "samples": runs},
             **{"parts_s": dict(zip(COLD_PARTS, spans.tolist()))},
             **{"imports_torch": timed[0]["torch"]},

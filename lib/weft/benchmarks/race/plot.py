@@ -23,11 +23,11 @@ from matplotlib.ticker import LogLocator
 
 from ...base.style import INK, OPPONENT, OURS, hollow, outlined, style
 from ...mnist.train import PARTS
+from ...see.figures.charts import new_figure, write_caption
 from ...timing import STATISTIC, machine
-from .row import label
+from ...timing.results import label_row
 
 Row = dict[str, Any]
-INCH = 72  # points of an SVG
 PYTHON = ("numba",)  # rungs of ours in Python: thin beside those in C
 
 
@@ -176,7 +176,7 @@ def _draw_steps(
         x = best["us"] / scale
         axes.axvline(x, color=OPPONENT, lw=1.6, zorder=0.5)
         side = {"ha": "left"} if x < 0.6 * longest else {"ha": "right"}
-        text = f" PyTorch's fastest: {label(best)} "
+        text = f" PyTorch's fastest: {label_row(best)} "
         axes.text(x, -0.75, text, color=OPPONENT, va="center", **side)
 
 
@@ -191,7 +191,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
             **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
         }  # fmt: skip
         mark = {"marker": ("s" if python else "o") if ours else "D"}
-        name = label(row) if ours else f"PyTorch {label(row)}"
+        name = label_row(row) if ours else f"PyTorch {label_row(row)}"
         means = _smooth(np.array(row["losses"]), smooth)
         steps = np.arange(len(row["losses"]) - len(means), len(row["losses"])) + 1
         per_epoch = len(row["losses"]) / row["epochs"]
@@ -245,7 +245,7 @@ def _draw_groups(
         hatch = ".." if row["rung"] in PYTHON else ""
         hatch = "///" if row["impl"] == "torch" else hatch
         kind = outlined(colour) | {"hatch": hatch}
-        name = f"PyTorch {label(row)}" if row["impl"] == "torch" else label(row)
+        name = f"PyTorch {label_row(row)}" if row["impl"] == "torch" else label_row(row)
         values = [group[number] for group in groups.values()]
         places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
         widths = [(us or 0) / scale for us in values]
@@ -268,11 +268,6 @@ _BESIDE: dict[str, Any] = {
 }
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """A figure of that many SVG points, which no notebook shows twice."""
-    return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
-
-
 def _caption(
     figure: Figure,
     rows: Sequence[Row],
@@ -288,15 +283,6 @@ def _caption(
         f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
     )
     write_caption(figure, " · ".join([text, *notes]))
-
-
-def write_caption(figure: Figure, text: str) -> None:
-    """The text in lines below everything."""
-    columns = int(figure.get_figwidth() * INCH / 5.9)
-    figure.supxlabel(
-        textwrap.fill(text, columns),
-        **{"x": 0.008, "ha": "left", "fontsize": 11, "color": INK},
-    )
 
 
 # ---- numbers and names -----------------------------------------------------------
@@ -332,8 +318,8 @@ def _best_of_each(rows: Sequence[Row], key: str) -> list[Row]:
 
 def _name(row: Row, elsewhere: bool) -> str:
     if elsewhere:
-        return f"{label(row)}\n{_fold(row['measured'], 24)}"
-    return label(row)
+        return f"{label_row(row)}\n{_fold(row['measured'], 24)}"
+    return label_row(row)
 
 
 def _layers(section: str) -> list[str]:

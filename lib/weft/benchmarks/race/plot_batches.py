@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from ...base.style import INK, OPPONENT, OURS, style
-from .plot import new_figure
+from ...see.figures.charts import new_figure
 from .race_marks import BESIDE, PRECISIONS, Found, missing, per_batch, series_of, tell
 from .row import Row
 

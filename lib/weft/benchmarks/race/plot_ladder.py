@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...base.style import OPPONENT, reference, style
-from .plot import colour_of, new_figure
+from ...see.figures.charts import mark_powers, new_figure
+from .plot import colour_of
 from .race_marks import (
     BESIDE,
     PRECISIONS,
@@ -22,7 +23,6 @@ from .race_marks import (
     best_of,
     is_ours,
     missing,
-    plain_log,
     roofs_of,
     row_of,
     rows_of,
@@ -62,7 +62,7 @@ def plot_ladder(
         low, high = axes.get_xlim()
         axes.set_xlim(low, 25 * high)  # room for the words on the right
         _words(axes, series, order, 1.3 * high)
-        plain_log(axes, high)
+        mark_powers(axes, high)
         axes.set_yticks(range(len(order)), [rung for _, rung in order])
         axes.set_ylim(len(order) - 0.4, -0.8)
         axes.tick_params(axis="y", length=0)

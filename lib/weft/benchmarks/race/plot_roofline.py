@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from ...base.style import INK, READ, SHARED, THREAD, WRITTEN, reference, style
-from .plot import new_figure
+from ...see.figures.charts import new_figure
 from .race_marks import (
     BESIDE,
     PRECISIONS,

@@ -15,18 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN, faint, style
+from ...see.figures.charts import mark_powers, new_figure
 from .limits import Part
-from .plot import layer_groups, new_figure
-from .race_marks import (
-    BESIDE,
-    Found,
-    is_ours,
-    missing,
-    plain_log,
-    series_of,
-    tell,
-    time_text,
-)
+from .plot import layer_groups
+from .race_marks import BESIDE, Found, is_ours, missing, series_of, tell, time_text
 from .row import Row
 
 LOOKS = ((THREAD, "s"), (WRITTEN, "D"), (OURS, "o"), (SHARED, "^"))
@@ -72,7 +64,7 @@ def plot_sections(
                 ms=8, mew=1.4, label=f"{row['rung']}: {time_text(row['us'])} a step",
             )  # fmt: skip
         high = axes.get_xlim()[1]
-        plain_log(axes, high)
+        mark_powers(axes, high)
         axes.set_yticks(range(len(groups)), [_short(name) for name in groups])
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ... import bench
+from ...base.errors import ArgumentError, DeviceLost
 from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.exact import Step, exact_step
@@ -25,22 +25,11 @@ from ...mnist.rungs import impl_of, rungs_of, trainer
 from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, RUNGS, TwinTrainer
 from ...mnist.weights import initial_weights
+from ...timing import device_name, in_rounds
+from ...timing.results import compare_with_torch, first_line, stamp
+from ...timing.samples import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
-from .row import (
-    SLOWEST,
-    STEPS,
-    Gradients,
-    Row,
-    errors,
-    first_line,
-    free,
-    host_us,
-    layer_times,
-    ratios,
-    stamp,
-    steps_of,
-    sync,
-)
+from .row import Gradients, Row, errors, free, layer_times
 
 Say = Callable[[str], object]
 
@@ -109,9 +98,7 @@ def race(
     where = checked_device(device)
     train = train or data.load("train")
     if not 1 <= batch <= len(train):
-        raise native.ArgumentError(
-            f"a batch of {batch} of {len(train)} training images"
-        )
+        raise ArgumentError(f"a batch of {batch} of {len(train)} training images")
     heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
     torch.compiler.reset()  # what was compiled for other batches
     contenders: list[Contender] = []
@@ -153,8 +140,8 @@ def _gather(
             found += make()
             for one in found:
                 one.run(1)
-            sync(device)
-        except native.DeviceLost:
+            synchronize(device)
+        except DeviceLost:
             raise
         except Exception as error:  # torch.compile fails in many ways
             heat.say(f"absent: {name}: {first_line(error)}")
@@ -170,7 +157,7 @@ def _ours(heat: Heat, rung: str) -> list[Contender]:
     cnn = trainer(rung, heat.device, max_batch=heat.batch, **heat.model)
     if cnn.rung.precision != heat.precision:
         cnn.close()
-        raise native.ArgumentError(f"it trains in {cnn.rung.precision}")
+        raise ArgumentError(f"it trains in {cnn.rung.precision}")
     cnn.data(heat.train)
     cnn.set_weights(heat.weights)
     # As long as the longest sample, so that a sample is one call.
@@ -238,12 +225,12 @@ def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
     there = [one for one in contenders if one.name in alone]
     blocks = {one.name: one.run for one in there}
     sizes = {one.name: alone[one.name]["steps"] for one in there}
-    timings = bench.in_rounds(blocks, sizes, heat.device, heat.rounds, SLOWEST)
+    timings = in_rounds(blocks, sizes, heat.device, heat.rounds, SLOWEST)
     rows = [
         {
             **{"op": "mnist", "measure": "step", **one.row},
             **{"precision": heat.precision, "target": heat.device.type},
-            **{"device": bench.device_name(heat.device)},
+            **{"device": device_name(heat.device)},
             **timings[one.name].row(),
             **{"batch": heat.batch, "samples": timings[one.name].samples},
             **alone[one.name],
@@ -252,7 +239,7 @@ def _rows(heat: Heat, contenders: list[Contender]) -> list[Row]:
         }
         for one in there
     ]
-    ratios(rows)
+    compare_with_torch(rows)
     return rows
 
 
@@ -262,12 +249,12 @@ def _alone(heat: Heat, one: Contender, exact: list[Step]) -> Row:
         wrong = errors(one.gradients, zip(_parts(heat), exact))
         at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
         return {
-            "steps": steps_of(one.run, heat.device),
-            "host_us": host_us(one.run, at_once, heat.device),
+            "steps": count_steps(one.run, heat.device),
+            "host_us": time_host(one.run, at_once, heat.device),
             "layers_us": one.layers(),
             **wrong,
         }
-    except native.DeviceLost:
+    except DeviceLost:
         raise
     except Exception as error:
         heat.say(f"absent: {one.name}: {first_line(error)}")

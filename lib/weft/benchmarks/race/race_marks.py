@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from ...base.style import draw_unmeasured
+from ...see.figures.charts import write_caption
 from ...timing import STATISTIC
-from .plot import write_caption
 from .row import Row
 
 Found = dict[str, Any]  # as bench.read_json() has it: "machine" and "rows"
@@ -93,19 +91,6 @@ def time_text(us: float) -> str:
     if us >= 1000:
         return f"{us / 1e3:.3g} ms"
     return f"{us:#.3g} µs" if us < 100 else f"{us:.0f} µs"
-
-
-def plain_log(axes: Axes, high: float) -> None:
-    """Ticks at 10, 30, 100, ... up to `high` as plain numbers."""
-    low = axes.get_xlim()[0]
-    ticks = [
-        digit * 10**power
-        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        for digit in (1, 3)
-    ]
-    axes.set_xticks([t for t in ticks if low <= t <= high])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:

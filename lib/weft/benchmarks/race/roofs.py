@@ -6,7 +6,8 @@ from typing import Any
 
 from ...mnist.trainer import checked_device
 from ...timing.peaks import ceilings, peaks
-from .row import Row, stamp
+from ...timing.results import stamp
+from .row import Row
 
 
 def roof(precision: str, device: str, **_: Any) -> list[Row]:

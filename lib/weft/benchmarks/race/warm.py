@@ -16,8 +16,8 @@ from ...mnist import data
 from ...mnist.trainer import checked_device
 from ...mnist.twin import TwinTrainer
 from ...mnist.weights import initial_weights
+from ...timing.results import first_line
 from .race import Say, twins_of
-from .row import first_line
 
 _PROGRAM = (
     "import sys; from weft.benchmarks.race.warm import compile_twins; "

@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 
-from ... import bench
-from ..race.row import stamp
+from ...timing import read_json
+from ...timing.results import stamp
 from . import limits, sums
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
@@ -67,7 +67,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     new, devices = {row["op"] for row in rows}, {row["device"] for row in rows}
     kept = [
         row
-        for row in bench.read_json(path)["rows"]
+        for row in read_json(path)["rows"]
         if row["op"] not in new and row["device"] in devices
     ]
     return sorted([*kept, *rows], key=lambda row: [*OPS].index(row["op"]))

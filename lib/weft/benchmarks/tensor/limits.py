@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ... import bench
 from ...base.paths import ROOT
 from ...cells import load_cuda
 from ...see.machine_code import ncu
+from ...timing import summarize
 from ...timing.gpu_state import Watch
 from .sums import TYPES, head_of, numbers_of, products_of
 
@@ -127,7 +127,7 @@ def _burned(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
         if mode == "cool":
             time.sleep(PAUSE)
     late = [tflops for at, tflops, *_ in series if at > 500 * series[-1][0] / 1e3]
-    timing = bench.summarize([flop / t / 1e6 for t in late], "event")
+    timing = summarize([flop / t / 1e6 for t in late], "event")
     thin = series[:: max(1, len(series) // 120)]
     speed = {"tflops": flop / timing.median / 1e6}
     return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thin}
@@ -166,7 +166,7 @@ def _clocked(call: Callable[[], object], where: AnyDevice) -> Row:
         us.append(took)
         ghz.append(float((cycles / ns).median()))
         calls = max(1, round(BURST / 2 * 1e6 / took))
-    timing = bench.summarize(us[2:], "event")
+    timing = summarize(us[2:], "event")
     speed = {"tflops": 2.0 * SIDE**3 / timing.median / 1e6}
     return {**timing.row(), **speed, **watch.row(), "ghz": float(np.median(ghz[2:]))}
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ... import bench
 from ...cells import load_cuda
+from ...timing import device_name
 from ...toolchain import native
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def head_of(where: AnyDevice, op: str, rung: str, kind: str) -> Row:
     impl = "cublas" if rung == "cublas" else "weft"
     return {
         **{"op": op, "impl": impl, "rung": rung, "precision": kind},
-        **{"target": where.type, "device": bench.device_name(where)},
+        **{"target": where.type, "device": device_name(where)},
     }
 
 

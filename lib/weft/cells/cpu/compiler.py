@@ -24,6 +24,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from ...base import cache, whole
+from ...base.errors import BuildError
 from ...csource import diagnostics, signature
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.rewriter import rewrite as rewriter
@@ -185,7 +186,7 @@ class _Made:
                 found = self._said(done, text)
                 library = beside.read_bytes()
                 if not library:
-                    raise build.BuildError(build.running.said_by(done))
+                    raise BuildError(build.running.said_by(done))
                 if refused := host_functions.called(library):
                     found = [host_functions.refusal(refused[0], self.source)]
                     raise CompileError(found, self.source, self.name)
@@ -198,7 +199,7 @@ class _Made:
         found = diagnostics.in_source(found, self.source, text)
         if done.returncode:
             if not done.stderr.strip():
-                raise build.BuildError(build.running.said_by(done))
+                raise BuildError(build.running.said_by(done))
             found = diagnostics.with_error(found, done.stderr)
             raise CompileError(found, self.source, self.name, done.stderr)
         return found
@@ -342,7 +343,7 @@ def _precompiled(checked: bool) -> Path:
         for name in ("cell.h", "plain.h"):
             whole.write(folder / name, _HEADER)
         command = [build.tool("g++"), *_flags(checked), "-x", "c++-header"]
-        with contextlib.suppress(build.BuildError):
+        with contextlib.suppress(BuildError):
             build._run([*command, str(header)], Path(f"{header}.gch"))
     with contextlib.suppress(FileNotFoundError):
         os.utime(f"{header}.gch")

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...base.errors import KernelFault
 from ...base.tracebacks import Short
 from ...csource.diagnostics import CELL
 from ...csource.signature import Param
-from ...toolchain.native import KernelError
 from ..arguments import Array
 from ..scalars import Scalar
 from .arena import Arena
 
 if TYPE_CHECKING:
-    from ...report import Report
     from ..reached import Reached
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
@@ -28,27 +27,6 @@ AS_BEFORE = ". Its arrays are as they were."
 
 class Stopped(Short, KeyboardInterrupt):
     """A launch was ended with Ctrl-C or the stop button."""
-
-
-class KernelFault(KernelError):
-    """A kernel did what it must not, or did not end; its launch was ended.
-
-    Its arrays are as they were before the launch, unless it ran in place.
-    kernel: its name; block, thread: which of them, (x, y, z), or None. report: what
-    was seen until then, where launches are watched. kind: the runtime's number.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        kernel: str = "",
-        block: tuple[int, int, int] | None = None,
-        thread: tuple[int, int, int] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.kernel, self.block, self.thread = kernel, block, thread
-        self.report: Report | None = None
-        self.kind = 0
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 from cffi import FFI
 
+from ...base.errors import ArgumentError
 from ...csource.signature import Param
 from ...toolchain import build
-from ...toolchain.native import ArgumentError
 from .. import output
 from ..arguments import Array, Binder, common_device, held
 from ..reached import Reached, reached, take_back, translate

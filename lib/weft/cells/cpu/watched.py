@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...base.errors import KernelFault
 from ...report import Finding, Report, raw
 from ...report.cells import CellSource
 from ...report.text import finding as told
 from ..arguments import Array
 from ..reached import Reached
 from . import arena, faults, unset
-from .faults import KernelFault
 from .launch import Launcher, Prepared, ffi, runtime
 
 TIMEOUT = 60.0  # seconds that a checked launch may take, by default

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from cffi import FFI
 
+from ...base.errors import DeviceLost, KernelError, OutOfMemory
 from ...toolchain import native
-from ...toolchain.native import DeviceLost, KernelError, OutOfMemory
 
 # The launch, with CUDA's C types as they lie in registers; the configuration is
 # what launch.py lays out.

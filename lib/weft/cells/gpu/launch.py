@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from cffi import FFI
 
+from ...base.errors import ArgumentError
 from ...toolchain import native
-from ...toolchain.native import ArgumentError
 from ..arguments import Array, Binder, common_device, held
 
 ffi = FFI()

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
+from ...base.errors import ArgumentError, BuildError, DeviceLost, KernelError
 from ...csource import diagnostics, signature
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.signature import Param
-from ...toolchain import build, disassembler, native
-from ...toolchain.native import ArgumentError, DeviceLost, KernelError
+from ...toolchain import disassembler, native
 from .. import output, stored, variables
 from ..arguments import Binder
 from . import driver, launch, nvrtc
@@ -216,7 +216,7 @@ def compile(
     if native.lost():  # torch may well say then that there is no GPU
         raise DeviceLost(native.lost())
     if not torch.cuda.is_available():
-        raise build.BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
+        raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
     index = torch.cuda.current_device() if device is None else device
     made = Compiled(
         *(source, name, tuple(flags), tuple(expressions), dict(headers or {}), index),

@@ -21,9 +21,9 @@ from typing import Any
 
 from cffi import FFI
 
+from ...base.errors import BuildError
 from ...base.paths import KERNELS
 from ...csource import signature
-from ...toolchain.build import BuildError
 from .. import prelude
 
 ffi = FFI()

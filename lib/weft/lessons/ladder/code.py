@@ -7,12 +7,12 @@ import html
 import re
 from pathlib import Path
 
+from ...base.errors import ArgumentError
 from ...base.ipython import shell
 from ...base.paths import KERNELS
 from ...base.style import FAULT, PRE, SHARED
-from ...base.words import plural
+from ...base.text import plural
 from ...report.highlight import coloured, highlighted
-from ...toolchain.native import ArgumentError
 
 FOLDER = KERNELS / "matmul"
 OUTSIDE = '"matmul/matmul.h"'

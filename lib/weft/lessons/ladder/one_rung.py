@@ -18,13 +18,12 @@ from typing import Any
 import torch
 
 from ...base import cache
-from ...base.arrays import Mismatch
+from ...base.errors import ArgumentError, Mismatch
 from ...base.paths import KERNELS
 from ...ops import checked
 from ...ops.check import Verdict
 from ...report.program import ProgramReport
 from ...toolchain import build, native
-from ...toolchain.native import ArgumentError
 from .code import rung_name, rung_path
 
 Row = dict[str, Any]

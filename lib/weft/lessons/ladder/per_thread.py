@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from ... import bench
 from ...base.paths import ROOT
+from ...timing import read_json, write_json
 from .code import rung_name, rung_path
 from .one_rung import OneRung, copy_rung, one_rung
 
@@ -54,7 +54,7 @@ def rows(size: int | str = 4096) -> list[Row]:
     if torch.cuda.is_available():
         return [*_measured(size)]
     found = sorted((ROOT / "notebooks" / "results").glob("per_thread_*.json"))
-    return [row for path in found[:1] for row in bench.read_json(path)["rows"]]
+    return [row for path in found[:1] for row in read_json(path)["rows"]]
 
 
 def _measured(size: int | str) -> Iterator[Row]:
@@ -64,4 +64,4 @@ def _measured(size: int | str) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    bench.write_json(sys.argv[1], rows(), "cuda")
+    write_json(sys.argv[1], rows(), "cuda")

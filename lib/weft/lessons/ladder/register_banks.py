@@ -12,9 +12,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...base.errors import BuildError
 from ...see.machine_code import sass
 from ...see.machine_code.instructions import Code, Instruction, Loop
-from ...toolchain.build import BuildError, nvcc
+from ...toolchain.build import nvcc
 from .code import rung_name, rung_path
 
 # By nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, those that wait.

@@ -24,10 +24,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ... import ops
-from ...base.style import INK, OURS, outlined, style
+from ...base.errors import ArgumentError
+from ...base.style import OURS, outlined, style
 from ...mnist import data
 from ...mnist.cnn import Cnn
-from ...toolchain.native import ArgumentError
+from ...see.figures.images import _grid, draw_image, mosaic
 
 try:
     import anywidget
@@ -150,23 +151,6 @@ def _resampling(new: int, old: int) -> np.ndarray:
 # ---- pictures ----------------------------------------------------------------------
 
 
-def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
-    """maps (channels,h,w) side by side as one picture, NaN in the gaps.
-
-    scaled: to shades from 0 to 1, each map on its own scale, from its least value to
-    its largest; else the values stay.
-    """
-    channels, h, w = maps.shape
-    rows, columns = _grid(channels)
-    picture = np.full((rows * (h + 1) - 1, columns * (w + 1) - 1), np.nan)
-    for index, values in enumerate(maps):
-        top, left = index // columns * (h + 1), index % columns * (w + 1)
-        if scaled:
-            values = (values - values.min()) / (np.ptp(values) or 1.0)
-        picture[top : top + h, left : left + w] = values
-    return picture
-
-
 def contact_sheet(
     images: np.ndarray, columns: int, titles: Sequence[str] = ()
 ) -> Figure:
@@ -207,15 +191,6 @@ def draw(readings: Sequence[Reading]) -> Figure:
         return figure
 
 
-def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
-    """Shades (h,w) from 0, white, to 1, black, without ticks; a NaN is left out."""
-    ax.imshow(shades, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-    ax.set(xticks=[], yticks=[])
-    ax.spines[:].set(visible=True, color=INK)
-    ax.grid(visible=False)
-    ax.set_title(title, size=11)
-
-
 def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
     digits = range(len(probabilities))
     ax.barh(digits, probabilities, **outlined(OURS))
@@ -223,11 +198,6 @@ def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
     ax.tick_params(length=0)
     ax.grid(axis="y", visible=False)
     ax.set_title("probability", size=11)
-
-
-def _grid(channels: int) -> tuple[int, int]:
-    columns = 8 if channels >= 8 else channels
-    return -(-channels // columns), columns
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -32,10 +32,11 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from ...base.errors import ArgumentError
 from ...base.ipython import shell
 from ...base.style import INK, style
 from ...timing import Timing, summarize
-from ...toolchain.native import ArgumentError, whole
+from ...toolchain.native import whole
 
 try:
     import anywidget

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import ArgumentError
 from ...base.kept import Kept
 from ...base.style import OURS, REFERENCE
-from ...toolchain.native import ArgumentError
 
 RIGHT = 1.1  # a factor up to this counts as right
 NO_GUESS = "No guess yet: put a number in place of None and run from that cell on."

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from ...base.arrays import Mismatch
+from ...base.errors import Mismatch
 from ..puzzle import Puzzle
 from ..sizes import every_size
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 
 _LISTS = (list, set, frozenset, range, bytearray)
 _WANTED = "want an array, a tensor, a number or a tuple of numbers"

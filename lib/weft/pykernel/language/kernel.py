@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...base.errors import ArgumentError
 from ...toolchain.config import Config, parse
-from ...toolchain.native import ArgumentError
 from . import arguments as kernel_arguments
 
 _OF_NUMBERS = (

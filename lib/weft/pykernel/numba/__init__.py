@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
+from ...base.errors import ArgumentError
 from ...toolchain.config import Config
-from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel, plain_function
 from . import arguments, meaning, simulator
 

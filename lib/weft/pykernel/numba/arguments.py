@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ...toolchain.native import ArgumentError
 from ..language.arguments import unfit
 
 

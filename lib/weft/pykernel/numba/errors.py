@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ...base.errors import ArgumentError, KernelError
 from ...cells.gpu import driver
-from ...toolchain.native import ArgumentError, KernelError
 from .meaning import Part
 
 _NOISE = re.compile(

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...base.errors import ArgumentError, DeviceLost, KernelError
 from ...cells import output
 from ...cells.gpu import driver
 from ...cells.gpu import launch as launches
 from ...toolchain import native
 from ...toolchain.config import Config
-from ...toolchain.native import ArgumentError, DeviceLost, KernelError
 from ..language.kernel import PythonKernel
 from . import arguments, direct, errors, host, meaning, views
 

@@ -13,8 +13,8 @@ from functools import partial
 import numpy as np
 import torch
 
+from ...base.errors import ArgumentError
 from ...cells.cpu import arena
-from ...toolchain.native import ArgumentError
 
 _ALIGNED = 256  # bytes, as torch's memory on a GPU is
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ... import cuda as language
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from ..language.kernel import plain_function
 from . import misspelt, renaming
 

@@ -10,7 +10,7 @@ from collections.abc import Container
 from typing import Any
 
 from ... import cuda
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from ..language import spelling
 from ..language.kernel import source_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...toolchain.native import KernelError
+from ...base.errors import KernelError
 from ..language.kernel import PythonKernel
 from . import arguments, errors, meaning
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import types
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from ..language.kernel import source_of
 
 MODULE = "__cuda__"  # what the module is called in the new code

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import ArgumentError, KernelError, KernelFault
 from ...base.tracebacks import Short
 from ...cells.cpu import arena
-from ...cells.cpu.faults import KernelFault, Stopped
+from ...cells.cpu.faults import Stopped
 from ...cells.process import Process
 from ...toolchain.config import Config
-from ...toolchain.native import ArgumentError, KernelError
 from .host import bounds, spans_of
 from .meaning import Part
 

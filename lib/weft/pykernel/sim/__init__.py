@@ -22,9 +22,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...base.arrays import ORDERS
+from ...base.errors import ArgumentError
 from ...report import Report
 from ...report.shown import show
-from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel
 from . import memory
 from .shape import bindings

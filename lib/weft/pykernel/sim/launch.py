@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...cells.cpu.faults import KernelFault
+from ...base.errors import ArgumentError, KernelFault
 from ...report import Finding, Report, named, position
 from ...toolchain.config import Config
-from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel
 from . import absent, faults, memory, uneven
 from .accesses import CASTS, Accesses

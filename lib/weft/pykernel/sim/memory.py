@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from ..language.arguments import unfit
 from .stop import Stop
 

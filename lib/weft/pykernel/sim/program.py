@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from ..language.kernel import PythonKernel, Source, source_of, value_of
 from . import names, syntax
 from .declared import declared

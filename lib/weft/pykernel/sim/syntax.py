@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from ..language.kernel import Source
 
 # The refused piece of syntax: what it is called, and the way to write it.

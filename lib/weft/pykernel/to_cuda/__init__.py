@@ -57,8 +57,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...base.errors import ArgumentError
 from ...csource import signature
-from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel
 from .errors import TranslationError
 from .types import Argument, of_argument, parse

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...base.errors import ArgumentError
 from ...cells import load_cuda
 from ...cells.arguments import describe
 from ...csource.diagnostics import CompileError, Diagnostic, render
 from ...report.highlight import highlighted
 from ...toolchain.config import Config
-from ...toolchain.native import ArgumentError
 from ..language.kernel import PythonKernel, source_of, value_of
 from . import Translation, translated
 from .types import Argument, of_argument

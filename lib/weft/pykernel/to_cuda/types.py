@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...base.errors import ArgumentError
 from ...cells.arguments import describe
-from ...toolchain.native import ArgumentError
 from ..language.arguments import unfit
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"

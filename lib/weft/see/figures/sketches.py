@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from ...base.errors import ArgumentError
 from ...base.style import INK, READ, THREAD, WRITTEN
-from ...toolchain.native import ArgumentError
 from .view import cells, figure, frame, sheet, thread
 
 CELL = 0.4  # inches, of a thread

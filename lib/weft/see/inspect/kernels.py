@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base.arrays import ORDERS
+from ...base.errors import ArgumentError
 from ...cells.arguments import Array, Binder
 from ...cells.cpu.launch import runtime
 from ...cells.cpu.shown import tell
@@ -16,7 +17,6 @@ from ...cells.module import Kernel, Launch, only
 from ...pykernel.sim import sim
 from ...pykernel.to_cuda.cuda_c import Runner
 from ...report import Report
-from ...toolchain.native import ArgumentError
 
 SEED = 2  # the runtime's first order that is random
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from . import read_ptx, read_sass, toolchain
 from .listing import Kernel, View
 from .profile import Profile, profile

@@ -5,10 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from ... import bench
+from ... import timing
 from ...base.paths import ROOT
 from ...base.style import FAULT, WRITTEN
 from ...report.html import BOLD, FAINT, cell, page, table
+from ...timing import read_json
 from .profile import number
 
 
@@ -27,7 +28,7 @@ class Comparison:
         found = sorted((ROOT / "notebooks" / "results").glob("counters_*.json"))
         if not found:
             raise ValueError("notebooks/results has no counters_*.json")
-        return cls(bench.read_json(found[-1]))
+        return cls(read_json(found[-1]))
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
         """(kernel, counter, CPU, ncu, verdict) of all that was compared."""
@@ -57,7 +58,7 @@ class Comparison:
             dict(zip(("kernel", "counter", "CPU", "ncu", "verdict"), line))
             for line in self.lines()
         ]
-        table = bench.table(rows, list(rows[0])) if rows else "nothing was compared"
+        table = timing.table(rows, list(rows[0])) if rows else "nothing was compared"
         return f"{self.sentence()}\n{table}"
 
     def _repr_html_(self) -> str:

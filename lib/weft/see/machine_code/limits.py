@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 
 WARP = 32
 REGISTERS = 64 << 10  # of a multiprocessor, and at most of a block

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from ...base.style import CODE as COLOURS
 from ...base.style import FAULT, READ, SHARED, WRITTEN
-from ...base.words import plural
+from ...base.text import plural
 from ...cells.gpu.nvrtc import Usage
 from ...report.highlight import coloured
 from ...report.html import BOLD, FAINT, PRE, page, title

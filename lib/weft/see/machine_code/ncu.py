@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...base.errors import KernelError
 from ...base.paths import ROOT
-from ...toolchain.native import KernelError
 
 TIMEOUT = 300.0  # seconds for one run of ncu
 _PLACES = (

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...base.errors import ArgumentError
 from ...cells.module import only
 from ...report import Counters, html
-from ...toolchain.native import ArgumentError
 from . import metrics, ncu, replay
 from .metrics import Metric
 

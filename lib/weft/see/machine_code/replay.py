@@ -21,12 +21,12 @@ def record(
     kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they
     are now. Raises ArgumentError for what is none of these.
     """
+    from ...base.errors import ArgumentError
     from ...cells.module import Kernel
     from ...pykernel.language.kernel import PythonKernel
     from ...pykernel.numba import NumbaKernel
     from ...pykernel.to_cuda.cuda_c import Runner
     from ...toolchain import config
-    from ...toolchain.native import ArgumentError
     from .sources import complete
 
     if isinstance(kernel, NumbaKernel):

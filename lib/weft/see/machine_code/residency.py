@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.words import plural
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
+from ...base.text import plural
 from . import toolchain
 from .limits import (
     PARTITIONS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
-from ...base.words import plural
+from ...base.text import plural
 from ..pictures.svg import FILL, SMALL, box, document, label
 from .residency import Occupancy
 

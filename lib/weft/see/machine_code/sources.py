@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...base.errors import ArgumentError
 from ...base.paths import ROOT
 from ...cells import stored
 from ...cells.module import Cell, Kernel, Module
 from ...pykernel.language.kernel import PythonKernel, source_of
 from ...pykernel.numba import NumbaKernel
 from ...pykernel.to_cuda.cuda_c import Runner
-from ...toolchain.native import ArgumentError
 from . import toolchain
 from .toolchain import Compiled
 

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from ...base import cache
+from ...base.errors import ArgumentError, BuildError
 from ...cells import stored
 from ...cells.gpu import nvrtc
 from ...cells.gpu.nvrtc import Usage
 from ...toolchain import build, disassembler
-from ...toolchain.build import BuildError
-from ...toolchain.native import ArgumentError
 
 DEFAULT = "sm_90"  # where there is no GPU
 _FOR_PTXAS = "-Xptxas="  # what nvcc hands on

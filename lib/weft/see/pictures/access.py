@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...base.style import WIDTH
-from ...base.words import plural
+from ...base.text import plural
 from ...report import Finding
 from . import svg, threads
 from .arrows import Hidden, arrows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base.words import rounded
+from ...base.text import rounded
 from .scene import Scene
 
 

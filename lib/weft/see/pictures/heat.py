@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
-from ...base.words import plural
+from ...base.text import plural
 from ...pykernel.sim.warp import WARP
 from . import svg
 from .counts import counts

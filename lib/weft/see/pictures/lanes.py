@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.style import PALE, THREAD, WIDTH
-from ...base.words import plural
+from ...base.text import plural
 from ...pykernel.sim.warp import WARP
 from . import svg
 from .faults import findings_of, sentences

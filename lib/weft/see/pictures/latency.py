@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...base.style import PALE, READ, SHARED, THREAD, WIDTH
-from ...base.words import plural, thousands
+from ...base.text import plural, thousands
 from . import svg
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run
 from .panels import EDGE

@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...cells.cpu.faults import KernelFault
+from ...base.errors import ArgumentError, KernelFault
 from ...pykernel.language.kernel import PythonKernel
 from ...report import Report
-from ...toolchain.native import ArgumentError
 
 if TYPE_CHECKING:
     from ...pykernel.sim.record import Trace

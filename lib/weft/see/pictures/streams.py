@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ...base.style import READ, THREAD, WIDTH, WRITTEN
-from ...base.words import plural
+from ...base.text import plural
 from . import svg
 from .panels import EDGE
 from .svg import box, label, num

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...base.style import READ, SHARED, WIDTH, WRITTEN
-from ...base.words import plural
+from ...base.text import plural
 from ...pykernel.sim.warp import WARP
 from . import svg
 from .faults import findings_of, sentences

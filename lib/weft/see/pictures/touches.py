@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.words import plural
+from ...base.text import plural
 from ...pykernel.sim.record import ATOMIC, READ, WRITE, Array, Trace
 
 Index3 = tuple[int, int, int]

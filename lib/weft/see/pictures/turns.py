@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...base.words import plural
+from ...base.errors import ArgumentError
+from ...base.text import plural
 from ...pykernel.language.kernel import PythonKernel
-from ...toolchain.native import ArgumentError
 from .show import Picture
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
 from .kernel_names import explain
 
 # What a span is.
@@ -130,7 +130,7 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
     import torch
 
     from ...timing import device_name
-    from .torch_kernels import _profiler
+    from ...timing.cupti import start_profile
 
     if not callable(fn):
         raise ArgumentError(f"timeline({fn!r:.40}): want a function to call")
@@ -139,7 +139,7 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
     for _ in range(warmup):
         fn(*args)
     wait()
-    with _profiler(on_gpu) as profile:
+    with start_profile(on_gpu) as profile:
         fn(*args)  # a profiler's first launches are slow
         wait()
         time.sleep(0.002)

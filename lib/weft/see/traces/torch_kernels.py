@@ -11,15 +11,15 @@ training step of PyTorch's twin of the MNIST model: notebooks/results/ has them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from ...base.words import rounded
-from ...toolchain.native import ArgumentError
+from ...base.errors import ArgumentError
+from ...base.text import rounded
+from ...timing.cupti import is_named_range, start_profile
 from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"
@@ -186,7 +186,7 @@ def torch_kernels(
         raise ArgumentError(f"repeat={repeat}: want at least 1")
     on_gpu = torch.cuda.is_available()
     fn(*args)
-    with _profiler(on_gpu) as profile:
+    with start_profile(on_gpu) as profile:
         for _ in range(repeat):
             fn(*args)
         if on_gpu:
@@ -232,35 +232,17 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
     return TorchKernels(rows, first["device"], "cuda", note)
 
 
-def _profiler(on_gpu: bool) -> Any:
-    from torch.profiler import ProfilerActivity, profile
-
-    # Else its C++ writes a line to stderr whenever it starts and stops.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    kinds = [ProfilerActivity.CPU]
-    if on_gpu:
-        kinds.append(ProfilerActivity.CUDA)
-    return profile(activities=kinds)
-
-
 def _on_gpu(events: Iterable[Any], repeat: int) -> list[Row]:
     """Kernels, copies and fills, from a profile's events."""
     found: dict[str, list[float]] = {}
     for event in events:
-        if "CUDA" not in str(event.device_type) or _is_range(event):
+        if "CUDA" not in str(event.device_type) or is_named_range(event):
             continue
         found.setdefault(event.name, []).append(event.time_range.elapsed_us())
     return _sorted(
         Row(explain(name), name, len(times) / repeat, sum(times) / repeat)
         for name, times in found.items()
     )
-
-
-def _is_range(event: Any) -> bool:
-    """Whether an event on the device is a named range, which kernels lie in."""
-    if getattr(event, "is_user_annotation", False):
-        return True
-    return event.name.startswith(("ProfilerStep", "aten::", "Optimizer."))
 
 
 def _on_cpu(averages: Iterable[Any], repeat: int) -> list[Row]:

@@ -1,6 +1,17 @@
-"""Numbers as they stand in a sentence."""
+"""Values and numbers as they are written in messages and sentences."""
 
 from __future__ import annotations
+
+from typing import Any
+
+
+def shorten_repr(value: Any, most: int = 40) -> str:
+    """How Python writes a value, in so many letters at most."""
+    try:
+        text = repr(value)
+    except Exception:  # its own __repr__ fails
+        text = object.__repr__(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def thousands(number: float) -> str:

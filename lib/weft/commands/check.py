@@ -1,0 +1,106 @@
+"""python -m weft check: every rung against float64, with poisoned outputs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ..base.errors import ArgumentError, Mismatch
+from ..benchmarks import sanitizer
+from ..ops.cases import OPS
+from ..ops.check import Verdict, check_rung
+from ..timing import device_name, table, write_json
+from ..toolchain import native
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m weft check`."""
+    parser.add_argument("op", nargs="?", choices=OPS, help="default: every op")
+    parser.add_argument("--rung", help="default: every rung that runs here")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
+    parser.add_argument(
+        *("--wide", "-w"), **{"type": int, "default": 0, "metavar": "COUNT"},
+        help="so many random cases more, and large ones, where there are such",
+    )  # fmt: skip
+    parser.add_argument(
+        *("--sanitizer",), **{"nargs": "?", "const": ",".join(sanitizer.TOOLS)},
+        metavar="TOOL,TOOL", help="instead, of matmul on a GPU: compute-sanitizer, all "
+        f"of its tools or some of {', '.join(sanitizer.TOOLS)}",
+    )  # fmt: skip
+    parser.add_argument("--json", metavar="PATH", help="write the verdicts there")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print one line per rung; exit status 1 if any is wrong."""
+    if args.sanitizer is not None:
+        return _sanitized(args)
+    targets = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+    targets = [args.device] if args.device else targets
+    failures, rows = 0, []
+    for op in [args.op] if args.op else OPS:
+        if args.rung and not any(_chosen(op, args.rung, t) for t in targets):
+            native.library(op, targets[0]).rung(args.rung)  # says what there is
+        for result in (r for t in targets for r in _each(op, args.rung, t, args.wide)):
+            failures += isinstance(result, Mismatch)
+            print(_line(result), flush=True)
+            if isinstance(result, Verdict):
+                rows.append(_row(result))
+    if args.json:
+        write_json(args.json, rows)
+    return 1 if failures else 0
+
+
+def _sanitized(args: argparse.Namespace) -> int:
+    """The same under compute-sanitizer: one line per tool, 1 if any found something."""
+    if args.op != "matmul" or args.device == "cpu" or args.wide:
+        raise ArgumentError(
+            "--sanitizer takes every rung of matmul on a GPU, or --rung NAME: "
+            "weft check matmul --sanitizer"
+        )
+    tools = [word.strip() for word in args.sanitizer.split(",")]
+    rows = sanitizer.rows(tools, args.rung)
+    shown = [row | {"rungs": len(row["rungs"])} for row in rows]
+    print(table(shown, ["tool", "version", "device", "rungs", "errors", "seconds"]))
+    for row in rows:
+        for name in row["missing"]:
+            print(f"WRONG  {row['tool']}: {name} did not compute what it has to")
+    if args.json:
+        write_json(args.json, rows, "cuda")
+    return int(not all(map(sanitizer.is_clean, rows)))
+
+
+def _each(
+    op: str, rung: str | None, target: str, wide: int
+) -> Iterator[Verdict | Mismatch]:
+    for candidate in _chosen(op, rung, target):
+        try:
+            yield check_rung(native.library(op, target), candidate, wide)
+        except Mismatch as error:
+            yield error
+
+
+def _chosen(op: str, rung: str | None, target: str) -> list[native.Rung]:
+    """The rungs of that name, or all, that run on `target`."""
+    here = native.library(op, target).here()
+    return [r for r in here if target in r.targets and rung in (None, r.name)]
+
+
+def _line(result: Verdict | Mismatch) -> str:
+    if isinstance(result, Mismatch):
+        return f"WRONG  {result}"
+    return (
+        f"ok     {result.op:<14} {result.rung:<12} {result.target:<5} "
+        f"{result.runs:>4} runs, largest error {result.worst:.2f} of its bound"
+    )
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    return {
+        **{"op": verdict.op, "impl": "weft", "rung": verdict.rung},
+        **{"precision": verdict.precision, "target": verdict.target},
+        **{"device": device_name(verdict.target), "runs": verdict.runs},
+        **{"error_over_bound": verdict.worst},
+    }

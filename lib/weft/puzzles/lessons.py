@@ -1,0 +1,239 @@
+"""The lessons that puzzles belong to: their sections, and how long each takes.
+
+The one list of lessons is the folder: notebooks/NN_topic.ipynb, sorted by name.
+
+A section is core unless the cell of its heading has the tag "deeper" (beyond the core)
+or "practice" (exercises and puzzles). The tag holds until the next heading of the same
+or a higher level.
+
+Minutes are counted: 150 words, or 8 lines of code, take one, and so does each question.
+An exercise or a puzzle takes 2 more, and one for each line of its answer. What is
+folded away takes none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from ..base.paths import ROOT
+from .stubs import HIDDEN, is_withheld, stub
+
+NOTEBOOKS = ROOT / "notebooks"
+
+SOLUTIONS = NOTEBOOKS / "solutions"
+
+CORE = "core"
+
+DEEPER = "deeper"
+
+PRACTICE = "practice"
+
+GENERATED = "course"  # the tag of the cells that `make notebooks` writes from here
+
+WORDS_A_MINUTE = 150
+
+LINES_A_MINUTE = 8
+
+MINUTES_TO_BEGIN = 2
+
+FETCHES_LAB = "git clone --depth 1"  # in the first code cell, see first_cell.py
+
+HEADING = re.compile(r"(#{2,}) (.+)")
+
+FOLDED = re.compile(r"<details>((?!<details>).)*?</details>", re.S)
+
+PUZZLE = re.compile(r"puzzle-(?P<name>.+)-(?P<part>\w+)")  # the id of a cell
+
+LENGTH = re.compile(r"\n\n\*(?:Deeper|Practice), \d+ minutes?\.\*")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson.
+
+    path: the notebook that readers open. source: the one that it is written in, with
+    the answers and with the cells of its puzzles.
+    """
+
+    path: Path
+    source: NotebookNode = field(compare=False, repr=False)
+
+    @property
+    def number(self) -> str:
+        """01a, as in its file's name."""
+        return self.path.name.partition("_")[0]
+
+    @cached_property
+    def _head(self) -> tuple[str, str]:
+        title, _, question, *_ = self.source.cells[0].source.splitlines()
+        return title.removeprefix("# "), question.removeprefix("> ")
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+        return self._head[0]
+
+    @property
+    def question(self) -> str:
+        """The question that it answers."""
+        return self._head[1]
+
+    @property
+    def link(self) -> str:
+        """A link to it from another notebook, in Markdown."""
+        return f"[{self.number} {self.title}]({self.path.name})"
+
+    @cached_property
+    def minutes(self) -> dict[str, float]:
+        """How long its core, its deeper sections and its practice take."""
+        return count_minutes(self.source)
+
+
+def list_lessons() -> list[Lesson]:
+    """Every lesson in reading order."""
+    folders = NOTEBOOKS, SOLUTIONS  # a new lesson is in the second alone at first
+    names = {path.name for folder in folders for path in folder.glob("[0-9]*.ipynb")}
+    paths = [NOTEBOOKS / name for name in sorted(names)]
+    return [
+        Lesson(path, nbformat.read(find_source(path), as_version=4)) for path in paths
+    ]
+
+
+def find_source(path: Path) -> Path:
+    """The file in which a lesson is written."""
+    return SOLUTIONS / path.name if (SOLUTIONS / path.name).exists() else path
+
+
+@dataclass(frozen=True)
+class Section:
+    """The cells from a heading to the next one of its level or a higher one.
+
+    start, end: as of a slice. outer: the kind of the section around it.
+    """
+
+    start: int
+    end: int
+    kind: str
+    outer: str
+
+
+def list_sections(notebook: NotebookNode) -> list[Section]:
+    """The sections below the title, in the order of their headings."""
+    headings = [(at, match_heading(cell)) for at, cell in enumerate(notebook.cells)]
+    levels = [(at, len(heading[1])) for at, heading in headings if heading]
+    made: list[Section] = []
+    for number, (at, level) in enumerate(levels):
+        ends = (a for a, other in levels[number + 1 :] if other <= level)
+        around = [one for one in made if one.start < at < one.end]
+        outer = around[-1].kind if around else CORE
+        tags = notebook.cells[at].metadata.get("tags", [])
+        own = next((kind for kind in (DEEPER, PRACTICE) if kind in tags), outer)
+        made.append(Section(at, next(ends, len(notebook.cells)), own, outer))
+    return made
+
+
+def list_kinds(notebook: NotebookNode) -> list[str]:
+    """Of each cell whether it is CORE, DEEPER or PRACTICE."""
+    kinds = [CORE] * len(notebook.cells)
+    for one in list_sections(
+        notebook
+    ):  # an inner section comes after the one around it
+        kinds[one.start : one.end] = [one.kind] * (one.end - one.start)
+    return kinds
+
+
+def match_heading(cell: NotebookNode) -> re.Match[str] | None:
+    """The heading below the title that a cell opens with; not that of a puzzle."""
+    if cell.cell_type != "markdown" or "puzzle" in cell.metadata.get("tags", []):
+        return None
+    return HEADING.match(cell.source)
+
+
+def count_minutes(notebook: NotebookNode) -> dict[str, float]:
+    """The minutes that the cells of each kind take together."""
+    total = dict.fromkeys((CORE, DEEPER, PRACTICE), 0.0)
+    for cell, kind in zip(notebook.cells, list_kinds(notebook)):
+        total[kind] += cell_minutes(cell)
+    return total
+
+
+def cell_minutes(cell: NotebookNode) -> float:
+    """How long a cell takes a reader."""
+    tags = cell.metadata.get("tags", [])
+    if GENERATED in tags or is_withheld(cell) or FETCHES_LAB in cell.source:
+        return 0.0
+    if cell.cell_type == "markdown":
+        return _time_reading(cell.source) + len(
+            re.findall(r"^\*\*\d\.\*\*", cell.source, re.M)
+        )
+    if "exercise" in tags:
+        answer = "".join(found["answer"] for found in HIDDEN.finditer(cell.source))
+        return _time_writing(_count_lines(stub(cell.source)), _count_lines(answer))
+    puzzle = PUZZLE.fullmatch(cell.id)
+    if puzzle and puzzle["part"] == "answer":
+        return _answer_minutes(name_puzzle(puzzle))
+    return _count_lines(cell.source) / LINES_A_MINUTE + cell.source.count("predict(")
+
+
+def name_puzzle(cell_id: re.Match[str]) -> str:
+    """The name of the puzzle that a cell belongs to."""
+    return cell_id["name"].replace("-", "_")
+
+
+def puzzle_minutes(name: str) -> float:
+    """How long a puzzle takes: reading it, and writing its answer."""
+    from ..puzzles import load
+    from ..puzzles.cells import asked
+
+    return _time_reading(asked(load(name))) + _answer_minutes(name)
+
+
+def list_core_puzzles(lesson: Lesson) -> Iterator[str]:
+    """The puzzles in a lesson's core."""
+    for cell, kind in zip(lesson.source.cells, list_kinds(lesson.source)):
+        puzzle = PUZZLE.fullmatch(cell.id)
+        if puzzle and puzzle["part"] == "asked" and kind == CORE:
+            yield name_puzzle(puzzle)
+
+
+def _answer_minutes(name: str) -> float:
+    """How long it takes to write a puzzle's answer."""
+    from ..puzzles import load  # only a few lessons have puzzles
+
+    puzzle = load(name)
+    given = puzzle.stub.splitlines()
+    own = [line for line in puzzle.solved_text.splitlines() if line not in given]
+    return _time_writing(_count_lines(puzzle.stub), len(own))
+
+
+def _time_writing(given: int, own: int) -> float:
+    """Minutes for an answer of `own` lines from a stub of `given` ones."""
+    return given / LINES_A_MINUTE + MINUTES_TO_BEGIN + own
+
+
+def _time_reading(text: str) -> float:
+    """Minutes for Markdown: words that are seen, without links' targets."""
+    seen, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
+    while folds:  # the innermost first
+        seen, folds = FOLDED.subn(" ", seen)
+    seen = re.sub(r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)', "]", LENGTH.sub("", seen))
+    return len(re.findall(r"\S*\w\S*", seen)) / WORDS_A_MINUTE
+
+
+def _count_lines(code: str) -> int:
+    """The lines of code that are neither blank nor imports."""
+    lines = (line.strip() for line in code.splitlines())
+    return sum(bool(line) and not re.match(r"(import|from) ", line) for line in lines)
+
+
+def write_minutes(minutes: float) -> str:
+    """12 minutes."""
+    count = max(1, round(minutes))
+    return f"{count} minute{'s' * (count != 1)}"
