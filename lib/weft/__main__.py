@@ -8,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+from .base.errors import BuildError
+
 # Imported only when called: `doctor` must run where half of the rest cannot.
 COMMANDS = {
     "mnist": ("weft.commands.mnist", "train the CNN, alone or against PyTorch"),
@@ -110,8 +112,6 @@ def _check_places(args: argparse.Namespace) -> None:
 
 
 def _expected() -> tuple[type[BaseException], ...]:
-    from .base.errors import BuildError
-
     # To import it parses weft.h, which `run` has no use for.
     native = sys.modules.get("weft.toolchain.native")
     more = (native.KernelError,) if native else ()

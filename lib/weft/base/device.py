@@ -18,6 +18,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from .errors import KernelError
+
 DRIVER = "libcuda.so.1"
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
 _MAJOR, _MINOR = 75, 76
@@ -187,8 +189,6 @@ def _call(function: str, *args: Any) -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    from .errors import KernelError  # which needs this module
-
     raise KernelError(message)
 
 

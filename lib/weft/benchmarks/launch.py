@@ -18,6 +18,10 @@ import numpy as np
 import torch
 
 from .. import cells as jit
+from ..cells.arguments import Binder
+from ..cells.gpu import driver, launch
+from ..cells.gpu import loader as gpu
+from ..csource import signature
 from ..timing import device_name, summarize
 from ..timing.clocks import WallTimer
 
@@ -146,11 +150,6 @@ def _ours(target: str) -> Call:
 
 def _driver() -> Call:
     """The C function with everything prepared: what no Python can be faster than."""
-    from ..cells.arguments import Binder
-    from ..cells.gpu import driver, launch
-    from ..cells.gpu import loader as gpu
-    from ..csource import signature
-
     (eight,) = signature.parse(SOURCE)
     compiled = gpu.compile(SOURCE, "bench driver", expressions=["eight"])
     function = compiled.function("eight", compiled.device)

@@ -21,6 +21,7 @@ from .arguments import first_array
 from .cpu import compiler as cpu
 from .cpu import shown
 from .cpu.faults import Stopped
+from .gpu import loader as gpu
 from .scalars import scalar
 from .variables import State
 
@@ -143,7 +144,6 @@ class Cell:
     def _first_compiled(self) -> Any:
         if not self.compile_only:
             return self.compiled(self.default, self.ordinary(), self.watched)
-        from .gpu import loader as gpu
 
         what = self.source, self.name, self.flags, self.ordinary(), self.headers
         return gpu.compile_only(*what, self.compile_only)
@@ -176,8 +176,6 @@ class Cell:
             where: Any = cpu
             more: dict[str, Any] = {"checked": checked}
             if target == "cuda":
-                from .gpu import loader as where
-
                 more = {}
             self._compiled[key] = where.compile(
                 *(self.source, self.name, self.flags, expressions, self.headers), **more

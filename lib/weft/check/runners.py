@@ -18,9 +18,12 @@ import torch
 from .. import cells as jit
 from ..base.arrays import ORDERS
 from ..base.errors import ArgumentError
+from ..cells.cpu.launch import runtime
 from ..cells.module import only
+from ..cells.scalars import scalar
 from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of, value_of
+from ..pykernel.sim import sim
 from .cases import Shape, dimensions
 from .limit import time_limit
 
@@ -99,8 +102,6 @@ class Simulated(Python):
         return None if report is None else report.trace
 
     def _launch(self, args: Sequence[Any], shape: Shape, **options: Any) -> Any:
-        from ..pykernel.sim import sim
-
         ready = sim(self.function, quiet=True, **options)
         return ready[shape.grid, shape.block, 0, shape.shared](*args)
 
@@ -160,8 +161,6 @@ class Cell(Runner):
         self._launch: Any = None
 
     def dtype(self, parameter: str) -> np.dtype:
-        from ..cells.scalars import scalar
-
         param = self.ready.params[self.parameters.index(parameter)]
         kind = scalar(param.type)
         if not param.pointer:
@@ -334,7 +333,6 @@ def _ordered(order: str) -> Iterator[None]:
     if not order:
         yield
         return
-    from ..cells.cpu.launch import runtime
 
     runtime().simt_set_order(ORDERS.index(order))
     try:

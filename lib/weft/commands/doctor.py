@@ -17,9 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..base import cache
-from ..base.errors import BuildError
+from ..base.errors import BuildError, KernelFault
 from ..base.host import cores, cpu_name, driver
-from ..toolchain import build
+from ..timing import machine
+from ..toolchain import build, disassembler, native
 from ..toolchain.tools import toolkit
 
 
@@ -67,8 +68,6 @@ def main(args: argparse.Namespace) -> int:
         if f.cure:
             print(f"    {'':<{width}}  cure: {f.cure}")
     if args.json:
-        from ..timing import machine
-
         text = {"machine": machine(), "findings": [asdict(f) for f in findings]}
 
         Path(args.json).write_text(json.dumps(text, indent=1) + "\n")
@@ -116,7 +115,6 @@ def _check_build() -> list[Finding]:
     """Whether launches on the CPU can be watched: a faulty kernel is."""
     import torch
 
-    from ..base.errors import KernelFault
     from ..cells import load_cuda
 
     name, cure = "check build", "it needs g++ 11 or later, with -fsanitize=thread"
@@ -193,7 +191,6 @@ def _toolkit() -> list[Finding]:
 def _cells() -> list[Finding]:
     """What %%cuda cells are compiled with, and read."""
     from ..cells.gpu import nvrtc
-    from ..toolchain import disassembler
 
     why = nvrtc.available()
     value = "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.version())
@@ -262,8 +259,6 @@ def _places() -> list[Finding]:
 def _rungs() -> list[Finding]:
     """Build every op for every target there is, and list its rungs."""
     import torch
-
-    from ..toolchain import native
 
     findings = []
     for target in ["cpu"] + ["cuda"] * (torch.cuda.is_available()):

@@ -30,6 +30,8 @@ from ..cells import flags as flags_module
 from ..cells import headers as headers_module
 from ..cells.module import Cell, Module
 from ..csource import diagnostics as diagnostics_module
+from ..see import machine_code as machine
+from ..see.machine_code.toolchain import checked_arch
 from ..toolchain import native
 
 _MARK = "// Saved from a notebook's cell by %%cuda --save: "
@@ -181,7 +183,6 @@ def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] |
         return None
     if torch.cuda.is_available():
         return None
-    from ..see.machine_code.toolchain import checked_arch
 
     sm, words = checked_arch(options.arch), flags_module.split(options.flags)
     return lambda cell, name: Module(
@@ -226,8 +227,6 @@ def save(where: str, cell: str) -> Path:
 def _show(listing: str, loaded: Any, arch: str | None) -> None:
     """The cell as PTX or as the GPU's own instructions; needs NVRTC, but no GPU."""
     from IPython.display import display
-
-    from ..see import machine_code as machine
 
     display(getattr(machine, listing)(loaded, arch=arch))
 

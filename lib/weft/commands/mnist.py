@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
+from ..base import style
 from ..base.paths import ROOT
 from ..mnist.config import Config
 from ..mnist.train import Result, run
@@ -62,7 +63,6 @@ def main(args: argparse.Namespace) -> int:
         write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")
     if args.plot:
-        from ..base import style
         from ..benchmarks.race.plot import plot_run
 
         ghosts = committed(result.rows) if args.compare else []

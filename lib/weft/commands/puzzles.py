@@ -13,9 +13,14 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from .. import cuda
 from ..base.errors import ArgumentError, Mismatch
+from ..cells import load_cuda
+from ..check.cases import cdiv
 from ..puzzles import load
+from ..puzzles.progress import marks
 from ..puzzles.puzzle import Puzzle
+from ..puzzles.table import listing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +38,6 @@ def main(args: argparse.Namespace) -> int:
     """Do what the words say; the exit status."""
     words = args.words
     if not words:
-        from ..puzzles.progress import marks
-        from ..puzzles.table import listing
-
         print(listing(marks()))
         return 0
     if words[0] == "check" and len(words) == 3:
@@ -78,9 +80,6 @@ def _around() -> dict[str, Any]:
 
     import numpy as np
 
-    from .. import cuda
-    from ..check.cases import cdiv
-
     types = ("float32", "float64", "int8", "int16", "int32", "int64", "uint32")
     named = {"np": np, "math": math, "cuda": cuda, "cdiv": cdiv}
     return named | {name: getattr(np, name) for name in types}
@@ -89,8 +88,6 @@ def _around() -> dict[str, Any]:
 def _answer(path: Path, puzzle: Puzzle) -> Any:
     """The kernel of a file; ArgumentError if it has none for this puzzle."""
     if path.suffix == ".cu":
-        from ..cells import load_cuda
-
         return load_cuda(path.read_text(), name=path.name)
     if path.suffix != ".py":
         raise ArgumentError(f"{path}: want a .py or a .cu")

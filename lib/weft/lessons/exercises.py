@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.tracebacks import message_first
+from ..cells.cpu import shown
 from .progress import remember_exercise
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     goes on. A wrong one raises what the check raises, which shows as its message. One
     whose numbers are right, but whose launches have findings, is wrong too.
     """
-    from ..cells.cpu import shown  # imports torch
-
     try:
         with message_first(answer, check), shown.gather() as findings:
             if isinstance(answer, FromC):

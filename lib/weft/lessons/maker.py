@@ -69,6 +69,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
+from ..puzzles.cells import cells
 from ..puzzles.lessons import Lesson, find_source, list_lessons
 from ..puzzles.stubs import HIDDEN, LessonError, is_withheld, solved, stub
 from . import course, glossary
@@ -136,8 +137,6 @@ def _expanded(notebook: NotebookNode, answered: bool) -> Iterator[NotebookNode]:
         yield cell
         group = PUZZLES.fullmatch(cell.source)
         if group and cell.cell_type == "markdown":
-            from ..puzzles.cells import cells  # most lessons have none
-
             yield from cells(group[1].split(), answered)
         else:
             _want("<!-- puzzles:" not in cell.source, f"not alone:\n{cell.source}")

@@ -14,7 +14,9 @@ from ..base.kept import Kept
 from ..base.style import INK, SHARED
 from ..base.text import plural
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
+from ..puzzles.progress import OPEN, marks
 from ..puzzles.stubs import is_withheld
+from .widgets.predict import guessed_questions
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
 EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
@@ -32,9 +34,6 @@ def remember_exercise(name: str) -> None:
 
 def progress() -> Progress:
     """The rows of all lessons, with what the reader has done until now."""
-    from ..puzzles.progress import OPEN, marks
-    from .widgets.predict import guessed_questions
-
     guessed, exercised, puzzles = guessed_questions(), set(_solved.read()), marks()
 
     def row(lesson: Lesson) -> Row:

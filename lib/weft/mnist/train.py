@@ -24,6 +24,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..base.errors import ArgumentError
+from ..base.host import cores
 from ..timing import Timing, device_name, in_rounds
 from ..timing.results import compare_with_torch, first_line
 from ..timing.samples import SLOWEST, STEPS, count_steps
@@ -371,6 +372,4 @@ def _over(statistic: Callable[[Any], Any], steps: list[dict]) -> dict[str, Any]:
 
 def _threads(config: Config) -> int:
     """Of the CPU, on both sides."""
-    from ..base.host import cores
-
     return config.threads or cores()

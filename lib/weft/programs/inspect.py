@@ -19,6 +19,7 @@ from pathlib import Path
 from ..report.colours import coloured
 from ..report.program import LISTINGS, ProgramReport
 from ..report.raw import Files, program_report
+from ..timing import machine
 from . import run
 
 USAGE = """\
@@ -133,8 +134,6 @@ def _nothing(report: ProgramReport) -> str:
 
 
 def _write(target: str, report: ProgramReport, status: int) -> None:
-    from ..timing import machine
-
     whole = {
         "machine": machine(),
         "program": report.program,

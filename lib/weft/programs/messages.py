@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ..csource.diagnostics import _clean
+from ..csource.rewriter.columns import original_column
 from ..csource.rewriter.preprocess import MARKER, unquoted
 
 LIMIT = 8  # errors shown; what follows the first is rarely news
@@ -83,9 +85,6 @@ def _lines(text: str) -> dict[tuple[str, int], str]:
 
 
 def _shown(file: str, line: int, column: int, message: str, lines: dict) -> str:
-    from ..csource.diagnostics import _clean
-    from ..csource.rewriter.columns import original_column
-
     try:
         source = Path(file).read_text(errors="replace").split("\n")[line - 1]
     except (OSError, IndexError):

@@ -18,7 +18,17 @@ from pathlib import Path
 from ..base import cache, whole
 from ..base.errors import BuildError
 from ..base.paths import SIMT
-from ..toolchain import keys
+from ..csource.rewriter import preprocess
+from ..csource.rewriter.rewrite import rewrite_program
+from ..csource.rewriter.unsupported import (
+    device_names,
+    kind_of_code,
+    missing_header,
+    refuse_driver_api,
+)
+from ..csource.scanner import RewriteError, Text
+from ..toolchain import build, keys
+from . import messages
 
 _CUDA = {".cu", ".cuh"}
 _CXX = {".cpp", ".cc", ".cxx", ".C", ".c++"}
@@ -102,8 +112,6 @@ def _from_manifest(manifest: Path) -> Path | None:
 
 def _build(program: Program) -> tuple[Path, list[str]]:
     """Build it; the executable and every file that was read."""
-    from ..toolchain import build
-
     # A sanitizer is for our own code, and has to be in the process from its start.
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
@@ -128,11 +136,6 @@ def _build(program: Program) -> tuple[Path, list[str]]:
 
 def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
     """Compile one file: the object, what was read, and the names of device code."""
-    from ..csource.rewriter.rewrite import rewrite_program
-    from ..csource.rewriter.unsupported import device_names
-    from ..csource.scanner import Text
-    from ..toolchain import build
-
     path = Path(source)
     if path.suffix in _LINKED:
         return path.resolve(), [source], set()
@@ -154,9 +157,6 @@ def _object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
 
 def _compiled(command: list[str], target: Path, text: str | None = None) -> None:
     """Run g++ on a file or on a rewritten text."""
-    from ..toolchain import build
-    from . import messages
-
     try:
         build._run(command, target, text)
     except BuildError as error:
@@ -166,9 +166,6 @@ def _compiled(command: list[str], target: Path, text: str | None = None) -> None
 
 def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
     """Compile a .cpp or .c file, which nvcc, too, hands to the host's compiler."""
-    from ..csource.rewriter.unsupported import refuse_driver_api
-    from ..toolchain import build
-
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
     command.append("-DSIMT_HOST_FILE")
@@ -185,8 +182,6 @@ def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
 
 
 def _compile(program: Program, language: str, std: str) -> list[str]:
-    from ..toolchain import build
-
     command = [build.tool("g++"), "-x", language, "-c", f"-O{program.optimise}"]
     command += [f"-std={std}"] if std else []
     command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
@@ -214,8 +209,6 @@ def _macros(program: Program) -> list[str]:
 
 
 def _simt() -> str:
-    from ..toolchain import build
-
     return "".join(path.read_text() for path in build.headers(SIMT))
 
 
@@ -224,25 +217,17 @@ def _simt() -> str:
 
 def _preprocessed(program: Program, source: str):
     """The source as nvcc's two passes see it, see preprocess.merge()."""
-    from ..csource.rewriter import preprocess
-    from ..csource.scanner import Text
-
     host = _one_pass(program, source, [])
     if not _mentions_arch(host.files):
         return host
     device = _one_pass(program, source, [f"-D__CUDA_ARCH__={program.arch}"])
     if host.own == device.own:
         return host
-    from ..csource.rewriter.unsupported import kind_of_code
 
     return preprocess.merge(host, device, kind_of_code(Text(device.own, source)))
 
 
 def _one_pass(program: Program, source: str, more: list[str]):
-    from ..csource.rewriter import preprocess
-    from ..csource.rewriter.unsupported import refuse_driver_api
-    from ..toolchain import build
-
     command = _compile(program, "c++", program.std) + _macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
     command += ["-DSIMT_CHECK"] if program.check else []
@@ -260,10 +245,6 @@ def _mentions_arch(files: tuple[str, ...]) -> bool:
 
 
 def _preprocessor_error(stderr: str) -> Exception:
-    from ..csource.rewriter.unsupported import missing_header
-    from ..csource.scanner import RewriteError
-    from . import messages
-
     missing = re.search(
         r"^(\S.*?):(\d+):\d+: fatal error: (.*?): No such file", stderr, re.M
     )
@@ -284,8 +265,6 @@ def _preprocessor_error(stderr: str) -> Exception:
 def _link(
     program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
 ) -> None:
-    from ..toolchain import build
-
     command = [build.tool("g++"), "-pthread", *program.compile]
     if ":" in str(runtime.parent):  # which the system's loader takes for two folders
         raise BuildError(

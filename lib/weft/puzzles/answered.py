@@ -10,12 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import KernelFault
 from ..base.style import READ, WIDTH
+from ..check.cases import by_name
+from ..check.limit import TooLong, time_limit
+from ..check.problem import call, named
+from ..check.runners import Python
+from ..see.inspect import inspect
 from ..see.pictures.counts import times
 from ..see.pictures.faults import sentences
 from ..see.pictures.panels import EDGE
 from ..see.pictures.player import Drawing
 from ..see.pictures.show import Picture
+from ..see.pictures.show import show as weft_show
 from ..see.pictures.svg import label
 from ..see.pictures.values import Values, arranged_as
 from .answers import Answer, is_stub, understood
@@ -57,8 +64,6 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 
 def _python(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """Who touches what, and below it what came out."""
-    from ..see.pictures.show import show as weft_show
-
     arrays, args, shapes = _arguments(puzzle, case, given)
     shown = weft_show(given.function, shapes=shapes, timeout=TIMEOUT)
     picture = shown[_key(puzzle, case, 0)](*args)
@@ -83,8 +88,6 @@ def _arguments(
     puzzle: Any, case: Instance, given: Answer
 ) -> tuple[dict[str, np.ndarray], list[Any], dict[str, tuple[int, ...]]]:
     """Fresh arrays, what a launch is called with, and the shapes of flat ones."""
-    from ..check.runners import Python
-
     shaped = Python(given.function) if given.function is not None else None
     fresh = {n: a.copy() for n, a in (case.inputs | case.starts).items()}
     args, shapes = [], {}
@@ -106,8 +109,6 @@ def _key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
     grid, block = launch_of(puzzle, case)
     shared = puzzle.checks.get("shared", 0)
     if callable(shared):
-        from ..check.cases import by_name
-
         plain = block[0] if block[1:] == (1, 1) else block
         shared = by_name(shared, case.sizes | {"block": plain})
     return (grid, block, *between, shared)
@@ -118,9 +119,6 @@ def _key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
 
 def _c(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """What it computed, in the check build on the CPU, and its counts."""
-    from ..base.errors import KernelFault
-    from ..see.inspect import inspect
-
     arrays, args, _ = _arguments(puzzle, case, given)
     launch = inspect(given.subject, quiet=True, timeout=2 * TIMEOUT)
     got = {name: arrays[name] for name in case.wants}
@@ -137,9 +135,6 @@ def _c(puzzle: Any, case: Instance, given: Answer) -> Picture:
 
 def _function(puzzle: Any, case: Instance, given: Answer) -> Picture:
     """What a function of NumPy returns."""
-    from ..check.limit import TooLong, time_limit
-    from ..check.problem import call, named
-
     try:
         with time_limit(given.name, 2 * TIMEOUT):
             result = call(given.function, case.inputs, case.inputs | case.numbers)

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .. import cells as jit
 from ..base.errors import ArgumentError
+from ..csource import signature
 from ..pykernel.language.kernel import PythonKernel, plain_function, source_of
 
 if TYPE_CHECKING:
@@ -84,8 +86,6 @@ def as_declared(puzzle: Puzzle, answer: Answer, error: Exception) -> Exception:
 
 
 def _of_c(puzzle: Puzzle, given: Any) -> Answer | None:
-    from .. import cells as jit
-
     if isinstance(given, jit.Launch):
         given = given.kernel
     if isinstance(given, jit.Module):
@@ -233,7 +233,5 @@ def tree(text: str) -> str:
 
 def _body_of_c(text: str, name: str) -> str:
     """The body of a kernel without comments and blanks; "?" if it is not found."""
-    from ..csource import signature
-
     body = signature.body(text, name)
     return "?" if body is None else "".join(body.split())

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.kept import Kept
 from ..base.style import OURS, SHARED, THREAD, WRITTEN
+from .progress import latest, marks
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle
@@ -78,8 +79,6 @@ def cloth(puzzle: Puzzle) -> Cloth:
 
     The wide one of its group, if this completed it, or if it is the group's last.
     """
-    from .progress import latest, marks
-
     rng = random.Random(f"{puzzle.name} {time.time_ns()}")
     now = marks()
     names = now.groups.get(puzzle.group, ())

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import ArgumentError
+from ..check.cases import by_name
 from ..report import Counters, Place, Report, Sums
 from ..report.lines import short
 
@@ -207,8 +208,6 @@ def refusals(
     name: str, report: Report, limits: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, str, str]]:
     """What is said of each limit that a launch does not meet; its array, its name."""
-    from ..check.cases import by_name
-
     seen = report.counters
     assert seen is not None
     grid = {"blocks": seen.blocks, "across": report.grid[0], "down": report.grid[1]}

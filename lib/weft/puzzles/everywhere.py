@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..check.plan import plan
+from ..check.runners import runners
 from .counts import COUNTS, value
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ def judge_everywhere(scored: Case, runner: Runner, limits: Mapping[str, Any]) ->
 
 def _cases(scored: Case) -> Iterator[Case]:
     """The sizes and launches that check() tries."""
-    from ..check.plan import plan
-
     puzzle = scored.puzzle
     options = puzzle.checks
     if "sizes" not in options:
@@ -68,6 +68,4 @@ def _means(case: Case) -> dict[str, float]:
 
 @cache
 def _best(answer: Any) -> Runner:
-    from ..check.runners import runners
-
     return runners(answer, True, "cpu", True)[0]

@@ -23,6 +23,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..base.paths import ROOT
+from ..puzzles.cells import asked
 from .stubs import HIDDEN, is_withheld, stub
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -190,7 +191,6 @@ def name_puzzle(cell_id: re.Match[str]) -> str:
 def puzzle_minutes(name: str) -> float:
     """How long a puzzle takes: reading it, and writing its answer."""
     from ..puzzles import load
-    from ..puzzles.cells import asked
 
     return _time_reading(asked(load(name))) + _answer_minutes(name)
 

@@ -12,11 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..base import ipython
 from ..base.errors import ArgumentError, KernelError, Mismatch
+from ..check import check
+from ..check.cases import spoken_of
+from ..pykernel.to_cuda import to_cuda
 from ..report.highlight import highlighted, with_code
+from .answered import show
 from .answers import Answer, as_declared, is_stub, tree, understood
+from .cloth import cloth
 from .counts import names_known
 from .errors import few_prints, is_inside, short_errors, stopped
+from .goal import goal
+from .progress import marks
+from .progress import solved as remember
+from .score import score
 from .shown import Code, Solved, display_refused
 from .stubs import solved, stub
 
@@ -82,8 +92,6 @@ class Puzzle:
 
     def goal(self) -> Any:
         """A picture of what the outputs shall hold, drawn from the reference."""
-        from .goal import goal
-
         return goal(self)
 
     def check(self, answer: Any, *, device: Any = None) -> Solved | None:
@@ -113,8 +121,6 @@ class Puzzle:
 
     def show(self, answer: Any) -> Any:
         """A picture of what an answer does at the usual size: who touches what."""
-        from .answered import show
-
         with short_errors(answer):
             given = understood(self, answer)
             try:
@@ -131,8 +137,6 @@ class Puzzle:
 
         language: "python" or "cuda".
         """
-        from ..base import ipython
-
         if language not in ("python", "cuda"):
             raise ArgumentError(f'reset({language!r}): "python" or "cuda"')
         text = self.stub if language == "python" else f"%%cuda\n{self.cuda_c_stub}"
@@ -183,13 +187,9 @@ class Puzzle:
 
     def specs(self) -> dict[str, Spec]:
         """Each array as check() understands it: outputs, inputs, inout."""
-        from ..check.cases import spoken_of
-
         return {n: s for group in spoken_of(self.checks) for n, s in group.items()}
 
     def _in_c(self, function: Callable[..., Any]) -> str:
-        from ..pykernel.to_cuda import to_cuda
-
         specs, values = self.specs(), self.checks.get("values") or {}
         types: list[Any] = []
         for parameter in self.parameters:
@@ -210,8 +210,6 @@ class Puzzle:
         A kernel for Numba first on the simulator: Numba sees neither races nor what is
         out of bounds, and on a GPU a loop that does not end cannot be ended.
         """
-        from ..check import check
-
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
         if self.is_kernel:  # whatever types CUDA C has: the puzzle says them
@@ -231,8 +229,6 @@ class Puzzle:
 
     def _lacks(self, given: Answer, device: Any) -> str:
         """What a kernel that is to be repaired does not do yet, for its stub."""
-        from .score import score
-
         if self.start is None:
             return ""
         try:
@@ -250,8 +246,6 @@ class Puzzle:
 
     def _solved_before(self, given: Answer) -> str:
         """What is said of the stub where the puzzle is solved already; or ""."""
-        from .progress import marks
-
         now = marks()
         is_new = given.function and tree(given.text) != tree(self.stub)
         if is_new or self.name not in now or not now.how(self.name):
@@ -261,10 +255,6 @@ class Puzzle:
     def _judged(self, given: Answer, device: Any) -> Solved:
         """Checked, counted and remembered."""
         # Here, as a puzzle can be read without all that checks and counts.
-        from .cloth import cloth
-        from .progress import marks
-        from .progress import solved as remember
-        from .score import score
 
         verdict = self._checked(given, device)
         counts = score(self, given.subject)

@@ -15,10 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import BuildError, KernelFault, Mismatch
 from ..base.style import OURS, SHARED, WRITTEN
+from ..cells import CompileError
+from ..check.cases import Shape, spoken_of
+from ..check.plan import plan
+from ..check.problem import Problem, arguments
+from ..check.runners import Cell, Simulated, runners
+from ..pykernel.to_cuda.cuda_c import cuda_c
 from ..report import Counters, Report
 from ..report.highlight import with_code
 from ..report.lines import short
+from ..see.inspect import inspect
 from .counts import COUNTS, above, allowed, names_known, refusals, value
 from .everywhere import judge_everywhere
 
@@ -54,9 +62,6 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     launched (an exercise in NumPy), and C that g++ cannot compile: if there are limits,
     that is raised.
     """
-    from ..base.errors import BuildError
-    from ..cells import CompileError
-
     case = Case.of(puzzle)
     if case is None:
         return Score()
@@ -98,10 +103,6 @@ class Case:
 
     def launched(self, runner: Runner) -> Report:
         """What one launch of a kernel did and cost, on the CPU."""
-        from ..base.errors import KernelFault, Mismatch
-        from ..check.plan import plan
-        from ..check.problem import arguments
-
         checks, sizes, problem = self.puzzle.checks, dict(self.sizes), self.problem()
         shared = checks.get("shared", 0)
         ((row, shape),) = plan(problem, runner, sizes, None, None, self.launch, shared)
@@ -115,9 +116,6 @@ class Case:
 
     def problem(self) -> Problem:
         """What an answer is asked, as check() has it."""
-        from ..check.cases import spoken_of
-        from ..check.problem import Problem
-
         checks = self.puzzle.checks
         values, groups = dict(checks.get("values") or {}), spoken_of(checks)
         asked = Problem(self.puzzle.spec, *groups, values, list(self.puzzle.drawn))
@@ -126,9 +124,6 @@ class Case:
 
     def judge(self, name: str, report: Report, limits: Mapping[str, Any]) -> None:
         """Raise Mismatch for a fault, or for one of the limits that is not met."""
-        from ..base.errors import Mismatch
-        from ..check.cases import Shape
-
         where = f" (with {self._where(Shape(report.grid, report.block))})"
         for one in report.findings:
             facts = {n: getattr(one, n) for n in ("block", "thread", "array", "kind")}
@@ -145,8 +140,6 @@ class Case:
 
     def other(self, report: Report) -> str:
         """The sizes and the launch, where they are not those that are drawn."""
-        from ..check.cases import Shape
-
         if self.sizes == dict(self.puzzle.drawn) and self.launch == self.puzzle.launch:
             return ""
         return self._where(Shape(report.grid, report.block))
@@ -159,17 +152,12 @@ class Case:
 
 def _runner(answer: Any) -> Runner:
     """How the answer is counted: on the CPU, a Numba kernel by its Python body."""
-    from ..check.runners import runners
-
     if type(answer).__module__.startswith("weft.numba_jit"):
         answer = answer.py_func
     return runners(answer, True, "cpu", True)[0]
 
 
 def _report(runner: Runner, shape: Shape, args: list[Any], timeout: float) -> Report:
-    from ..check.runners import Cell, Simulated
-    from ..see.inspect import inspect
-
     key: Any = shape.grid, shape.block, 0, shape.shared
     if isinstance(runner, Cell):
         key = shape.grid, shape.block, shape.shared
@@ -190,13 +178,9 @@ _known: dict[Any, Counters] = {}  # what the best known ones cost, counted once
 
 def _best(case: Case, runner: Runner) -> Counters:
     """The counts of the best known: in Python, or translated to C as the answer is."""
-    from ..check.runners import Simulated
-
     answer, in_c = case.puzzle.answer, not isinstance(runner, Simulated)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _known:
-        from ..pykernel.to_cuda.cuda_c import cuda_c
-
         report = case.launched(_runner(cuda_c(answer) if in_c else answer))
         assert report.counters is not None
         _known[key] = report.counters

@@ -9,6 +9,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..base import ipython
+from ..check.limit import time_limit
 from ..report.highlight import highlighted
 
 DRAWING = 2.0  # seconds that the picture of a wrong answer may delay its error
@@ -27,13 +29,9 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
     The error is what counts: whatever goes wrong with the picture is dropped, and so is
     what the answer prints once more.
     """
-    from ..base import ipython
-
     if getattr(ipython.shell(), "kernel", None) is None:
         return  # a terminal has no room for pictures
     from IPython.display import publish_display_data
-
-    from ..check.limit import time_limit
 
     with contextlib.suppress(Exception, KeyboardInterrupt):
         printed = io.StringIO()

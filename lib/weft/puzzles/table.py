@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..base.style import OURS, PALE, SHARED
 from . import LESSONS, load, number_of
-from .lessons import list_lessons
+from .lessons import list_core_puzzles, list_lessons, puzzle_minutes, write_minutes
 from .progress import OPEN, SIGNS, SOLVED, WITHIN
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ class Row:
     @functools.cached_property
     def minutes(self) -> float:
         """How long all of its puzzles take."""
-        from .lessons import puzzle_minutes
-
         return sum(map(puzzle_minutes, self.names))
 
 
@@ -56,7 +54,6 @@ def row_of(group: str, names: tuple[str, ...]) -> Row:
     lesson = _lessons().get(notebook)
     if lesson is None:
         return Row(notebook, "", names, frozenset())
-    from .lessons import list_core_puzzles
 
     return Row(notebook, lesson.title, names, frozenset(list_core_puzzles(lesson)))
 
@@ -87,8 +84,6 @@ def in_text(progress: Progress) -> str:
 
 def listing(progress: Progress) -> str:
     """A line for each puzzle, below its lesson."""
-    from .lessons import puzzle_minutes, write_minutes
-
     lines = []
     for group, names in progress.groups.items():
         row = row_of(group, names)
@@ -110,8 +105,6 @@ def legend() -> str:
 
 def _count(progress: Progress, row: Row) -> str:
     """2 of 5 solved, 24 minutes; next: guards"""
-    from .lessons import write_minutes
-
     left = [name for name in row.names if progress.state(name) == OPEN]
     then = f"; next: {left[0]}" if left else ""
     done = len(row.names) - len(left)
@@ -139,8 +132,6 @@ def in_html(progress: Progress) -> str:
 
 
 def _line(progress: Progress, group: str, names: tuple[str, ...]) -> str:
-    from .lessons import write_minutes
-
     row = row_of(group, names)
     head = html.escape(f"{row.number} {row.title}".rstrip())
     done = sum(progress.state(name) != OPEN for name in names)

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..base.errors import Mismatch
 from ..base.ipython import shell
 from .counters import Counters, Line, Place, Sums
 from .turns import Turns
@@ -141,8 +142,6 @@ class Report:
     def verify(self) -> Report:
         """This report; Mismatch, with the findings as text, if there are any."""
         if not self.ok:
-            from ..base.errors import Mismatch
-
             raise Mismatch(self.text())
         return self
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import Counters, Finding, Report, Source, line_of
+from . import Counters, Finding, Report, Source, html, line_of, text
+from .lines import remarks
 
 LISTINGS = ("all", "hot", "none")
 
@@ -56,9 +57,6 @@ class ProgramReport:
 
     def text(self) -> str:
         """The report for a terminal."""
-        from . import text
-        from .lines import remarks
-
         parts = [f"{self.program}: {text.verdict(self)}"]
         parts += text.findings(self)
         for one in self.kernels:
@@ -69,8 +67,6 @@ class ProgramReport:
         return "\n".join(parts)
 
     def _listings(self) -> list[str]:
-        from . import text
-
         total, shown = self.counters, []
         for source in self.sources:
             hot = self.listing == "hot"
@@ -84,8 +80,6 @@ class ProgramReport:
         return self.text()
 
     def _repr_html_(self) -> str:
-        from . import html
-
         parts = [html.top(self, self.program, [])]
         parts += html.findings(self)
         for one in self.kernels:
@@ -97,6 +91,4 @@ class ProgramReport:
 
 def costs(one: Report) -> list[str]:
     """What a kernel cost, in a few phrases."""
-    from . import text
-
     return text.costs(one.counters) if one.counters else []

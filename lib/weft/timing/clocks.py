@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import device as devices
 from ..base.errors import ArgumentError
 from ..toolchain import native
+from .cupti import is_named_range, start_profile
 from .gpu_state import Watch
 
 if TYPE_CHECKING:
@@ -225,8 +226,6 @@ class KernelTimer(WallTimer):
         watches: Any,
         pauses: Mapping[str, float],
     ) -> dict[str, list[float]]:
-        from .cupti import start_profile
-
         with warnings.catch_warnings(), start_profile(True) as profile:
             warnings.simplefilter("ignore", UserWarning)  # what a cycle keeps
             for name, one in contenders.items():
@@ -245,8 +244,6 @@ class KernelTimer(WallTimer):
         self, events: Sequence[Any], contenders: Mapping[str, Contender]
     ) -> dict[str, list[float]]:
         """Microseconds of the kernels between marks."""
-        from .cupti import is_named_range
-
         kernels = [e for e in events if "CUDA" in str(e.device_type)]
         kernels = [e for e in kernels if not is_named_range(e)]
         kernels.sort(key=lambda event: event.time_range.start)

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 def device_name(device: AnyDevice | str = "cpu") -> str:
     """The full name of the GPU, or of the CPU."""
-    from ..base.host import cpu_name
-
     device = devices.named(device)
     return devices.name(device.index) if device.type == "cuda" else cpu_name()
 

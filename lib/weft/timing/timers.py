@@ -28,6 +28,7 @@ import numpy as np
 
 from ..base import device as devices
 from ..base.errors import ArgumentError
+from ..base.text import rounded
 from .clocks import BURST, Contender, WallTimer, burst_of, timer_named
 from .gpu_state import Watch
 from .results import device_name
@@ -82,8 +83,6 @@ class Timed:
         }
 
     def __repr__(self) -> str:
-        from ..base.text import rounded
-
         t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
         said += "" if self.checked else ", unchecked"
         text = f"{rounded(t.median)} µs ({rounded(t.low)} to {rounded(t.high)}; "

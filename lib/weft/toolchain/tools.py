@@ -13,7 +13,6 @@ from pathlib import Path
 from ..base import device
 from ..base.errors import BuildError
 from ..base.paths import ROOT
-from . import build
 
 
 def nvcc() -> str | None:
@@ -100,7 +99,7 @@ def live_sm() -> str:
 
 def toolkit() -> str:
     """The release of nvcc, or "none"."""
-    found = build.nvcc()
+    found = nvcc()
     if not found:
         return "none"
     done = subprocess.run([found, "--version"], text=True, capture_output=True)

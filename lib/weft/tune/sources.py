@@ -16,12 +16,14 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..base.paths import ROOT
 from ..cells import flags as words
-from ..cells import load_cuda, stored
+from ..cells import headers, load_cuda, stored
 from ..cells.gpu import nvrtc
 from ..cells.module import Cell, Kernel, Module, only
 from ..pykernel.language.kernel import PythonKernel
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
+from ..see import machine_code as machine
+from ..see.machine_code.sources import complete
 from .constants import with_values
 from .plain_c import Function, is_c, load_c
 from .rebound import with_globals
@@ -78,8 +80,6 @@ class Source:
 
     def usage(self, kernel: Any, arch: str) -> Any:
         """Registers and static shared memory, as nvrtc.Usage; None: not CUDA C."""
-        from ..see import machine_code as machine
-
         given = ()
         if isinstance(kernel, (Kernel, Runner)):
             return machine.usage_of(kernel, given, arch)[1]
@@ -128,8 +128,6 @@ class Text(Source):
 
     def _headers(self) -> str:
         """The text of what the source includes: of the session, and in folders."""
-        from ..cells import headers
-
         of_session = headers.used(self.source)
         given = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
         files = stored.includes(
@@ -305,7 +303,6 @@ def _loaded(kernel: Kernel | Module, options: Options) -> Text:
     like = None
     if isinstance(made, Kernel):
         options.name, like = made.__name__, made
-        from ..see.machine_code.sources import complete
 
         complete(made)
     return Text(cell.source, cell.name, options, like)

@@ -35,9 +35,12 @@ import torch
 
 from ...base.errors import BuildError
 from ...cells import load_cuda
+from ...programs.program import Program, executable
 from ...timing import Timing, device_name, summarize, time_call
 from ...toolchain import build
 from ..transpose import _time
+from .timelines import rows as timeline_rows
+from .timelines import step_rows
 
 HERE = Path(__file__).parent
 PROGRAM = [HERE / "graphs.cu", HERE / "overlap.cu"]
@@ -119,8 +122,6 @@ def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
 
 def _built(where: torch.device, folder: Path) -> Path:
     """The program: by nvcc for a GPU, else as `weft run` builds it."""
-    from ...programs.program import Program, executable
-
     sources = [str(path) for path in PROGRAM]
     if where.type == "cpu":
         return executable(Program(sources))
@@ -238,14 +239,10 @@ def _launch(kernels: Any, grid: int, name: str, *args: Any) -> None:
 
 
 def _timelines(where: torch.device, samples: int) -> list[Row]:
-    from .timelines import rows
-
-    return rows(where, samples)
+    return timeline_rows(where, samples)
 
 
 def _steps(where: torch.device, samples: int) -> list[Row]:
-    from .timelines import step_rows
-
     return step_rows(where, samples)
 
 

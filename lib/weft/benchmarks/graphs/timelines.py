@@ -19,6 +19,9 @@ import torch
 
 from ...cells import load_cuda
 from ...mnist.data import Split
+from ...mnist.rungs import trainer
+from ...mnist.twin import TwinTrainer, precision
+from ...mnist.weights import initial_weights
 from ...see.traces.timeline import KERNEL, Timeline, committed, timeline
 from ...timing import Timing, device_name, time_call
 from ...toolchain import native
@@ -200,9 +203,6 @@ def data(count: int) -> Split:
 
 
 def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
-    from ...mnist.twin import TwinTrainer, precision
-    from ...mnist.weights import initial_weights
-
     with precision("fp32"):
         made = TwinTrainer(
             *[initial_weights(0), data(RUN * BATCH)],
@@ -221,9 +221,6 @@ def _twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
 def _ours(
     rung: str, where: torch.device, steps: int = RUN
 ) -> tuple[Callable[[], object], ...]:
-    from ...mnist.rungs import trainer
-    from ...mnist.weights import initial_weights
-
     made = trainer(rung, where, max_batch=BATCH)
     made.set_weights(initial_weights(0))
     made.data(train=data(steps * BATCH))

@@ -18,7 +18,9 @@ import torch
 
 from ...base.errors import ArgumentError, KernelError, Mismatch, OutOfMemory
 from ...ops.products import place_workspace
-from ...timing import clocks, timers
+from ...pykernel.bodies import lessons
+from ...pykernel.numba import numba_jit
+from ...timing import clocks, cublas, timers
 from ...toolchain import native
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
@@ -268,9 +270,6 @@ def of_rung(
 
 def of_numba(operands: Operands) -> Iterator[Entry]:
     """The Python bodies of lessons 01b and 02a, compiled by Numba."""
-    from ...pykernel.bodies import lessons
-    from ...pykernel.numba import numba_jit
-
     size, tile = operands.size, lessons.TILE
     grid = -(-size.n // tile), -(-size.m // tile)
     for name in ("matmul", "matmul_tiled"):
@@ -288,8 +287,6 @@ def of_numba(operands: Operands) -> Iterator[Entry]:
 
 def of_cublas(operands: Operands, layouts: Sequence[str] = ("nn",)) -> Iterator[Entry]:
     """cuBLAS itself, in each of the layouts; nothing where it is not there."""
-    from ...timing import cublas
-
     with contextlib.suppress(KernelError):
         kind = operands.opponents
         gemm = cublas.Gemm(kind, operands.device.index)

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ... import ops
 from ...base.paths import ROOT
 from ...cells import load_cuda
 from ...see.machine_code import ncu
 from ...timing import summarize
+from ...timing.cublas import Gemm
 from ...timing.gpu_state import Watch
 from .sums import TYPES, head_of, numbers_of, products_of
 
@@ -244,8 +246,6 @@ def _calls(
     products: Iterable[Product], where: AnyDevice
 ) -> Iterator[tuple[Product, Callable[[], object]]]:
     """Each of them, as WATCHED has them, and a call that multiplies by it."""
-    from ...timing.cublas import Gemm
-
     for kind, rung, side, k in products:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
         c = torch.empty(side, side, device=where)
@@ -257,8 +257,6 @@ _numbers = functools.lru_cache(maxsize=1)(numbers_of)  # those of the product be
 
 
 def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    from ... import ops
-
     ops.matmul(a, b, rung=rung, out=c)
 
 

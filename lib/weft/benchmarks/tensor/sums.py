@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ... import ops
 from ...cells import load_cuda
 from ...timing import device_name
+from ...timing.cublas import KINDS, Gemm
 from ...toolchain import native
 
 if TYPE_CHECKING:
@@ -99,9 +101,6 @@ def products_of(
 
     None of the rungs that pick one: they may take fp32 where that is as fast.
     """
-    from ... import ops
-    from ...timing.cublas import KINDS, Gemm
-
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
     yield rung.name, functools.partial(ops.matmul, rung=rung.name)

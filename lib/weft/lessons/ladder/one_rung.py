@@ -20,9 +20,15 @@ import torch
 from ...base import cache
 from ...base.errors import ArgumentError, Mismatch
 from ...base.paths import KERNELS
+from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
+from ...benchmarks.matmul.plan import Race
+from ...benchmarks.matmul.race import Options, Speeds, race_rows
+from ...cells.cpu.launch import runtime
 from ...ops import checked
 from ...ops.check import Verdict
 from ...report.program import ProgramReport
+from ...see.inspect import watched
+from ...see.inspect.watched import Watched
 from ...toolchain import build, native
 from .code import rung_name, rung_path
 
@@ -104,8 +110,6 @@ class OneRung:
         """
         flavour = build.Flavour.here(target)
         if check:
-            from ...see.inspect import watched
-
             flavour = watched.flavour()
         files = [KERNELS / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
         made = build.library_of(
@@ -129,10 +133,6 @@ class OneRung:
         Raises Mismatch if it is wrong; it is not timed then. On a CPU a kernel's
         threads are simulated: ArgumentError.
         """
-        from ...benchmarks.matmul.calls import Operands, Size, of_rung
-        from ...benchmarks.matmul.plan import Race
-        from ...benchmarks.matmul.race import Options, Speeds, race_rows
-
         if _target(device) == "cpu":
             raise ArgumentError(
                 f"{self.name}: on a CPU its threads are simulated; a time needs a GPU"
@@ -153,9 +153,6 @@ class OneRung:
         and the kernel's shared ones. Raises Mismatch if c is wrong, with the first
         thing that was found; ArgumentError for sizes that are none, or too large.
         """
-        from ...cells.cpu.launch import runtime
-        from ...see.inspect import watched
-
         _sizes(m, n, k)
         lib = self.library("cpu", check=True)
         rung = lib.rungs[0]
@@ -229,8 +226,6 @@ def _sizes(m: int, n: int, k: int) -> None:
 
 def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
     """c = a @ b by the library's rung, in the memory of `held`."""
-    from ...see.inspect.watched import Watched
-
     ffi, index = native.ffi, lib.rungs[0].index
     options = ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
     wanted = ffi.new("size_t *")
@@ -249,8 +244,6 @@ def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
 def _compare(
     c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, rung: native.Rung
 ) -> None:
-    from ...benchmarks.matmul.calls import error_limit
-
     want = a.double() @ b.double()
     off = c.double() - want
     error = float(off.square().mean().sqrt() / want.square().mean().sqrt())

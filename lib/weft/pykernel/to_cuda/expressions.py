@@ -11,6 +11,7 @@ import ast
 from typing import Any
 
 from . import calls, meaning
+from .emit_calls import call
 from .operators import Operators
 from .text import PRIMARY, PRODUCT, SUM, UNARY, C, cast, joined, number, whole
 from .types import FLOAT, INT, MOST, Array, Scalar, by_c, natural
@@ -254,8 +255,6 @@ class Expressions(Operators):
         return cast("int", value) if value.type == "unsigned" else value
 
     def _Call(self, node: ast.Call) -> C:
-        from .emit_calls import call
-
         return call(self, node)
 
 

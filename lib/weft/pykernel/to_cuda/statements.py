@@ -8,6 +8,7 @@ from typing import Any
 from ..language import spelling
 from ..language.kernel import LOOP_HINT
 from . import arrays, calls, meaning
+from .infer import Unknown
 from .types import INT, Array, Scalar, join
 from .unit import ANY, Span, merge
 
@@ -28,8 +29,6 @@ _WORDS = {
 
 def block(walk: Any, body: list[ast.stmt]) -> None:
     """Walk the statements of a block."""
-    from .infer import Unknown
-
     for one in body:
         try:
             _statement(walk, one)

@@ -13,6 +13,7 @@ from typing import Any
 from ...base.errors import ArgumentError
 from ...cells.module import only
 from ...report import Counters, html
+from ..inspect import inspect
 from . import metrics, ncu, replay
 from .metrics import Metric
 
@@ -148,8 +149,6 @@ class Profiled:
 
 def counted(kernel: Any, key: Any, args: tuple[Any, ...]) -> Any:
     """The launch on the CPU, with counters: a report.Report."""
-    from ..inspect import inspect
-
     return inspect(kernel, quiet=True)[key](*args)
 
 

@@ -12,6 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import ArgumentError
+from ...cells import flags
+from ...cells.gpu import loader as gpu
+from ...cells.module import Kernel
+from ...csource import signature
+from ...pykernel.language.kernel import PythonKernel
+from ...pykernel.numba import NumbaKernel
+from ...pykernel.to_cuda.cuda_c import Runner
+from ...toolchain import config
+from .sources import complete
+
 
 def record(
     kernel: Any, key: tuple[Any, ...], args: tuple[Any, ...]
@@ -21,14 +32,6 @@ def record(
     kernel: of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied as they
     are now. Raises ArgumentError for what is none of these.
     """
-    from ...base.errors import ArgumentError
-    from ...cells.module import Kernel
-    from ...pykernel.language.kernel import PythonKernel
-    from ...pykernel.numba import NumbaKernel
-    from ...pykernel.to_cuda.cuda_c import Runner
-    from ...toolchain import config
-    from .sources import complete
-
     if isinstance(kernel, NumbaKernel):
         name = kernel.name
         raise ArgumentError(f"profile takes {name} as CUDA C: profile({name})")
@@ -82,8 +85,6 @@ def main(path: str) -> None:
     """Launch everything in the file, and wait."""
     import torch
 
-    from ...cells.gpu import loader as gpu
-
     for one in torch.load(path, weights_only=False):
         source = one["source"], one["name"], one["flags"]
         compiled = gpu.compile(*source, [one["expression"]], one["headers"])
@@ -101,9 +102,6 @@ def main(path: str) -> None:
 def _translated(
     runner: Any, args: tuple[Any, ...]
 ) -> tuple[dict[str, Any], Any, tuple[Any, ...]]:
-    from ...cells import flags
-    from ...csource import signature
-
     made = runner._of(args)
     name = made.translation.name
     found = {s.name: s for s in signature.parse(made.translation.text)}

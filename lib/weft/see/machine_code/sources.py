@@ -17,6 +17,7 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...base.paths import ROOT
+from ...cells import flags as words
 from ...cells import stored
 from ...cells.module import Cell, Kernel, Module
 from ...pykernel.language.kernel import PythonKernel, source_of
@@ -117,8 +118,6 @@ def _runner(runner: Runner, args: tuple[Any, ...]) -> Source:
     translation, flags = made.translation, made.runner.flags
 
     def compile(arch: str) -> Compiled:
-        from ...cells import flags as words
-
         return toolchain.by_nvrtc(
             *(translation.text, translation.name, arch, words.split(flags)),
             *((translation.name,), {}),

@@ -20,8 +20,10 @@ from typing import Any
 from ...base import cache
 from ...base.errors import ArgumentError, BuildError
 from ...cells import stored
+from ...cells.gpu import loader as gpu
 from ...cells.gpu import nvrtc
 from ...cells.gpu.nvrtc import Usage
+from ...pykernel.numba import reading
 from ...toolchain import build, disassembler
 
 DEFAULT = "sm_90"  # where there is no GPU
@@ -57,8 +59,6 @@ def default_arch() -> str:
     import torch
 
     if torch.cuda.is_available():
-        from ...cells.gpu import loader as gpu
-
         return gpu.arch(torch.cuda.current_device())
     if nvrtc.available():
         return DEFAULT
@@ -102,8 +102,6 @@ def by_nvcc(file: Path, arch: str) -> Compiled:
 
 def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
     """A Python kernel as Numba compiles it for these arguments."""
-    from ...pykernel.numba import reading
-
     digits = re.sub(r"\D", "", arch)
     cc = int(digits[:-1]), int(digits[-1])
     text = reading.ptx(kernel.kernel, args, cc, lines=True)

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ArgumentError, KernelFault
 from ...pykernel.language.kernel import PythonKernel
+from ...pykernel.sim import sim
 from ...report import Report
+from . import access
+from .scene import scene
 
 if TYPE_CHECKING:
     from ...pykernel.sim.record import Trace
@@ -132,8 +135,6 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
     wishes: as show() has them, in full: see pictures.scene.scene().
     """
     # Here, as `import weft` should not wait for what draws.
-    from . import access
-    from .scene import scene
 
     # Steps and heat are of the whole launch, unless one block is asked for.
     everywhere = view == "heat"
@@ -144,8 +145,6 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
 
 
 def _launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> Report:
-    from ...pykernel.sim import sim
-
     try:
         return sim(kernel, trace=True, quiet=True, timeout=timeout)[key](*args)
     except KernelFault as fault:

@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ...base.errors import ArgumentError
 from ...base.text import plural
 from ...pykernel.language.kernel import PythonKernel
+from ...pykernel.sim import sim
+from . import latency as picture
+from .instructions import programs
+from .issue import Model, replay
 from .show import Picture
 
 if TYPE_CHECKING:
@@ -56,8 +60,6 @@ class Latency:
         self.python.config(key)
 
         def run(*args: Any) -> Replayed:
-            from ...pykernel.sim import sim
-
             one = sim(self.kernel, trace=True, quiet=True, timeout=self.timeout)
             return replayed(one[key](*args), self.model)
 
@@ -86,8 +88,6 @@ def latency(
     timeout: seconds that one block may run. Raises ArgumentError for what does not fit
     and what the launch raises.
     """
-    from .issue import Model
-
     given = dict(memory=memory, shared=shared, arithmetic=arithmetic)
     given |= dict(schedulers=schedulers, resident=resident)
     for name, value in given.items():
@@ -100,10 +100,6 @@ def latency(
 
 def replayed(report: Report, model: Model) -> Replayed:
     """The picture of a launch that has run; report: with its trace."""
-    from . import latency as picture
-    from .instructions import programs
-    from .issue import replay
-
     trace = report.trace
     x, y, z = trace.block
     warps = -(-x * y * z // 32)

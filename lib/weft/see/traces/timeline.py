@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import ArgumentError
+from ...base.paths import ROOT
+from ...timing import device_name, read_json
+from ...timing.cupti import start_profile
 from .kernel_names import explain
 
 # What a span is.
@@ -129,9 +132,6 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
     """
     import torch
 
-    from ...timing import device_name
-    from ...timing.cupti import start_profile
-
     if not callable(fn):
         raise ArgumentError(f"timeline({fn!r:.40}): want a function to call")
     on_gpu = torch.cuda.is_available()
@@ -160,9 +160,6 @@ def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
 
     The first notebooks/results/graphs_*.json has them, see `weft bench graphs`.
     """
-    from ...base.paths import ROOT
-    from ...timing import read_json
-
     for path in sorted(Path(folder or ROOT / FOLDER).glob("graphs_*.json")):
         results = read_json(path)
         for row in results["rows"]:

@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import ArgumentError
+from ...base.paths import ROOT
 from ...base.text import rounded
+from ...report import html
+from ...timing import device_name, read_json, table
 from ...timing.cupti import is_named_range, start_profile
 from .kernel_names import MARKS, Name, explain
 
@@ -90,8 +93,6 @@ class TorchKernels:
         return {k: v / total for k, v in sorted(found.items(), key=lambda kv: -kv[1])}
 
     def __repr__(self) -> str:
-        from ...timing import table
-
         lines = [self._sentence(), table(self._cells(), list(self._columns()))]
         lines += [f"  {said}" for said in self._marks()]
         if self.ghost:
@@ -99,8 +100,6 @@ class TorchKernels:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from ...report import html
-
         rows = [[html.cell(name, _side(name), kind="th") for name in self._columns()]]
         for row, cells in zip(self._shown(), self._cells()):
             hints = {"kernel": row.raw}
@@ -196,7 +195,6 @@ def torch_kernels(
     rows = rows or _on_cpu(profile.key_averages(), repeat)
     if not rows:
         raise ArgumentError("fn called no operator of PyTorch")
-    from ...timing import device_name
 
     found = TorchKernels(rows, device_name(target), target)
     if target == "cpu":
@@ -211,9 +209,6 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
 
     path: one file; None: the first notebooks/results/torch_kernels_*.json.
     """
-    from ...base.paths import ROOT
-    from ...timing import read_json
-
     if path is None:
         files = sorted((ROOT / FOLDER).glob("torch_kernels_*.json"))
         if not files:
