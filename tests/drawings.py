@@ -1,7 +1,8 @@
-"""A chart of `weft bench` as text."""
+"""Charts as text: their SVG, and the texts in it."""
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 
 from matplotlib.figure import Figure
@@ -15,3 +16,10 @@ def drawn(draw: Callable, *args: object, **options: object) -> str:
         made = Figure(figsize=(9, 4))
         draw(made.subplots(), *args, **options)
         return style.svg(made)
+
+
+def texts(figure) -> list[str]:
+    """The texts of the SVG: they must stay text."""
+    tree = ElementTree.fromstring(style.svg(figure))
+    found = tree.iter("{http://www.w3.org/2000/svg}text")
+    return [" ".join("".join(text.itertext()).split()) for text in found]

@@ -1,4 +1,4 @@
-"""The cases of tests/inspect/*/*.cu, and the faults that their sources mark.
+"""The cases of tests/report/corpus/*/*.cu, and the faults that their sources mark.
 
 The line of a fault ends in `// FAULT: kind`, after which may follow what is known of
 it: `block 3`, `thread (1,2)`, `x[100]`, `x` or `[100]`; of a race between two threads
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from weft.report import KINDS, Finding
 
-FOLDER = Path(__file__).parent / "inspect"
+FOLDER = Path(__file__).parent / "report" / "corpus"
 GO_ON = {  # the launch goes on
     "race",
     "unwaited",

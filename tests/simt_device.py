@@ -1,4 +1,4 @@
-"""Kernels of tests/simt/ for the tests of simt: built, loaded, and run in three orders
+"""Kernels of tests/kernels/simt/ for tests: built, loaded, and run in three orders
 of the threads' turns. A test file takes the fixtures by name:
 
     simt, ordered = simt_device.simt, simt_device.ordered
@@ -14,7 +14,7 @@ import pytest
 
 from weft.toolchain import build
 
-FOLDER = Path(__file__).parent / "simt"
+FOLDER = Path(__file__).parent / "kernels" / "simt"
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 7}
 HERE = "asm" if os.uname().machine == "x86_64" else "ucontext"
 # Where it is not this machine's own kind, a second runtime has to be built for it.
@@ -23,7 +23,7 @@ FIBERS = ["asm", pytest.param("ucontext", marks=OTHER)]
 
 
 class Simt:
-    """The kernels of tests/simt/ and the runtime."""
+    """The kernels of tests/kernels/simt/ and the runtime."""
 
     def __init__(self, fibers: str) -> None:
         self.flavour = dataclasses.replace(build.Flavour.here("cpu"), fibers=fibers)

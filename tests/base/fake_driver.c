@@ -1,5 +1,5 @@
 /* fake_driver.c -- libcuda with two GPUs that do nothing, for
- * tests/test_device.py.
+ * tests/base/test_device.py.
  *
  * A device's handle is 10 more than its index and a context's address 100 more,
  * so that nobody takes one for another. A millisecond goes by with each event

@@ -36,6 +36,6 @@ __all__ = [
 ]
 
 TESTS = Path(__file__).resolve().parents[1]
-INSPECT = TESTS / "inspect"  # faulty/*.cu and clean/*.cu, each of marked cases
-RACES = TESTS / "races"  # racy.cu and clean.cu
+INSPECT = TESTS / "report/corpus"  # faulty/*.cu and clean/*.cu, each of marked cases
+RACES = TESTS / "programs/races"  # racy.cu and clean.cu
 PROGRAMS = TESTS / "programs"  # whole ones

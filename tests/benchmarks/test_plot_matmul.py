@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from drawings import texts
 from invented_products import elsewhere, peak_rows, row, rows
-from test_mnist import texts
 
 from weft.base.style import svg
 from weft.benchmarks.matmul import readme, series

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_mnist import texts
+from drawings import texts
 
 from weft.base.style import svg
 from weft.benchmarks.race.plot_batches import plot_batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_mnist import texts
+from drawings import texts
 from test_plot_race import THERE, row, rows
 
 from weft.base.style import svg

@@ -356,7 +356,7 @@ def test_a_fault_is_an_exception_and_the_next_launch_works(k, name, args, words)
 
 WRITABLE = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/.."]
 from test_jit import SOURCE, floats, load_cuda, torch
 from weft import inspect
 

@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-KERNELS = Path(__file__).parents[1] / "kernels"
+KERNELS = Path(__file__).parents[2] / "kernels"
 FLAGS = "-std=gnu11 -O3 -fopenmp -Wall -Wextra -Werror -Wno-psabi -fPIC -shared"
 MARCHES = ["native"]  # on many machines AVX-512
 if platform.machine() == "x86_64":

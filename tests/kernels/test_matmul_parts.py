@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_inspect_kernels import findings, run
+from watched_kernels import findings, run
 
 from weft import ops
 from weft.cells.cpu.launch import runtime

@@ -27,7 +27,7 @@ OPTIONS = {
 LIBRARIES = {"address,undefined": ("asan", "ubsan"), "thread": ("tsan",)}
 SIMT = [f"test_simt{what}.py" for what in ("", "_api", "_device", "_half", "_math")]
 SIMT += ["test_simt_curand.py", "test_simt_wmma.py", "test_cnn_reference.py"]
-FAULTS = {  # checks of tests/simt/api_*.cu whose kernels fault on purpose
+FAULTS = {  # checks of tests/kernels/simt/api_*.cu whose kernels fault on purpose
     *("a_fault_in_a_graph_ends_it", "freed_memory_faults"),
     *("a_store_past_the_end_faults", "a_store_before_the_start_faults"),
     "errors_of_kernels_come_when_somebody_waits",

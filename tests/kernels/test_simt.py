@@ -1,5 +1,5 @@
-"""CUDA C on the CPU: every kernel of tests/simt/ with both kinds of fibers and in
-three orders of the threads' turns."""
+"""CUDA C on the CPU: every kernel of simt/ with both kinds of fibers and in three
+orders of the threads' turns."""
 
 import ctypes
 import dataclasses
@@ -25,7 +25,7 @@ OUT_OF_RESOURCES, TIMEOUT, LAUNCH_FAILURE, NOT_SUPPORTED = 701, 702, 719, 801
 
 
 class Simt:
-    """The kernels of tests/simt/ and the runtime, with one kind of fibers."""
+    """The kernels of tests/kernels/simt/ and the runtime, with one kind of fibers."""
 
     def __init__(self, fibers: str) -> None:
         self.fibers = fibers
@@ -373,7 +373,7 @@ def test_kernels_that_the_host_did_not_launch(simt):
 
 def test_host_api(simt):
     wrong_line = simt.load("launch").run_host_api()
-    assert wrong_line == 0, f"tests/simt/launch.cu:{wrong_line}"
+    assert wrong_line == 0, f"tests/kernels/simt/launch.cu:{wrong_line}"
 
 
 def test_launches_from_two_threads(ordered):

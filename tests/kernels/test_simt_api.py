@@ -1,5 +1,5 @@
-"""The CUDA runtime API on the CPU: the checks of tests/simt/api_*.cu, each a page of
-calls with known answers, and what can only be seen from outside a process."""
+"""The CUDA runtime API on the CPU: the checks of simt/api_*.cu, each a page of calls
+with known answers, and what can only be seen from outside a process."""
 
 import ctypes
 import re
@@ -49,7 +49,7 @@ def lines(path):
 def test_check(lines, file, name):
     found, said = lines
     assert name in found, f"{name} did not come to its end: {said}"
-    assert found[name] == 0, f"tests/simt/{file}:{found[name]}"
+    assert found[name] == 0, f"tests/kernels/simt/{file}:{found[name]}"
 
 
 def run(path: Path, body: str, *words: str) -> subprocess.CompletedProcess:
@@ -89,7 +89,7 @@ def test_a_program_that_behaves_says_nothing(path):
 
 def test_errors_stick_in_whole_programs(path):
     done = run(path, "lib.simt_set_sticky(1); sys.exit(lib.sticky_errors())")
-    assert done.returncode == 0, f"tests/simt/api_stream.cu:{done.returncode}"
+    assert done.returncode == 0, f"tests/kernels/simt/api_stream.cu:{done.returncode}"
 
 
 def test_host_memory_is_no_device_memory_in_whole_programs(path):

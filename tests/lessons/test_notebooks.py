@@ -12,20 +12,18 @@ import inspect
 import itertools
 import os
 import re
-import symtable
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
-from IPython.core.inputtransformer2 import TransformerManager
+from cell_names import names, plain
 from nbclient import NotebookClient
 
 import utils
 from weft import puzzles
 from weft.base.paths import ROOT
 from weft.cells.gpu import nvrtc
-from weft.csource import signature
 from weft.lessons import first_cell as hosted
 from weft.lessons import glossary as glossary_module
 from weft.lessons import maker as lessons
@@ -428,11 +426,6 @@ def parse(cell) -> ast.Module:
     return ast.parse(plain(cell))
 
 
-def plain(cell) -> str:
-    """The cell as Python: its % and ! lines become calls of IPython."""
-    return TransformerManager().transform_cell(cell.source)
-
-
 def require_names(cells: list[nbformat.NotebookNode]) -> None:
     """Fail where a cell uses a name that neither it nor one above it assigns."""
     known = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
@@ -442,23 +435,3 @@ def require_names(cells: list[nbformat.NotebookNode]) -> None:
             known |= assigned
             missing = {name for name in used - known if name != "__file__"}
             assert not missing, f"{sorted(missing)} in:\n{cell.source}"
-
-
-def names(cell) -> tuple[set[str], set[str]]:
-    """The global names that a cell assigns, and those that it uses."""
-    if cell.source.startswith("%%cuda"):
-        return {kernel.name for kernel in signature.parse(cell.source)}, set()
-    assigned: set[str] = set()
-    used: set[str] = set()
-    todo = [symtable.symtable(plain(cell), "cell", "exec")]
-    while todo:
-        table = todo.pop()
-        todo += table.get_children()
-        top = table.get_type() == "module"
-        for symbol in table.get_symbols():
-            if (top or symbol.is_global()) and symbol.is_referenced():
-                used.add(symbol.get_name())
-            written = symbol.is_assigned() or symbol.is_imported()
-            if (top or symbol.is_declared_global()) and written:
-                assigned.add(symbol.get_name())
-    return assigned, used

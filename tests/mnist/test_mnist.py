@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import float64
@@ -17,6 +16,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from drawings import texts
 from test_cnn import memory_limit
 from test_training import noisy
 
@@ -523,13 +523,6 @@ def test_ctrl_c_on_the_command_line_saves_the_weights(tmp_path):
 
 
 # ---- pictures ---------------------------------------------------------------------
-
-
-def texts(figure) -> list[str]:
-    """The texts of the SVG: they must stay text."""
-    tree = ElementTree.fromstring(style.svg(figure))
-    found = tree.iter("{http://www.w3.org/2000/svg}text")
-    return [" ".join("".join(text.itertext()).split()) for text in found]
 
 
 def test_the_picture_of_a_run_says_what_was_measured_how(result):

@@ -10,8 +10,8 @@ import float64
 import numpy as np
 import pytest
 import torch
+from drawings import texts
 from invented_products import peak_rows
-from test_mnist import texts
 
 from weft import __main__ as command
 from weft import bench

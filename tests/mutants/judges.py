@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 
 import nbformat
-import test_notebooks
+from cell_names import names
 from IPython.core.interactiveshell import InteractiveShell
 
 from weft import puzzles
@@ -113,10 +113,10 @@ def _needed(notebook, check, end: int) -> list:
     """The cells above that define what a check uses, and what these use in turn."""
     above = [c for c in notebook.cells[:end] if c.cell_type == "code"]
     above = [c for c in above if not lessons.is_withheld(c)]
-    _, wanted = test_notebooks.names(check)
+    _, wanted = names(check)
     chosen = []
     for cell in reversed(above):
-        assigned, used = test_notebooks.names(cell)
+        assigned, used = names(cell)
         if assigned & wanted or "import *" in cell.source:
             chosen.insert(0, cell)
             wanted |= used

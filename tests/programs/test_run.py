@@ -15,7 +15,7 @@ from weft.base.errors import BuildError
 from weft.csource.rewriter.rewrite import RewriteError
 from weft.programs import program, run
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parent
 OPTIONS = ["-O1", "-Ifiles/include", "-DOFFSET=9"]
 SCALE = ["scale.cu", "-arch=sm_80", "-lineinfo", "-Xptxas", "-v", "-lcudart"]
 FILES = [f"files/{name}" for name in ("main.cu", "other.cu", "host.cpp", "plain.c")]

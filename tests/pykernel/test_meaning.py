@@ -22,7 +22,9 @@ from weft.pykernel.sim import sim
 from weft.pykernel.sim.numbers import cast
 from weft.toolchain import build
 
-MEASURED = json.loads((Path(__file__).parent / "simt/undefined.json").read_text())
+MEASURED = json.loads(
+    (Path(__file__).parents[1] / "kernels/simt/undefined.json").read_text()
+)
 COLUMNS = {  # of MEASURED's conversions: the type in C, its bits, whether it is signed
     **{"char": ("signed char", 8, True), "uchar": ("unsigned char", 8, False)},
     **{"short": ("short", 16, True), "ushort": ("unsigned short", 16, False)},

@@ -564,7 +564,7 @@ def test_a_fault_on_a_gpu_is_told():
     """In a process of its own, as it takes the context with it."""
     code = textwrap.dedent("""
         import sys, torch
-        sys.path.insert(0, sys.argv[1])
+        sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/.."]
         from test_numba_jit import fill
         from weft import DeviceLost, numba_jit
         c = torch.zeros(8, device="cuda")

@@ -1,6 +1,6 @@
 """The check build is held to its word: every fault is found at its line, nothing else.
 
-tests/inspect/ has programs whose kernels each do one thing wrong, and marks where, and
+corpus/ has programs whose kernels each do one thing wrong, and marks where, and
 programs whose kernels look as if they did. Each runs in three orders of its threads.
 """
 

@@ -386,7 +386,7 @@ def _template_argument(signature: Signature, arg: Any) -> str:
     if found := c_type(arg):
         return found
     raise ArgumentError(
-        f"{signature.name}: {shorten_repr(arg)} is no template argument; give a number, "
-        f"a dtype or C++ as a string, e.g. "
+        f"{signature.name}: {shorten_repr(arg)} is no template argument; give a "
+        f"number, a dtype or C++ as a string, e.g. "
         f'{signature.name}["float", 16][grid, block](...)'
     )

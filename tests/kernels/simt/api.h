@@ -1,4 +1,4 @@
-/* api.h -- how tests/simt/api_*.cu are written. */
+/* api.h -- how tests/kernels/simt/api_*.cu are written. */
 #include <cuda_runtime.h>
 #include <initializer_list>
 #include <stdint.h>

@@ -1,0 +1,48 @@
+"""Kernels of the ops launched under the watch build, and what it finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from weft.ops.cases import Case
+from weft.ops.check import compare
+from weft.see.inspect.watched import Watched, report
+from weft.toolchain import native
+
+ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
+LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes
+
+
+def findings() -> list:
+    return report("kernels").findings
+
+
+def run(lib: native.Library, rung: native.Rung, case: Case) -> None:
+    """Launch a case; its outputs are right."""
+    arrays = {
+        name: Watched(tensor, name, True)
+        for name, tensor in (case.inputs | case.initial).items()
+        if tensor is not None
+    }
+    for name, answer in case.answers.items():
+        if name not in arrays:
+            blank = torch.empty(tuple(np.shape(answer.want)), dtype=answer.dtype)
+            arrays[name] = Watched(blank, name, False)
+    pointers = dict.fromkeys(case.inputs, native.NULL)
+    pointers |= {name: array.pointer for name, array in arrays.items()}
+
+    def workspace(bytes_: int):
+        blank = torch.empty(bytes_, dtype=torch.uint8)
+        arrays["workspace"] = Watched(blank, "workspace", False)
+        return arrays["workspace"].pointer
+
+    pointers["workspace"] = workspace
+    try:
+        case.launch(lib, rung.index, pointers, native.NULL)
+        lib.call("weft_sync", native.NULL)
+        for name, answer in case.answers.items():
+            compare(name, arrays[name].values(), answer)
+    finally:
+        for array in arrays.values():
+            array.release()
