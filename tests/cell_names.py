@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import symtable
 
-from cell_names import names
 from IPython.core.inputtransformer2 import TransformerManager
 
 from weft.csource import signature

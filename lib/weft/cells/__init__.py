@@ -6,22 +6,18 @@
 The array decides the target: memory on a GPU -> NVRTC, memory on the host -> g++
 on top of kernels/simt. A launch returns when it is queued (GPU) or done (CPU).
 
-    signature, scalars, structs      what a kernel takes
-    arguments, arrays, reached       what Python passes, and what that points to
-    copies                           ... and what to pass instead
-    variables                        __constant__ and __device__ ones, by name
-    checks, host_functions           what a cell may not have or call
-    diagnostics, hints               what is wrong with a source, on its own lines
-    flags, headers, config           --flags, %%cuda_header, [grid, block]
-    prelude, stored                  what a cell finds without a file; what is kept
-    cpu, launcher                    the CPU: compiling
-    cpu_launch, arena, faults        ... launching on fenced copies, what went wrong
-    checked, unset, shown            ... and watched by the check build
-    nvrtc, gpu, launch, driver       the GPU
-    module                           the callables
-    trial, output                    --check and --time, printf
-    isolated, process                --isolated, and the process for it
-    disassembler                     --sass
+    module                      the callables: module.add[grid, block](out, a, ...)
+    scalars, structs            C types of parameters: sizes, dtypes, members
+    arguments, arrays, reached  the arguments of a launch, and what they point to
+    copies                      what to pass instead of an array that does not fit
+    variables                   __constant__ and __device__ variables, by name
+    checks                      what no cell may contain, on both targets
+    flags, headers              --flags for both compilers; %%cuda_header
+    prelude, stored             what nvcc includes by itself; compiled cells on disk
+    trial, output               --check and --time; printf
+    isolated, process           --isolated, and the process for it
+    cpu/                        g++, and launches on fenced copies
+    gpu/                        NVRTC, and launches through the CUDA driver
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""What makes a notebook.
+"""The course: its notebooks, and what they call.
 
-magic      %%cuda and %%cuda_header
-lessons    the lessons from their sources: `make notebooks`
-course     which lessons there are, how long they take, what comes next
-progress   what the reader has done of it
-hosted     the first cell, and what it runs on Colab and Kaggle
-glossary   links to its entries, and what such a link shows
-exercises  what stands below an exercise: its check
-stubs      exercises and puzzles without their answers
-products   matrices to multiply, and whether a product is right
-ipython    the IPython that runs us
+maker       writes the notebooks from their sources: `make notebooks`
+course      the tables of lessons, and the cells that `make notebooks` adds
+progress    what the reader has done of the course
+first_cell  the first cell of each notebook, and what it runs on Colab and Kaggle
+glossary    links to the glossary's entries, and what such a link shows
+exercises   the check below an exercise
+products    matrices to multiply, and whether a product is right
+ladder/     the steps from rung to rung of matmul
+widgets/    live pictures: paint, a canvas, a guess beside its answer
 """

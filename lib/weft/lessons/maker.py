@@ -54,7 +54,8 @@ the titles of links to the glossary (glossary.py).
 No later cell may use what an exercise or a puzzle defines: a reader may not have
 solved it.
 tests/lessons/test_notebooks.py runs all of this. Its sizes are smaller where that is
-worth it, utils.size(full, small), and each ## section starts from the cells above the first.
+worth it, by utils.size(full, small). Each ## section starts from the cells above the
+first.
 """
 
 from __future__ import annotations

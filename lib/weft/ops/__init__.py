@@ -17,8 +17,8 @@ cases/               a file per op: its twin in PyTorch, shapes, cases to check
 case                 one call, its answers, and how close is close enough
 products             matmul()
 calls                what all ops share: arrays in, calls of C, arrays out
-check                every rung against float64: python -m weft check
-sanitizer            every rung under compute-sanitizer: the same with --sanitizer
+check                every rung against float64, with poisoned outputs
+checked              nothing is timed that has not passed its check
 gradients            a backward pass against finite differences, and autograd
 """
 

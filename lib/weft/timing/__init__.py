@@ -6,7 +6,7 @@ timers, samples    how long a call takes, and how sure that is; in so many sampl
 clocks, gpu_state  by which clock; the GPU's own clock, temperature, power
 results            the JSON of every measurement, and tables
 peaks, cublas      what a product is measured against
-marks              when the sections of a step end
+marks, cupti       when the sections of a step end; PyTorch's profiler
 """
 
 from ..base.lazy import callable_as

@@ -1,1 +1,7 @@
-"""A cell on the GPU: compiled by NVRTC, launched through the CUDA driver."""
+"""A cell on the GPU: compiled by NVRTC, launched through the CUDA driver.
+
+nvrtc   NVIDIA's compiler as a library: CUDA C text to machine code
+loader  loads machine code beside torch, and launches it
+launch  from Python's arguments to a launch, in a few microseconds
+driver  the CUDA driver API, through cffi
+"""
