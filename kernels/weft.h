@@ -24,7 +24,8 @@
 extern "C" {
 #endif
 #pragma GCC visibility push(default) /* the rest of a library stays hidden */
-/* cdef: lib/weft/toolchain/native.py parses from here ... (declarations only) */
+/* cdef: lib/weft/toolchain/native.py parses from here ... (declarations only)
+ */
 
 enum weft_status {
     WEFT_OK = 0,

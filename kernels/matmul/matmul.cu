@@ -35,7 +35,8 @@
 
 #include <limits.h>
 
-#ifndef MATMUL_LADDER // lib/weft/lessons/ladder/one_rung.py has a list of its own
+#ifndef MATMUL_LADDER // lib/weft/lessons/ladder/one_rung.py has a list of its
+                      // own
 #define MATMUL_LADDER(RUNG) \
     RUNG(ijk)               \
     RUNG(ikj)               \

@@ -19,7 +19,7 @@ Each folder imports only from those above it in this list.
     puzzles/     what a reader solves
     benchmarks/  how fast all of it is
     lessons/     the course: its notebooks, exercises, widgets, the matmul ladder
-    commands/    python -m weft COMMAND
+    commands/    what python -m weft COMMAND (__main__) runs
 """
 
 import sys

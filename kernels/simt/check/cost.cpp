@@ -1,4 +1,5 @@
-/* cost.cpp -- what one request costs, as lib/weft/pykernel/sim/counters.py has it. */
+/* cost.cpp -- what one request costs, as lib/weft/pykernel/sim/counters.py has
+ * it. */
 #include "counters.h"
 
 #include <atomic>

@@ -3,7 +3,8 @@
  *
  * A lane that calls a shuffle, a vote or __syncwarp() is named in its own mask,
  * and those named in it that have not returned all come with the same mask to
- * the same kind of call. The words are those of lib/weft/pykernel/sim/schedule.py. */
+ * the same kind of call. The words are those of
+ * lib/weft/pykernel/sim/schedule.py. */
 #include <stdio.h>
 
 #include "report.h"

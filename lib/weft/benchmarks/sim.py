@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import cuda, sim, timing
+from .. import cuda
 from ..ops.cases import sum_bound
 from ..pykernel import bodies
+from ..pykernel.sim import sim
 
 # matmul_tiled: at least so many times as fast as Numba's, with checks off and on; with
 # all checks on at most so many us for an access, and for a thread at a barrier.
