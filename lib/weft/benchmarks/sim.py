@@ -22,6 +22,7 @@ from .. import cuda
 from ..ops.cases import sum_bound
 from ..pykernel import bodies
 from ..pykernel.sim import sim
+from ..timing import device_name, summarize
 
 # matmul_tiled: at least so many times as fast as Numba's, with checks off and on; with
 # all checks on at most so many us for an access, and for a thread at a barrier.
@@ -154,13 +155,13 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
     counters = sim(kernel)[grid, block](*args).counters
     accesses = sum(p.accesses for p in counters.places if p.kind != "step")
     threads = counters.threads
-    timings = {k: timing.summarize(v, "perf_counter") for k, v in samples.items()}
+    timings = {k: summarize(v, "perf_counter") for k, v in samples.items()}
     numba = timings["numba"].median if "numba" in timings else None
     return [
         {
             **{"op": "sim", "impl": "numba" if key == "numba" else "weft"},
             **{"rung": name, "precision": "fp32", "target": "cpu"},
-            **{"device": timing.device_name(), **timing.row()},
+            **{"device": device_name(), **timing.row()},
             "checks": "none" if key == "numba" else key,
             "threads": threads,
             "threads_per_s": threads / timing.median * 1e6,
