@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from weft.base import style
 from weft.base.paths import ROOT
 
-STYLE = ROOT / "lib" / "weft" / "figures" / "style.py"
+STYLE = ROOT / "lib" / "weft" / "base" / "style.py"
 CODE = re.compile(r"[\w^]{0,2}(--|-\.)")  # a mark with its line, or a line
 DASHES = re.compile(r"[\w^]{0,2}:|dashed|dotted|dashdot")
 LOOKS = {"ls", "linestyle", "linestyles", "dashes"}

@@ -94,7 +94,7 @@ def invented(monkeypatch, tmp_path, program):
     monkeypatch.setattr(sanitizer.devices, "count", lambda: 1)
     monkeypatch.setattr(sanitizer.native, "library", lambda op, target: lib)
     monkeypatch.setattr(sanitizer, "_program", lambda folder: program)
-    monkeypatch.setattr(sanitizer.bench, "device_name", lambda device: "Invented GPU")
+    monkeypatch.setattr(sanitizer, "device_name", lambda device: "Invented GPU")
     monkeypatch.setattr(results, "machine", lambda device: {"device": "Invented GPU"})
 
 

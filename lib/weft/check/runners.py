@@ -249,13 +249,13 @@ def _runners(
         places = _places(device, subject.module.target)
         return [Cell(subject, place) for place in places]
     module = type(subject).__module__
-    if module.startswith("weft.numba_jit"):
+    if module.startswith("weft.pykernel.numba"):
         gpu = torch.cuda.is_available()
         place = torch.device("cuda", torch.cuda.current_device()) if gpu else None
         return [Numba(subject, place)]
-    if module.startswith("weft.to_cuda"):
+    if module.startswith("weft.pykernel.to_cuda"):
         return [Translated(subject, place) for place in _places(device, None)]
-    if module.startswith("weft.sim"):
+    if module.startswith("weft.pykernel.sim"):
         return [Simulated(subject.kernel)]
     if isinstance(subject, PythonKernel) or hasattr(subject, "py_func"):
         return [Simulated(subject)]

@@ -21,7 +21,7 @@ from ..base.errors import BuildError, KernelFault
 from ..base.host import cores, cpu_name, driver
 from ..timing import machine
 from ..toolchain import build, disassembler, native
-from ..toolchain.tools import toolkit
+from ..toolchain.tools import cpu_flags, toolkit
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def main(args: argparse.Namespace) -> int:
 
 def vectors() -> str:
     """The widest vectors that the plain C rungs use here."""
-    flags = build.tools.cpu_flags().split()
+    flags = cpu_flags().split()
     for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("sse2", "SSE2")):
         if flag in flags:
             return name

@@ -6,7 +6,6 @@ the library's name, which holds the hash of all sources, and the hash of what ch
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from ..base import cache, whole
 from ..base.errors import Mismatch
 from ..timing import device_name
-from ..toolchain import native
+from ..toolchain import keys, native
 from .check import Verdict, check_rung
 
 
@@ -40,14 +39,6 @@ def require(lib: native.Library, rung: native.Rung) -> Verdict:
 
 def _path(lib: native.Library, rung: native.Rung) -> Path:
     device = device_name(lib.target)
-    said = f"{lib.path.name} {rung.name} {device} {_checker()}"
+    said = f"{lib.path.name} {rung.name} {device} {keys.hash_sources(*keys.CHECKER)}"
     digest = hashlib.sha256(said.encode()).hexdigest()[:24]
     return cache.folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
-
-
-@functools.cache
-def _checker() -> str:
-    """The hash of the files that decide what a check is."""
-    here = Path(__file__).parents[1]
-    files = [*here.glob("ops/**/*.py"), here / "guarded.py"]
-    return hashlib.sha256(b"".join(p.read_bytes() for p in sorted(files))).hexdigest()

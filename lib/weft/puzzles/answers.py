@@ -113,11 +113,11 @@ def _of_python(puzzle: Puzzle, given: Any) -> Answer:
     module = type(given).__module__
     language = "Python"
     wrapped = given
-    if module.startswith("weft.numba_jit"):
+    if module.startswith("weft.pykernel.numba"):
         language, wrapped = "Numba", given.py_func
-    elif module.startswith("weft.to_cuda"):
+    elif module.startswith("weft.pykernel.to_cuda"):
         wrapped = given.kernel
-    elif module.startswith("weft.sim"):
+    elif module.startswith("weft.pykernel.sim"):
         given = wrapped = given.kernel
     is_one = isinstance(wrapped, (types.FunctionType, PythonKernel))
     if not is_one and not hasattr(wrapped, "py_func"):

@@ -152,7 +152,7 @@ class Case:
 
 def _runner(answer: Any) -> Runner:
     """How the answer is counted: on the CPU, a Numba kernel by its Python body."""
-    if type(answer).__module__.startswith("weft.numba_jit"):
+    if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
     return runners(answer, True, "cpu", True)[0]
 

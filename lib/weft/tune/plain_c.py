@@ -24,6 +24,7 @@ from ..csource import signature
 from ..csource.diagnostics import CELL, Diagnostic, parse_gcc
 from ..csource.signature import Signature
 from ..toolchain import build
+from ..toolchain.tools import cpu_flags
 
 # A definition at the start of a line; static ones are not for others.
 _DEFINED = re.compile(
@@ -99,7 +100,7 @@ def _functions(source: str) -> dict[str, Signature]:
 def _library(source: str, flags: Sequence[str], called: str) -> Path:
     tool, march = build.tool("g++"), build.Flavour.here("cpu").march
     command = [tool, "-x", "c", *_FLAGS, f"-march={march}", *_SHOWN, *flags]
-    version = build.version_of(tool), build.tools.cpu_flags()
+    version = build.version_of(tool), cpu_flags()
     digest = build._hash(source, *version, *command)
     path = cache.folder("tuned") / f"{digest}.so"
     if cache.holds(path):
