@@ -14,7 +14,7 @@ from weft.cells.gpu import nvrtc
 from weft.timing.clocks import WallTimer
 from weft.timing.timers import Timed
 from weft.toolchain import config, native
-from weft.tune import fit, halving, memory, right
+from weft.tune import fit, halving, memory, right, session
 from weft.tune.constants import with_values
 from weft.tune.plain_c import load_c
 from weft.tune.rebound import with_globals
@@ -486,7 +486,7 @@ def test_each_device_has_a_choice_of_its_own(remembered, monkeypatch):
     monkeypatch.setattr(halving, "SECONDS", 0.02)
     assert not total().cached and total().cached
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(bench, "device_name", lambda device: "Invented GPU")
+        elsewhere.setattr(session, "device_name", lambda device: "Invented GPU")
         assert not total().cached  # what is best here need not be best there
         assert total().cached
     assert total().cached and len([*remembered.glob("*.json")]) == 2

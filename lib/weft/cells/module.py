@@ -176,7 +176,7 @@ class Cell:
             where: Any = cpu
             more: dict[str, Any] = {"checked": checked}
             if target == "cuda":
-                more = {}
+                where, more = gpu, {}
             self._compiled[key] = where.compile(
                 *(self.source, self.name, self.flags, expressions, self.headers), **more
             )
