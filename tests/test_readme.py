@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import watched_cell
 
 from weft.base.paths import ROOT
 from weft.base.style import svg
@@ -17,33 +18,39 @@ from weft.benchmarks.race.race_marks import fastest_of
 MEASURED = re.compile(r"\d[\d.]*\s?(?:µs|us|ms|s|seconds|%|[GT]?FLOP/s|times)(?![\w/])")
 
 
-def outside_blocks(text):
-    for name in readme.BLOCKS:
+def outside_blocks(text, page):
+    for name in readme.PAGES[page]:
         text = readme.replace_block(text, name, "")
     return re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
 
 
-def test_readme_is_what_the_generator_writes():
-    text = readme.README.read_text(encoding="utf-8")
-    assert readme.generate(text) == text, readme.COMMAND
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
+def test_a_page_is_what_the_generator_writes(page):
+    text = page.read_text(encoding="utf-8")
+    assert readme.renew_blocks(text, page) == text, readme.COMMAND
 
 
-def test_no_measured_number_is_typed_by_hand():
-    found = MEASURED.findall(outside_blocks(readme.README.read_text(encoding="utf-8")))
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
+def test_no_measured_number_is_typed_by_hand(page):
+    found = MEASURED.findall(outside_blocks(page.read_text(encoding="utf-8"), page))
     assert not found, (
         f"{found}: measured? weft.benchmarks.sentences writes such sentences"
     )
+
+
+def test_readme_stays_short():
+    assert len(readme.README.read_text(encoding="utf-8").splitlines()) <= 200
 
 
 @pytest.mark.parametrize(
     "text", ["takes 61 ms.", "1.4 µs", "over 99 % of", "143 times"]
 )
 def test_measured_numbers_are_found(text):
-    assert MEASURED.search(outside_blocks(readme.generate(every_mark()) + text))
-
-
-def every_mark():
-    return "".join("\n".join([*readme.marks(name), ""]) for name in readme.BLOCKS)
+    page = readme.README
+    marks = "".join("\n".join([*readme.marks(n), ""]) for n in readme.PAGES[page])
+    assert MEASURED.search(
+        outside_blocks(readme.renew_blocks(marks, page) + text, page)
+    )
 
 
 def test_only_what_is_between_the_marks_is_written():
@@ -264,3 +271,7 @@ def test_times_have_three_digits(us, text):
 def test_processors_have_short_names():
     machine = {"cores": 1, "device": "Intel(R) Xeon(R) Processor"}
     assert sentences._cores(machine) == "one core of an Intel Xeon"
+
+
+def test_the_picture_of_a_watched_cell_is_what_the_cell_shows():
+    assert watched_cell.PICTURE.read_text() == watched_cell.draw(), watched_cell.COMMAND

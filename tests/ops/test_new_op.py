@@ -1,4 +1,4 @@
-"""A new op takes the steps that README lists and no others: rmsnorm, in a copy."""
+"""A new op takes the steps that CONTRIBUTING lists, no others: rmsnorm, in a copy."""
 
 import os
 import re
@@ -14,8 +14,8 @@ from weft.ops.op import Op
 from weft.toolchain import build
 
 FILES = Path(__file__).with_name("new_op")  # what the steps have one write
-README = (build.ROOT / "README.md").read_text(encoding="utf-8")
-SECTION = README.split("### How to add an op\n")[1].split("\n## ")[0]
+TEXT = (build.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SECTION = TEXT.split("## How to add an op\n")[1].split("\n## ")[0]
 STEPS = re.findall(r"^\d\. (.*?)(?=^\d\. |\n\n)", SECTION, re.M | re.S)
 COMMANDS = re.findall(r"`python -m (weft [^`]+)`", SECTION)
 

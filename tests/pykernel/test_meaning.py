@@ -271,7 +271,7 @@ def test_an_int_wraps_in_an_ops_library():
     assert "-fwrapv" in command
 
 
-# ---- what README.md says differs still -----------------------------------------------
+# ---- what docs/cells.md lists -----------------------------------------------------
 
 
 @pytest.mark.parametrize("a, b", [(7, 0), (-(1 << 31), -1)])

@@ -1,9 +1,9 @@
-"""README.md's blocks that come from results: `python -m weft.benchmarks.readme`.
+"""Blocks of README.md and docs/results.md: `python -m weft.benchmarks.readme`.
 
 Each block is between two marks, <!-- NAME: made by ... --> and <!-- /NAME -->, and one
-of BLOCKS writes it from notebooks/results/. A test holds README.md to these blocks and
-finds measured numbers outside of them. The command also draws PICTURES beside the
-results.
+of PAGES' functions writes it from notebooks/results/. A test holds both files to these
+blocks and finds measured numbers outside of them. The command also draws PICTURES
+beside the results.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from .matmul.readme import SIZE, matmul_table
 from .matmul.roofline import roofline
 from .race.plot_batches import plot_batches
 from .race.plot_ladder import plot_ladder
+from .summary import summarize_results
 
 README = ROOT / "README.md"
+RESULTS_PAGE = ROOT / "docs" / "results.md"
 COMMAND = "python -m weft.benchmarks.readme"
-BLOCKS: dict[str, Callable[[], str]] = {
+PAGES: dict[Path, dict[str, Callable[[], str]]] = {}
+PAGES[README] = {"summary": summarize_results}
+PAGES[RESULTS_PAGE] = {
     "race opponent": sentences.race_opponent,
     "race": sentences.race,
     "cold start": sentences.cold_start,
@@ -60,19 +64,20 @@ def replace_block(text: str, name: str, block: str) -> str:
     return f"{before}{begin}\n{block}\n{end}{after}"
 
 
-def generate(text: str) -> str:
-    """README's text with every block up to date."""
-    for name, make_block in BLOCKS.items():
+def renew_blocks(text: str, page: Path) -> str:
+    """Return the text of a page with each of its blocks up to date."""
+    for name, make_block in PAGES[page].items():
         text = replace_block(text, name, make_block())
     return text
 
 
-def write(path: Path = README) -> None:
-    """Bring the file and the pictures up to date."""
-    path.write_text(generate(path.read_text()))
+def write_pages() -> None:
+    """Bring the pages and the pictures up to date."""
+    for page in PAGES:
+        page.write_text(renew_blocks(page.read_text(), page))
     for name, draw in PICTURES.items():
         save(draw(), sentences.RESULTS / f"{name}.svg")
 
 
 if __name__ == "__main__":
-    write()
+    write_pages()

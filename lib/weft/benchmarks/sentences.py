@@ -241,7 +241,7 @@ def processor_race(results: Results | None = None) -> str:
     if not (RESULTS / f"{stem}.svg").is_file():
         return text
     picture = f"![time per step, loss and accuracy on {_cores(machine)}]"
-    return f"{text}\n\n{picture}(notebooks/results/{stem}.svg)"
+    return f"{text}\n\n{picture}(../notebooks/results/{stem}.svg)"
 
 
 def _epoch_band(row: Row) -> str:
@@ -341,7 +341,8 @@ def counters(results: Results | None = None) -> str:
             if far
             else ""
         )
-        + f". [The table](notebooks/results/{results.get('stem', 'counters')}.json) is "
+        + f". [The table](../notebooks/results/{results.get('stem', 'counters')}.json) "
+        + "is "
         "what `python -m weft bench counters` writes, and lesson 07c shows it."
     )
 

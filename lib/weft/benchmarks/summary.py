@@ -1,0 +1,83 @@
+"""README's summary of the results, from the committed rows."""
+
+from __future__ import annotations
+
+from . import sentences
+from .matmul.goals import best, goals
+from .matmul.series import committed_results
+
+
+def summarize_results() -> str:
+    """Return a Markdown table: what was compared, ours, the peer's, and the ratio."""
+    lines = [
+        "| what | where | ours | the fastest peer | ratio |",
+        "|---|---|---:|---:|---:|",
+    ]
+    lines += [*_race_lines(), *_processor_lines(), *_matmul_lines()]
+    return "\n".join([*lines, "", _describe_ratios()])
+
+
+def _describe_ratios() -> str:
+    """Explain the ratios, with those beside a PyTorch that was measured apart."""
+    rows = sentences.newest("stronger_torch", "cuda")["rows"]
+    ours = sentences.select(rows, impl="weft")
+    factors = sentences._factors(row["vs_torch_stronger"] for row in ours)
+    return sentences._fill(
+        "A ratio above 1 means that ours is faster. Each kernel is checked before "
+        f"it is timed. Beside a faster PyTorch, measured apart, the first {len(ours)} "
+        f"ratios are {factors}."
+    )
+
+
+def _race_lines() -> list[str]:
+    """A training step of 64 images in each precision, on the GPU of the race."""
+    results = sentences.newest("race", "cuda")
+    steps = sentences.select(results["rows"], measure="step", batch=sentences.BATCH)
+    lines = []
+    for kind in dict.fromkeys(row["precision"] for row in steps):
+        there = sentences.select(steps, precision=kind)
+        ours, theirs = (sentences.fastest(there, impl) for impl in ("weft", "torch"))
+        lines.append(
+            _line(f"training step, {sentences.BATCH} images, {kind}", ours, theirs)
+        )
+    return lines
+
+
+def _processor_lines() -> list[str]:
+    """The same step on a processor."""
+    results = sentences.newest("mnist", "cpu")
+    ours, theirs = (sentences.fastest(results["rows"], i) for i in ("weft", "torch"))
+    return [_line(f"training step, {ours['batch']} images, fp32", ours, theirs)]
+
+
+def _matmul_lines() -> list[str]:
+    """Our fastest rung beside cuBLAS at m = k = n = 4096, in each precision."""
+    results = committed_results()[0]
+    rows = [row for row in results["rows"] if row["op"] == "matmul" and row.get("us")]
+    device = results["machine"]["device"]
+    lines = []
+    for line in goals(rows):
+        if line["target"] == "cuda" and line["size"] == "4096" and line["ratio"]:
+            name = f"matrix product, {line['size']}, {line['precision']}"
+            ours = best(
+                row
+                for row in rows
+                if row["rung"] == line["ours"] and _is_size(row, line["size"])
+            )
+            if ours is not None:
+                speed, ratio = ours["tflops"], line["ratio"]
+                cells = [f"{speed:.3g} TFLOP/s", f"{speed / ratio:.3g}, cuBLAS"]
+                text = f"| {name} | {device} | {' | '.join(cells)} | {ratio:.2f} |"
+                lines.append(text)
+    return lines
+
+
+def _is_size(row: dict, size: str) -> bool:
+    return str(row["m"]) == size == str(row["k"]) == str(row["n"])
+
+
+def _line(what: str, ours: dict, theirs: dict) -> str:
+    times = [sentences.duration(row["us"]) for row in (ours, theirs)]
+    ratio = theirs["us"] / ours["us"]
+    cells = [what, ours["device"], times[0], f"{times[1]}, PyTorch", f"{ratio:.2f}"]
+    return f"| {' | '.join(cells)} |"

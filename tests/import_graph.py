@@ -1,0 +1,93 @@
+"""Which module of weft imports which, read from the sources, and the floors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.base.paths import PACKAGE
+
+# Each folder, or module, may import those before it.
+FLOORS = (
+    *("base", "csource", "report", "toolchain", "timing", "cells", "programs"),
+    *("cuda", "pykernel", "ops", "check", "see", "mnist", "tune", "puzzles"),
+    *("benchmarks", "lessons", "commands"),
+)
+LAZY_IMPORTS = 60  # inside functions, at most
+TOP = ("", "__main__")
+
+
+class Import(NamedTuple):
+    """One import of a module of weft by another, both named from weft on."""
+
+    where: str  # "cells/module.py:15"
+    source: str
+    target: str
+    lazy: bool  # inside a function
+    reason: bool  # a comment says why
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of weft: its name from weft on, and its file."""
+    names = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        names[".".join(parts).removesuffix("__init__").rstrip(".")] = path
+    return names
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """Every import of weft in weft."""
+    return tuple(one for name in modules() for one in _imports_of(name))
+
+
+def _imports_of(name: str) -> Iterator[Import]:
+    path = modules()[name]
+    text = path.read_text()
+    lines = text.splitlines()
+    for node, lazy in _visit(ast.parse(text), False):
+        if isinstance(node, ast.Import):
+            targets = [a.name for a in node.names if a.name.split(".")[0] == "weft"]
+            targets = [target.partition(".")[2] for target in targets]
+        else:
+            targets = _targets(name, path, node)
+        around = lines[max(node.lineno - 2, 0) : node.end_lineno]
+        reason = any("#" in line for line in around)
+        where = f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for target in dict.fromkeys(targets):
+            yield Import(where, name, target, lazy, reason)
+
+
+def _targets(name: str, path: Path, node: ast.ImportFrom) -> list[str]:
+    if node.level:
+        here = name.split(".") if name else []
+        up = node.level - (path.name == "__init__.py")
+        base = [*here[: len(here) - up], *(node.module or "").split(".")]
+    elif (node.module or "").split(".")[0] == "weft":
+        base = (node.module or "").split(".")[1:]
+    else:
+        return []
+    stem = ".".join(part for part in base if part)
+    inner = [f"{stem}.{alias.name}".lstrip(".") for alias in node.names]
+    return [one if one in modules() else stem for one in inner]
+
+
+def _visit(node: ast.AST, lazy: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Each import below a node, and whether a function holds it."""
+    for child in ast.iter_child_nodes(node):
+        function = isinstance(
+            child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        )
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, lazy
+        yield from _visit(child, lazy or function)
+
+
+def floor_of(module: str) -> str:
+    """The folder, or top module, that a module belongs to."""
+    return module.split(".")[0]
