@@ -17,11 +17,11 @@
  *          the tree; log and exp are good to a few times 2^-24.
  * Lesson:  notebooks/10_backwards.ipynb
  */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
 #include <math.h>
 
-#include "checks.cuh"
+#include "common/checks.cuh"
 #include "reference/reference.h"
 
 WEFT_RUNGS({"cross_entropy", "reference", "plain C, a row at a time", "fp32",

@@ -21,11 +21,11 @@
  * multiply-add from the L2 cache. Error:   as above; shared terms are added in
  * shorter rows. Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
-#include "checks.cuh"
+#include "common/checks.cuh"
+#include "common/tiles.cuh"
 #include "reference/reference.h"
-#include "tiles.cuh"
 
 WEFT_RUNGS({"linear", "reference", "plain C on the blocked matrix product",
             "fp32", WEFT_CPU, 0},

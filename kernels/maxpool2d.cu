@@ -16,9 +16,9 @@
  * Limit:   the memory's bandwidth.
  * Lesson:  notebooks/15a_mnist.ipynb
  */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
-#include "checks.cuh"
+#include "common/checks.cuh"
 #include "reference/reference.h"
 
 WEFT_RUNGS({"maxpool2d", "reference", "plain C, a row of windows at a time",

@@ -13,9 +13,9 @@
  * Limit:   as above.
  * Lesson:  notebooks/15a_mnist.ipynb
  */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
-#include "checks.cuh"
+#include "common/checks.cuh"
 #include "reference/reference.h"
 
 WEFT_RUNGS({"relu", "reference", "plain C, one vectorised pass", "fp32",

@@ -5,11 +5,11 @@
  * Limit:   the memory's bandwidth, and for a small model the launch itself.
  * Lesson:  notebooks/10_backwards.ipynb
  */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
 #include <math.h>
 
-#include "checks.cuh"
+#include "common/checks.cuh"
 #include "reference/reference.h"
 
 WEFT_RUNGS({"sgd", "reference", "plain C, one vectorised pass", "fp32",

@@ -48,6 +48,6 @@ def device(target) -> torch.device:
 
 def zoo_library(op: str, target: str) -> native.Library:
     """tests/zoo/<op>.cu as a library: wrong kernels, one fault a rung."""
-    files = [build.KERNELS / "common.cu", ZOO / f"{op}.cu"]
+    files = [build.KERNELS / "common/common.cu", ZOO / f"{op}.cu"]
     path = build.library_of(f"zoo_{op}", files, build.Flavour.here(target))
     return native.Library(op, target, path)

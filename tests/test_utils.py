@@ -60,7 +60,7 @@ def test_a_name_of_weft_is_the_function_also_once_its_module_was_imported():
 
 
 def test_source_gives_one_c_function_with_its_comment():
-    text = utils.source("kernels/common.cu", "weft_fail")
+    text = utils.source("kernels/common/common.cu", "weft_fail")
     assert text.startswith("int weft_fail(")
     assert text.rstrip().endswith("}")
     assert text.count("\nint ") == 0
@@ -101,7 +101,7 @@ def test_source_gives_the_method_and_not_a_call_of_it():
 
 def test_an_unknown_function_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match="no function 'nope'; it has .*weft_fail"):
-        utils.source("kernels/common.cu", "nope")
+        utils.source("kernels/common/common.cu", "nope")
 
 
 def test_listing_prints_outside_a_notebook(capsys):

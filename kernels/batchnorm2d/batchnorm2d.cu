@@ -14,12 +14,12 @@
  *          of a plain loop.
  * Lesson:  notebooks/10_backwards.ipynb
  */
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
 #include <math.h>
 
-#include "../checks.cuh"
 #include "../reference/reference.h"
+#include "common/checks.cuh"
 #include "tiled.h"
 
 WEFT_RUNGS({"batchnorm2d", "reference", "plain C, a channel at a time", "fp32",

@@ -14,8 +14,8 @@
 
 #include <math.h>
 
-#include "../checks.cuh"
-#include "../tiles.cuh"
+#include "common/checks.cuh"
+#include "common/tiles.cuh"
 
 enum { MANY = 1024, LOADS = 4 }; // threads of a block; loads under way in each
 

@@ -1,7 +1,7 @@
 /* tiled.h -- batch norm's rung "tiled", as its launcher calls it. */
 #ifndef WEFT_BATCHNORM2D_TILED_H
 #define WEFT_BATCHNORM2D_TILED_H
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
 /* As weft_batchnorm2d() and weft_batchnorm2d_backward(), whose checks have
  * passed; plane = h * w. */

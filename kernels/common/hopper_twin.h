@@ -3,7 +3,7 @@
 #define WEFT_HOPPER_TWIN_H
 #include <cooperative_groups.h> // tiles of several warps among them
 
-#include "simt/cuda_barrier.h" // what the check build has for barriers
+#include "simt/api/cuda_barrier.h" // what the check build has for barriers
 #include "tensor_map.cuh"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static inline void arrive(uint64_t *bar, unsigned count, int bytes) {
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
-/* Copies come when somebody waits for them: see later.h. */
+/* Copies come when somebody waits for them: see asynchronous.h. */
 static inline void wait(uint64_t *bar, unsigned parity) {
     while (unpack(__atomic_load_n(bar, __ATOMIC_RELAXED)).parity == parity)
         if (!simt::later_land(bar, phase_name(bar, parity)))

@@ -15,10 +15,10 @@
  *          absolute values.
  * Lesson:  notebooks/10_backwards.ipynb
  */
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
-#include "../checks.cuh"
 #include "../reference/reference.h"
+#include "common/checks.cuh"
 #include "tiled.h"
 
 WEFT_RUNGS({"conv2d", "reference", "plain C, products of gathered columns",

@@ -18,7 +18,7 @@
  */
 #include "tiled.h"
 
-#include "../tiles.cuh"
+#include "common/tiles.cuh"
 
 /* ---- forward, and the gradient of x -------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* tiled.h -- the convolution's rung "tiled", as its launcher calls it. */
 #ifndef WEFT_CONV2D_TILED_H
 #define WEFT_CONV2D_TILED_H
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
 /* The sizes of weft_conv2d(), and what follows from them. */
 struct conv2d_sizes {

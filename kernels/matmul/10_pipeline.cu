@@ -29,8 +29,8 @@
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */
-#include "../ptx.cuh"
-#include "awkward.h"
+#include "awkward_sizes.h"
+#include "common/ptx.cuh"
 #include "matmul.h"
 #include <cuda_pipeline.h>
 

@@ -20,7 +20,7 @@
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb
  */
 /* g++: -O1 */
-#include "awkward.h"
+#include "awkward_sizes.h"
 
 #include <math.h>
 

@@ -18,12 +18,12 @@
  * Error:       2^-22 of each product, and of each sum of 32 what the tensor
  *              core cuts off: less than fp32 loses.
  * Beyond:      where hi or lo is infinite a NaN comes out, which need not be
- *              one: such elements are computed again (redo.cuh).
+ *              one: such elements are computed again (recompute.cuh).
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb
  */
 /* g++: -O1 */
 #include "mma_tile.cuh"
-#include "redo.cuh"
+#include "recompute.cuh"
 
 static __device__ __forceinline__ void split(uint32_t *hi, uint32_t *lo,
                                              uint32_t bits) {

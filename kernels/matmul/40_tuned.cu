@@ -19,7 +19,7 @@
  *          --rungs tuned shows where it is wrong.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb, "Tuned per size"
  */
-#include "awkward.h"
+#include "awkward_sizes.h"
 #include "matmul.h"
 #include "pack.h"
 #include "wgmma_us.h"

@@ -1,13 +1,13 @@
-/* awkward.h -- products for which a big tile is wrong, and what their rungs
- * share: c has few columns (12_narrow.cu), few rows (12_short.cu), or few of
- * both (12_split_k.cu).
+/* awkward_sizes.h -- products for which a big tile is wrong, and what their
+ * rungs share: c has few columns (12_narrow.cu), few rows (12_short.cu), or few
+ * of both (12_split_k.cu).
  *
  * Where c has too few blocks for all multiprocessors, k is cut into parts: each
  * part's sums go to the scratch memory as a matrix of its own, and a second
  * kernel (partials.cu) adds them, always in the same order. */
 #ifndef WEFT_MATMUL_AWKWARD_H
 #define WEFT_MATMUL_AWKWARD_H
-#include "../ptx.cuh"
+#include "common/ptx.cuh"
 #include "matmul.h"
 
 #include <string.h>

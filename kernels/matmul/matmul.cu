@@ -16,21 +16,19 @@
  *
  *     matmul.h             a rung's line, its arguments, how c is stored
  *     pack.*               operands copied to where a rung wants them
- *     awkward.h, partials.cu   k in parts, and how these are added; the device;
- *                          what 40_tuned asks the rungs for fp32
- *     tma_*                rungs 11 and 12_k_groups: work (who makes which
- *                          tile), tile (the ring), multiply, launch
- *     wmma_tile, mma_tile, redo   rungs 20 and 21
- *     wgmma.cuh            the instruction, on a GPU and on a CPU
- *     wgmma_*              rungs 30 to 32: tile (the ring), store, parts (k in
- *                          parts), launch, us (how long they would take)
+ *     awkward_sizes.h, partials.cu k in parts, and how these are added; the
+ * device; what 40_tuned asks the rungs for fp32 tma_*                rungs 11
+ * and 12_k_groups: work (who makes which tile), tile (the ring), multiply,
+ * launch wmma_tile, mma_tile, recompute   rungs 20 and 21 wgmma.cuh the
+ * instruction, on a GPU and on a CPU wgmma_*              rungs 30 to 32: tile
+ * (the ring), store, parts (k in parts), launch, us (how long they would take)
  *
  * A new rung is one file (matmul.h says what it holds) and its name in the list
  * below, which goes from slow to fast within a precision: who asks for no rung
  * gets the last one of the precision that the GPU can run. */
 #include "matmul.h"
 
-#include "../checks.cuh"
+#include "common/checks.cuh"
 #include "pack.h"
 
 #include <limits.h>

@@ -13,7 +13,7 @@
  * for every matrix of a batch, and take any sizes. */
 #ifndef WEFT_MATMUL_H
 #define WEFT_MATMUL_H
-#include "../launch.cuh"
+#include "common/launch.cuh"
 
 /* What a kernel needs besides the arrays and their sizes. */
 struct extras {

@@ -18,7 +18,7 @@
  *          products begin, into the other half of `fragments`. */
 #ifndef WEFT_MMA_TILE_CUH
 #define WEFT_MMA_TILE_CUH
-#include "../ptx.cuh"
+#include "common/ptx.cuh"
 #include "matmul.h"
 
 #include <cuda_pipeline.h>

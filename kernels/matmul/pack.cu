@@ -1,5 +1,5 @@
 /* pack.cu -- one pass over an operand: transposed, or padded, or both. */
-#include "../ptx.cuh"
+#include "common/ptx.cuh"
 #include "pack.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* partials.cu -- k in parts: how it is cut, and how the parts' sums become c.
  */
-#include "awkward.h"
+#include "awkward_sizes.h"
 
 enum { WARP = 32, THREADS = 256, MANY_PARTS = 16, MAX_PARTS = 256 };
 

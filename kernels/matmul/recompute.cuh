@@ -1,4 +1,4 @@
-/* redo.cuh -- elements that three products in tf32 cannot tell.
+/* recompute.cuh -- elements that three products in tf32 cannot tell.
  *
  * x is split into hi + lo, both tf32. Of an infinite x, or of one so large that
  * rounding makes hi infinite, lo is the opposite infinity or NaN: what should
@@ -6,7 +6,7 @@
  * rest: an element that is none needs no second look. */
 #ifndef WEFT_MATMUL_REDO_CUH
 #define WEFT_MATMUL_REDO_CUH
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
 /* The sum of k products in float, one after another: of a[0], a[step_a], ...
  * and b[0], b[step_b], ... Not inlined: it is rare, and its loop would take

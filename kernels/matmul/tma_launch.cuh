@@ -1,7 +1,7 @@
 /* tma_launch.cuh -- how rungs 11 and 12 start their kernels. */
 #ifndef WEFT_MATMUL_TMA_LAUNCH_CUH
 #define WEFT_MATMUL_TMA_LAUNCH_CUH
-#include "awkward.h"
+#include "awkward_sizes.h"
 #include "tma_multiply.cuh"
 
 /* How many blocks of S the device holds at once. */

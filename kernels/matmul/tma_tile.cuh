@@ -2,7 +2,7 @@
  * share. Its shape and the ring of stages; tma_multiply.cuh has the rest. */
 #ifndef WEFT_MATMUL_TMA_TILE_CUH
 #define WEFT_MATMUL_TMA_TILE_CUH
-#include "../hopper.cuh"
+#include "common/hopper.cuh"
 #include "matmul.h"
 #include "tma_work.cuh"
 

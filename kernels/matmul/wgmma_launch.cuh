@@ -2,7 +2,7 @@
  * in parts, and how it is started. */
 #ifndef WEFT_WGMMA_LAUNCH_CUH
 #define WEFT_WGMMA_LAUNCH_CUH
-#include "awkward.h"
+#include "awkward_sizes.h"
 #include "wgmma_parts.cuh"
 #include "wgmma_us.h"
 

@@ -20,7 +20,7 @@
  *          tensor cores; with a cluster 32 KB from L2: 32 bytes a cycle. */
 #ifndef WEFT_WGMMA_TILE_CUH
 #define WEFT_WGMMA_TILE_CUH
-#include "../hopper.cuh"
+#include "common/hopper.cuh"
 #include "matmul.h"
 #include "wgmma.cuh"
 

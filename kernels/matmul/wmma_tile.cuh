@@ -15,7 +15,7 @@
  * Flight:  the next tiles come to registers while these are multiplied. */
 #ifndef WEFT_WMMA_TILE_CUH
 #define WEFT_WMMA_TILE_CUH
-#include "../ptx.cuh"
+#include "common/ptx.cuh"
 #include "matmul.h"
 
 #include <mma.h>

@@ -94,7 +94,7 @@ int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
 /* Free all that was taken. */
 void cnn_release(struct cnn_memory *memory);
 
-extern const struct cnn_impl cnn_reference; /* kernels/reference/cnn.c */
+extern const struct cnn_impl cnn_reference; /* kernels/mnist/reference/cnn.c */
 extern const struct cnn_impl cnn_naive;     /* kernels/mnist/layers.cu */
 extern const struct cnn_impl cnn_tiled;     /* there, too */
 extern const struct cnn_impl cnn_cudnn;     /* and this, if WEFT_HAS_CUDNN */

@@ -3,8 +3,8 @@
  * Rungs know none of this; they see cnn.h. */
 #ifndef WEFT_CNN_CONTEXT_CUH
 #define WEFT_CNN_CONTEXT_CUH
-#include "../internal.cuh"
 #include "cnn.h"
+#include "common/internal.cuh"
 
 enum { LOSSES = 65536, MAX_SECTIONS = 64 };
 

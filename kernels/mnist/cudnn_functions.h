@@ -6,7 +6,7 @@
 #include <cudnn.h>
 #include <dlfcn.h>
 
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
 #define TEXT_OF(number) #number
 #define TEXT(macro) TEXT_OF(macro)

@@ -3,7 +3,7 @@
  * convolutions 3 x 3 with padding 1, all windows 2 x 2. */
 #ifndef WEFT_LAYER_OPS_H
 #define WEFT_LAYER_OPS_H
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
 /* Whether this library was compiled with the vendor's headers. */
 #if defined(__CUDACC__) && __has_include(<cudnn.h>) && \

@@ -9,13 +9,13 @@
  *          shared memory between two of them.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  */
-#include "../internal.cuh"
+#include "common/internal.cuh"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../checks.cuh"
 #include "cnn.h"
+#include "common/checks.cuh"
 #include "layer_ops.h"
 
 /* Rows of a block's entries in the table of parameters; see weft.h. */

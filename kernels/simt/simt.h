@@ -1,31 +1,22 @@
 /* simt.h -- CUDA C for g++: what nvcc would have known by itself.
  *
- *     engine.h             fibers, barriers, launches
- *     builtins.h           __global__, threadIdx, __syncthreads(), ...
- *     device_*.h           what kernels call: shuffles and votes, atomics,
- *                          mathematics, intrinsics, printf(), malloc()
- *     cuda_api.h           what the host calls, cuda_*.h: cudaMalloc(), ...
- *     later.*              copies and products that a kernel waits for
- *     simt_runtime.h       what only this runtime has: orders, limits, faults
- *     program.h, program/  what a whole program has besides
- *     include/             the headers that programs include by name: those of
- *                          the toolkit, and assert.h; what they share or are
- *                          made of is cuda_atomic.h, cuda_barrier.h,
- *                          cuda_pipelines.h and cooperative_tiles.h
+ *     runtime/   fibers, barriers, launches, faults, limits of time
+ *     api/       what the host calls: cudaMalloc(), streams, graphs, ...
+ *     device/    what kernels call: __syncthreads(), shuffles, atomics,
+ *                mathematics, half, printf(), malloc(), wmma, cuRAND
+ *     watch/     the watch build: what it records of accesses, and its judge
+ *     include/   the headers that programs include by name: those of the
+ *                toolkit, and assert.h
+ *     program/   what a whole program has besides: program.h, and its start
+ *     simt_runtime.h  what only this runtime has: orders, limits, faults
  *
- * The .cpp files are one library, the runtime; runtime.h and signals.h are what
- * they share.
- *
- *     runtime.cpp, block.cpp, grid.cpp, pool.cpp    launches, their blocks, the
- *                                                   threads that run these
- *     fiber_*                                       how a block's threads are
- *                                                   switched
- *     faults.cpp, signals.cpp, operand.cpp          what a kernel does wrong
- *     watchdog.cpp, preempt.cpp, interrupt.cpp      kernels that run too long
- *     cuda_*.cpp                                    the host's calls
- *     device_*.cpp, curand.cpp                      what is rare in kernels
- *     check/                                        the check build: what it
- *                                                   watches, see check/check.h
+ * All .cpp files but program/start.cpp are one library, the runtime. In
+ * runtime/, engine.h is what kernels see of it and runtime.h what its own files
+ * share: runtime.cpp, block.cpp, grid.cpp and pool.cpp launch blocks and run
+ * them on threads; fiber_* switch a block's threads; asynchronous.* holds
+ * copies and products that a kernel waits for; faults.cpp, signals.cpp and
+ * faulting_address.cpp report what a kernel does wrong; watchdog.cpp,
+ * preempt.cpp and interrupt.cpp end kernels that run too long.
  *
  * lib/weft/csource/rewriter/rewrite.py turns the few things that are not C++
  * (<<<>>>, __shared__) into calls of these. Only the three cheapest C headers
@@ -38,18 +29,18 @@
  * with that in mind, lib/weft/programs/program.py decides. */
 #ifndef SIMT_H
 #define SIMT_H
-#include "builtins.h"
-#include "cuda_api.h"
-#include "engine.h"
+#include "api/cuda_api.h"
+#include "device/builtins.h"
+#include "runtime/engine.h"
 #include "simt_runtime.h"
 /* A program's .cpp, which has min() and its like of its own: nvcc, too, leaves
  * those out where it does not compile CUDA C. */
 #ifndef SIMT_HOST_FILE
-#include "device_atomics.h"
-#include "device_intrinsics.h"
-#include "device_math.h"
-#include "device_memory.h"
-#include "device_undefined.h"
-#include "device_warp.h"
+#include "device/device_atomics.h"
+#include "device/device_intrinsics.h"
+#include "device/device_math.h"
+#include "device/device_memory.h"
+#include "device/device_undefined.h"
+#include "device/device_warp.h"
 #endif
 #endif

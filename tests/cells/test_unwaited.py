@@ -14,7 +14,7 @@ simt, ordered = simt_device.simt, simt_device.ordered
 
 @pytest.fixture
 def unwaited(ordered) -> ctypes.CDLL:
-    sources = [simt_device.FOLDER / "unwaited.cu", build.KERNELS / "common.cu"]
+    sources = [simt_device.FOLDER / "unwaited.cu", build.KERNELS / "common/common.cu"]
     return ctypes.CDLL(str(build.library_of("test_unwaited", sources, ordered.flavour)))
 
 

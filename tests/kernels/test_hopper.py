@@ -17,7 +17,7 @@ ROWS = 16
 
 @pytest.fixture
 def hopper(ordered) -> ctypes.CDLL:
-    sources = [simt_device.FOLDER / "hopper.cu", build.KERNELS / "common.cu"]
+    sources = [simt_device.FOLDER / "hopper.cu", build.KERNELS / "common/common.cu"]
     path = build.library_of("test_hopper", sources, ordered.flavour)
     library = ctypes.CDLL(str(path))
     library.last_error.restype = ctypes.c_char_p

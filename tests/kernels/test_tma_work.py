@@ -15,7 +15,7 @@ simt = simt_device.simt
 
 @pytest.fixture(scope="module")
 def run(simt):
-    sources = [simt_device.FOLDER / "tma_work.cu", build.KERNELS / "common.cu"]
+    sources = [simt_device.FOLDER / "tma_work.cu", build.KERNELS / "common/common.cu"]
     path = build.library_of("test_tma_work", sources, simt.flavour)
     return ctypes.CDLL(str(path)).run_pieces
 

@@ -178,9 +178,9 @@ def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
     for name in (
         "matmul/matmul.h",
         "matmul/pack.h",
-        "launch.cuh",
-        "internal.cuh",
-        "checks.cuh",
+        "common/launch.cuh",
+        "common/internal.cuh",
+        "common/checks.cuh",
     ):
         (tmp_path / name).symlink_to(build.KERNELS / name)
     files = [path for path in build.sources("matmul", "cpu") if path != table]

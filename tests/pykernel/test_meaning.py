@@ -267,7 +267,9 @@ def test_an_int_wraps_in_a_program(tmp_path, check):
 
 
 def test_an_int_wraps_in_an_ops_library():
-    command = build._command(build.KERNELS / "common.cu", build.Flavour.here("cpu"))
+    command = build._command(
+        build.KERNELS / "common/common.cu", build.Flavour.here("cpu")
+    )
     assert "-fwrapv" in command
 
 

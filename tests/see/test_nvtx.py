@@ -19,7 +19,7 @@ from weft.toolchain import build
 HERE = Path(__file__).parent
 INCLUDES = [f"-I{build.KERNELS}"]
 PROGRAM = """
-#include "nvtx.cuh"
+#include "common/nvtx.cuh"
 static int inner() { WEFT_RANGE("inner"); return 1; }
 int main() {
     WEFT_RANGE("outer");

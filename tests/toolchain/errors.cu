@@ -1,5 +1,5 @@
 /* errors.cu -- a CUDA call that fails and a launch that does not. */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 

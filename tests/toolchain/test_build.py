@@ -170,7 +170,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     """
     first = run_python(script, checkout / "lib")
     again = run_python(script, checkout / "lib")
-    (checkout / "kernels/internal.cuh").open("a").write("/* newer */\n")
+    (checkout / "kernels/common/internal.cuh").open("a").write("/* newer */\n")
     newer = run_python(script, checkout / "lib")
     (checkout / "lib/weft/csource/rewriter/rewrite.py").open("a").write("# newer\n")
     rewritten = run_python(script, checkout / "lib")
@@ -265,11 +265,12 @@ def test_copies_that_jupyter_keeps_are_no_sources(tmp_path, monkeypatch):
         hidden.mkdir(parents=True)
         (hidden.parent / "k.cu").touch()
         (hidden / "k-checkpoint.cu").touch()
-    (tmp_path / "common.cu").touch()
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common/common.cu").touch()
     monkeypatch.setattr(build, "KERNELS", tmp_path)
     assert build.ops() == ["k", "op"]
     names = [str(p.relative_to(tmp_path)) for p in build.sources("op", "cuda")]
-    assert names == ["common.cu", "op/k.cu", "op/part/k.cu"]
+    assert names == ["common/common.cu", "op/k.cu", "op/part/k.cu"]
 
 
 def test_an_unknown_op_is_refused_with_those_there_are():
@@ -324,13 +325,13 @@ def test_headers_without_a_suffix_are_headers_too():
     found = {
         str(path.relative_to(build.KERNELS)) for path in build.headers(build.KERNELS)
     }
-    assert found >= {"weft.h", "internal.cuh", "simt/include/cuda/barrier"}
+    assert found >= {"weft.h", "common/internal.cuh", "simt/include/cuda/barrier"}
     assert not [name for name in found if name.endswith((".c", ".cu", ".cpp"))]
 
 
 def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     source, near, far, other = (tmp_path / n for n in ("k.cu", "near", "f.cuh", "o.h"))
-    source.write_text('#include "internal.cuh"\n  # include "near"\n')
+    source.write_text('#include "common/internal.cuh"\n  # include "near"\n')
     near.write_text("#include <f.cuh>\n#include <vector>\n")
     far.write_text('#include "near"\n')  # in a circle
     names = []
@@ -342,7 +343,9 @@ def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     assert names[3] == names[2]
 
 
-@pytest.mark.parametrize("header", ["internal.cuh", "simt/include/cuda_runtime.h"])
+@pytest.mark.parametrize(
+    "header", ["common/internal.cuh", "simt/include/cuda_runtime.h"]
+)
 def test_what_an_object_is_named_after(checkout, monkeypatch, header):
     """A kernel's: its headers and where it lies. Plain C's: no place, so that every
     checkout has the runtime's for nothing."""

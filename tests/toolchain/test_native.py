@@ -120,7 +120,7 @@ def test_a_forked_child_computes():
 
 def test_an_error_is_told_once(target):
     source = Path(__file__).with_name("errors.cu")
-    files = [build.KERNELS / "common.cu", source]
+    files = [build.KERNELS / "common/common.cu", source]
     path = build.library_of("test_errors", files, build.Flavour.here(target))
     lib = ctypes.CDLL(str(path))
     assert lib.choose_device(99) == native.library("relu", target).C.WEFT_ECUDA

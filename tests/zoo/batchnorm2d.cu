@@ -1,6 +1,6 @@
 /* The zoo: batch norm with one fault a rung; "right" has none. The backward
  * pass is right in all but the last two. */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
 enum fault {
     RIGHT,

@@ -1,5 +1,5 @@
 /* The zoo: convolution with one fault a rung; "right" has none. */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
 enum fault {
     RIGHT,

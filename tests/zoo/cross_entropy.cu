@@ -1,5 +1,5 @@
 /* The zoo: cross entropy with one fault a rung; "right" has none. */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
 enum fault { RIGHT, MISSING_MEAN, UNSTABLE, GRADIENT_MISSING_MEAN, WRONG_SIGN };
 

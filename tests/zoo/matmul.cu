@@ -1,7 +1,7 @@
 /* The zoo: matmul as a tiled kernel that is right but for one fault, which its
  * rung is named after. "right" has none, so that each of the others can only be
  * refused for its own; so have the right_ ones of other precisions. */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
 #define ZOO(ANIMAL)                                                \
     ANIMAL(RIGHT, right, "fp32")                                   \

@@ -13,7 +13,7 @@
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 #ifndef WEFT_CONV2_DW_FP32_CUH
 #define WEFT_CONV2_DW_FP32_CUH
-#include "../../ptx.cuh"
+#include "common/ptx.cuh"
 #include "dy_fp32.cuh"
 
 enum {

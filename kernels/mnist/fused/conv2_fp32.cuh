@@ -12,7 +12,7 @@
  * Binds:   the issue of FFMA, one instruction a cycle and quarter of an SM. */
 #ifndef WEFT_CONV2_FP32_CUH
 #define WEFT_CONV2_FP32_CUH
-#include "../../ptx.cuh"
+#include "common/ptx.cuh"
 #include "fused.h"
 
 enum {

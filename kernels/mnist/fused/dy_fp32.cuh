@@ -1,7 +1,7 @@
 /* dy_fp32.cuh -- dy of one image, built in shared memory in fp32. */
 #ifndef WEFT_DY_FP32_CUH
 #define WEFT_DY_FP32_CUH
-#include "../../ptx.cuh"
+#include "common/ptx.cuh"
 #include "dy.cuh"
 
 /* What the step left of one image. */

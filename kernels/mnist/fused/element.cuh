@@ -9,7 +9,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "../../ptx.cuh"
+#include "common/ptx.cuh"
 #include "fused.h"
 
 template <enum precision P> struct element {

@@ -25,8 +25,8 @@
  */
 #ifndef WEFT_FUSED_H
 #define WEFT_FUSED_H
-#include "../../internal.cuh"
 #include "../cnn.h"
+#include "common/internal.cuh"
 
 /* ---- sizes --------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* launch.cuh -- how the fused step launches its kernels. */
 #ifndef WEFT_FUSED_LAUNCH_CUH
 #define WEFT_FUSED_LAUNCH_CUH
-#include "../../launch.cuh"
+#include "common/launch.cuh"
 #include "fused.h"
 
 /* Launch kernel(...) and pass a failure on, as WEFT_TRY() does:

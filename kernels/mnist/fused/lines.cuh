@@ -19,7 +19,7 @@
  * same rows of different fragments, one thread gets all four results. */
 #ifndef WEFT_LINES_CUH
 #define WEFT_LINES_CUH
-#include "../../ptx.cuh"
+#include "common/ptx.cuh"
 #include "element.cuh"
 
 enum {

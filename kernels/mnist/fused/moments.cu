@@ -4,8 +4,8 @@
  *          images, which are exact, being integers. No pass over its output.
  * Binds:   at B = 64 the launch and the way from order to image to sum; then
  *          dp4a. */
-#include "../../ptx.cuh"
 #include "bn1.cuh"
+#include "common/ptx.cuh"
 #include "launch.cuh"
 
 enum { WARPS = 8 };

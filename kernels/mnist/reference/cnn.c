@@ -32,7 +32,7 @@
 #include <string.h>
 
 #include "cnn_model.h"
-#include "reference.h"
+#include "reference/reference.h"
 
 enum { ALIGN = 64 }; // a cache line, and the widest vector
 

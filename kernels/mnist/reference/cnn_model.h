@@ -4,7 +4,7 @@
 #define WEFT_CNN_MODEL_H
 #include "../mnist/cnn.h"
 #include "cnn_winograd.h"
-#include "simd.h"
+#include "reference/simd.h"
 
 /* Channels, features and images are handled in blocks of two vectors: the
  * width of the register tile of tile_fma(). An array "[blocks][pixel][BLOCK]"

@@ -29,7 +29,7 @@
  * arrays are 4x4 (or 3x3, 2x2), row by row, of vectors of channels. */
 #ifndef WEFT_CNN_WINOGRAD_H
 #define WEFT_CNN_WINOGRAD_H
-#include "simd.h"
+#include "reference/simd.h"
 
 enum { POSITIONS = 16 };
 

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "check/memory.h"
+#include "../watch/memory.h"
 #include "cuda_heap.h"
 
 namespace simt {

@@ -1,5 +1,5 @@
 /* cuda_api.cpp -- errors: see cuda_api.h. */
-#include "runtime.h"
+#include "../runtime/runtime.h"
 
 using namespace simt;
 

@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "check/memory.h"
+#include "../watch/memory.h"
 #include "cuda_graph_private.h"
 #include "cuda_heap.h"
 

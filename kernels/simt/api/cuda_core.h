@@ -1,7 +1,7 @@
 /* cuda_core.h -- errors, and the few names that kernels share with the host. */
 #ifndef SIMT_CUDA_CORE_H
 #define SIMT_CUDA_CORE_H
-#include "engine.h"
+#include "../runtime/engine.h"
 
 // Of a fixed type: a program may pass any number, and gets
 // cudaErrorInvalidValue.

@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "check/memory.h"
+#include "../watch/memory.h"
 #include "cuda_heap.h"
 
 namespace simt {

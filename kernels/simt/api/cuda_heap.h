@@ -2,7 +2,7 @@
  * runtime. All functions may be called from any thread. */
 #ifndef SIMT_CUDA_HEAP_H
 #define SIMT_CUDA_HEAP_H
-#include "runtime.h"
+#include "../runtime/runtime.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

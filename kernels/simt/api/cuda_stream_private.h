@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "../runtime/runtime.h"
 #include "cuda_graph.h"
 #include "cuda_heap.h"
-#include "runtime.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

@@ -1,8 +1,8 @@
 /* builtins.h -- CUDA's keywords, built-in variables and barriers. */
 #ifndef SIMT_BUILTINS_H
 #define SIMT_BUILTINS_H
-#include "cuda_api.h"
-#include "engine.h"
+#include "../api/cuda_api.h"
+#include "../runtime/engine.h"
 
 /* rewrite.py puts SIMT_BODY and SIMT_END around the body of every kernel and
  * takes `__global__` away. What is left of it stands in a file that was

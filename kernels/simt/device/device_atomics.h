@@ -3,7 +3,7 @@
  * threads at once, so they are real atomics; relaxed, as in CUDA. */
 #ifndef SIMT_DEVICE_ATOMICS_H
 #define SIMT_DEVICE_ATOMICS_H
-#include "engine.h"
+#include "../runtime/engine.h"
 
 namespace simt {
 

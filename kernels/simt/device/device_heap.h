@@ -3,7 +3,7 @@
  * gone. What a kernel does not free stays taken for the launches after it. */
 #ifndef SIMT_DEVICE_HEAP_H
 #define SIMT_DEVICE_HEAP_H
-#include "runtime.h"
+#include "../runtime/runtime.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

@@ -8,7 +8,7 @@
  * are C functions with noexcept: some declare them, none define them. */
 #ifndef SIMT_DEVICE_MATH_H
 #define SIMT_DEVICE_MATH_H
-#include "engine.h"
+#include "../runtime/engine.h"
 
 /* ---- the C library's ---------------------------------------------------- */
 

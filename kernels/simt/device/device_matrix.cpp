@@ -3,7 +3,7 @@
  */
 #include "device_matrix.h"
 
-#include "runtime.h"
+#include "../runtime/runtime.h"
 
 namespace simt {
 

@@ -2,7 +2,7 @@
  * of the C library without any #include: printf(), malloc(), memcpy(). */
 #ifndef SIMT_DEVICE_MEMORY_H
 #define SIMT_DEVICE_MEMORY_H
-#include "engine.h"
+#include "../runtime/engine.h"
 
 /* Declared word for word as <stdio.h>, <stdlib.h> and <time.h> do, but that
  * printf() is device_print.cpp's. What is printed goes to stdout; what `new`

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime.h"
+#include "../runtime/runtime.h"
 
 enum { SHORT = 1024 }; // texts that need no memory
 

@@ -1,5 +1,5 @@
 /* device_undefined.h -- how code of the check build tells of what C++ leaves
- * open: by calls to check/undefined.cpp that g++ puts into it, and which are
+ * open: by calls to watch/undefined.cpp that g++ puts into it, and which are
  * inlined here. */
 #ifndef SIMT_DEVICE_UNDEFINED_H
 #define SIMT_DEVICE_UNDEFINED_H

@@ -1,7 +1,7 @@
 /* device_warp.cpp -- what lanes find out about each other in several steps. */
 #include "device_warp.h"
 
-#include "check/launch.h"
+#include "../watch/launch.h"
 
 namespace simt {
 

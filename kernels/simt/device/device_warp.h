@@ -5,7 +5,7 @@
  * instruction shfl.sync: such a lane keeps its own value. */
 #ifndef SIMT_DEVICE_WARP_H
 #define SIMT_DEVICE_WARP_H
-#include "engine.h"
+#include "../runtime/engine.h"
 
 namespace simt {
 

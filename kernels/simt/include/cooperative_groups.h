@@ -288,7 +288,7 @@ template <unsigned Size> class warp_tile : public coalesced_group {
 
 } // namespace cooperative_groups
 
-#include "cooperative_tiles.h"
+#include "../device/cooperative_tiles.h"
 
 namespace cooperative_groups {
 

@@ -1,7 +1,7 @@
 /* cuda_bf16.h -- stands in for the toolkit's under g++: bfloat16. */
 #ifndef SIMT_CUDA_BF16_H
 #define SIMT_CUDA_BF16_H
-#include "device_half.h"
+#include "../device/device_half.h"
 
 #define SIMT_FORMAT simt::BFloat16
 #define SIMT_T __nv_bfloat16
@@ -9,7 +9,7 @@
 #define SIMT_N(before, after) before##bfloat16##after
 #define SIMT_N2(before, after) before##bfloat162##after
 #define SIMT_2N(before, after) before##bfloat162bfloat162##after
-#include "device_half_ops.h"
+#include "../device/device_half_ops.h"
 
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;

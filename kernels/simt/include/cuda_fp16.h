@@ -1,7 +1,7 @@
 /* cuda_fp16.h -- stands in for the toolkit's under g++: half and half2. */
 #ifndef SIMT_CUDA_FP16_H
 #define SIMT_CUDA_FP16_H
-#include "device_half.h"
+#include "../device/device_half.h"
 
 #define SIMT_FORMAT simt::Binary16
 #define SIMT_T __half
@@ -9,7 +9,7 @@
 #define SIMT_N(before, after) before##half##after
 #define SIMT_N2(before, after) before##half2##after
 #define SIMT_2N(before, after) before##half2half2##after
-#include "device_half_ops.h"
+#include "../device/device_half_ops.h"
 
 typedef __half half, nv_half;
 typedef __half2 half2, nv_half2;

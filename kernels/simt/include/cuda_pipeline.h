@@ -1,12 +1,12 @@
 /* cuda_pipeline.h -- copies into shared memory that nobody waits for, as CUDA's
  * header of that name has them in C.
  *
- * They come when they are waited for, and not before: later.h. */
+ * They come when they are waited for, and not before: asynchronous.h. */
 #ifndef SIMT_CUDA_PIPELINE_H
 #define SIMT_CUDA_PIPELINE_H
 #include <cuda_runtime.h>
 
-#include "later.h"
+#include "../runtime/asynchronous.h"
 
 /* Copy `bytes` (4, 8 or 16) bytes to shared memory, both addresses multiples of
  * that; the last `zeros` of them are not read, but 0. */

@@ -6,7 +6,7 @@
 #define SIMT_DRIVER_TYPES_H
 #define __DRIVER_TYPES_H__ /* programs ask whether the toolkit's was included \
                             */
-#include "cuda_core.h"
+#include "../api/cuda_core.h"
 
 #define CUDART_CB
 #define CUDA_IPC_HANDLE_SIZE 64
@@ -256,7 +256,7 @@ struct cudaDeviceProp {
 
 enum cudaDeviceAttr : int {
 #define SIMT_ATTRIBUTE(number, name, value) name = number,
-#include "cuda_attributes.h"
+#include "../api/cuda_attributes.h"
     cudaDevAttrMax = 148
 };
 

@@ -8,7 +8,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "device_matrix.h"
+#include "../device/device_matrix.h"
 
 namespace nvcuda {
 namespace wmma {

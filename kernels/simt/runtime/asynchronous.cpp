@@ -1,10 +1,10 @@
-/* later.cpp -- what threads have asked for, until they wait for it. */
-#include "later.h"
+/* asynchronous.cpp -- what threads have asked for, until they wait for it. */
+#include "asynchronous.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "check/later.h"
+#include "../watch/async_copies.h"
 #include "runtime.h"
 
 namespace simt {

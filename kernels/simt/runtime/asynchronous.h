@@ -1,10 +1,10 @@
-/* later.h -- what a thread asks for and goes on: cp.async, TMA, wgmma.
+/* asynchronous.h -- what a thread asks for and goes on: cp.async, TMA, wgmma.
  *
  * A GPU does it some time between the asking and the end of the waiting. Here
  * it is done as late as that: when a thread waits. So who forgets to wait, or
  * waits for too few, finds the wrong bytes here, too; and what nobody waits for
  * is not done at all. The check build knows which bytes of shared memory are
- * under way, and says who touches them (check/later.cpp). */
+ * under way, and says who touches them (watch/async_copies.cpp). */
 #ifndef SIMT_LATER_H
 #define SIMT_LATER_H
 #include "engine.h"

@@ -10,7 +10,7 @@
 #include <exception>
 #include <new>
 
-#include "check/launch.h"
+#include "../watch/launch.h"
 #include "signals.h"
 
 namespace simt {

@@ -39,7 +39,7 @@ struct Warp {
     uint64_t in[WARP], out[WARP];
 };
 
-struct Checker; /* check/check.h */
+struct Checker; /* watch/check.h */
 
 /* What the threads of the running block share; a worker has one. */
 struct Block {
@@ -100,7 +100,7 @@ struct Kernel {
     const char *name;
     int max_dynamic_shared; /* cudaFuncSetAttribute()'s; 0: the default */
     int static_shared;      /* bytes of __shared__ arrays that it placed */
-    bool checked;           /* its code calls the hooks of kernels/simt/check */
+    bool checked;           /* its code calls the hooks of kernels/simt/watch */
     Parameter *parameters;  /* of the latest launch, of a checked kernel */
     int parameters_count;
     SharedName *shared_names;
@@ -179,7 +179,7 @@ void grid_barrier(const char *file = 0, unsigned line = 0);
 [[noreturn]] void trap();
 
 /* What is inlined into kernels, for those that are compiled with SIMT_CHECK:
- * out of line, so that no hook sees it (check/engine.cpp). */
+ * out of line, so that no hook sees it (watch/engine.cpp). */
 void checked_begin_thread(void *copy, const void *closure, size_t size);
 bool checked_next_thread(); /* false: this was the last one */
 void checked_end();    /* the thread has come to the end of the kernel's body */

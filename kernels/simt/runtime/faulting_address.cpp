@@ -1,4 +1,4 @@
-/* operand.cpp -- the address that an x86-64 instruction accesses.
+/* faulting_address.cpp -- the address that an x86-64 instruction accesses.
  *
  * The processor says which address faulted, but for two kinds of accesses: to
  * an address with other high bits than a machine has, and by an instruction

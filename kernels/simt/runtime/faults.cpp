@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "check/launch.h"
-#include "check/memory.h"
+#include "../watch/launch.h"
+#include "../watch/memory.h"
 #include "runtime.h"
 
 namespace simt {

@@ -48,7 +48,8 @@ struct alignas(64) Fiber {
     Warp *warp;
     Fiber *next, *prev; /* the ring of the block's unfinished threads */
     void *resume; /* where to go on (switch's business); NULL: at the start */
-    uintptr_t pending; /* later.h: its Pending, 0: none yet; or its bit 0 */
+    uintptr_t
+        pending; /* asynchronous.h: its Pending, 0: none yet; or its bit 0 */
 };
 
 /* The Fiber in the slot that holds `address`. */

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 
-#include "check/launch.h"
+#include "../watch/launch.h"
 #include "runtime.h"
 
 namespace simt {

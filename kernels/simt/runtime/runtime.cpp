@@ -7,7 +7,7 @@
 #include <new>
 #include <thread>
 
-#include "check/launch.h"
+#include "../watch/launch.h"
 #include "runtime.h"
 
 namespace simt {

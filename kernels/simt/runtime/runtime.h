@@ -6,7 +6,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "cuda_api.h"
+#include "../api/cuda_api.h"
 #include "engine.h"
 #include "simt_runtime.h"
 
@@ -108,7 +108,7 @@ struct Worker : Block {
     uintptr_t stopped_at; /* the instruction that a signal ended; 0: none */
     Checker *own_checker; /* made for its first checked launch */
     unsigned modes;       /* the processor's, of rounding and the like */
-    bool asked;           /* a thread of the block has asked: later.h */
+    bool asked;           /* a thread of the block has asked: asynchronous.h */
     unsigned long long blocks;            /* that it has begun to run */
     struct Pending *pending[MAX_THREADS]; /* by thread; NULL: none yet */
     Bulk *bulks;                          /* of the block, in their order */
@@ -143,7 +143,8 @@ void run_job(Job *job, int workers);
 /* Let more workers join the running job: its blocks wait for others of it. */
 void add_workers(Job *job, int number);
 
-/* later.cpp: forget what nobody has waited for; `whole`: it came to its end. */
+/* asynchronous.cpp: forget what nobody has waited for; `whole`: it came to its
+ * end. */
 void later_end_block(Worker *worker, bool whole);
 
 /* grid.cpp */

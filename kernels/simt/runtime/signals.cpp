@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cuda_heap.h"
+#include "../api/cuda_heap.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

@@ -88,7 +88,7 @@ inline void clean_processor(unsigned modes) {
     __builtin_ia32_ldmxcsr(modes);
 }
 /* The address that the interrupted instruction accesses, 0 if that cannot be
- * said; *write as was_write() (operand.cpp). */
+ * said; *write as was_write() (faulting_address.cpp). */
 uintptr_t operand_address(const ucontext_t *context, int *write);
 /* Whether the processor refused an access without saying where: one to an
  * address that no machine has, or by an instruction that wants alignment. */

@@ -23,7 +23,7 @@
 #include <mutex>
 #include <thread>
 
-#include "check/launch.h"
+#include "../watch/launch.h"
 #include "signals.h"
 
 namespace simt {

@@ -1,7 +1,7 @@
-/* check/later.cpp -- bytes of shared memory that are under way: marked when a
- * thread asks, and free when it has waited. What happens in between races with
- * the copy, whatever barriers there are. */
-#include "later.h"
+/* watch/async_copies.cpp -- bytes of shared memory that are under way: marked
+ * when a thread asks, and free when it has waited. What happens in between
+ * races with the copy, whatever barriers there are. */
+#include "async_copies.h"
 
 #include "counters.h"
 #include "hooks.h"

@@ -1,8 +1,9 @@
-/* check/later.h -- what the check build has to say of copies under way. */
+/* watch/async_copies.h -- what the check build has to say of copies under way.
+ */
 #ifndef SIMT_CHECK_LATER_H
 #define SIMT_CHECK_LATER_H
-#include "../later.h"
-#include "../runtime.h"
+#include "../runtime/asynchronous.h"
+#include "../runtime/runtime.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

@@ -1,11 +1,11 @@
-/* told.cpp -- releases and acquisitions between blocks, and the search among
- * them.
+/* block_signals.cpp -- releases and acquisitions between blocks, and the search
+ * among them.
  *
  * A release is written down with its variable, an acquisition with its block:
  * which variable, and how many releases it had by then. Whether an access of
  * another block came before is found by going back from what this block has
  * heard. Where there is a doubt the answer is yes: no false alarms. */
-#include "told.h"
+#include "block_signals.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

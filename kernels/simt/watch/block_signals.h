@@ -1,4 +1,5 @@
-/* told.h -- what blocks tell one another by variables of global memory. */
+/* block_signals.h -- what blocks tell one another by variables of global
+ * memory. */
 #ifndef SIMT_CHECK_TOLD_H
 #define SIMT_CHECK_TOLD_H
 #include "sync.h"

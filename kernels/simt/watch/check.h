@@ -1,4 +1,4 @@
-/* check.h -- the check build: what the parts of kernels/simt/check share.
+/* check.h -- the check build: what the parts of kernels/simt/watch share.
  *
  * Code that is compiled with SIMT_CHECK calls a hook before each of its loads,
  * stores and atomics (hooks.cpp): g++'s -fsanitize=thread puts the calls there,
@@ -26,7 +26,7 @@
  */
 #ifndef SIMT_CHECK_PRIVATE_H
 #define SIMT_CHECK_PRIVATE_H
-#include "../runtime.h"
+#include "../runtime/runtime.h"
 #include "memory.h"
 #include "simt_check.h"
 

@@ -39,7 +39,7 @@ void tell_under_way(Checker *checker, const Fiber *self, const Access &access,
 /* A thread has asked for it, and the block is over. */
 void tell_not_waited(Checker *checker, const struct Later *later, uint3 asker);
 
-/* ---- later.cpp ---------------------------------------------------------- */
+/* ---- async_copies.cpp -------------------------------------------------- */
 
 /* Whether an access meets bytes that are under way; then that has been told. */
 bool judge_under_way(Checker *checker, const Fiber *self, const Access &access,

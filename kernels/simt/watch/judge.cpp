@@ -1,8 +1,8 @@
 /* judge.cpp -- what is wrong with an access, and the sentence that says so. */
 #include <stdio.h>
 
+#include "async_copies.h"
 #include "hooks.h"
-#include "later.h"
 #include "report.h"
 
 namespace simt {

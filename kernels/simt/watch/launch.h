@@ -1,7 +1,7 @@
 /* launch.h -- what the engine tells the check build about a launch. */
 #ifndef SIMT_CHECK_LAUNCH_H
 #define SIMT_CHECK_LAUNCH_H
-#include "../runtime.h"
+#include "../runtime/runtime.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

@@ -9,7 +9,7 @@
 
 #include <new>
 
-#include "../device_heap.h"
+#include "../device/device_heap.h"
 #include "hooks.h"
 
 namespace simt {

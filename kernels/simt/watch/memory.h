@@ -5,7 +5,7 @@
  * what races.h has) are as far apart: finding them takes one subtraction. */
 #ifndef SIMT_CHECK_MEMORY_H
 #define SIMT_CHECK_MEMORY_H
-#include "../runtime.h"
+#include "../runtime/runtime.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

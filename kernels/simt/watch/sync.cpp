@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#include "told.h"
+#include "block_signals.h"
 
 namespace simt {
 #ifdef SIMT_UCONTEXT

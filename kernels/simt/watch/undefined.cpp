@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "../device_intrinsics.h"
+#include "../device/device_intrinsics.h"
 #include "report.h"
 #include "ubsan.h"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "../cuda_heap.h"
+#include "../api/cuda_heap.h"
 #include "check.h"
 
 namespace simt {

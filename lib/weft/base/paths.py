@@ -11,6 +11,7 @@ ROOT = next(
     LIB.parent,
 )
 KERNELS = ROOT / "kernels"
+COMMON = KERNELS / "common"  # what ops share; a cell may include its headers, too
 SIMT = KERNELS / "simt"  # the runtime of CUDA C on the CPU
 RESULTS = ROOT / "notebooks" / "results"
 MNIST = PACKAGE / "mnist" / "files"

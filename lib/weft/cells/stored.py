@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..base import cache, whole
+from ..base.paths import COMMON
 from ..csource import diagnostics
 from ..csource.diagnostics import CompileError, Diagnostic
 from ..toolchain import build, keys
@@ -83,7 +84,9 @@ def _path(source, arch, flags, expressions, headers) -> Path:
     options = nvrtc.default_options(arch, flags)
     given = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
     texts = [source, *headers.values()]
-    files = includes("\n".join(texts), [os.getcwd(), *given, str(build.KERNELS)])
+    files = includes(
+        "\n".join(texts), [os.getcwd(), *given, str(build.KERNELS), str(COMMON)]
+    )
     parts = [
         *(str(nvrtc.version()), keys.hash_sources(*keys.CELL), source, arch, *options),
         *("expressions", *expressions, "headers"),

@@ -1,6 +1,6 @@
 """What the check build's runtime saw, JSON text, as reports on the reader's lines.
 
-kernels/simt/check/simt_check.h says what the text holds. Its places are offsets in
+kernels/simt/watch/simt_check.h says what the text holds. Its places are offsets in
 libraries, which symbols.py turns into lines; that takes a few milliseconds, and is done
 when a report is looked at.
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..base.paths import KERNELS, SIMT
+from ..base.paths import COMMON, KERNELS, SIMT
 from . import (
     IN_PLACE,
     UPDATE,
@@ -38,8 +38,8 @@ from .turns import Barriers, Turns, add_turns, find_turns
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
 # One function here is one instruction there: what counts is who calls it.
 _INSTRUCTIONS = {
-    str(KERNELS / name)
-    for name in ("ptx.cuh", "hopper.cuh", "hopper_twin.h", "matmul/wgmma.cuh")
+    *(str(COMMON / name) for name in ("ptx.cuh", "hopper.cuh", "hopper_twin.h")),
+    str(KERNELS / "matmul" / "wgmma.cuh"),
 }
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")

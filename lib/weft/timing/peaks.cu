@@ -5,7 +5,7 @@
  * faster, since it has to fetch them as well. The numbers are random (zeros
  * take less power and let the clock rise), and every sum is stored, so that no
  * compiler leaves it out. peaks.py says what is done with the times. */
-#include "hopper.cuh"
+#include "common/hopper.cuh"
 #include "matmul/wgmma.cuh"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

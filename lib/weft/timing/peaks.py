@@ -99,7 +99,7 @@ def _row(rung: str, precision: str, where: Any, timed: Timed, **more: float) -> 
 def library(target: str, name: str = "") -> ctypes.CDLL:
     """peaks.cu for "cuda", peaks.c for "cpu", or the named one of them."""
     source = Path(__file__).with_name(name or SOURCES[target])
-    files = [build.KERNELS / "common.cu", source]
+    files = [build.KERNELS / "common" / "common.cu", source]
     flavour = build.Flavour.here(target)
     lib = ctypes.CDLL(
         str(build.library_of(f"peaks_{source.suffix[1:]}", files, flavour))

@@ -35,7 +35,7 @@ SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # where its headers lie
 WARNINGS = ["-Wall", "-Wextra"]  # errors in the suite, see compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
-# What makes code call the hooks of kernels/simt/check: after the other flags of g++,
+# What makes code call the hooks of kernels/simt/watch: after the other flags of g++,
 # in one call that does not link. libtsan, whose functions these are, is not wanted.
 CHECK_FLAGS = (
     *("-O1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
@@ -101,8 +101,8 @@ def ops() -> list[str]:
     Folders in that one are the op's, too, but for hidden ones: Jupyter keeps copies of
     the files it saves in such.
     """
-    files = {path.stem for path in KERNELS.glob("*.cu")} - {"common"}
-    folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")}
+    files = {path.stem for path in KERNELS.glob("*.cu")}
+    folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")} - {"common"}
     return sorted(files | folders)
 
 
@@ -113,7 +113,7 @@ def sources(op: str, target: str) -> list[Path]:
     <stem>_reference needs kernels/reference/<stem>.c and <stem>_*.c.
     """
     found: list[Path] = []
-    todo = [KERNELS / "common.cu", *_cuda_sources(op)]
+    todo = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
     if len(todo) == 1:
         raise BuildError(f"no op '{op}' in {KERNELS}; there are {', '.join(ops())}")
     while todo:
@@ -151,7 +151,8 @@ def simt_runtime(flavour: Flavour) -> Path:
 
     It is one and the same for plain and for checked code.
     """
-    files = sorted([*SIMT[1].glob("*.cpp"), *(SIMT[1] / "check").glob("*.cpp")])
+    folders = ("runtime", "api", "device", "watch")
+    files = sorted(path for name in folders for path in (SIMT[1] / name).glob("*.cpp"))
     return _link("simt", files, replace(flavour, check=False), [])
 
 
@@ -203,9 +204,9 @@ def _cuda_sources(op: str) -> list[Path]:
 
 
 def _reference_sources(stem: str) -> list[Path]:
-    main = KERNELS / "reference" / f"{stem}.c"
-    parts = sorted((KERNELS / "reference").glob(f"{stem}_*.c"))
-    return [main, *parts] if main.exists() else []
+    for main in KERNELS.glob(f"**/reference/{stem}.c"):
+        return [main, *sorted(main.parent.glob(f"{stem}_*.c"))]
+    return []
 
 
 # ---- compiling -------------------------------------------------------------

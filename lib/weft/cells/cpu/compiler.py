@@ -25,6 +25,7 @@ from typing import Any
 
 from ...base import cache, whole
 from ...base.errors import BuildError
+from ...base.paths import COMMON
 from ...csource import diagnostics, signature
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.rewriter import rewrite as rewriter
@@ -299,6 +300,7 @@ _FLAGS = [
     *("-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
     *("-fdiagnostics-column-unit=byte", "-fno-diagnostics-show-option"),
     f"-I{build.KERNELS}",
+    f"-I{COMMON}",
     *(f"-I{folder}" for folder in build.SIMT),
 ]
 

@@ -22,7 +22,7 @@ from typing import Any
 from cffi import FFI
 
 from ...base.errors import BuildError
-from ...base.paths import KERNELS
+from ...base.paths import COMMON, KERNELS
 from ...csource import signature
 from .. import prelude
 
@@ -206,7 +206,7 @@ def include_folders() -> tuple[str, ...]:
     """Where ptx.cuh and the headers of the toolkit lie, as far as there are any."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    found = {str(KERNELS): None}
+    found = {str(KERNELS): None, str(COMMON): None}
     for part in ("cudart", "cccl", "nvcc", "curand"):
         try:
             folder = find_nvidia_header_directory(part)

@@ -19,7 +19,7 @@ import torch
 
 from ...base import cache
 from ...base.errors import ArgumentError, Mismatch
-from ...base.paths import KERNELS
+from ...base.paths import COMMON, KERNELS
 from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
 from ...benchmarks.matmul.plan import Race
 from ...benchmarks.matmul.race import Options, Speeds, race_rows
@@ -111,7 +111,7 @@ class OneRung:
         flavour = build.Flavour.here(target)
         if check:
             flavour = watched.flavour()
-        files = [KERNELS / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
+        files = [COMMON / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
         made = build.library_of(
             f"{self.name}-rung",
             [*files, *_with_called(self.path), _table(self.name)],

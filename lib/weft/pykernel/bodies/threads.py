@@ -1,4 +1,4 @@
-"""How many threads the bodies are launched with, as kernels/checks.cuh has it."""
+"""How many threads the bodies are launched with, as in kernels/common/checks.cuh."""
 
 THREADS = 256  # of a block
 

@@ -4,7 +4,7 @@ CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote Functio
 all lanes of the mask that have not exited make the same call, and what a shuffle reads
 from a lane that does not is undefined. So two things are findings: a lane of the mask
 that came to the kernel's end another way, and a shuffle that reads a lane which is not
-there. The words are those of kernels/simt/check/absent.cpp.
+there. The words are those of kernels/simt/watch/absent.cpp.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import Any
 
 from ...base import cache
 from ...base.errors import ArgumentError, BuildError
+from ...base.paths import COMMON
 from ...cells import stored
 from ...cells.gpu import loader as gpu
 from ...cells.gpu import nvrtc
@@ -110,7 +111,7 @@ def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
 
 @functools.lru_cache(16)
 def _by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
-    include = [f"-I{path}" for path in (file.parent, build.KERNELS)]
+    include = [f"-I{path}" for path in (file.parent, build.KERNELS, COMMON)]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
         command = [nvcc, "-ptx", "-lineinfo", "-O3", "-std=c++17", f"-arch={arch}"]
@@ -125,7 +126,8 @@ def _by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
 
 def _stamp(file: Path) -> tuple[float, ...]:
     """What changes when the file or a header beside it does."""
-    headers = [*file.parent.glob("*.*h"), *build.KERNELS.glob("*.*h")]
+    folders = (file.parent, build.KERNELS, COMMON)
+    headers = [header for folder in folders for header in folder.glob("*.*h")]
     return tuple(path.stat().st_mtime for path in (file, *headers))
 
 

@@ -5,9 +5,9 @@
 
 Nsight Systems draws it above the kernels that were launched meanwhile; Nsight Compute
 profiles only these with `ncu --nvtx --nvtx-include "epoch 0/"`. The ops and the steps
-of the trainer name themselves (kernels/nvtx.cuh). While no tool listens a range costs
-about a microsecond. Where PyTorch has no CUDA, NVIDIA's package nvtx is taken if it is
-installed, and else it is nothing.
+of the trainer name themselves (kernels/common/nvtx.cuh). While no tool listens, a range
+costs about a microsecond. Where PyTorch has no CUDA, a range uses NVIDIA's package nvtx
+if that is installed, and does nothing otherwise.
 """
 
 from __future__ import annotations

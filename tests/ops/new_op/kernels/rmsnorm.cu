@@ -4,9 +4,9 @@
  * Idea:    one thread per row; for the gradient of the weight, per column.
  * Limit:   neighbours in a warp read d numbers apart: nothing is coalesced.
  */
-#include "internal.cuh"
+#include "common/internal.cuh"
 
-#include "checks.cuh"
+#include "common/checks.cuh"
 
 WEFT_RUNGS({"rmsnorm", "reference", "plain C, row by row", "fp32", WEFT_CPU, 0},
            {"rmsnorm", "naive", "one thread per row", "fp32",
