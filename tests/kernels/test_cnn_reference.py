@@ -108,7 +108,7 @@ def library(request, tmp_path_factory) -> ctypes.CDLL:
         pytest.skip("gcc is missing")
     folder = tmp_path_factory.mktemp("cnn")
     (folder / "glue.c").write_text(GLUE)
-    sources = sorted((KERNELS / "reference").glob("cnn*.c"))
+    sources = sorted((KERNELS / "mnist/reference").glob("cnn*.c"))
     out = folder / "cnn.so"
     command = ["gcc", *FLAGS.split(), f"-march={request.param}"]
     command += [f"-I{KERNELS}", "-o", out, *sources, folder / "glue.c", "-lm"]

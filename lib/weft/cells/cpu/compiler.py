@@ -270,7 +270,7 @@ def _gxx(
 _HEADER = "\n".join(
     [
         "#include <cuda_runtime.h>",
-        "#include <cuda_launch.h>",
+        "#include <api/cuda_launch.h>",
         "#include <assert.h>",
         *(
             f"#ifndef {name}\n#define {name} {value}\n#endif"
