@@ -6,9 +6,9 @@
 #include <cuda_runtime.h> // under g++ that of simt/include
 
 #include "nvtx.cuh"
-#include "weft.h"
+#include "../weft.h"
 #ifndef __CUDACC__
-#include "simt/simt_runtime.h"
+#include "../simt/simt_runtime.h"
 #endif
 
 #ifdef __CUDACC__

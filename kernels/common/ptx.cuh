@@ -37,7 +37,7 @@
 #endif
 
 #if PTX_TWIN
-#include "simt/runtime/asynchronous.h"
+#include "../simt/runtime/asynchronous.h"
 #endif
 
 /* ---- programmatic dependent launch -------------------------------------- */

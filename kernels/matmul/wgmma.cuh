@@ -29,7 +29,7 @@
  * Source:  PTX ISA, "Asynchronous warpgroup level matrix instructions". */
 #ifndef WEFT_WGMMA_CUH
 #define WEFT_WGMMA_CUH
-#include "common/hopper.cuh"
+#include "../common/hopper.cuh"
 
 // Only the architecture-specific target has wgmma: sm_90a, not sm_90 or sm_100.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL

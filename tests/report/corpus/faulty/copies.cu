@@ -1,6 +1,6 @@
 /* copies.cu -- copies that are asked for and used before they are waited for,
  * whatever barriers there are: cp.async, TMA, wgmma. */
-#include "../../../kernels/matmul/wgmma.cuh"
+#include "../../../../kernels/matmul/wgmma.cuh"
 #include "../cases.h"
 #include <cuda_pipeline.h>
 
