@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from weft.report import KINDS, Finding
+from weft.report.kinds import KINDS
+from weft.report.model import Finding
 
 FOLDER = Path(__file__).parent / "report" / "corpus"
 GO_ON = {  # the launch goes on

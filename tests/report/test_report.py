@@ -7,9 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from weft.base.errors import Mismatch
-from weft.report import KINDS, Counters, Finding, Listing, Place, Report, named
+from weft.report.counters import Counters, Place
 from weft.report.html import listing as html_listing
+from weft.report.kinds import KINDS
 from weft.report.lines import remarks
+from weft.report.model import Finding, Listing, Report
+from weft.report.places import write_index
 from weft.report.text import listing, text
 
 SOURCE = """\
@@ -194,7 +197,7 @@ def test_json_has_what_the_command_line_promises():
     ],
 )
 def test_threads_are_named_with_as_many_sides_as_their_block_has(index, shape, said):
-    assert named(index, shape) == said
+    assert write_index(index, shape) == said
 
 
 def test_every_kind_is_explained():

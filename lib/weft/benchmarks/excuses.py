@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..report import Counters
-from ..report.counters import Place
+from ..report.counters import Counters, Place
 from ..see.machine_code.instructions import Instruction
 from ..see.machine_code.loops import loops
 from ..see.machine_code.metrics import Metric

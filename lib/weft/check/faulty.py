@@ -6,7 +6,7 @@ import math
 
 from ..base.arrays import element
 from ..base.errors import Mismatch
-from ..report import IN_PLACE, UPDATE
+from ..report.kinds import IN_PLACE, UPDATE
 from .problem import Trial
 
 NO_GUARD = (

@@ -25,7 +25,7 @@ from ..cells.cpu import shown
 from .progress import remember_exercise
 
 if TYPE_CHECKING:
-    from ..report import Finding
+    from ..report.model import Finding
 
 SECONDS = 20  # after which a check of C is ended: a loop that never ends
 NOT_SOLVED = "not solved yet"  # what the #error of a stub in C says

@@ -36,8 +36,9 @@ from typing import Any
 
 from ..base.errors import ArgumentError
 from ..check.cases import by_name
-from ..report import Counters, Place, Report, Sums
+from ..report.counters import Counters, Place, Sums
 from ..report.lines import short
+from ..report.model import Report
 
 CLOSE = 1e-9  # of a ratio: equal up to rounding
 SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"

@@ -23,9 +23,10 @@ from ..check.plan import plan
 from ..check.problem import Problem, arguments
 from ..check.runners import Cell, Simulated, runners
 from ..pykernel.to_cuda.cuda_c import cuda_c
-from ..report import Counters, Report
+from ..report.counters import Counters
 from ..report.highlight import with_code
 from ..report.lines import short
+from ..report.model import Report
 from ..see.inspect import inspect
 from .counts import COUNTS, above, allowed, names_known, refusals, value
 from .everywhere import judge_everywhere

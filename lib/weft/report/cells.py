@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ..csource.diagnostics import CELL
-from . import Listing
+from .model import Listing
 
 
 class CellSource:

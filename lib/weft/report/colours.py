@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from . import KINDS
+from .kinds import KINDS
 
 _RED, _YELLOW, _BOLD, _FAINT, _END = (
     f"\x1b[{code}m" for code in ("1;31", "33", "1", "2", "0")

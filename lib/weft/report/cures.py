@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from . import IN_PLACE, UPDATE, Finding
+from .kinds import IN_PLACE, UPDATE
+
+if TYPE_CHECKING:
+    from .model import Finding
 
 PYTHON = {
     "bounds": "guard the access: if i < n:",

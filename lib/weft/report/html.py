@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from ..base import style
 from ..base.style import FAULT, SHARED, WRITTEN
 from ..base.text import thousands
-from . import Finding, Report
 from .cures import in_python as cure_of
 from .lines import COLUMNS, HOT, Cell, Row, annotated, columns, remarks
 from .text import SHOWN, caret, costs, head, short_file, verdict
+
+if TYPE_CHECKING:
+    from .model import Finding, Report
 
 if TYPE_CHECKING:
     from .program import ProgramReport

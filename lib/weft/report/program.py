@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import Counters, Finding, Report, Source, html, line_of, text
+from . import html, text
+from .counters import Counters
 from .lines import remarks
+from .model import Finding, Report, Source
+from .places import find_line
 
 LISTINGS = ("all", "hot", "none")
 
@@ -53,7 +56,7 @@ class ProgramReport:
 
     def line(self, file: str, number: int) -> str:
         """A line of a source, without its newline; "" if that is not known."""
-        return line_of(self.sources, file, number)
+        return find_line(self.sources, file, number)
 
     def text(self) -> str:
         """The report for a terminal."""

@@ -16,22 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..base.paths import COMMON, KERNELS, SIMT
-from . import (
-    IN_PLACE,
-    UPDATE,
-    Counters,
-    Finding,
-    Index,
-    Listing,
-    Place,
-    Report,
-    carets,
-    line_of,
-    shifts,
-    symbols,
-)
+from . import carets, shifts, symbols
+from .counters import Counters, Place
 from .cures import guard, in_c, of_one_warp
+from .kinds import IN_PLACE, UPDATE
 from .loops import find_cuda_loops
+from .model import Finding, Listing, Report
+from .places import Index, find_line
 from .program import ProgramReport
 from .turns import Barriers, Turns, add_turns, find_turns
 
@@ -202,7 +193,7 @@ class _Raw:
 
     def line(self, where: _Where) -> str:
         """The reader's line."""
-        return line_of(self._listings(where.file), where.file, where.line)
+        return find_line(self._listings(where.file), where.file, where.line)
 
     def _listings(self, file: str) -> list[Listing]:
         """The text of a file of the reader's."""

@@ -6,9 +6,13 @@ import os
 from typing import TYPE_CHECKING
 
 from ..base.text import plural
-from . import Counters, Finding, Report, before, named
+from .counters import Counters
 from .cures import in_python as cure_of
 from .lines import HOT, Cell, annotated, columns, near, remarks, short
+from .places import text_before, write_index
+
+if TYPE_CHECKING:
+    from .model import Finding, Report
 
 if TYPE_CHECKING:
     from .program import ProgramReport
@@ -73,7 +77,7 @@ def summary(report: Report) -> str:
 
 def head(report: Report) -> str:
     """The kernel and its launch, as `tiled[(4,4), (16,16)]`."""
-    sides = [named(shape, shape) for shape in (report.grid, report.block)]
+    sides = [write_index(shape, shape) for shape in (report.grid, report.block)]
     times = f" x{report.launches}" if report.launches > 1 else ""
     return f"{report.kernel}[{', '.join(sides)}]{times}"
 
@@ -132,7 +136,7 @@ def finding(report: Report | ProgramReport, one: Finding) -> str:
 
 def caret(source: str, column: int) -> str:
     """A caret under a column, its tabs and width those of the line."""
-    return "".join(c if c == "\t" else " " for c in before(source, column)) + "^"
+    return "".join(c if c == "\t" else " " for c in text_before(source, column)) + "^"
 
 
 def short_file(file: str) -> str:

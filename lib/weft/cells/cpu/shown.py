@@ -11,7 +11,7 @@ from ...base.ipython import shell
 from ...report.shown import show
 
 if TYPE_CHECKING:
-    from ...report import Finding, Report
+    from ...report.model import Finding, Report
     from ..module import Cell
     from .watched import Seen
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...csource import signature
-from ...report import Finding
+from ...report.model import Finding
 from ...toolchain import build
 from ..arguments import Array
 from . import arena

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...base.errors import KernelFault
-from ...report import Finding, Report, raw
+from ...report import raw
 from ...report.cells import CellSource
+from ...report.model import Finding, Report
 from ...report.text import finding as told
 from ..arguments import Array
 from ..reached import Reached

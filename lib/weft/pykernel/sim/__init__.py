@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.arrays import ORDERS
 from ...base.errors import ArgumentError
-from ...report import Report
+from ...report.model import Report
 from ...report.shown import show
 from ..language.kernel import PythonKernel
 from . import memory

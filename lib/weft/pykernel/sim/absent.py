@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ...report import Finding, Index, named, position
+from ...report.model import Finding
+from ...report.places import Index, unflatten, write_index
 from .places import Place
 from .warp import WARP, shown
 
@@ -79,10 +80,10 @@ def finding(
 
     grid, sides: of the launch, in blocks, and of a block, in threads.
     """
-    who = position(thread, sides)
-    where = f"thread {named(who, sides)}"
+    who = unflatten(thread, sides)
+    where = f"thread {write_index(who, sides)}"
     if grid != (1, 1, 1):
-        where += f" of block {named(at, grid)}"
+        where += f" of block {write_index(at, grid)}"
     return Finding(
         "absent-lane",
         f"{where}: {text}",

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...report import Counters, Place
+from ...report.counters import Counters, Place
 from .layout import CODES, SPACES, Batch, Layout, bits, heads
 from .record import ATOMIC, FENCE, GLOBAL, SHARED, Interval
 from .warp import WARP

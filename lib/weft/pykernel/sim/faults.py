@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...report import Finding, Index, cures, named, position
+from ...report import cures
+from ...report.model import Finding
+from ...report.places import Index, unflatten, write_index
 from ..language import spelling
 from ..language.kernel import Source
 from .memory import HALF, has
@@ -66,7 +68,7 @@ def explain(error: BaseException, scene: Scene) -> End:
     number = frames[0].tb_frame.f_locals.get(".lin") if frames else None
     if isinstance(error, Stop) and error.thread is not None:
         number = error.thread
-    thread = None if number is None else position(number, scene.block)
+    thread = None if number is None else unflatten(number, scene.block)
     inner = frames[-1] if frames else None
     stop = error if isinstance(error, Stop) else _index_error(error, inner, scene)
     stop = stop or _inner_error(error, inner, scene)
@@ -87,9 +89,9 @@ def _finding(
 ) -> Finding:
     who = "the launch"
     if thread is not None and scene.at is not None:
-        who = f"thread {named(thread, scene.block)}"
+        who = f"thread {write_index(thread, scene.block)}"
         if scene.grid != (1, 1, 1):
-            who += f" of block {named(scene.at, scene.grid)}"
+            who += f" of block {write_index(scene.at, scene.grid)}"
     text = stop.text
     cure = ""
     line = f" at line {where.line}" if where is not None else ""

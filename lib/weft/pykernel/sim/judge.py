@@ -11,7 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...report import IN_PLACE, UPDATE, Counters, Finding, Index, cures, named, position
+from ...report import cures
+from ...report.counters import Counters
+from ...report.kinds import IN_PLACE, UPDATE
+from ...report.model import Finding
+from ...report.places import Index, unflatten, write_index
 from ...report.turns import Barriers, Turns, add_turns, find_python_loops, find_turns
 from ..language.kernel import Source
 from .blocks import MANY, Between, Meeting
@@ -242,7 +246,7 @@ class Judge:
     def _who(self, block: Index | None, kind: int) -> str:
         if block is None:
             return f"several blocks {VERBS[kind].removesuffix('s')}"
-        return f"block {named(block, self.grid)} {VERBS[kind]}"
+        return f"block {write_index(block, self.grid)} {VERBS[kind]}"
 
     def _finding(
         self,
@@ -263,8 +267,8 @@ class Judge:
             line=site.line,
             column=site.column,
             block=block,
-            thread=position(int(batch.thread[row]), self.block),
-            other=None if other is None else position(other, self.block),
+            thread=unflatten(int(batch.thread[row]), self.block),
+            other=None if other is None else unflatten(other, self.block),
             array=self.layout.arrays[site.array].name,
             index=self.layout.index(number, int(batch.element[row])),
             other_line=second.line if second else 0,
@@ -274,13 +278,13 @@ class Judge:
         if self.between.blocks == 1:
             return ""
         block = self._block(int(batch.blocks[batch.part[row]]))
-        return f"in block {named(block, self.grid)}, "
+        return f"in block {write_index(block, self.grid)}, "
 
     def _block(self, number: int) -> Index:
-        return position(number, self.grid)
+        return unflatten(number, self.grid)
 
     def _thread(self, number: int) -> str:
-        return f"thread {named(position(number, self.block), self.block)}"
+        return f"thread {write_index(unflatten(number, self.block), self.block)}"
 
     def _element(self, batch: Batch, row: int) -> str:
         number = int(batch.site[row])

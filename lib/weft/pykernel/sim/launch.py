@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ArgumentError, KernelFault
-from ...report import Finding, Report, named, position
+from ...report.model import Finding, Report
+from ...report.places import unflatten, write_index
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel
 from . import absent, faults, memory, uneven
@@ -231,7 +232,7 @@ class Launch(Accesses):
                 watch.begin()
                 self.at_end.clear()
                 self.left.clear()
-                self.at = position(block, self.config.grid)
+                self.at = unflatten(block, self.config.grid)
                 for raw in self._blank():
                     memory.poison(raw)
                 body = self._make()
@@ -335,7 +336,7 @@ class Launch(Accesses):
             return
         grid, threads = self.config.grid, self.config.block
         self.findings[key] = absent.finding(
-            self.places[place], *found, position(block, grid), grid, threads
+            self.places[place], *found, unflatten(block, grid), grid, threads
         )
 
     def report(self, seconds: float) -> Report:
@@ -381,8 +382,8 @@ class Launch(Accesses):
             raised = faults.better(error, scene)
             if end.thread is not None and end.block is not None:
                 raised.add_note(
-                    f"in thread {named(end.thread, self.config.block)} of block "
-                    f"{named(end.block, self.config.grid)} of {self.kernel.name}"
+                    f"in thread {write_index(end.thread, self.config.block)} of block "
+                    f"{write_index(end.block, self.config.grid)} of {self.kernel.name}"
                 )
             raised.report = report  # type: ignore[attr-defined]
             return faults.shortened(raised).with_traceback(end.frames)

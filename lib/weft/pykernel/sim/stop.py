@@ -6,7 +6,7 @@ from .places import Place
 
 
 class Stop(Exception):
-    """A thread must not go on. kind: as in report.KINDS; text: with the numbers.
+    """A thread must not go on. kind: as in report/kinds.py; text: with the numbers.
 
     place: where, if known; array, index: what it was about to touch.
     """

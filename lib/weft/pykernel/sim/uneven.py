@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...report import Finding, Index, named, position
+from ...report.model import Finding
+from ...report.places import Index, unflatten, write_index
 from .places import Place
 
 
@@ -23,7 +24,7 @@ def finding(
     """
     main = max(waiting, key=lambda place: len(waiting[place]))
     place, here = places[main], sorted(waiting[main])
-    where = position(at, grid)
+    where = unflatten(at, grid)
     others = [
         f"{_several(numbers, block)} {_wait(numbers)} at that of line {places[p].line}"
         for p, numbers in waiting.items()
@@ -37,21 +38,21 @@ def finding(
         )
         missing = list(gone)
     text = (
-        f"{_several(here, block)} of block {named(where, grid)} {_wait(here)} at the "
-        f"barrier of line {place.line}, but {' and '.join(others)}"
+        f"{_several(here, block)} of block {write_index(where, grid)} "
+        f"{_wait(here)} at the barrier of line {place.line}, but {' and '.join(others)}"
     )
     return Finding(
         "barrier",
         text,
         *(place.file, place.line, place.column),
         block=where,
-        thread=position(missing[0], block),
-        other=position(here[0], block),
+        thread=unflatten(missing[0], block),
+        other=unflatten(here[0], block),
     )
 
 
 def _several(numbers: Sequence[int], block: tuple[int, int, int]) -> str:
-    shown = [named(position(n, block), block) for n in sorted(numbers)[:3]]
+    shown = [write_index(unflatten(n, block), block) for n in sorted(numbers)[:3]]
     if len(numbers) == 1:
         return f"thread {shown[0]}"
     if len(numbers) <= 3:

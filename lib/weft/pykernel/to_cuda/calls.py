@@ -9,7 +9,19 @@ from typing import Any
 from . import intrinsics, meaning
 from .arrays import constant
 from .intrinsics import count
-from .types import BOOL, F64, FLOAT, INT, U32, Array, Scalar, join, promote
+from .types import (
+    BOOL,
+    F64,
+    FLOAT,
+    INT,
+    U32,
+    Array,
+    Scalar,
+    Unknown,
+    join,
+    note_write,
+    promote,
+)
 from .unit import ANY, Span, Unit
 
 AXES = "xyz"
@@ -274,12 +286,8 @@ def _helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
                 called.ranges[parameter] = ANY
                 walk.changed()
         elif parameter in called.written:
-            from .statements import wrote
-
-            wrote(walk, kind, arg)
+            note_write(walk, kind, arg)
     if called.returns is None and not getattr(node, "statement", False):
-        from .infer import Unknown
-
         raise Unknown(node)
     return called.returns, ANY
 

@@ -17,7 +17,8 @@ import numpy as np
 from ..language import spelling
 from . import calls, meaning
 from .spans import SPANS, negated
-from .types import BOOL, F64, FLOAT, INT, Array, Scalar, join, promote
+from .statements import block
+from .types import BOOL, F64, FLOAT, INT, Array, Scalar, Unknown, join, promote
 from .unit import ANY, Program, Span, Unit, merge
 
 _ELEMENT = "one thread does one element: write x[i], with i = cuda.grid(1)"
@@ -36,13 +37,6 @@ _NOT_HERE = {
     ast.Starred: ("a starred value", "write the values out"),
     ast.Slice: ("a slice", _ELEMENT),
 }
-
-
-class Unknown(Exception):
-    """The type of an expression is not known yet."""
-
-    def __init__(self, node: ast.AST) -> None:
-        self.node = node
 
 
 def infer(program: Program) -> None:
@@ -71,8 +65,6 @@ class Walk:
 
     def function(self) -> None:
         """Walk the body."""
-        from .statements import block
-
         block(self, self.unit.tree.body)
 
     def changed(self) -> None:

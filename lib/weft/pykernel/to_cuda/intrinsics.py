@@ -7,7 +7,7 @@ from typing import Any
 
 from ..language import spelling
 from . import meaning
-from .types import BOOL, F64, FLOAT, INT, U32, Array, Scalar, promote
+from .types import BOOL, F64, FLOAT, INT, U32, Array, Scalar, note_write, promote
 from .unit import ANY, Span, Unit, merge
 
 SYNC = {
@@ -126,9 +126,8 @@ def _atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     walk.indices(kind, index, node)
     for value in values:
         walk.scalar(value)
-    from .statements import wrote
 
-    wrote(walk, kind, node)
+    note_write(walk, kind, node)
     _atomic_exists(unit, name, kind.dtype, node)
     return kind.dtype, (0, None) if kind.dtype.kind == "u" else ANY
 

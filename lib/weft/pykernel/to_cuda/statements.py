@@ -8,8 +8,7 @@ from typing import Any
 from ..language import spelling
 from ..language.kernel import LOOP_HINT
 from . import arrays, calls, meaning
-from .infer import Unknown
-from .types import INT, Array, Scalar, join
+from .types import INT, Array, Scalar, Unknown, join, note_write
 from .unit import ANY, Span, merge
 
 _WORDS = {
@@ -148,18 +147,7 @@ def store(walk: Any, target: ast.Subscript) -> None:
     base, _ = walk.chain(target)
     if not isinstance(kind, Scalar):
         walk.unit.fail("an array is assigned to", "write one element", target)
-    wrote(walk, walk.unit.types[base], target)
-
-
-def wrote(walk: Any, array: Array, node: ast.AST) -> None:
-    """Note that an array's memory is written."""
-    if array.space == "const":
-        walk.unit.fail(
-            "a constant array cannot be written", "use cuda.local.array", node
-        )
-    if array.root not in walk.unit.written:
-        walk.unit.written.add(array.root)
-        walk.changed()
+    note_write(walk, walk.unit.types[base], target)
 
 
 def _augmented(walk: Any, one: ast.AugAssign) -> None:

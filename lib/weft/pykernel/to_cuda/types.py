@@ -7,6 +7,7 @@ where it meets none (a float in double, an int in C's int).
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -260,3 +261,21 @@ def _element(name: str, dtype: Any) -> Scalar:
 def at(array: Array, root: str) -> Array:
     """The array as the memory of the parameter or local `root`."""
     return replace(array, root=root)
+
+
+class Unknown(Exception):
+    """The type of an expression is not known yet."""
+
+    def __init__(self, node: ast.AST) -> None:
+        self.node = node
+
+
+def note_write(walk: Any, array: Array, node: ast.AST) -> None:
+    """Note that an array's memory is written."""
+    if array.space == "const":
+        walk.unit.fail(
+            "a constant array cannot be written", "use cuda.local.array", node
+        )
+    if array.root not in walk.unit.written:
+        walk.unit.written.add(array.root)
+        walk.changed()

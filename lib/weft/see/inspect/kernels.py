@@ -16,7 +16,7 @@ from ...cells.cpu.watched import TIMEOUT
 from ...cells.module import Kernel, Launch, only
 from ...pykernel.sim import sim
 from ...pykernel.to_cuda.cuda_c import Runner
-from ...report import Report
+from ...report.model import Report
 
 SEED = 2  # the runtime's first order that is random
 

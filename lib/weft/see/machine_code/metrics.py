@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ...report import Counters
-from ...report.counters import Place
+from ...report.counters import Counters, Place
 
 _L1 = "l1tex__{}_pipe_lsu_mem_{}_op_{}.sum"
 _OPS = {"load": ("ld",), "store": ("st",), "atomic": ("red", "atom")}

@@ -12,7 +12,8 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...cells.module import only
-from ...report import Counters, html
+from ...report import html
+from ...report.counters import Counters
 from ..inspect import inspect
 from . import metrics, ncu, replay
 from .metrics import Metric

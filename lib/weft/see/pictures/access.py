@@ -9,7 +9,7 @@ import numpy as np
 
 from ...base.style import WIDTH
 from ...base.text import plural
-from ...report import Finding
+from ...report.model import Finding
 from . import svg, threads
 from .arrows import Hidden, arrows
 from .faults import findings_of, marks

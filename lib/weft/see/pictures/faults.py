@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.style import FAULT, WIDTH
 from ...pykernel.sim.record import Array
-from ...report import Finding
+from ...report.model import Finding
 from . import svg
 from .grid import Grid
 from .panels import EDGE, Panel

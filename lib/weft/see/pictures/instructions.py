@@ -27,7 +27,7 @@ from ...pykernel.sim.record import (
     Trace,
 )
 from ...pykernel.sim.warp import WARP
-from ...report import Report
+from ...report.model import Report
 from .statements import Statement, Statements
 from .steps import loops_of, steps_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...pykernel.sim.record import LOCAL, Array, Trace
-from ...report import Finding, Report
+from ...report.model import Finding, Report
 from .threads import name_of, places
 from .touches import Touches, ravel, touches
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ...base.errors import ArgumentError, KernelFault
 from ...pykernel.language.kernel import PythonKernel
 from ...pykernel.sim import sim
-from ...report import Report
+from ...report.model import Report
 from . import access
 from .scene import scene
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...report import Source
+from ...report.model import Source
 
 FREE = {"range", "len", "int", "float", "bool", "array"}  # calls that do not compute
 _SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)

@@ -24,7 +24,7 @@ from .issue import Model, replay
 from .show import Picture
 
 if TYPE_CHECKING:
-    from ...report import Report
+    from ...report.model import Report
     from .issue import Model, Run
 
 ISSUES = 160_000  # instructions that one picture may replay: half a second

@@ -1,0 +1,147 @@
+"""A report: findings, and counters, of one launch or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..base.errors import Mismatch
+from ..base.ipython import shell
+from . import html, text
+from .counters import Counters
+from .places import Index, find_line
+from .turns import Turns
+
+
+class Source(Protocol):
+    """A piece of source text: its file, the number of its first line, its lines."""
+
+    file: str
+    first: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A piece of source text that a report may show."""
+
+    file: str
+    first: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault, told at the first place and thread where it was seen.
+
+    kind: one of KINDS. text: one sentence with the numbers. file, line, column: where
+    (lines from 1, columns from 0 in bytes of UTF-8, as in ast; line 0: unknown).
+    block, thread: (x, y, z). other: the second thread of a race (the second block, if
+    the race is between blocks), other_line: where it is. count: how often the same was
+    seen. cure: what usually cures it, where more is known than its kind; or "".
+    pattern: what both sides of a race make together: UPDATE, IN_PLACE, or "".
+    kernel: in which it was; "" if that is clear. other_file: of other_line, if it is
+    not the same. turns: of a race, in which turns of a loop its sides are, if known.
+    one_warp: whether all such races of the launch are within a warp.
+    """
+
+    kind: str
+    text: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    block: Index | None = None
+    thread: Index | None = None
+    other: Index | None = None
+    array: str | None = None
+    index: Index | None = None
+    count: int = 1
+    other_line: int = 0
+    cure: str = ""
+    pattern: str = ""
+    kernel: str = ""
+    other_file: str = ""
+    turns: Turns | None = None
+    one_warp: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """The finding as `python -m weft inspect --json` writes it."""
+        keys = ("kind", "file", "line", "column", "block", "thread", "other")
+        keys += ("array", "index", "count", "text")
+        return {key: getattr(self, key) for key in keys}
+
+
+@dataclass
+class Report:
+    """What one launch did: faults, cost, and the trace where one was kept.
+
+    Or several launches of a kernel: their sum, and the shape of the last.
+
+    seconds: of the launch. sources: the texts to show, the kernel's own first. What
+    is shown of a file that is not among them comes from Python's linecache. cell: the
+    number of the notebook's cell below which it stands already, if any.
+    """
+
+    kernel: str
+    grid: Index
+    block: Index
+    findings: list[Finding] = field(default_factory=list)
+    counters: Counters | None = None
+    trace: Any = None
+    seconds: float = 0.0
+    sources: Sequence[Source] = ()
+    launches: int = 1
+    cell: int | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.counters and self.sources and not self.counters.file:
+            self.counters.file = self.sources[0].file
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found wrong."""
+        return not self.findings
+
+    def verify(self) -> Report:
+        """This report; Mismatch, with the findings as text, if there are any."""
+        if not self.ok:
+            raise Mismatch(self.text())
+        return self
+
+    def text(self) -> str:
+        """The report for a terminal."""
+        return text.text(self)
+
+    def json(self) -> dict[str, Any]:
+        """The report as `python -m weft inspect --json` writes it."""
+        return {
+            "findings": [one.json() for one in self.findings],
+            "kernels": [self.kernel_json()],
+        }
+
+    def kernel_json(self) -> dict[str, Any]:
+        """What it says of its kernel."""
+        return {
+            "name": self.kernel,
+            "launches": self.launches,
+            "grid": list(self.grid),
+            "block": list(self.block),
+            "counters": self.counters.json() if self.counters else None,
+        }
+
+    def line(self, file: str, number: int) -> str:
+        """A line of a source, without its newline; "" if that is not known."""
+        return find_line(self.sources, file, number)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return html.html(self)
+
+    def _ipython_display_(self) -> None:
+        """Show nothing as the last value of a cell that has shown it."""
+        running = shell()
+        if running is None or running.execution_count != self.cell:
+            raise NotImplementedError  # IPython asks for the HTML then
