@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from .progress import marks
 from .puzzle import Puzzle
 
 GROUPS = {
@@ -96,8 +97,6 @@ def _example() -> Puzzle:
 
 def _marks() -> Any:
     """What is solved, as a table with a row for each lesson."""
-    from .progress import marks
-
     return marks()
 
 

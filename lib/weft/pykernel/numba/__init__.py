@@ -25,7 +25,7 @@ import torch
 from ...base.errors import ArgumentError
 from ...toolchain.config import Config
 from ..language.kernel import PythonKernel, plain_function
-from . import arguments, meaning, simulator
+from . import arguments, gpu, meaning, reading, simulator
 
 _KEPT = "__weft_numba__"
 
@@ -83,14 +83,10 @@ class NumbaKernel:
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
         """What Numba compiles for arguments like these; this needs no GPU."""
-        from . import reading
-
         return reading.ptx(self.kernel, args, cc)
 
     def types(self, *args: Any) -> dict[str, str]:
         """The type that Numba gives each name, for arguments like these; no GPU."""
-        from . import reading
-
         return reading.types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:
@@ -104,8 +100,6 @@ class NumbaKernel:
 
     def _launcher(self, config: Config) -> Callable[..., None]:
         if on_gpu():
-            from . import gpu
-
             if self._target is None:
                 self._target = gpu.Target(self.kernel, self._part)
             return self._target.launcher(config)

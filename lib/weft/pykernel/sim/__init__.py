@@ -27,6 +27,8 @@ from ...report.model import Report
 from ...report.shown import show
 from ..language.kernel import PythonKernel
 from . import memory
+from .launch import Launch
+from .program import Program
 from .shape import bindings
 
 if TYPE_CHECKING:
@@ -108,7 +110,6 @@ class Launcher:
 
     def __call__(self, *args: Any, **named: Any) -> Report:
         # Here, as `import weft` should not wait for it.
-        from .launch import Launch
 
         runner = self.runner
         kernel = runner.kernel
@@ -138,8 +139,6 @@ KEPT = 256  # programs; the oldest goes first
 
 def program_for(runner: Runner, values: list[Any]) -> Program:
     """The kernel rewritten for such arguments: kept from before, or made now."""
-    from .program import Program
-
     kinds, bound = bindings(runner.kernel, values)
     modes = runner.checks, runner.steps, runner.trace
     key = (runner.kernel.function, kinds, modes)

@@ -60,8 +60,13 @@ from typing import TYPE_CHECKING, Any
 from ...base.errors import ArgumentError
 from ...csource import signature
 from ..language.kernel import PythonKernel
+from .emit import Writer
 from .errors import TranslationError
+from .infer import infer
+from .output import Output
 from .types import Argument, of_argument, parse
+from .unbound import warn
+from .unit import Program
 
 if TYPE_CHECKING:
     from .output import Output
@@ -116,11 +121,6 @@ HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # the type, not a variable's name
 def translated(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
     """The translation for types that are known already."""
     # Here, as `import weft` should not wait for what most lessons never use.
-    from .emit import Writer
-    from .infer import infer
-    from .output import Output
-    from .unbound import warn
-    from .unit import Program
 
     program = Program(kernel, arguments)
     infer(program)
