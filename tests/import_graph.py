@@ -16,7 +16,7 @@ FLOORS = (
     *("cuda", "pykernel", "ops", "check", "see", "mnist", "tune", "puzzles"),
     *("benchmarks", "lessons", "commands"),
 )
-LAZY_IMPORTS = 60  # inside functions, at most
+LAZY_IMPORTS = 40  # inside functions, at most
 TOP = ("", "__main__")
 
 
@@ -56,11 +56,18 @@ def _imports_of(name: str) -> Iterator[Import]:
             targets = [target.partition(".")[2] for target in targets]
         else:
             targets = _targets(name, path, node)
-        around = lines[max(node.lineno - 2, 0) : node.end_lineno]
-        reason = any("#" in line for line in around)
+        reason = _has_reason(lines, node)
         where = f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for target in dict.fromkeys(targets):
             yield Import(where, name, target, lazy, reason)
+
+
+def _has_reason(lines: list[str], node: ast.stmt) -> bool:
+    """Whether a comment is on the import, or above it and its neighbours."""
+    first = node.lineno - 1
+    while lines[first - 1].lstrip().startswith(("from ", "import ")):
+        first -= 1
+    return any("#" in line for line in lines[first - 1 : node.end_lineno])
 
 
 def _targets(name: str, path: Path, node: ast.ImportFrom) -> list[str]:

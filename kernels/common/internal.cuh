@@ -5,8 +5,8 @@
 #define WEFT_INTERNAL_CUH
 #include <cuda_runtime.h> // under g++ that of simt/include
 
-#include "nvtx.cuh"
 #include "../weft.h"
+#include "nvtx.cuh"
 #ifndef __CUDACC__
 #include "../simt/simt_runtime.h"
 #endif

@@ -64,6 +64,7 @@ __all__ = lazily(
 
 def load_ipython_extension(shell) -> None:
     """What %load_ext weft calls: %%cuda and %%cuda_header from now on."""
+    # Only IPython needs it.
     from .commands import magic
 
     magic.register(shell)

@@ -5,8 +5,8 @@ import pytest
 
 from weft import cuda, puzzles
 from weft.lessons import maker as lessons
-from weft.puzzles import GROUPS
 from weft.puzzles.cells import cells
+from weft.puzzles.groups import GROUPS
 
 PYTHON = """\
 def double(x):

@@ -28,7 +28,7 @@ from weft.lessons import first_cell as hosted
 from weft.lessons import glossary as glossary_module
 from weft.lessons import maker as lessons
 from weft.lessons.glossary import place_of
-from weft.puzzles import GROUPS, LESSONS
+from weft.puzzles.groups import GROUPS, LESSONS
 from weft.puzzles.lessons import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_kinds
 from weft.pykernel import bodies
 

@@ -21,6 +21,7 @@ from weft.base.kept import Kept
 from weft.puzzles import table
 from weft.puzzles.cells import asked, cells
 from weft.puzzles.cloth import COLOURS, LINES, Cloth, cloth, draft, gamp
+from weft.puzzles.groups import GROUPS, LESSONS, number_of
 from weft.puzzles.lessons import list_core_puzzles, list_lessons, puzzle_minutes
 from weft.puzzles.progress import OPEN, SIGNS, SOLVED, WITHIN, marks, solved
 from weft.puzzles.puzzle import _compiled
@@ -51,7 +52,7 @@ def new_session(monkeypatch):
 
 def named(name):
     """What solved() and cloth() need of a Puzzle."""
-    (group,) = (g for g, names in puzzles.GROUPS.items() if name in names)
+    (group,) = (g for g, names in GROUPS.items() if name in names)
     return types.SimpleNamespace(name=name, group=group)
 
 
@@ -112,7 +113,7 @@ def adding(name):
 
 def test_two_notebooks_do_not_take_each_others_marks_away(folder):
     """Each change is made to what the file holds then, not to what was read before."""
-    names = [name for group in puzzles.GROUPS.values() for name in group][:8]
+    names = [name for group in GROUPS.values() for name in group][:8]
     begin = threading.Barrier(len(names))
 
     def notebook(name):
@@ -247,7 +248,7 @@ def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
     solve("zip", score=MORE)
     page = ET.fromstring(marks()._repr_html_())
     titles = [e.text for e in page.iter() if e.tag.endswith("title")]
-    for names in puzzles.GROUPS.values():
+    for names in GROUPS.values():
         for name in names:
             assert sum(t.startswith(f"{name}: ") for t in titles) == 1
 
@@ -266,16 +267,16 @@ def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
     solve("map", "coalescing")
     page = ET.fromstring(marks()._repr_html_())
     rows = [[cell for cell in row] for row in page.iter("tr")]
-    assert len(rows) == len(puzzles.LESSONS)
-    for (group, names), row in zip(puzzles.GROUPS.items(), rows):
+    assert len(rows) == len(LESSONS)
+    for (group, names), row in zip(GROUPS.items(), rows):
         lesson, marked, solved_of, minutes = row
-        number = puzzles.number_of(puzzles.LESSONS[group])
-        assert lesson.find("a").get("href") == puzzles.LESSONS[group]
+        number = number_of(LESSONS[group])
+        assert lesson.find("a").get("href") == LESSONS[group]
         assert lesson.find("a").text.startswith(f"{number} ")
         assert lesson.find("a").text.split()[1:], "its title"
         links = [link.get("href") for link in marked.iter("a")]
         assert links == [puzzles[name].link for name in names]
-        assert all(link.startswith(f"{puzzles.LESSONS[group]}#") for link in links)
+        assert all(link.startswith(f"{LESSONS[group]}#") for link in links)
         count = sum(name in ("map", "coalescing") for name in names)
         assert solved_of.text == f"{count} of {len(names)}"
         said = int(re.fullmatch(r"(\d+) minutes", minutes.text)[1])
@@ -315,7 +316,7 @@ def test_the_text_says_what_is_solved_and_what_is_next():
     assert first.startswith("01a ") and first.endswith("next: guards")
     assert "★ ✓ ·" in first and "2 of 5 solved, " in first
     assert last.startswith(f"2 of {len(puzzles)} puzzles solved, 1 of them within")
-    solve(*puzzles.GROUPS["memory"])
+    solve(*GROUPS["memory"])
     (memory,) = (one for one in str(marks()).splitlines() if one.startswith("07a"))
     assert "4 of 4 solved" in memory and "next" not in memory
     assert marks().complete("memory")
@@ -349,7 +350,7 @@ def test_the_stub_of_a_solved_puzzle_says_so(name, capsys):
     assert capsys.readouterr().out.startswith(f"{name}: not solved yet")
     solved(puzzle, "Python")
     assert puzzle.check(stub) is None
-    number = puzzles.number_of(puzzles.LESSONS[puzzle.group])
+    number = number_of(LESSONS[puzzle.group])
     today = date.today().isoformat()
     assert capsys.readouterr().out == (
         f"{name}: solved already, in Python on {today}; lesson {number}\n"
@@ -390,7 +391,7 @@ def test_what_was_solved_under_an_older_order_of_groups_counts(folder, monkeypat
 
 def drafts():
     made = [draft(random.Random(seed)) for seed in range(80)]
-    groups = puzzles.GROUPS.values()
+    groups = GROUPS.values()
     return made + [gamp(n, random.Random(s)) for n in groups for s in range(12)]
 
 
@@ -446,7 +447,7 @@ def test_no_line_comes_again_before_all_have_been_shown(monkeypatch):
 
 
 def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
-    first, *rest, last = puzzles.GROUPS["memory"]
+    first, *rest, last = GROUPS["memory"]
     solve(*rest, last)
     assert "gamp" not in cloth(named(last)).draft.name
     solve(first)

@@ -30,8 +30,8 @@ from weft import cuda_c as as_cuda_c
 from weft.__main__ import main as weft_main
 from weft.base.kept import Kept
 from weft.check import TooLong
-from weft.puzzles import GROUPS, LESSONS
 from weft.puzzles import puzzle as puzzle_module
+from weft.puzzles.groups import GROUPS, LESSONS
 from weft.puzzles.puzzle import Solved, _compiled
 
 progress_module = importlib.import_module("weft.puzzles.progress")

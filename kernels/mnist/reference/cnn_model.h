@@ -2,8 +2,8 @@
  * the memory and the passes of one step. cnn.c says how they work together. */
 #ifndef WEFT_CNN_MODEL_H
 #define WEFT_CNN_MODEL_H
-#include "mnist/cnn.h"
 #include "cnn_winograd.h"
+#include "mnist/cnn.h"
 #include "reference/simd.h"
 
 /* Channels, features and images are handled in blocks of two vectors: the

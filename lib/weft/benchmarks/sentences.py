@@ -342,8 +342,7 @@ def counters(results: Results | None = None) -> str:
             else ""
         )
         + f". [The table](../notebooks/results/{results.get('stem', 'counters')}.json) "
-        + "is "
-        "what `python -m weft bench counters` writes, and lesson 07c shows it."
+        + "is what `python -m weft bench counters` writes, and lesson 07c shows it."
     )
 
 

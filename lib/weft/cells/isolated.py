@@ -323,6 +323,7 @@ def _perform(
     try:
         launch(*job.shape, None, args)
         if job.target == "cuda":
+            # Only where a launch is on a GPU.
             from .gpu import loader as gpu
 
             gpu.synchronize(doing=job.expression)  # a fault shows up here
@@ -337,6 +338,7 @@ def _perform(
 def _compiled(job: Job) -> Any:
     where: Any = cpu
     if job.target == "cuda":
+        # Only where a launch is on a GPU.
         from .gpu import loader as where
     made = where.compile(job.source, job.name, job.flags, job.expressions, job.headers)
     return made, made.launcher(job.expression, job.params, timeout=job.timeout)

@@ -36,6 +36,7 @@ OPTIONS = ("mnist", "matmul")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m weft bench`."""
+    # `bench --help` does without PyTorch.
     from ..benchmarks.ops import PROBLEMS
 
     parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark, print its rows and write them."""
+    # `bench --help` does without PyTorch.
     from ..benchmarks import ops
 
     _check_device(args.device)

@@ -115,6 +115,7 @@ def _check_build() -> list[Finding]:
     """Whether launches on the CPU can be watched: a faulty kernel is."""
     import torch
 
+    # Each finding stands alone: doctor runs where this cannot be imported.
     from ..cells import load_cuda
 
     name, cure = "check build", "it needs g++ 11 or later, with -fsanitize=thread"
@@ -190,6 +191,7 @@ def _toolkit() -> list[Finding]:
 
 def _cells() -> list[Finding]:
     """What %%cuda cells are compiled with, and read."""
+    # Each finding stands alone: doctor runs where this cannot be imported.
     from ..cells.gpu import nvrtc
 
     why = nvrtc.available()
@@ -204,6 +206,7 @@ def _cells() -> list[Finding]:
 
 def _ptxas() -> Finding:
     """What sass() and occupancy() need for Numba's kernels and whole programs."""
+    # Each finding stands alone: doctor runs where this cannot be imported.
     from ..see.machine_code import toolchain
 
     if found := toolchain.ptxas():
@@ -214,6 +217,7 @@ def _ptxas() -> Finding:
 
 def _ncu() -> Finding:
     """What reads the GPU's counters for profile(kernel)."""
+    # Each finding stands alone: doctor runs where this cannot be imported.
     from ..see.machine_code import ncu
 
     try:
@@ -232,11 +236,13 @@ def _numba() -> list[Finding]:
     if not find_spec("numba"):
         cure = "pip install numba"
         return [Finding("numba_jit", "nothing to run on", cure)]
+    # Each finding stands alone: doctor runs where this cannot be imported.
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
         value = "Numba's simulator, in a process of its own (no GPU, or told so)"
         return [Finding("numba_jit", value)]
+    # Each finding stands alone: doctor runs where this cannot be imported.
     from ..pykernel.numba import gpu
 
     try:

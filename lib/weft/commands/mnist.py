@@ -63,6 +63,7 @@ def main(args: argparse.Namespace) -> int:
         write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")
     if args.plot:
+        # matplotlib is slow to import.
         from ..benchmarks.race.plot import plot_run
 
         ghosts = committed(result.rows) if args.compare else []
@@ -77,6 +78,7 @@ def committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     They need a GPU: elsewhere the picture shows what they took on another one, with
     the same batch.
     """
+    # matplotlib is slow to import.
     from ..benchmarks.race.plot import PYTHON
 
     wanted = {*PYTHON} - {row["rung"] for row in rows}

@@ -17,7 +17,7 @@ from .. import cuda
 from ..base.errors import ArgumentError, Mismatch
 from ..cells import load_cuda
 from ..check.cases import cdiv
-from ..puzzles import load
+from ..puzzles.groups import load
 from ..puzzles.progress import marks
 from ..puzzles.puzzle import Puzzle
 from ..puzzles.table import listing

@@ -54,6 +54,7 @@ class PythonCnn(Trainer):
     ):
         self.device = torch.device(checked_device(device))
         if runner is None:
+            # It imports Numba, which is slow.
             from ..pykernel.numba import numba_jit as runner
         sizes = {"height": height, "width": width, "hidden": hidden}
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)

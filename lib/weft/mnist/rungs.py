@@ -74,6 +74,7 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
     if rung == NUMBA.name:
         if target == "cpu":
             raise ArgumentError(_why_not())
+        # It imports PyTorch, which the C trainer does without.
         from .python_cnn import PythonCnn
 
         return PythonCnn(device=device, **model)
@@ -88,6 +89,7 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
     """How many threads the launches of a training step have together."""
     import torch
 
+    # It imports PyTorch, which the C trainer does without.
     from .python_step import PythonStep
 
     config = {"height": 28, "width": 28, "channels1": 32, "channels2": 64}
@@ -113,6 +115,7 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
 
 
 def _why_not() -> str:
+    # It imports PyTorch, which the C trainer does without.
     from ..pykernel.numba.simulator import PER_THREAD
 
     here = "add --device cuda" if devices.count() else "there is none here"

@@ -124,6 +124,7 @@ class _Race:
         """Every twin that runs here; why the others do not goes to `absent`."""
         import torch
 
+        # It imports PyTorch, which a run without a comparison does without.
         from .twin import LAYOUTS, RUNGS
 
         torch.compiler.reset()  # what was compiled for an earlier run's twins
@@ -144,6 +145,7 @@ class _Race:
         return twins
 
     def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
+        # It imports PyTorch, which a run without a comparison does without.
         from .twin import TwinTrainer
 
         options = {"device": self.device, "rung": rung, "layout": layout}

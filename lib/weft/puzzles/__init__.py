@@ -15,6 +15,8 @@ can be solved from what came before. This module is read as a collection: it ite
 over its puzzles, and each is one of its attributes.
 
     puzzle, answers       what a puzzle is; what it takes as an answer
+    groups, lessons       which puzzles there are; their lessons, and the minutes
+    stubs                 an answer's text before it is solved
     errors, shown         what is said of a wrong answer; what a notebook shows of it
     cells, command        a group as cells of a notebook; python -m weft puzzles
     instance, goal        the case that is drawn; the picture of what is asked
@@ -29,65 +31,15 @@ over its puzzles, and each is one of its attributes.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from .groups import GROUP_OF, GROUPS, LESSONS, describe_unknown, load, number_of
 from .progress import marks
 from .puzzle import Puzzle
-
-GROUPS = {
-    "threads": ("map", "zip", "guards", "map2d", "broadcast"),
-    "grids": (
-        "blocks",
-        "blocks2d",
-        "grid_stride",
-        "image_filter_numpy",
-        "image_filter",
-    ),
-    "tiles": ("shared", "pooling", "conv1d"),
-    "counting": ("divergence", "matmul_nt", "matmul_budget"),
-    "sums": ("dot", "prefix_sum", "axis_sum", "argmax", "softmax"),
-    "memory": ("coalescing", "transpose", "fusion", "quantise"),
-    "execution": (
-        *("warp_sum", "histogram", "histogram_private"),
-        *("scan_blocks", "scan_add", "compact"),
-    ),
-}
-LESSONS = {  # the lesson that teaches what a group needs, and has its puzzles
-    "threads": "01a_kernels_in_python.ipynb",
-    "grids": "01b_warps.ipynb",
-    "tiles": "02a_shared_memory.ipynb",
-    "counting": "02b_counting.ipynb",
-    "sums": "02c_sums.ipynb",
-    "memory": "07a_memory.ipynb",
-    "execution": "07b_execution.ipynb",
-}
-
-
-def number_of(notebook: str) -> str:
-    """01a, of 01a_kernels_in_python.ipynb."""
-    return notebook.partition("_")[0]
-
-
-_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
-
-
-def load(name: str) -> Puzzle:
-    """The puzzle of this name; KeyError with the names there are."""
-    if name not in _GROUP_OF:
-        raise KeyError(_unknown(name))
-    return importlib.import_module(f".{_GROUP_OF[name]}.{name}", __name__).puzzle
-
-
-def _unknown(name: str) -> str:
-    """What is said of a name that no puzzle has."""
-    near = difflib.get_close_matches(name, _GROUP_OF, 1)
-    meant = f" (is it {near[0]}?)" if near else ""
-    return f"no puzzle {name!r}{meant}; there are {', '.join(_GROUP_OF)}"
 
 
 def _example() -> Puzzle:
@@ -117,10 +69,10 @@ class _Collection(ModuleType):
         return None
 
     def __iter__(self) -> Iterator[Puzzle]:
-        return map(load, _GROUP_OF)
+        return map(load, GROUP_OF)
 
     def __len__(self) -> int:
-        return len(_GROUP_OF)
+        return len(GROUP_OF)
 
     def __getitem__(self, name: str) -> Puzzle:
         return load(name)
@@ -128,13 +80,13 @@ class _Collection(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by Python and notebooks, not by readers
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        raise AttributeError(_unknown(name))
+        raise AttributeError(describe_unknown(name))
 
     def __contains__(self, name: object) -> bool:
-        return name in _GROUP_OF
+        return name in GROUP_OF
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *_GROUP_OF]
+        return [*super().__dir__(), *GROUP_OF]
 
     def __repr__(self) -> str:
         return str(_marks())
@@ -151,7 +103,7 @@ def _attribute(value: Any) -> property:
     return property(lambda self: value(), lambda self, module: None)
 
 
-for _name in _GROUP_OF:
+for _name in GROUP_OF:
     setattr(_Collection, _name, _attribute(lambda name=_name: load(name)))
 _Collection.example = _attribute(_example)  # type: ignore[attr-defined]
 _Collection.progress = _attribute(lambda: _marks)  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import nbformat
 from nbformat import NotebookNode
 
-from . import GROUPS, load
+from .groups import GROUPS, load
 from .puzzle import Puzzle
 from .stubs import LessonError
 

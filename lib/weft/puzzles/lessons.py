@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 
 from ..base.paths import ROOT
 from ..puzzles.cells import asked
+from .groups import load
 from .stubs import HIDDEN, is_withheld, stub
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -190,8 +191,6 @@ def name_puzzle(cell_id: re.Match[str]) -> str:
 
 def puzzle_minutes(name: str) -> float:
     """How long a puzzle takes: reading it, and writing its answer."""
-    from ..puzzles import load
-
     return _time_reading(asked(load(name))) + _answer_minutes(name)
 
 
@@ -205,8 +204,6 @@ def list_core_puzzles(lesson: Lesson) -> Iterator[str]:
 
 def _answer_minutes(name: str) -> float:
     """How long it takes to write a puzzle's answer."""
-    from ..puzzles import load  # only a few lessons have puzzles
-
     puzzle = load(name)
     given = puzzle.stub.splitlines()
     own = [line for line in puzzle.solved_text.splitlines() if line not in given]

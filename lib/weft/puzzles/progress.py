@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import ArgumentError
 from ..base.kept import Kept
 from ..base.text import plural
+from .groups import GROUPS
 
 if TYPE_CHECKING:
     from .puzzle import Puzzle
@@ -69,8 +70,6 @@ def latest() -> str:
 
 def marks() -> Progress:
     """What is solved now."""
-    from . import GROUPS
-
     return Progress(GROUPS, _kept.read())
 
 
@@ -186,6 +185,7 @@ class Progress:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        # It reads the lessons: nbformat is slow to import.
         from .table import in_html
 
         return in_html(self)

@@ -24,6 +24,7 @@ from .cloth import cloth
 from .counts import names_known
 from .errors import few_prints, is_inside, short_errors, stopped
 from .goal import goal
+from .groups import LESSONS, number_of
 from .progress import marks
 from .progress import solved as remember
 from .score import score
@@ -272,15 +273,11 @@ class Puzzle:
     @property
     def lesson(self) -> str:
         """ "lesson 01a", which has the puzzle; "" for one that is in no lesson."""
-        from . import LESSONS, number_of
-
         return f"lesson {number_of(LESSONS[self.group])}" if self.group else ""
 
     @property
     def link(self) -> str:
         """Where its lesson has it, as seen from another notebook; "" as above."""
-        from . import LESSONS
-
         # Of a notebook that it opens, JupyterLab finds cells, but no headings.
         cell = f"puzzle-{self.name.replace('_', '-')}-asked"
         return f"{LESSONS[self.group]}#cell-id={cell}" if self.group else ""

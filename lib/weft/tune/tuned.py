@@ -78,12 +78,14 @@ class Tuned:
 
     def plot(self) -> Any:
         """Time over each constant: a figure of strips, a dot for each candidate."""
+        # matplotlib is slow to import.
         from .picture import strips
 
         return strips(self)
 
     def heat(self, x: str, y: str) -> Any:
         """The best time for each pair of values of two constants, as a figure."""
+        # matplotlib is slow to import.
         from .picture import heat
 
         return heat(self, x, y)

@@ -1,5 +1,6 @@
-/* hopper.cu -- the CPU twins of kernels/common/hopper.cuh: boxes that TMA moves, and a
- * ring of stages between one who fills it and warps that empty it. */
+/* hopper.cu -- the CPU twins of kernels/common/hopper.cuh: boxes that TMA
+ * moves, and a ring of stages between one who fills it and warps that empty it.
+ */
 #include "common/hopper.cuh"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

@@ -77,6 +77,7 @@ def at(rows: Iterable[Row], size: Size | None) -> list[Row]:
 
 def size_of(text: str) -> Size:
     """m, k, n of "4096" or "5120x256x5120"."""
+    # README's tables do without PyTorch.
     from .calls import Size as Parsed
 
     size = Parsed.of(text)

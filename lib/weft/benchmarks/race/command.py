@@ -142,6 +142,7 @@ def note(rows: list[Row]) -> str:
 
 
 def _parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
+    # `bench --help` does without PyTorch.
     from . import milestones, roofs
     from .race import race
     from .warm import warm

@@ -38,6 +38,7 @@ def inspect(
     What ends a launch (an access out of bounds, a deadlock, ...) raises KernelFault:
     its .report has what was found until then, and the arrays are as they were.
     """
+    # It imports PyTorch.
     from .kernels import inspected
 
     return inspected(kernel, order, quiet, timeout)

@@ -16,13 +16,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base.errors import ArgumentError
 from . import read_ptx, read_sass, toolchain
 from .listing import Kernel, View
 from .profile import Profile, profile
 from .residency import Occupancy, occupancy
-from .sources import Source, source_for
-from .toolchain import Compiled
+from .sources import demangle, select_kernels, source_for
 
 
 def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
@@ -54,74 +52,11 @@ def _view(language: str, kernel: Any, args: tuple[Any, ...], arch: str | None) -
     names = reader.kernels(text)
     shown = [
         Kernel(
-            _plain(asked, name), reader.read(text, name), made.usage.get(name), source
+            demangle(asked, name), reader.read(text, name), made.usage.get(name), source
         )
-        for asked, name in _wanted(source, made, names)
+        for asked, name in select_kernels(source, made, names)
     ]
     return View(language, arch, shown)
-
-
-def usage_of(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]:
-    """(the one kernel's name, its Usage), for an architecture."""
-    source = source_for(kernel, args)
-    made = source.compile(arch)
-    found = _wanted(source, made, read_ptx.kernels(made.ptx))
-    if len(found) != 1:
-        names = ", ".join(_plain(*one) for one in found)
-        raise ArgumentError(
-            f"{source.name} has {len(found)} kernels, {names}: say which"
-        )
-    name = _plain(*found[0])
-    if found[0][1] not in made.usage:
-        raise ArgumentError(f"{name}: ptxas does not say what it needs: {made.why}")
-    return name, made.usage[found[0][1]]
-
-
-def _wanted(source: Source, made: Compiled, names: list[str]) -> list[tuple[str, str]]:
-    """(name asked for, mangled name) of the kernels to show."""
-    if not source.wanted:
-        return [("", name) for name in names]
-    out = []
-    for asked in source.wanted:
-        if lowered := made.lowered.get(asked):
-            out.append((asked, lowered))
-            continue
-        found = [name for name in names if _plain("", name) == asked]
-        if not found:
-            known = ", ".join(_plain("", name) for name in names) or "none"
-            raise ArgumentError(
-                f"{source.name} has no kernel {asked!r}; it has {known}"
-            )
-        out += [(asked, name) for name in found]
-    return out
-
-
-def _plain(asked: str, mangled: str) -> str:
-    """The reader's name of a kernel: its last part, of what the compiler calls it.
-
-    https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling: names stand behind
-    their lengths.
-    """
-    if asked:
-        return asked
-    if not mangled.startswith("_Z"):
-        return mangled
-    at, name = 2, ""
-    at += mangled[at : at + 1] == "N"
-    while at < len(mangled):
-        if mangled[at] in "LK":
-            at += 1
-            continue
-        digits = at
-        while digits < len(mangled) and mangled[digits].isdigit():
-            digits += 1
-        if digits == at:
-            break
-        length = int(mangled[at:digits])
-        name, at = mangled[digits : digits + length], digits + length
-        if mangled[2] != "N":
-            break
-    return name or mangled
 
 
 __all__ = ["Occupancy", "Profile", "View", "occupancy", "profile", "ptx", "sass"]

@@ -22,6 +22,8 @@ from .limits import (
     Limits,
     limits_of,
 )
+from .residency_picture import draw
+from .sources import usage_of
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,6 @@ class Occupancy:
 
     def svg(self) -> str:
         """The picture: room by resource, resident warps, all block sizes."""
-        from .residency_picture import draw
-
         return draw(self)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
@@ -197,8 +197,6 @@ def occupancy(
     _whole("shared", shared, 0, 1 << 30)
     name = "a kernel"
     if kernel is not None:
-        from . import usage_of
-
         name, usage = usage_of(kernel, args, arch)
         shared += usage.shared
         registers = usage.registers if registers is None else registers

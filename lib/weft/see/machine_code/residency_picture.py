@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
 from ...base.text import plural
 from ..pictures.svg import FILL, SMALL, box, document, label
-from .residency import Occupancy
+
+if TYPE_CHECKING:
+    from .residency import Occupancy
 
 LEFT = 130  # of the bars
 BAR = 22

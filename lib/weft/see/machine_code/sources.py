@@ -23,7 +23,7 @@ from ...cells.module import Cell, Kernel, Module
 from ...pykernel.language.kernel import PythonKernel, source_of
 from ...pykernel.numba import NumbaKernel
 from ...pykernel.to_cuda.cuda_c import Runner
-from . import toolchain
+from . import read_ptx, toolchain
 from .toolchain import Compiled
 
 
@@ -159,3 +159,68 @@ def _file(path: str | Path, args: tuple[Any, ...]) -> Source:
         return toolchain.by_nvcc(file, arch)
 
     return Source(str(path), compile, tuple(args))
+
+
+def usage_of(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]:
+    """(the one kernel's name, its Usage), for an architecture."""
+    source = source_for(kernel, args)
+    made = source.compile(arch)
+    found = select_kernels(source, made, read_ptx.kernels(made.ptx))
+    if len(found) != 1:
+        names = ", ".join(demangle(*one) for one in found)
+        raise ArgumentError(
+            f"{source.name} has {len(found)} kernels, {names}: say which"
+        )
+    name = demangle(*found[0])
+    if found[0][1] not in made.usage:
+        raise ArgumentError(f"{name}: ptxas does not say what it needs: {made.why}")
+    return name, made.usage[found[0][1]]
+
+
+def select_kernels(
+    source: Source, made: Compiled, names: list[str]
+) -> list[tuple[str, str]]:
+    """(name asked for, mangled name) of the kernels to show."""
+    if not source.wanted:
+        return [("", name) for name in names]
+    out = []
+    for asked in source.wanted:
+        if lowered := made.lowered.get(asked):
+            out.append((asked, lowered))
+            continue
+        found = [name for name in names if demangle("", name) == asked]
+        if not found:
+            known = ", ".join(demangle("", name) for name in names) or "none"
+            raise ArgumentError(
+                f"{source.name} has no kernel {asked!r}; it has {known}"
+            )
+        out += [(asked, name) for name in found]
+    return out
+
+
+def demangle(asked: str, mangled: str) -> str:
+    """The reader's name of a kernel: its last part, of what the compiler calls it.
+
+    https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling: names stand behind
+    their lengths.
+    """
+    if asked:
+        return asked
+    if not mangled.startswith("_Z"):
+        return mangled
+    at, name = 2, ""
+    at += mangled[at : at + 1] == "N"
+    while at < len(mangled):
+        if mangled[at] in "LK":
+            at += 1
+            continue
+        digits = at
+        while digits < len(mangled) and mangled[digits].isdigit():
+            digits += 1
+        if digits == at:
+            break
+        length = int(mangled[at:digits])
+        name, at = mangled[digits : digits + length], digits + length
+        if mangled[2] != "N":
+            break
+    return name or mangled

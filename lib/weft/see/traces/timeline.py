@@ -99,11 +99,13 @@ class Timeline:
         ]
 
     def __repr__(self) -> str:
+        # The pictures import PyTorch: slow where nothing is drawn.
         from ..pictures import streams
 
         return streams.account(self)
 
     def _repr_html_(self) -> str:
+        # The pictures import PyTorch: slow where nothing is drawn.
         from ..pictures import streams
 
         return streams.draw({"": self})
@@ -120,6 +122,7 @@ class timelines(dict):
         return "\n".join(f"{name}: {one!r}" for name, one in self.items())
 
     def _repr_html_(self) -> str:
+        # The pictures import PyTorch: slow where nothing is drawn.
         from ..pictures import streams
 
         return streams.draw(self, self.own_axis) if self else "nothing measured yet"
