@@ -18,11 +18,12 @@ over its puzzles, and each is one of its attributes.
     groups, lessons       which puzzles there are; their lessons, and the minutes
     stubs                 an answer's text before it is solved
     errors, shown         what is said of a wrong answer; what a notebook shows of it
-    cells, command        a group as cells of a notebook; python -m weft puzzles
+    cells                 a group as cells of a notebook
     instance, goal        the case that is drawn; the picture of what is asked
     answered, compared    ... of what an answer does; beside it, what it gave
     launches              the launch in either, in words and as circles
     score, counts         what an answer costs beside the best known; limits
+    sizes, everywhere     the sizes that an answer is tried at; limits in every case
     progress, table       what is solved, kept; shown by lesson
     cloth                 the small delight
     example               a puzzle to show how they work
