@@ -7,7 +7,7 @@ import torch
 
 from weft.ops.cases import Case
 from weft.ops.check import compare
-from weft.see.inspect.watched import Watched, report
+from weft.see.inspect import WatchedTensor, report_watched
 from weft.toolchain import native
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
@@ -15,26 +15,26 @@ LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes
 
 
 def findings() -> list:
-    return report("kernels").findings
+    return report_watched("kernels").findings
 
 
 def run(lib: native.Library, rung: native.Rung, case: Case) -> None:
     """Launch a case; its outputs are right."""
     arrays = {
-        name: Watched(tensor, name, True)
+        name: WatchedTensor(tensor, name, True)
         for name, tensor in (case.inputs | case.initial).items()
         if tensor is not None
     }
     for name, answer in case.answers.items():
         if name not in arrays:
             blank = torch.empty(tuple(np.shape(answer.want)), dtype=answer.dtype)
-            arrays[name] = Watched(blank, name, False)
+            arrays[name] = WatchedTensor(blank, name, False)
     pointers = dict.fromkeys(case.inputs, native.NULL)
     pointers |= {name: array.pointer for name, array in arrays.items()}
 
     def workspace(bytes_: int):
         blank = torch.empty(bytes_, dtype=torch.uint8)
-        arrays["workspace"] = Watched(blank, "workspace", False)
+        arrays["workspace"] = WatchedTensor(blank, "workspace", False)
         return arrays["workspace"].pointer
 
     pointers["workspace"] = workspace

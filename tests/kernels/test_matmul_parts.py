@@ -7,7 +7,7 @@ from watched_kernels import findings, run
 from weft import ops
 from weft.cells.cpu.launch import runtime
 from weft.ops.cases.matmul import Product, error_bound, matmul_case
-from weft.see.inspect.watched import checked_library
+from weft.see.inspect import load_watched_library
 from weft.toolchain import native
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -55,7 +55,7 @@ def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)
     case = matmul_case(torch.Generator().manual_seed(0), q, rung.precision)
     runtime().simt_check_begin()
-    run(checked_library("matmul"), rung, case)
+    run(load_watched_library("matmul"), rung, case)
     assert not findings(), findings()
 
 

@@ -15,7 +15,7 @@ from weft.cells.cpu.launch import runtime
 from weft.mnist import Cnn, Split, initial_weights
 from weft.ops.cases import OPS, Case, cases
 from weft.ops.cases.matmul import Product, matmul_case
-from weft.see.inspect.watched import checked_library
+from weft.see.inspect import load_watched_library
 from weft.toolchain import native
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
@@ -37,7 +37,7 @@ def check_clean(
 
     least: so many runs at least.
     """
-    lib, runs = checked_library(rung.op), 0
+    lib, runs = load_watched_library(rung.op), 0
     for turn, case in enumerate(cases(rung.op, 0, rung.precision)):
         size = sum(t.numel() for t in case.inputs.values() if t is not None)
         if size > LARGEST or not chosen(turn, case):
@@ -72,7 +72,7 @@ def test_the_pipelines_tiles_are_right_and_clean(sizes):
     (rung,) = (r for r in native.rungs("matmul") if r.name == "pipeline")
     case = matmul_case(torch.Generator().manual_seed(0), Product(*sizes), "fp32")
     runtime().simt_check_begin()
-    run(checked_library("matmul"), rung, case)
+    run(load_watched_library("matmul"), rung, case)
     assert not findings(), findings()
 
 
@@ -88,7 +88,7 @@ def test_a_rung_of_the_ladder_is_clean_in_many_cases(rung):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_training_steps_of_the_cnn_are_clean(order, monkeypatch):
-    lib = checked_library("mnist")
+    lib = load_watched_library("mnist")
     monkeypatch.setitem(native._open, ("mnist", "cpu"), lib)
     shape = {"channels": (3, 5), "hidden": 7, "height": 9, "width": 11}
     generator = np.random.default_rng(0)

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..report.counters import Counters, Place
-from ..see.machine_code.instructions import Instruction
-from ..see.machine_code.loops import loops
+from ..see.machine_code.instructions import Instruction, find_loops
 from ..see.machine_code.metrics import Metric
 
 WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the source"
@@ -94,7 +93,7 @@ def _saved(group: Code, least: int, source: int, conflict: bool) -> float:
 
 def _by_loop(code: Code, those: Code) -> list[Code]:
     """Instructions of one innermost loop each, and those of none."""
-    found = sorted(loops(code), key=lambda loop: len(loop.body))
+    found = sorted(find_loops(code), key=lambda loop: len(loop.body))
     wanted = {id(one) for one in those}
     groups: dict[int, list[Instruction]] = {}
     for at, one in enumerate(code):

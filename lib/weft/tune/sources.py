@@ -22,7 +22,7 @@ from ..cells.module import Cell, Kernel, Module, only
 from ..pykernel.language.kernel import PythonKernel
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import Runner, cuda_c
-from ..see.machine_code.sources import complete, usage_of
+from ..see.machine_code.sources import complete, find_usage
 from .constants import with_values
 from .plain_c import Function, is_c, load_c
 from .rebound import with_globals
@@ -81,7 +81,7 @@ class Source:
         """Registers and static shared memory, as nvrtc.Usage; None: not CUDA C."""
         given = ()
         if isinstance(kernel, (Kernel, Runner)):
-            return usage_of(kernel, given, arch)[1]
+            return find_usage(kernel, given, arch)[1]
         return None
 
 

@@ -27,8 +27,7 @@ from ...cells.cpu.launch import runtime
 from ...ops import checked
 from ...ops.check import Verdict
 from ...report.program import ProgramReport
-from ...see.inspect import watched
-from ...see.inspect.watched import Watched
+from ...see.inspect import WatchedTensor, report_watched, watch_flavour
 from ...toolchain import build, native
 from .code import rung_name, rung_path
 
@@ -110,7 +109,7 @@ class OneRung:
         """
         flavour = build.Flavour.here(target)
         if check:
-            flavour = watched.flavour()
+            flavour = watch_flavour()
         files = [COMMON / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
         made = build.library_of(
             f"{self.name}-rung",
@@ -163,14 +162,14 @@ class OneRung:
         a = torch.randn(m, k, generator=generator).to(kind)
         b = torch.randn(k, n, generator=generator).to(kind)
         held = {
-            "c": watched.Watched(torch.empty(m, n), "c", False),
-            "a": watched.Watched(a, "a", True),
-            "b": watched.Watched(b, "b", True),
+            "c": WatchedTensor(torch.empty(m, n), "c", False),
+            "a": WatchedTensor(a, "a", True),
+            "b": WatchedTensor(b, "b", True),
         }
         runtime().simt_check_begin()
         try:
             _multiply(lib, held, (m, n, k))
-            report = watched.report(f"{self.name}, m = {m}, n = {n}, k = {k}")
+            report = report_watched(f"{self.name}, m = {m}, n = {n}, k = {k}")
             c = torch.from_numpy(held["c"].values())
         finally:
             for one in held.values():
@@ -233,7 +232,7 @@ def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
     lib.call("weft_matmul_workspace", index, wanted, *given, *sizes, options)
     if wanted[0]:
         blank = torch.empty(wanted[0], dtype=torch.uint8)
-        held["workspace"] = Watched(blank, "workspace", False)
+        held["workspace"] = WatchedTensor(blank, "workspace", False)
         options.workspace = held["workspace"].pointer
         options.workspace_bytes = wanted[0]
     c = ffi.cast("float *", held["c"].pointer)

@@ -4,12 +4,19 @@ ptx(kernel), sass(kernel)              instructions, at the reader's own lines
 occupancy(kernel, threads=256)         how many blocks fit, and what limits them
 profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
 
-sources, toolchain        what is compiled, and by whom; no GPU is needed
-read_ptx, read_sass       NVIDIA's texts as instructions; loops: which run most
-listing                   shown folded
-limits, residency         what a multiprocessor holds; residency_picture: drawn
-metrics, ncu, replay      ncu's counters: their names, its output, its process
-comparison                the table of `weft bench counters`
+sources       find the source of a kernel and the names to compile
+toolchain     compile it with NVRTC, nvcc, ptxas or Numba; needs no GPU
+read_ptx      parse PTX into instructions
+read_sass     parse SASS into instructions
+instructions  instructions, their kinds, and the loops that contain them
+listing       display a kernel's instructions, folded
+limits        the limits of a multiprocessor, by compute capability
+residency     occupancy(), and its picture
+profile       profile(): Nsight Compute's counters beside the simulator's
+metrics       the names and formulas of those counters
+ncu           run Nsight Compute and parse its output
+replay        the process that Nsight Compute profiles
+comparison    the table of `weft bench counters`
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .instructions import Code, Instruction
-from .loops import loops
+from .instructions import Code, Instruction, find_loops
 
 _HEAD = re.compile(r"^[^\S\n]*(?:\.(?:visible|weak|extern)\s+)*\.(entry|func)\b", re.M)
 _NAME = re.compile(r"\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$.]+)")
@@ -36,7 +35,7 @@ def read(text: str, kernel: str) -> Code:
         own = "" if name == kernel else name
         code += _instructions(found[name][1], files, own)
     whole = "\n".join(found[name][1] for name in wanted)
-    return Code(kernel, "ptx", code, whole, loops(code))
+    return Code(kernel, "ptx", code, whole, find_loops(code))
 
 
 def _functions(text: str) -> Iterator[tuple[str, str, str]]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .instructions import Code, Instruction
-from .loops import loops
+from .instructions import Code, Instruction, find_loops
 
 _SECTION = re.compile(r"^//-+ \.text\.(\S+) ", re.M)
 _PLACE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)')
@@ -45,7 +44,7 @@ def read(text: str, kernel: str) -> Code:
             if name.startswith("$"):
                 function = re.sub(r"^.*\$(?=\w)", "", name)
     code = _without_padding(code)
-    return Code(kernel, "sass", code, own, loops(code))
+    return Code(kernel, "sass", code, own, find_loops(code))
 
 
 def _section(text: str, kernel: str) -> str:

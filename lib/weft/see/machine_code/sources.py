@@ -161,7 +161,7 @@ def _file(path: str | Path, args: tuple[Any, ...]) -> Source:
     return Source(str(path), compile, tuple(args))
 
 
-def usage_of(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]:
+def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]:
     """(the one kernel's name, its Usage), for an architecture."""
     source = source_for(kernel, args)
     made = source.compile(arch)

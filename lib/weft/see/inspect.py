@@ -1,0 +1,216 @@
+"""Run a kernel under the watch build: report its faults and what each line costs.
+
+report = inspect(kernel)[grid, block](*args)
+
+WatchedTensor and load_watched_library() do the same for an op's library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base.arrays import ORDERS
+from ..base.errors import ArgumentError
+from ..cells.arguments import Array, Binder
+from ..cells.cpu.launch import ffi, runtime
+from ..cells.cpu.shown import tell
+from ..cells.cpu.watched import TIMEOUT, raw_report
+from ..cells.module import Kernel, Launch, only
+from ..pykernel.sim import sim
+from ..pykernel.to_cuda.cuda_c import Runner
+from ..report.model import Report
+from ..report.program import ProgramReport
+from ..report.raw import Files, program_report
+from ..toolchain import build, native
+
+SEED = 2  # the runtime's first order that is random
+POINTERS = {
+    torch.float32: "float *",
+    torch.int32: "int32_t *",
+    torch.int64: "int64_t *",
+}
+
+
+def inspect(
+    kernel: Any,
+    *,
+    order: str | int = "forward",
+    quiet: bool = False,
+    timeout: float | None = None,
+) -> Inspector | Any:
+    """Watch a kernel's launch: inspect(kernel)[grid, block](*args).
+
+    kernel: from load_cuda() or %%cuda, or cuda_c(k): its CUDA C runs on the CPU under
+    the watch build. A plain Python function runs on the simulator: sim(kernel). The
+    launch takes the arguments of kernel[grid, block](...) and returns a Report of its
+    faults and of the cost of each line. Arrays on a GPU are copied to the host and
+    back.
+
+    order: the order in which threads and blocks run: "forward", "reverse", "shuffled",
+    or a number that seeds a shuffle. quiet: do not display the findings. timeout:
+    seconds that the launch may take (default 60; 0: no limit).
+
+    Raises KernelFault where the launch ends early (an access out of bounds, a
+    deadlock, ...): its .report has the findings until then, and the arrays keep their
+    values. Raises ArgumentError for a wrong kernel, order or timeout.
+    """
+    number = _encode_order(order)
+    limit = isinstance(timeout, (int, float)) and 0 <= timeout <= 86400
+    if timeout is not None and not limit:
+        raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
+    kernel = only(kernel)
+    if isinstance(kernel, (Kernel, Runner)):
+        return Inspector(kernel, number, quiet, timeout)
+    if isinstance(kernel, Launch):
+        raise ArgumentError(
+            "inspect(kernel)[grid, block](...): the brackets come after"
+        )
+    if not callable(kernel):
+        raise ArgumentError(
+            f"inspect() takes a kernel of %%cuda, load_cuda() or cuda_c(), or a Python "
+            f"function: {kernel!r} is of type {type(kernel).__name__}"
+        )
+    more = {} if timeout is None else {"timeout": timeout}
+    return sim(kernel, order=order, quiet=quiet, steps=True, **more)
+
+
+class Inspector:
+    """inspect(kernel): takes the shape of a launch in brackets."""
+
+    def __init__(
+        self, kernel: Any, order: int, quiet: bool, timeout: float | None
+    ) -> None:
+        self.kernel, self.order = kernel, order
+        self.quiet, self.timeout = quiet, timeout
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(self.kernel, Runner):
+            return Inspection(self, self.kernel[key].prepared)
+        launch = self.kernel.at(key)
+        if isinstance(launch, Kernel):  # the key was a template's arguments
+            return Inspector(launch, self.order, self.quiet, self.timeout)
+        return Inspection(self, lambda args: (launch, args))
+
+    def __call__(self, *args: Any) -> Any:
+        name = self.kernel.__name__
+        raise ArgumentError(f"{name} is launched as inspect({name})[grid, block](...)")
+
+    def __repr__(self) -> str:
+        return f"inspect({self.kernel!r})"
+
+
+class Inspection:
+    """inspect(kernel)[grid, block]: takes the arguments.
+
+    prepare: maps the arguments to the Launch and to its own arguments.
+    """
+
+    def __init__(
+        self,
+        inspector: Inspector,
+        prepare: Callable[[tuple[Any, ...]], tuple[Launch, tuple[Any, ...]]],
+    ) -> None:
+        self.inspector, self.prepare = inspector, prepare
+
+    def __call__(self, *args: Any) -> Report:
+        __tracebackhide__ = True
+        launch, args = self.prepare(args)
+        kernel, own = launch.kernel, self.inspector
+        hosts, back = _copy_to_host(kernel, args)
+        launcher: Any = kernel.launcher("cpu", True)
+        before = launcher.timeout
+        launcher.timeout = TIMEOUT if own.timeout is None else own.timeout
+        simt = runtime()
+        simt.simt_set_order(own.order)
+        try:
+            launcher(launch.grid, launch.block, launch.shared, None, hosts)
+        finally:
+            simt.simt_set_order(0)
+            launcher.timeout = before
+        for tensor, host in back:
+            tensor.copy_(host)
+        seen = kernel._seen
+        if not own.quiet:
+            tell(kernel.module, seen, always=True)
+        return seen.report
+
+
+def _encode_order(order: Any) -> int:
+    """Return the runtime's number for an order."""
+    if order in ORDERS and isinstance(order, str):
+        return {"forward": 0, "reverse": 1}.get(order, SEED)
+    if isinstance(order, bool) or not isinstance(order, int) or order < 0:
+        raise ArgumentError(
+            f"order is {', '.join(ORDERS)} or a whole number, this is {order!r}"
+        )
+    return SEED + order % (2**31 - SEED)
+
+
+def _copy_to_host(
+    kernel: Kernel, args: Sequence[Any]
+) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Return the arguments on the host, and the pairs of arrays to copy back."""
+    source = kernel.module.text()  # with its structs
+    bound = Binder(kernel.__name__, kernel.params, source).bind(args)
+    hosts: dict[int, Any] = {}
+    back: dict[int, tuple[Any, Any]] = {}
+    for arg, value, param in zip(args, bound, kernel.params):
+        if not isinstance(value, Array) or value.device_type != "cuda":
+            continue
+        tensor = arg if isinstance(arg, torch.Tensor) else torch.as_tensor(arg)
+        if id(arg) not in hosts:
+            hosts[id(arg)] = tensor.detach().cpu()
+        if not param.const:
+            back[id(arg)] = tensor.detach(), hosts[id(arg)]
+    return [hosts.get(id(arg), arg) for arg in args], list(back.values())
+
+
+def watch_flavour() -> build.Flavour:
+    """Return the build flavour that watches accesses."""
+    return dataclasses.replace(build.Flavour.here("cpu"), check=True)
+
+
+@functools.cache
+def load_watched_library(op: str) -> native.Library:
+    """Load an op's library, built to watch its accesses."""
+    return native.Library(op, "cpu", build.library(op, watch_flavour()))
+
+
+def report_watched(title: str) -> ProgramReport:
+    """Report the accesses since simt_check_begin(), on the lines of our files."""
+    return program_report(raw_report(), Files(str(build.ROOT)), title)
+
+
+class WatchedTensor:
+    """A tensor's copy in the runtime's memory; written: its bytes are initialised."""
+
+    def __init__(self, tensor: torch.Tensor, name: str, written: bool) -> None:
+        bits = torch.int16 if tensor.dtype == torch.bfloat16 else tensor.dtype
+        self.host = tensor.contiguous().view(bits).numpy()
+        element = self.host.itemsize
+        self.memory = runtime().simt_check_alloc(
+            self.host.nbytes, element, name.encode(), written
+        )
+        self.pointer = native.ffi.cast(
+            POINTERS.get(tensor.dtype, "void *"),
+            int(ffi.cast("uintptr_t", self.memory)),
+        )
+        if written:
+            ffi.memmove(self.memory, self.host.tobytes(), self.host.nbytes)
+
+    def values(self) -> np.ndarray:
+        """Return a copy of its present values."""
+        values = np.frombuffer(
+            ffi.buffer(self.memory, self.host.nbytes), self.host.dtype
+        )
+        return values.reshape(self.host.shape).copy()
+
+    def release(self) -> None:
+        """Free the memory."""
+        runtime().simt_check_release(self.memory)
