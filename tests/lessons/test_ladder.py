@@ -175,6 +175,7 @@ def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
     )
     assert places == 1
     (folder / "matmul.cu").write_text(text)
+    (tmp_path / "common").mkdir()
     for name in (
         "matmul/matmul.h",
         "matmul/pack.h",
