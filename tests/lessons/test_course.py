@@ -233,7 +233,7 @@ def test_no_two_exercises_share_a_name():
     names = [
         "".join(found)
         for lesson in LESSONS
-        for cell in progress._code_of(lesson)
+        for cell in progress._list_code(lesson)
         for found in progress.EXERCISE.findall(cell.source)
     ]
     assert len(names) > 30 and len(set(names)) == len(names), sorted(names)

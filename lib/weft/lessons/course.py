@@ -133,16 +133,18 @@ def complete(notebook: NotebookNode, lesson: Lesson) -> None:
             cell.source = with_course(cell.source)
     for section in list_sections(notebook):
         if section.kind not in (CORE, section.outer):
-            minutes = _section_minutes(notebook, lesson, section)
+            minutes = _count_section_minutes(notebook, lesson, section)
             cell = notebook.cells[section.start]
             head, newline, rest = cell.source.partition("\n")
             length = f"\n\n*{section.kind.title()}, {write_minutes(minutes)}.*"
             cell.source = head + length + newline + rest
-    notebook.cells.insert(1, _cell("length", length_of(lesson)))
-    notebook.cells.append(_cell("next", next_text(lesson)))
+    notebook.cells.insert(1, _make_cell("length", length_of(lesson)))
+    notebook.cells.append(_make_cell("next", next_text(lesson)))
 
 
-def _section_minutes(notebook: NotebookNode, lesson: Lesson, section: Section) -> float:
+def _count_section_minutes(
+    notebook: NotebookNode, lesson: Lesson, section: Section
+) -> float:
     """The minutes of a section's cells, counted in the source.
 
     The reader's notebook has stubs, where the minutes of an answer cannot be counted.
@@ -172,7 +174,7 @@ def next_text(lesson: Lesson) -> str:
     return f"**Next:** {following.link}. {following.question}"
 
 
-def _cell(name: str, text: str) -> NotebookNode:
+def _make_cell(name: str, text: str) -> NotebookNode:
     made = nbformat.v4.new_markdown_cell(text, id=f"course-{name}")
     made.metadata["tags"] = [GENERATED]
     return made

@@ -44,7 +44,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
                 _check_apart(answer, check)
             else:
                 check(answer)
-            _refuse(answer, findings)
+            _refuse_findings(answer, findings)
     except NotImplementedError:
         print(f"{answer.__name__}: {NOT_SOLVED}")
     else:
@@ -52,7 +52,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
         print(f"{answer.__name__}: solved")
 
 
-def _refuse(answer: Callable[..., Any], findings: Sequence[Finding]) -> None:
+def _refuse_findings(answer: Callable[..., Any], findings: Sequence[Finding]) -> None:
     """Raise what the watch build has found, if anything."""
     if findings:
         first = findings[0]
@@ -77,10 +77,10 @@ class FromC:
     @property
     def function(self) -> Any:
         if self._function is None:
-            self._function = self._open()
+            self._function = self._open_library()
         return self._function
 
-    def _open(self) -> Any:
+    def _open_library(self) -> Any:
         from cffi import FFI
 
         ffi = FFI()
@@ -88,7 +88,7 @@ class FromC:
         # In a new folder each time: the same path again would be the old code.
         with tempfile.TemporaryDirectory(prefix="weft_") as folder:
             library = f"{folder}/lib{self.__name__}.so"
-            _compile(self.path, library)
+            _compile_library(self.path, library)
             self._library = ffi.dlopen(library)  # a function alone lets it close
         return getattr(self._library, self.__name__)
 
@@ -103,7 +103,7 @@ def from_c(path: str | Path, declaration: str) -> FromC:
     return FromC(Path(path), declaration)
 
 
-def _compile(path: Path, library: str) -> None:
+def _compile_library(path: Path, library: str) -> None:
     """Make a C file a library; its warnings are printed."""
     command = [os.environ.get("CC", "gcc"), "-Wall", "-Wextra", "-O2", "-shared"]
     command += ["-fPIC", str(path), "-o", library]

@@ -37,7 +37,7 @@ def progress() -> Progress:
     guessed, exercised, puzzles = guessed_questions(), set(_solved.read()), marks()
 
     def row(lesson: Lesson) -> Row:
-        code = [cell.source for cell in _code_of(lesson)]
+        code = [cell.source for cell in _list_code(lesson)]
         questions = {found for text in code for found in QUESTION.findall(text)}
         exercises = {
             "".join(found) for text in code for found in EXERCISE.findall(text)
@@ -56,7 +56,7 @@ def progress() -> Progress:
     return Progress(tuple(map(row, list_lessons())))
 
 
-def _code_of(lesson: Lesson) -> list:
+def _list_code(lesson: Lesson) -> list:
     """The code cells that the reader gets."""
     cells = (cell for cell in lesson.source.cells if cell.cell_type == "code")
     return [cell for cell in cells if not is_withheld(cell)]
@@ -108,25 +108,25 @@ class Progress:
     def _repr_html_(self) -> str:
         heads = ("lesson", "the question", "core", "done")
         top = "".join(f'<th style="{CELL}">{head}</th>' for head in heads)
-        body = "".join(map(_html_row, self.rows))
+        body = "".join(map(_render_row, self.rows))
         return (
             f'<table style="font-size:13px;border-collapse:collapse">'
             f"<tr>{top}</tr>{body}</table>"
         )
 
 
-def _html_row(row: Row) -> str:
+def _render_row(row: Row) -> str:
     lesson = row.lesson
     cells = (
         f'<a href="{lesson.path.name}">{lesson.number} {html.escape(lesson.title)}</a>',
         html.escape(lesson.question),
         write_minutes(lesson.minutes["core"]).replace("minute", "min").rstrip("s"),
-        _bar(row),
+        _draw_bar(row),
     )
     return "<tr>" + "".join(f'<td style="{CELL}">{c}</td>' for c in cells) + "</tr>"
 
 
-def _bar(row: Row) -> str:
+def _draw_bar(row: Row) -> str:
     """A bar as long as the share that is done, and the counts in words below it."""
     if not str(row):
         return ""

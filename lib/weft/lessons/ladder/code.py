@@ -30,7 +30,7 @@ def rung_path(name: str | Path) -> Path:
             if path.is_file():
                 return path.resolve()
         raise ArgumentError(f"no file {name}, neither here nor in kernels/matmul")
-    paths = [p for p in sorted(FOLDER.glob("*.cu")) if _table_line(p.read_text())]
+    paths = [p for p in sorted(FOLDER.glob("*.cu")) if _match_table_line(p.read_text())]
     found = [p for p in paths if str(name) in (p.stem, p.stem[3:])]
     if not found:
         known = ", ".join(p.stem for p in paths)
@@ -43,7 +43,7 @@ def rung_name(path: Path) -> str:
 
     Raises ArgumentError if the file has no such line.
     """
-    found = _table_line(path.read_text())
+    found = _match_table_line(path.read_text())
     if not found:
         raise ArgumentError(
             f"{path.name} has no line MATMUL_RUNG(name, ...) at its end"
@@ -64,8 +64,8 @@ def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
 
     The old kernel has the new one's name, since that is no difference.
     """
-    before, after = _codes(rung_path(old), rung_path(new))
-    return _diff(before, after, before, after, context)
+    before, after = _read_codes(rung_path(old), rung_path(new))
+    return _compare_lines(before, after, before, after, context)
 
 
 def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
@@ -73,8 +73,8 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
 
     old, new: "03_tiled", "tiled", or a path. Below it, folded, all of the new file.
     """
-    before, after = _codes(rung_path(old), rung_path(new))
-    lines = _diff(before, after, before, after, context)
+    before, after = _read_codes(rung_path(old), rung_path(new))
+    lines = _compare_lines(before, after, before, after, context)
     marks = [line[:1] for line in lines]
     title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {rung_path(new).stem}: "
     title += f"{plural(marks.count('-'), 'line')} less, {marks.count('+')} more"
@@ -83,11 +83,13 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
         return
     from IPython.display import HTML, display
 
-    shown = _diff(before, after, _coloured(before), _coloured(after), context)
+    shown = _compare_lines(
+        before, after, _highlight(before), _highlight(after), context
+    )
     file = rung_path(new)
     display(HTML(
         f"<b>{html.escape(title)}</b>"
-        f'<pre style="{PRE}">{_marked(shown)}</pre>'
+        f'<pre style="{PRE}">{_mark_changes(shown)}</pre>'
         f"<details><summary>All of {html.escape(file.name)}</summary>"
         f"{highlighted(file.read_text())}</details>"
     ))  # fmt: skip
@@ -96,11 +98,11 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
 # ---- details ---------------------------------------------------------------------
 
 
-def _table_line(text: str) -> re.Match[str] | None:
+def _match_table_line(text: str) -> re.Match[str] | None:
     return re.search(r"^MATMUL_RUNG\(\s*(\w+)", text, re.MULTILINE)
 
 
-def _codes(before: Path, after: Path) -> tuple[str, str]:
+def _read_codes(before: Path, after: Path) -> tuple[str, str]:
     """Both kernels' code, the old kernel called as the new one is."""
     old, new = rung_name(before), rung_name(after)
     renamed = re.sub(rf"\bmatmul_{old}\b", f"matmul_{new}", kernel_code(before))
@@ -110,7 +112,7 @@ def _codes(before: Path, after: Path) -> tuple[str, str]:
     return renamed, code
 
 
-def _pieces(code: str) -> list[str]:
+def _split_pieces(code: str) -> list[str]:
     """Its lines, but a kernel's head is one piece: where it is broken into lines
     depends on how long its name is."""
     head = r"^.*__global__ [^;{]*?\{$"
@@ -125,10 +127,12 @@ def _pieces(code: str) -> list[str]:
     return found
 
 
-def _diff(before: str, after: str, old: str, new: str, context: int) -> list[str]:
+def _compare_lines(
+    before: str, after: str, old: str, new: str, context: int
+) -> list[str]:
     """Lines of `old` and `new`, in colour perhaps, as `before` and `after` differ."""
-    pieces, others = _pieces(before), _pieces(after)
-    shown, others_shown = _like(pieces, old), _like(others, new)
+    pieces, others = _split_pieces(before), _split_pieces(after)
+    shown, others_shown = _break_alike(pieces, old), _break_alike(others, new)
     same = [[" ".join(p.split()) if "\n" in p else p for p in side]
             for side in (pieces, others)]  # fmt: skip
     out: list[str] = []
@@ -144,7 +148,7 @@ def _diff(before: str, after: str, old: str, new: str, context: int) -> list[str
     return out
 
 
-def _like(pieces: list[str], text: str) -> list[str]:
+def _break_alike(pieces: list[str], text: str) -> list[str]:
     """The lines of `text` in pieces of as many lines as those."""
     lines, found = iter(text.split("\n")), []
     for piece in pieces:
@@ -152,7 +156,7 @@ def _like(pieces: list[str], text: str) -> list[str]:
     return found
 
 
-def _coloured(code: str) -> str:
+def _highlight(code: str) -> str:
     """HTML whose lines stand for themselves: a comment may have several."""
     return re.sub(
         r"(<span[^>]*>)(.*?)</span>",
@@ -162,7 +166,7 @@ def _coloured(code: str) -> str:
     )
 
 
-def _marked(lines: list[str]) -> str:
+def _mark_changes(lines: list[str]) -> str:
     """The diff's lines, behind marks, on faint green and red."""
     out = []
     for line in lines:

@@ -43,7 +43,7 @@ def stages_drawn(
                 free[lane : lane + 1] = [end]
                 height = 0.5 if row == 0 else 0.9
                 y = top + 1.15 * row + 0.5 * lane
-                _span(ax, start, y, end - start, height, colour, tile)
+                _draw_span(ax, start, y, end - start, height, colour, tile)
         ax.text(-0.01 * longest, top + 1.1, name, ha="right", va="center")
         end = works[-1][1]
         ax.text(end * 1.005, top + 1.6, f" {end:,.0f}", va="center", size=11)
@@ -78,7 +78,7 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
     ax.set_axis_off()
 
 
-def _span(
+def _draw_span(
     ax: Axes, start: float, y: float, wide: float, high: float, colour: str, tile: int
 ) -> None:
     box = Rectangle((start, y), wide, high, ec=colour, fc=faint(colour), lw=1.2)

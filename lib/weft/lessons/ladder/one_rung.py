@@ -72,19 +72,19 @@ def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
     text = re.sub(
         rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
     )
-    text = re.sub(r'#include "(\.\./|)([\w.]+)"', _from_kernels, text)
+    text = re.sub(r'#include "(\.\./|)([\w.]+)"', _include_from_kernels, text)
     head = f"/* {path.name}: a copy of {source.name}, to be changed. */\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(head + text)
     return one_rung(path)
 
 
-def _from_kernels(found: re.Match) -> str:
+def _include_from_kernels(found: re.Match) -> str:
     """The #include of a file in kernels/matmul, as seen from anywhere."""
     return f'#include "{"" if found[1] else "matmul/"}{found[2]}"'
 
 
-def _with_called(path: Path) -> list[Path]:
+def _list_called(path: Path) -> list[Path]:
     """A rung's file and those of the rungs whose functions it calls, and so on."""
     files, defined = [path], set(_DEFINED.findall(path.read_text()))
     for file in files:  # grows as it goes
@@ -113,17 +113,17 @@ class OneRung:
         files = [COMMON / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
         made = build.library_of(
             f"{self.name}-rung",
-            [*files, *_with_called(self.path), _table(self.name)],
+            [*files, *_list_called(self.path), _write_table(self.name)],
             flavour,
         )
-        return _opened(made, target)
+        return _open_library(made, target)
 
     def check(self, device: str | None = None) -> Verdict:
         """Check it as every rung is checked; Mismatch says what is wrong.
 
         device: "cpu" or "cuda"; None: the GPU if there is one.
         """
-        lib = self.library(_target(device))
+        lib = self.library(_choose_target(device))
         return checked.require(lib, lib.rungs[0])
 
     def race(self, size: int | str = 1024, device: str | None = None) -> list[Row]:
@@ -132,7 +132,7 @@ class OneRung:
         Raises Mismatch if it is wrong; it is not timed then. On a CPU a kernel's
         threads are simulated: ArgumentError.
         """
-        if _target(device) == "cpu":
+        if _choose_target(device) == "cpu":
             raise ArgumentError(
                 f"{self.name}: on a CPU its threads are simulated; a time needs a GPU"
             )
@@ -152,7 +152,7 @@ class OneRung:
         and the kernel's shared ones. Raises Mismatch if c is wrong, with the first
         thing that was found; ArgumentError for sizes that are none, or too large.
         """
-        _sizes(m, n, k)
+        _check_sizes(m, n, k)
         lib = self.library("cpu", check=True)
         rung = lib.rungs[0]
         if "cpu" not in rung.targets:
@@ -168,14 +168,14 @@ class OneRung:
         }
         runtime().simt_check_begin()
         try:
-            _multiply(lib, held, (m, n, k))
+            _run_product(lib, held, (m, n, k))
             report = report_watched(f"{self.name}, m = {m}, n = {n}, k = {k}")
             c = torch.from_numpy(held["c"].values())
         finally:
             for one in held.values():
                 one.release()
         try:
-            _compare(c, a, b, rung)
+            _check_product(c, a, b, rung)
         except Mismatch as wrong:
             if report.findings:  # very likely why
                 raise Mismatch(f"{wrong}; {report.findings[0].text}") from None
@@ -189,17 +189,17 @@ class OneRung:
 # ---- details ---------------------------------------------------------------------
 
 
-def _target(device: str | None) -> str:
+def _choose_target(device: str | None) -> str:
     here = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(device or here).type
 
 
 @functools.cache
-def _opened(path: Path, target: str) -> native.Library:
+def _open_library(path: Path, target: str) -> native.Library:
     return native.Library("matmul", target, path)
 
 
-def _table(name: str) -> Path:
+def _write_table(name: str) -> Path:
     """matmul.cu with that name alone in its list."""
     text = _TABLE.format(name=name)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -211,7 +211,7 @@ def _table(name: str) -> Path:
     return path
 
 
-def _sizes(m: int, n: int, k: int) -> None:
+def _check_sizes(m: int, n: int, k: int) -> None:
     """ArgumentError unless all are whole and few enough to be watched."""
     for name, value in {"m": m, "n": n, "k": k}.items():
         if not isinstance(value, Integral) or value < 1:
@@ -223,7 +223,7 @@ def _sizes(m: int, n: int, k: int) -> None:
         )
 
 
-def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
+def _run_product(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
     """c = a @ b by the library's rung, in the memory of `held`."""
     ffi, index = native.ffi, lib.rungs[0].index
     options = ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
@@ -240,7 +240,7 @@ def _multiply(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
     lib.call("weft_sync", native.NULL)
 
 
-def _compare(
+def _check_product(
     c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, rung: native.Rung
 ) -> None:
     want = a.double() @ b.double()

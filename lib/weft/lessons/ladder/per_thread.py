@@ -52,12 +52,12 @@ def rows(size: int | str = 4096) -> list[Row]:
     did not. Raises Mismatch if one is wrong.
     """
     if torch.cuda.is_available():
-        return [*_measured(size)]
+        return [*_measure_works(size)]
     found = sorted((ROOT / "notebooks" / "results").glob("per_thread_*.json"))
     return [row for path in found[:1] for row in read_json(path)["rows"]]
 
 
-def _measured(size: int | str) -> Iterator[Row]:
+def _measure_works(size: int | str) -> Iterator[Row]:
     for tm, tn in WORKS:
         own = [r for r in variant(tm, tn).race(size) if r["impl"] == "mine"]
         yield from (row | {"op": OP, "tm": tm, "tn": tn} for row in own)

@@ -74,7 +74,7 @@ def counted(code: Code) -> RegisterWaits:
     """
     fmas = waits = 0
     kept: dict[int, str] = {}
-    for one in max((_own_fmas(code, loop) for loop in code.loops), key=len):
+    for one in max((_list_own_fmas(code, loop) for loop in code.loops), key=len):
         sources = re.findall(r"\b(R\d+)(\.reuse)?", one.text)[1:]
         read = {name for at, (name, _) in enumerate(sources) if kept.get(at) != name}
         odd = sum(int(name[1:]) % 2 for name in read)
@@ -84,7 +84,7 @@ def counted(code: Code) -> RegisterWaits:
     return RegisterWaits(fmas, waits)
 
 
-def _own_fmas(code: Code, loop: Loop) -> list[Instruction]:
+def _list_own_fmas(code: Code, loop: Loop) -> list[Instruction]:
     inner = (other.body for other in code.loops if other.body < loop.body)
     own = loop.body.difference(*inner)
     those = (code.instructions[index] for index in sorted(own))

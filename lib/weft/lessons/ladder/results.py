@@ -40,7 +40,7 @@ class Results:
         """
         those = [
             row
-            for row in self._told_of(size)[1]
+            for row in self._find_rows(size)[1]
             if row["precision"] == precision and rung in (row["rung"], row["impl"])
             if row["layout"] == "nn" or precision in BETTER
         ]
@@ -48,7 +48,7 @@ class Results:
 
     def device(self, size: int | str = 4096) -> str:
         """The device that tells of a size; "" if nobody has measured it."""
-        there = self._told_of(size)[1]
+        there = self._find_rows(size)[1]
         return there[0]["device"] if there else ""
 
     def ceilings(self, size: int | str = 4096) -> dict[str, float]:
@@ -56,11 +56,11 @@ class Results:
 
         "gbs", and TFLOP/s by precision; those that were not measured there lack.
         """
-        machine, there = self._told_of(size)
+        machine, there = self._find_rows(size)
         told = [found["rows"] for found in self.told if found["machine"] is machine]
         return ceilings([*told, self.rows][0]) if there else {}
 
-    def _told_of(self, size: int | str) -> tuple[dict | None, list[Row]]:
+    def _find_rows(self, size: int | str) -> tuple[dict | None, list[Row]]:
         """The machine that tells of a size, None for this one, and its rows there."""
         sizes = size_of(str(size))
         for machine, rows in series_of(self.rows, self.told):
@@ -82,8 +82,11 @@ class Results:
 
     def ladder(self, rungs: Sequence[str], size: int | str = 4096) -> None:
         """Draw the ladder with these rungs (and the reader's own) alone."""
-        told = [{**found, "rows": _of(found["rows"], rungs)} for found in self.told]
-        rows = _of(self.rows, rungs)
+        told = [
+            {**found, "rows": _select_rungs(found["rows"], rungs)}
+            for found in self.told
+        ]
+        rows = _select_rungs(self.rows, rungs)
         everywhere = [rows, *(found["rows"] for found in told)]
         there = any(at(found, size_of(str(size))) for found in everywhere)
         show_figure(ladder_plot(rows, told, str(size) if there else None))
@@ -97,7 +100,7 @@ class Results:
         return "; ".join(words) or "nothing measured yet"
 
 
-def _of(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
+def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
     """The rows of these rungs, of the reader's own and of the opponents."""
     return [
         row

@@ -28,7 +28,7 @@ from ...base.errors import ArgumentError
 from ...base.style import OURS, outlined, style
 from ...mnist import data
 from ...mnist.cnn import Cnn
-from ...see.figures.images import _grid, draw_image, mosaic
+from ...see.figures.images import choose_grid, draw_image, mosaic
 
 try:
     import anywidget
@@ -90,7 +90,7 @@ class Reader:
         outputs = self.forward(batch.to(self.device))
         first = {name: x[0].cpu().numpy() for name, x in outputs.items()}
         layers = {name: first[name] for name in LAYERS}
-        return Reading(image, _softmax(first["fc2"]), layers, truth)
+        return Reading(image, _apply_softmax(first["fc2"]), layers, truth)
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
         """The output of every layer for images (n,28,28) uint8."""
@@ -98,15 +98,15 @@ class Reader:
         outputs = {}
         for number in "12":
             x = outputs[f"conv{number}"] = ops.conv2d(
-                x, *self._parameters(f"conv{number}"), padding=1
+                x, *self._read_parameters(f"conv{number}"), padding=1
             )
-            x = ops.batchnorm2d(x, *self._parameters(f"bn{number}"))
+            x = ops.batchnorm2d(x, *self._read_parameters(f"bn{number}"))
             x = outputs[f"pool{number}"] = ops.maxpool2d(ops.relu(x), 2)
-        x = outputs["fc1"] = ops.linear(x.flatten(1), *self._parameters("fc1"))
-        outputs["fc2"] = ops.linear(ops.relu(x), *self._parameters("fc2"))
+        x = outputs["fc1"] = ops.linear(x.flatten(1), *self._read_parameters("fc1"))
+        outputs["fc2"] = ops.linear(ops.relu(x), *self._read_parameters("fc2"))
         return outputs
 
-    def _parameters(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def _read_parameters(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
         return self.weights[f"{layer}.weight"], self.weights[f"{layer}.bias"]
 
 
@@ -126,21 +126,25 @@ def centre(strokes: np.ndarray) -> np.ndarray | None:
     cut = strokes[top:bottom, left:right] / 255
     scale = BOX / max(cut.shape)
     height, width = (max(1, round(side * scale)) for side in cut.shape)
-    small = _resampling(height, cut.shape[0]) @ cut @ _resampling(width, cut.shape[1]).T
-    row = _start(small.sum(axis=1))
-    col = _start(small.sum(axis=0))
+    small = (
+        _build_resampling(height, cut.shape[0])
+        @ cut
+        @ _build_resampling(width, cut.shape[1]).T
+    )
+    row = _find_start(small.sum(axis=1))
+    col = _find_start(small.sum(axis=0))
     digit = np.zeros((SIZE, SIZE), np.uint8)
     digit[row : row + height, col : col + width] = np.round(255 * small)
     return digit
 
 
-def _start(mass: np.ndarray) -> int:
+def _find_start(mass: np.ndarray) -> int:
     """Where an axis with this mass begins, so that its mean is near pixel 14."""
     mean = (mass * np.arange(len(mass))).sum() / mass.sum()
     return int(np.clip(round(SIZE / 2 - mean), 0, SIZE - len(mass)))
 
 
-def _resampling(new: int, old: int) -> np.ndarray:
+def _build_resampling(new: int, old: int) -> np.ndarray:
     """(new,old): row i has the share of every old pixel in the new pixel i."""
     edges = np.arange(new + 1) * old / new
     low = np.maximum(edges[:-1, None], np.arange(old))
@@ -200,7 +204,7 @@ def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
     ax.set_title("probability", size=11)
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
+def _apply_softmax(logits: np.ndarray) -> np.ndarray:
     powers = np.exp(logits - logits.max())
     return powers / powers.sum()
 
@@ -257,18 +261,20 @@ if anywidget:
             self.reader = reader
 
         @traitlets.observe("strokes")
-        def _read(self, change: Any) -> None:
+        def _read_strokes(self, change: Any) -> None:
             strokes = np.frombuffer(change["new"], np.uint8)
             digit = centre(strokes.reshape(self.side, self.side))
-            self.reading = {} if digit is None else _message(self.reader.read(digit))
+            self.reading = (
+                {} if digit is None else _make_message(self.reader.read(digit))
+            )
 
 
-def _message(reading: Reading) -> dict[str, Any]:
+def _make_message(reading: Reading) -> dict[str, Any]:
     """A reading as canvas.js takes it."""
     layers = []
     for name, maps in reading.layers.items():
         (channels, height, width), shades = maps.shape, np.nan_to_num(mosaic(maps))
-        rows, columns = _grid(channels)
+        rows, columns = choose_grid(channels)
         layers.append(
             {
                 **{"name": name, "rows": rows, "columns": columns},

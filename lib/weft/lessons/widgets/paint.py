@@ -84,7 +84,7 @@ class Painting:
         shape = (self.height, self.width, 3)
         image = torch.full(shape, math.nan, device=self.device)
         self.kernel[self.grid, self.block](image, self.width, self.height, float(t))
-        return _rgba(image).cpu().numpy()
+        return _convert_to_rgba(image).cpu().numpy()
 
     def moments(self, count: int = MOMENTS) -> list[float]:
         """`count` times from 0 on, evenly spread; the end would be as far again."""
@@ -156,7 +156,9 @@ def paint(
     last picture of that name was. Raises ArgumentError for sizes that make no
     sense, and what the first launch raises.
     """
-    width, height = (_side(n, v) for n, v in [("width", width), ("height", height)])
+    width, height = (
+        _check_side(n, v) for n, v in [("width", width), ("height", height)]
+    )
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         raise ArgumentError(f"paint: seconds={seconds!r}, want more than 0")
     if device is None:  # where %%cuda --cpu or --gpu says, or where there is a GPU
@@ -168,9 +170,16 @@ def paint(
             "function of a %%cuda cell"
         )
     made = Painting(
-        *[kernel, width, height, float(seconds), _block(block), torch.device(device)]
+        *[
+            kernel,
+            width,
+            height,
+            float(seconds),
+            _check_block(block),
+            torch.device(device),
+        ]
     )
-    name = _name_of(kernel)
+    name = _find_name(kernel)
     before = _latest.get(name)
     if name and before:
         made.t, made.playing = min(before.t, made.seconds), before.playing
@@ -179,18 +188,18 @@ def paint(
         made.widget = _Picture(made, first)
     if name:
         _latest[name] = made
-        _follow(made, name)
+        _follow_cell(made, name)
     return made
 
 
-def _side(name: str, value: Any) -> int:
+def _check_side(name: str, value: Any) -> int:
     value = whole(f"paint: {name}", value)
     if not 1 <= value <= LARGEST:
         raise ArgumentError(f"paint: {name}={value}, want 1 to {LARGEST} pixels")
     return value
 
 
-def _block(block: Sequence[int]) -> tuple[int, int]:
+def _check_block(block: Sequence[int]) -> tuple[int, int]:
     if not isinstance(block, Sequence) or len(block) != 2:
         raise ArgumentError(f"paint: block={block!r}, want two numbers: (16, 16)")
     x, y = (whole("paint: block", side) for side in block)
@@ -201,7 +210,7 @@ def _block(block: Sequence[int]) -> tuple[int, int]:
     return x, y
 
 
-def _rgba(image: torch.Tensor) -> torch.Tensor:
+def _convert_to_rgba(image: torch.Tensor) -> torch.Tensor:
     """image (h,w,3) float32, 0 to 1 -> (h,w,4) uint8; a NaN becomes transparent."""
     out = image.new_empty((*image.shape[:2], 4), dtype=torch.uint8)
     out[..., 3] = 255 * ~image.isnan().any(-1)
@@ -212,7 +221,7 @@ def _rgba(image: torch.Tensor) -> torch.Tensor:
 # ---- in a notebook -----------------------------------------------------------------
 
 
-def _name_of(kernel: Any) -> str:
+def _find_name(kernel: Any) -> str:
     """The variable that holds the kernel in the notebook; "" if there is none."""
     names = shell().user_ns if shell() else {}
     return next(
@@ -220,7 +229,7 @@ def _name_of(kernel: Any) -> str:
     )
 
 
-def _follow(painting: Painting, name: str) -> None:
+def _follow_cell(painting: Painting, name: str) -> None:
     """After every cell: if `name` is another kernel now, paint with that one."""
     events, names = shell().events, shell().user_ns
     there, kind = weakref.ref(painting), type(painting.kernel)
@@ -264,9 +273,9 @@ if anywidget:
                 place=painting.device.type,
             )
             self.painting = painting
-            self.on_msg(self._answer)
+            self.on_msg(self._answer_message)
 
-        def _answer(self, _: Any, message: dict[str, Any], __: Any) -> None:
+        def _answer_message(self, _: Any, message: dict[str, Any], __: Any) -> None:
             painting, view = self.painting, message["view"]
             painting.t, painting.playing = message["t"], message["playing"]
             start = time.perf_counter()

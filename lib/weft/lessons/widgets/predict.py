@@ -33,7 +33,7 @@ def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     """
     if not isinstance(question, str) or not question.strip():
         raise ArgumentError(f"predict: the question is a text, this is {question!r}")
-    number = None if guess is None else _number("guess", guess)
+    number = None if guess is None else _check_number("guess", guess)
     return Guess(" ".join(question.split()), number, unit)
 
 
@@ -56,7 +56,7 @@ class Guess:
         value: a number from 0 on, in the guess's unit. Without a guess the answer
         stays folded away, and nothing is scored.
         """
-        truth = _number("measured", value)
+        truth = _check_number("measured", value)
         if self.guess is not None:
             _asked.add(self.question)
             record = {
@@ -69,11 +69,13 @@ class Guess:
                 records[self.question] = record
 
             _kept.change(note)
-        score = _score(_remembered())
+        score = _score_records(_read_records())
         return Measured(self.question, self.guess, truth, self.unit, score)
 
     def __repr__(self) -> str:
-        said = "no guess" if self.guess is None else _said(self.guess, self.unit)
+        said = (
+            "no guess" if self.guess is None else _format_value(self.guess, self.unit)
+        )
         return f"{self.question} {said}; .measured(value) shows how good that is"
 
 
@@ -109,17 +111,19 @@ class Score:
         if not count:
             return "No guesses yet."
         if count == 1:
-            return f"Your first guess: off by a factor of {_short(self.median)}."
+            return (
+                f"Your first guess: off by a factor of {_format_factor(self.median)}."
+            )
         good = round(self.within_2 * count)
         lean = "neither high nor low on the whole"
         if self.lean > RIGHT or self.lean < 1 / RIGHT:
             way = "high" if self.lean > 1 else "low"
-            times = _short(max(self.lean, 1 / self.lean))
+            times = _format_factor(max(self.lean, 1 / self.lean))
             lean = f"on the whole {times} times too {way}"
         return (
             f"{count} guesses ({self.session} in this session): typically off by a "
-            f"factor of {_short(self.median)}; {good} of {count} within a factor of 2; "
-            f"{lean}."
+            f"factor of {_format_factor(self.median)}; {good} of {count} "
+            f"within a factor of 2; {lean}."
         )
 
 
@@ -140,10 +144,10 @@ class Measured:
     @property
     def sentence(self) -> str:
         """The guess and the answer in a sentence with their ratio."""
-        value = _said(self.value, self.unit)
+        value = _format_value(self.value, self.unit)
         if self.guess is None:
             return f"It is {value}."
-        guess = _said(self.guess, self.unit)
+        guess = _format_value(self.guess, self.unit)
         if self.guess == self.value:
             return f"You guessed {guess}, and that is what it is."
         if not self.guess or not self.value:
@@ -152,14 +156,14 @@ class Measured:
         if 1 / RIGHT <= factor <= RIGHT:
             percent = abs(self.guess / self.value - 1) * 100
             return f"You guessed {guess}, it is {value}: {percent:.1f} % off."
-        ratio = f"{_short(factor)} times your guess"
+        ratio = f"{_format_factor(factor)} times your guess"
         if factor < 1:
-            ratio = f"{_short(1 / factor)} times less"
+            ratio = f"{_format_factor(1 / factor)} times less"
         return f"You guessed {guess}, it is {value}: {ratio}."
 
     def svg(self) -> str:
         """The two bars, the guess dashed and hollow."""
-        return _bars(self)
+        return _draw_bars(self)
 
     def __repr__(self) -> str:
         if self.guess is None:
@@ -177,7 +181,7 @@ class Measured:
         else:
             parts += [answer, f"<div>{html.escape(str(self.score))}</div>"]
             if len(self.score.factors) > 1:
-                parts.append(_dots(self.score.factors))
+                parts.append(_draw_dots(self.score.factors))
         return f'<div style="max-width:640px">{"".join(parts)}</div>'
 
 
@@ -187,7 +191,7 @@ _WIDTH, _LEFT, _RIGHT = 640, 90, 110  # of a picture, and beside its bars
 _TEXT = 'fill="currentColor" font-size="13"'
 
 
-def _bars(m: Measured) -> str:
+def _draw_bars(m: Measured) -> str:
     rows = [("measured", m.value, f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"')]
     if m.guess is not None:
         ghost = f'fill="none" stroke="currentColor" {REFERENCE}'
@@ -204,16 +208,16 @@ def _bars(m: Measured) -> str:
             f'<rect x="{_LEFT}" y="{top}" width="{length:.1f}" height="22" {look} '
             f'stroke-width="1.4"/>'
             f'<text x="{_LEFT + length + 8:.1f}" y="{top + 15}" {_TEXT}>'
-            f"{html.escape(_said(value, m.unit))}</text>"
+            f"{html.escape(_format_value(value, m.unit))}</text>"
         )
     base = (
         f'<line x1="{_LEFT}" x2="{_LEFT}" y1="0" y2="{height}" stroke="currentColor" '
         f'stroke-opacity=".5"/>'
     )
-    return _svg(height, m.sentence, "".join(parts) + base)
+    return _wrap_svg(height, m.sentence, "".join(parts) + base)
 
 
-def _dots(factors: list[float]) -> str:
+def _draw_dots(factors: list[float]) -> str:
     """Every guess over its truth on a log axis; the last one in full."""
     logs = [math.log10(f) for f in factors]
     side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
@@ -235,7 +239,7 @@ def _dots(factors: list[float]) -> str:
     for power in range(-int(side), int(side) + 1):
         if power % step and power:
             continue
-        name = "right" if not power else f"{_short(10.0 ** abs(power))}x"
+        name = "right" if not power else f"{_format_factor(10.0 ** abs(power))}x"
         name += {-1: " too low", 1: " too high", 0: ""}[(power > 0) - (power < 0)]
         parts.append(
             f'<text x="{x(power):.1f}" y="56" text-anchor="middle" fill="currentColor" '
@@ -252,10 +256,10 @@ def _dots(factors: list[float]) -> str:
         size = 5.5 if last else 4
         parts.append(f'<circle cx="{x(log):.1f}" cy="{height}" r="{size}" {look}/>')
     label = "each guess over its truth; shaded: within a factor of 2"
-    return _svg(62, label, "".join(parts))
+    return _wrap_svg(62, label, "".join(parts))
 
 
-def _svg(height: float, label: str, inside: str) -> str:
+def _wrap_svg(height: float, label: str, inside: str) -> str:
     return (
         f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
         f'style="max-width:100%;display:block;margin:6px 0" role="img" '
@@ -267,7 +271,7 @@ def _svg(height: float, label: str, inside: str) -> str:
 # ---- memory -----------------------------------------------------------------------
 
 
-def _remembered() -> dict[str, dict[str, Any]]:
+def _read_records() -> dict[str, dict[str, Any]]:
     """Every question of this user's with guess and value; damaged ones left out."""
     return {q: r for q, r in _kept.read().items() if _is_record(r)}
 
@@ -278,7 +282,7 @@ def _is_record(record: Any) -> bool:
     return all(isinstance(record.get(k), (int, float)) for k in ("guess", "value"))
 
 
-def _score(records: dict[str, dict[str, Any]]) -> Score:
+def _score_records(records: dict[str, dict[str, Any]]) -> Score:
     factors = [
         r["guess"] / r["value"]
         for r in records.values()
@@ -290,7 +294,7 @@ def _score(records: dict[str, dict[str, Any]]) -> Score:
 # ---- numbers ----------------------------------------------------------------------
 
 
-def _number(what: str, value: Any) -> float:
+def _check_number(what: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -300,11 +304,11 @@ def _number(what: str, value: Any) -> float:
     return number
 
 
-def _said(value: float, unit: str) -> str:
-    return f"{_plain(value)} {unit}".strip()
+def _format_value(value: float, unit: str) -> str:
+    return f"{_format_number(value)} {unit}".strip()
 
 
-def _plain(value: float) -> str:
+def _format_number(value: float) -> str:
     """Four digits, without an exponent where the number is of everyday size."""
     if value and not 1e-3 <= value < 1e7:
         return f"{value:.3g}"
@@ -313,7 +317,7 @@ def _plain(value: float) -> str:
     return f"{float(f'{value:.4g}'):g}"
 
 
-def _short(factor: float) -> str:
+def _format_factor(factor: float) -> str:
     """A factor with two digits; whole from 10 on."""
     if factor >= 9.95:
         return f"{factor:,.0f}" if factor < 1e6 else f"{factor:.0e}"

@@ -28,11 +28,11 @@ def beside(left: str, right: str, *titles: str) -> Beside:
     a longest common subsequence, as of diff, weighed by the share of words in common
     (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
     """
-    a, b = list(_statements(left)), list(_statements(right))
+    a, b = list(_split_statements(left)), list(_split_statements(right))
     score = [[0.0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i in range(len(a) - 1, -1, -1):
         for j in range(len(b) - 1, -1, -1):
-            both = score[i + 1][j + 1] + _likeness(a[i], b[j])
+            both = score[i + 1][j + 1] + _measure_likeness(a[i], b[j])
             score[i][j] = max(both, score[i + 1][j], score[i][j + 1])
     pairs: list[Pair] = []
     i = j = 0
@@ -47,7 +47,7 @@ def beside(left: str, right: str, *titles: str) -> Beside:
             pairs.append((a[i], b[j]))
             i, j = i + 1, j + 1
     pairs += [(line, None) for line in a[i:]] + [(None, line) for line in b[j:]]
-    return Beside(_closed(pairs), titles or ("", ""))
+    return Beside(_close_gaps(pairs), titles or ("", ""))
 
 
 class Beside:
@@ -72,8 +72,8 @@ class Beside:
             f'<th style="{_CELL}">{html.escape(t)}</th>' for t in self.titles
         )
         texts = ["\n".join(side or "" for side in sides) for sides in zip(*self.pairs)]
-        kinds = [_comments(text) for text in texts]
-        cells = (map(_cell, pair, kinds) for pair in self.pairs)
+        kinds = [_compile_comments(text) for text in texts]
+        cells = (map(_render_cell, pair, kinds) for pair in self.pairs)
         rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         return (
             '<div style="overflow-x:auto"><table style="border-collapse:collapse">'
@@ -81,17 +81,17 @@ class Beside:
         )
 
 
-def _comments(text: str) -> re.Pattern[str]:
+def _compile_comments(text: str) -> re.Pattern[str]:
     """What is a comment in this text, in Python or in C."""
     return _PYTHON if re.search(r"^\s*(def|class) \w+.*:$", text, re.M) else _C
 
 
-def _statements(text: str) -> Iterator[str]:
+def _split_statements(text: str) -> Iterator[str]:
     """The text in pieces of whole statements and whole comments."""
     piece: list[str] = []
     for line in text.rstrip().splitlines():
         piece.append(line)
-        code = _comments(text).sub(_blank, "\n".join(piece))
+        code = _compile_comments(text).sub(_blank_comment, "\n".join(piece))
         opened = sum(map(code.count, "([")) - sum(map(code.count, ")]"))
         if opened <= 0 and not re.search(r"[*+\-=?&|,\0]\s*$", code):
             yield "\n".join(piece)
@@ -100,7 +100,7 @@ def _statements(text: str) -> Iterator[str]:
         yield "\n".join(piece)
 
 
-def _blank(comment: re.Match[str]) -> str:
+def _blank_comment(comment: re.Match[str]) -> str:
     """A comment as code; one that goes on is a NUL."""
     whole = comment[0].startswith(("#", "//")) or (
         len(comment[0]) > 5 and comment[0].endswith(('"""', "*/"))
@@ -108,7 +108,7 @@ def _blank(comment: re.Match[str]) -> str:
     return "" if whole else "\0"
 
 
-def _likeness(left: str, right: str) -> float:
+def _measure_likeness(left: str, right: str) -> float:
     """0 to 1: the share of words that two pieces have in common."""
     if not left.strip() and not right.strip():
         return 0.1  # an empty line goes with an empty line
@@ -121,7 +121,7 @@ def _likeness(left: str, right: str) -> float:
     return share / 2 if remarks[0] else share  # code decides
 
 
-def _closed(pairs: list[Pair]) -> list[Pair]:
+def _close_gaps(pairs: list[Pair]) -> list[Pair]:
     """Pieces that only one text has, beside those that only the other one has."""
     found: list[Pair] = []
     waiting: tuple[list[str], list[str]] = ([], [])
@@ -135,7 +135,7 @@ def _closed(pairs: list[Pair]) -> list[Pair]:
     return found[:-1]
 
 
-def _cell(text: str | None, comments: re.Pattern[str]) -> str:
+def _render_cell(text: str | None, comments: re.Pattern[str]) -> str:
     """A cell; comments are fainter than code."""
     marked = comments.sub(lambda found: f"\0{found[0]}\1", text or " ")
     shown = html.escape(marked).replace("\0", '<span style="opacity:.6">')

@@ -40,7 +40,7 @@ def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
     its largest; else the values stay.
     """
     channels, h, w = maps.shape
-    rows, columns = _grid(channels)
+    rows, columns = choose_grid(channels)
     picture = np.full((rows * (h + 1) - 1, columns * (w + 1) - 1), np.nan)
     for index, values in enumerate(maps):
         top, left = index // columns * (h + 1), index % columns * (w + 1)
@@ -59,6 +59,6 @@ def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
     ax.set_title(title, size=11)
 
 
-def _grid(channels: int) -> tuple[int, int]:
+def choose_grid(channels: int) -> tuple[int, int]:
     columns = 8 if channels >= 8 else channels
     return -(-channels // columns), columns

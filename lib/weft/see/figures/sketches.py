@@ -57,10 +57,10 @@ def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
     with figure(*size, columns=len(kinds), squeeze=False) as axes:
         for ax, kind in zip(axes[0], kinds):
             sheet(ax, count + 0.1, high + 0.1)
-            _rounds(ax, kind, list(numbers))
+            _draw_rounds(ax, kind, list(numbers))
 
 
-def _rounds(ax: Axes, kind: str, values: list[float]) -> None:
+def _draw_rounds(ax: Axes, kind: str, values: list[float]) -> None:
     count = len(values)
     steps = [1 << k for k in range(count.bit_length() - 1)]
     if kind != "up":
@@ -69,7 +69,9 @@ def _rounds(ax: Axes, kind: str, values: list[float]) -> None:
     for row, step in enumerate([*steps, 0]):
         top = GAP * row
         for lane, value in enumerate(values):
-            thread(ax, lane, top, f"{value:g}", runs=_counts(kind, lane, row, count))
+            thread(
+                ax, lane, top, f"{value:g}", runs=_is_counted(kind, lane, row, count)
+            )
         if not step:
             break
         new = list(values)
@@ -87,7 +89,7 @@ def _rounds(ax: Axes, kind: str, values: list[float]) -> None:
     )
 
 
-def _counts(kind: str, lane: int, row: int, count: int) -> bool:
+def _is_counted(kind: str, lane: int, row: int, count: int) -> bool:
     """Whether the number that a lane has before round `row` is still of use."""
     if kind == "down":
         return lane < count >> row
@@ -108,9 +110,9 @@ def tiles(side: int, tile: int) -> None:
         said = "c = a @ b: the block that makes\nthis tile of c walks through these,\n"
         ax.text(0, 3, said + "one of each in each turn", size=11, va="center")
         spans = [(turn * tile, (turn + 1) * tile) for turn in range(side // tile)]
-        of_a = _marked(side, [(row * tile, first) for first, _ in spans], tile)
-        of_b = _marked(side, [(first, col * tile) for first, _ in spans], tile)
-        of_c = _marked(side, [(row * tile, col * tile)], tile)
+        of_a = _mark_cells(side, [(row * tile, first) for first, _ in spans], tile)
+        of_b = _mark_cells(side, [(first, col * tile) for first, _ in spans], tile)
+        of_c = _mark_cells(side, [(row * tile, col * tile)], tile)
         for name, left, top, (values, marks), colour in (
             ("b", step, 1, of_b, READ),
             ("a", 0, step + 1, of_a, READ),
@@ -123,7 +125,7 @@ def tiles(side: int, tile: int) -> None:
                 frame(ax, left + x * tile, top + y * tile, tile, tile)
 
 
-def _marked(
+def _mark_cells(
     side: int, corners: Sequence[tuple[int, int]], tile: int
 ) -> tuple[list[list[object]], list[tuple[int, int]]]:
     """The turn in which each cell is loaded ("" for never), and those that are."""

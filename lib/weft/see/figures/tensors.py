@@ -37,7 +37,7 @@ def bits(formats: Mapping[str, tuple[int, int]]) -> None:
             there = 1 + exponent + mantissa
             for place in range(there if there <= 16 else WORD):
                 kind = "s" if not place else "e" if place <= exponent else "m"
-                _bit(ax, NAME + place, top, kind if place < there else "")
+                _draw_bit(ax, NAME + place, top, kind if place < there else "")
 
 
 def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
@@ -83,9 +83,9 @@ def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
     with figure(9.5, 0.32 * (places + 2) + 0.5) as ax:
         for stage in range(stages):
             row = stage % places
-            _span(ax, row, asked[stage], arrived[stage], READ, stage)
-            _span(ax, row, begun[stage], begun[stage] + 1, THREAD, stage)
-            _span(ax, places + 0.3, begun[stage], begun[stage] + 1, THREAD, stage)
+            _draw_span(ax, row, asked[stage], arrived[stage], READ, stage)
+            _draw_span(ax, row, begun[stage], begun[stage] + 1, THREAD, stage)
+            _draw_span(ax, places + 0.3, begun[stage], begun[stage] + 1, THREAD, stage)
         names = [f"place {place}" for place in range(places)]
         ax.set_yticks([*range(places), places + 0.3], [*names, "tensor cores"])
         ax.set(ylim=(places + 0.8, -0.6), xlim=(0, max(end, 24)))
@@ -111,7 +111,7 @@ def stages_of(
     return asked, arrived, begun
 
 
-def _span(
+def _draw_span(
     ax: Axes, row: float, start: float, end: float, colour: str, stage: int
 ) -> None:
     look = {"fc": faint(colour), "ec": colour, "lw": 1.2}
@@ -120,7 +120,7 @@ def _span(
     ax.text((start + end) / 2, row, str(stage), **middle)
 
 
-def _bit(ax: Axes, left: float, top: float, kind: str) -> None:
+def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
     """A bit of the sign, exponent or mantissa, or one that is not looked at."""
     look = {"lw": 0.9, "ec": INK, "fc": faint(INK) if kind == "e" else "none"}
     look |= {} if kind else {"alpha": 0.35}

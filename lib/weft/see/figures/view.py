@@ -63,7 +63,7 @@ def cells(
     for row, line in enumerate(values):
         for col, value in enumerate(line):
             colour = (colours or {}).get((row, col))
-            _cell(ax, left + col, top + row, str(value), colour)
+            _draw_cell(ax, left + col, top + row, str(value), colour)
 
 
 def frame(ax: Axes, left: float, top: float, columns: int, rows: int) -> None:
@@ -72,7 +72,7 @@ def frame(ax: Axes, left: float, top: float, columns: int, rows: int) -> None:
     ax.add_patch(box)
 
 
-def _cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
+def _draw_cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
     look = {"ec": colour, "fc": faint(colour)} if colour else {"ec": INK, "fc": "none"}
     look |= {"lw": 1.4} if colour else {"lw": 0.7, "alpha": 0.7}
     corners = "round,pad=0,rounding_size=0.1"
@@ -107,7 +107,7 @@ def memory(listing: str) -> None:
     name, address, size in bytes, value. A value that is an address (0x...)
     makes an arrow; addresses far apart get a row each, in the order of the list.
     """
-    rows = _neighbours([_Variable.read(line) for line in listing.splitlines()])
+    rows = _group_neighbours([_Variable.read(line) for line in listing.splitlines()])
     columns = max((row[-1].end - row[0].address) / 4 for row in rows)
     with figure(0.5 * (columns + 4.2), 1.4 * len(rows)) as ax:
         ax.set(xlim=(-4, columns + 0.2), ylim=(2.8 * len(rows), 0), aspect="equal")
@@ -139,7 +139,7 @@ class _Variable:
         return self.address + self.size
 
 
-def _neighbours(variables: list[_Variable]) -> list[list[_Variable]]:
+def _group_neighbours(variables: list[_Variable]) -> list[list[_Variable]]:
     """Rows of variables that lie within 32 bytes of each other."""
     rows: list[list[_Variable]] = []
     for variable in sorted(variables, key=lambda v: v.address):

@@ -56,22 +56,22 @@ def sectors(requests: Requests) -> None:
     """
     rows, width = len(requests), SECTOR * SHOWN_SECTORS
     with figure(CELL * (NAME + width + 1), CELL * 3.1 * rows) as ax:
-        _sheet(ax, width + 0.5, 3.1 * rows)
+        _prepare_sheet(ax, width + 0.5, 3.1 * rows)
         for row, (name, elements) in enumerate(requests.items()):
             top = 3.1 * row + 1.5
-            _name(ax, top, name)
+            _write_name(ax, top, name)
             touched = sectors_of(elements)
             first = int(touched[0])
             for number in range(first, first + SHOWN_SECTORS):
                 left = SECTOR * (number - first)
                 inside = {int(e) - SECTOR * number for e in elements}
-                _sector(ax, left, top, number in touched, inside)
-            for lane, element in _first_lanes(elements):
+                _draw_sector(ax, left, top, number in touched, inside)
+            for lane, element in _list_first_lanes(elements):
                 if element < (first + SHOWN_SECTORS) * SECTOR:
-                    _cell(ax, element - first * SECTOR, top, lane, READ)
+                    _draw_cell(ax, element - first * SECTOR, top, lane, READ)
             wanted = len(np.unique(elements))
             more = len(touched) - np.sum(touched < first + SHOWN_SECTORS)
-            said = f"{_plural(len(touched), 'sector')}, {32 * len(touched)} bytes"
+            said = f"{_count_things(len(touched), 'sector')}, {32 * len(touched)} bytes"
             said += f", {4 * wanted} of them wanted"
             said += f"; {more} of the sectors lie further right" * bool(more)
             ax.text(0, top - 0.35, said, size=8.5)
@@ -87,60 +87,62 @@ def banks(requests: Requests) -> None:
         heights.append(min(int(turns_of(elements).max()) + 1, SHOWN_TURNS))
     height = sum(h + 2 for h in heights)
     with figure(CELL * (NAME + BANKS + 8), CELL * height) as ax:
-        _sheet(ax, BANKS + 7.5, height)
+        _prepare_sheet(ax, BANKS + 7.5, height)
         top = 1.4
         for (name, elements), shown in zip(requests.items(), heights):
-            _name(ax, top, name)
+            _write_name(ax, top, name)
             turn = turns_of(elements)
             for bank in range(BANKS):
-                _outline(ax, bank, top, 1, shown, 0.5)
-            for lane, element in _first_lanes(elements):
+                _draw_outline(ax, bank, top, 1, shown, 0.5)
+            for lane, element in _list_first_lanes(elements):
                 if turn[lane] < shown:
-                    _cell(ax, element % BANKS, top + turn[lane], lane, SHARED)
+                    _draw_cell(ax, element % BANKS, top + turn[lane], lane, SHARED)
             turns = int(turn.max()) + 1
-            said = _plural(turns, "turn")
+            said = _count_things(turns, "turn")
             said += f", {shown} of them shown" * (turns > shown)
             ax.text(0, top - 0.35, said, size=8.5)
             top += shown + 2
 
 
-def _first_lanes(elements: Sequence[int] | np.ndarray) -> list[tuple[int, int]]:
+def _list_first_lanes(elements: Sequence[int] | np.ndarray) -> list[tuple[int, int]]:
     """(lane, element): for each element the first lane that wants it."""
     words, lanes = np.unique(elements, return_index=True)
     return [(int(lane), int(word)) for lane, word in zip(lanes, words)]
 
 
-def _plural(count: int, what: str) -> str:
+def _count_things(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _sheet(ax: Axes, columns: float, rows: float) -> None:
+def _prepare_sheet(ax: Axes, columns: float, rows: float) -> None:
     ax.set(xlim=(-NAME, columns), ylim=(rows, 0), aspect="equal")
     ax.set_axis_off()
 
 
-def _name(ax: Axes, top: float, name: str) -> None:
+def _write_name(ax: Axes, top: float, name: str) -> None:
     where = {"family": "monospace", "size": 9, "va": "center"}
     ax.text(-NAME, top + 0.55, name, **where)
 
 
-def _sector(ax: Axes, left: float, top: float, touched: bool, wanted: set[int]) -> None:
+def _draw_sector(
+    ax: Axes, left: float, top: float, touched: bool, wanted: set[int]
+) -> None:
     for cell in range(SECTOR):
-        _outline(ax, left + cell, top, 1, 1, 0.4)
+        _draw_outline(ax, left + cell, top, 1, 1, 0.4)
         if touched and cell not in wanted:
             moved = Rectangle((left + cell, top), 1, 1, fc=faint(INK), ec="none")
             ax.add_patch(moved)
-    _outline(ax, left, top, SECTOR, 1, 1.8 if touched else 0.8)
+    _draw_outline(ax, left, top, SECTOR, 1, 1.8 if touched else 0.8)
 
 
-def _outline(
+def _draw_outline(
     ax: Axes, left: float, top: float, width: int, height: int, line: float
 ) -> None:
     box = Rectangle((left, top), width, height, fill=False, ec=INK, lw=line)
     ax.add_patch(box)
 
 
-def _cell(ax: Axes, left: float, top: float, lane: int, colour: str) -> None:
+def _draw_cell(ax: Axes, left: float, top: float, lane: int, colour: str) -> None:
     look = {"ec": colour, "fc": faint(colour), "lw": 1.2}
     ax.add_patch(Rectangle((left + 0.06, top + 0.08), 0.88, 0.84, **look))
     centred = {"ha": "center", "va": "center", "size": 8.5}

@@ -39,7 +39,7 @@ def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
     "sm_80"; None: the GPU here, else sm_90. Needs no GPU. Raises ArgumentError,
     CompileError, and BuildError with the cure where a tool is missing.
     """
-    return _view("ptx", kernel, args, arch)
+    return _build_view("ptx", kernel, args, arch)
 
 
 def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
@@ -47,10 +47,12 @@ def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
 
     All as ptx() has it; nvdisasm must be there: pip install nvidia-cuda-nvdisasm.
     """
-    return _view("sass", kernel, args, arch)
+    return _build_view("sass", kernel, args, arch)
 
 
-def _view(language: str, kernel: Any, args: tuple[Any, ...], arch: str | None) -> View:
+def _build_view(
+    language: str, kernel: Any, args: tuple[Any, ...], arch: str | None
+) -> View:
     arch = toolchain.checked_arch(arch)
     source = source_for(kernel, args)
     made = source.compile(arch)

@@ -135,8 +135,8 @@ def find_loops(code: Sequence[Instruction]) -> list[Loop]:
     found: dict[int, set[int]] = {}
     for at, nexts in enumerate(after):
         for to in nexts:
-            if at in order and to in order and _dominates(to, at, parent, order):
-                found.setdefault(to, {to}).update(_body(to, at, before))
+            if at in order and to in order and _is_dominator(to, at, parent, order):
+                found.setdefault(to, {to}).update(_find_body(to, at, before))
     # A kernel ends in a branch to itself, which nothing reaches.
     made = [Loop(head, frozenset(body)) for head, body in sorted(found.items())]
     return [
@@ -175,7 +175,7 @@ def _find_dominators(
         for at, one in enumerate(code)
         if at == 0 or code[at - 1].function != one.function
     ]
-    walked = _reverse_postorder(starts, after)
+    walked = _list_reverse_postorder(starts, after)
     order = {at: number for number, at in enumerate(walked)} | {-1: -1}
     parent = {-1: -1} | {at: -1 for at in starts}
     changed = True
@@ -193,7 +193,7 @@ def _find_dominators(
     return parent, order
 
 
-def _reverse_postorder(starts: Sequence[int], after: list[list[int]]) -> list[int]:
+def _list_reverse_postorder(starts: Sequence[int], after: list[list[int]]) -> list[int]:
     seen, out = set(starts), []
     stack = [(at, iter(after[at])) for at in starts]
     while stack:
@@ -217,13 +217,15 @@ def _intersect(a: int, b: int, parent: dict[int, int], order: dict[int, int]) ->
     return a
 
 
-def _dominates(a: int, b: int, parent: dict[int, int], order: dict[int, int]) -> bool:
+def _is_dominator(
+    a: int, b: int, parent: dict[int, int], order: dict[int, int]
+) -> bool:
     while order[b] > order[a]:
         b = parent[b]
     return a == b
 
 
-def _body(head: int, tail: int, before: list[list[int]]) -> set[int]:
+def _find_body(head: int, tail: int, before: list[list[int]]) -> set[int]:
     """What reaches the branch at `tail` without passing the head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:

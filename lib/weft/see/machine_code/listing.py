@@ -77,7 +77,7 @@ class Kernel:
             inside |= dict.fromkeys(loop.body, loop)
         short = not self.code.hot and len(self.code.instructions) <= SHORT
         own = (i for i, _ in enumerate(self.code.instructions))
-        cut = groupby(own, lambda i: (inside.get(i), self._function(i)))
+        cut = groupby(own, lambda i: (inside.get(i), self._find_function(i)))
         return [
             Part(list(indices), loop, short or (loop is not None and not function))
             for (loop, function), indices in cut
@@ -85,8 +85,8 @@ class Kernel:
 
     def title(self, part: Part) -> str:
         """loop, lines 8-13: 177 instructions a pass: 8 global loads, ..."""
-        count, function = len(part.indices), self._function(part.indices[0])
-        where = _lines(self.code.lines(part.indices))
+        count, function = len(part.indices), self._find_function(part.indices[0])
+        where = _write_lines(self.code.lines(part.indices))
         what = plural(count, "instruction")
         in_a = f"{function}: " * bool(function)
         if part.loop is None:
@@ -112,7 +112,7 @@ class Kernel:
         """A source line; "" where it is not known."""
         return self.source.text(*place) if place[1] else ""
 
-    def _function(self, index: int) -> str:
+    def _find_function(self, index: int) -> str:
         return self.code.instructions[index].function
 
 
@@ -130,13 +130,13 @@ class View:
         return "\n\n".join(kernel.code.text for kernel in self.kernels)
 
     def __repr__(self) -> str:
-        return "\n\n".join(map(self._text, self.kernels))
+        return "\n\n".join(map(self._write_text, self.kernels))
 
-    def _head(self, kernel: Kernel) -> str:
+    def _write_head(self, kernel: Kernel) -> str:
         return f"{kernel.name} · {NAMES[self.language]} · {self.arch}"
 
-    def _text(self, kernel: Kernel) -> str:
-        out = [f"{self._head(kernel)} · {kernel.needs()}"]
+    def _write_text(self, kernel: Kernel) -> str:
+        out = [f"{self._write_head(kernel)} · {kernel.needs()}"]
         for part in kernel.parts():
             title = kernel.title(part)
             if not part.opened:
@@ -151,15 +151,15 @@ class View:
         return "\n".join(out)
 
     def _repr_html_(self) -> str:
-        return page([self._html(kernel) for kernel in self.kernels])
+        return page([self._render_kernel(kernel) for kernel in self.kernels])
 
-    def _html(self, kernel: Kernel) -> str:
-        parts = "".join(self._part(kernel, part) for part in kernel.parts())
+    def _render_kernel(self, kernel: Kernel) -> str:
+        parts = "".join(self._render_part(kernel, part) for part in kernel.parts())
         needs = f'<span style="{FAINT}"> · {escape(kernel.needs())}</span>'
         made = f"{NAMES[self.language]} for {self.arch}{needs}"
         return f"{title(kernel.name, [], made)}{parts}"
 
-    def _part(self, kernel: Kernel, part: Part) -> str:
+    def _render_part(self, kernel: Kernel, part: Part) -> str:
         rows = []
         for place, those in kernel.groups(part):
             rows += [
@@ -169,7 +169,7 @@ class View:
             if line := kernel.line(place).strip():
                 source = coloured(line, kernel.source.language)
                 rows.append(f'<span style="{FAINT}">{place[1]:>5}  </span>{source}')
-            rows += [self._instruction(one) for one in those]
+            rows += [self._render_instruction(one) for one in those]
         bold = BOLD * part.opened
         return (
             f'<details{" open" * part.opened} style="margin-top:4px">'
@@ -178,7 +178,7 @@ class View:
             f"{chr(10).join(rows)}</pre></details>"
         )
 
-    def _instruction(self, one: Instruction) -> str:
+    def _render_instruction(self, one: Instruction) -> str:
         guard, _, rest = one.text.rpartition(one.opcode)
         if one.opcode not in one.text:
             guard, rest = "", one.text
@@ -191,7 +191,7 @@ class View:
         return f"{' ' * 9}{escape(guard)}{name}{escape(rest)}"
 
 
-def _lines(numbers: list[int]) -> str:
+def _write_lines(numbers: list[int]) -> str:
     """lines 8-13; line 9"""
     if not numbers:
         return ""

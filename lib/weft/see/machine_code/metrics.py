@@ -66,7 +66,7 @@ class Metric:
         return " - ".join([" + ".join(self.ncu), *self.less])
 
 
-def _global(kind: str) -> list[Metric]:
+def _list_global(kind: str) -> list[Metric]:
     made = []
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
@@ -79,7 +79,7 @@ def _global(kind: str) -> list[Metric]:
     return made
 
 
-def _shared(kind: str) -> list[Metric]:
+def _list_shared(kind: str) -> list[Metric]:
     """Of shared memory.
 
     needed: what is no conflict, one wavefront for each request of 4-byte elements.
@@ -101,8 +101,8 @@ def _shared(kind: str) -> list[Metric]:
     ]
 
 
-COUNTS = [one for kind in _OPS for one in _global(kind)]
-COUNTS += [one for kind in _OPS for one in _shared(kind)]
+COUNTS = [one for kind in _OPS for one in _list_global(kind)]
+COUNTS += [one for kind in _OPS for one in _list_shared(kind)]
 
 _ACTIVE = "smsp__thread_inst_executed_per_inst_executed.ratio"
 _UNMASKED = "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio"

@@ -79,7 +79,7 @@ def measure(
         job = Path(folder) / "launches.pt"
         torch.save(list(launches), job)
         while asked:
-            done = _run(ncu, job, kernels, asked, timeout)
+            done = _run_ncu(ncu, job, kernels, asked, timeout)
             text = f"{done.stdout}\n{done.stderr}"
             unknown = set(re.findall(r"[Ff]ailed to find metric ([\w.]+)", text))
             if not unknown & set(asked):
@@ -124,7 +124,7 @@ def explain(text: str, found: int, wanted: int) -> str:
     return f"ncu measured {found} of {wanted} launches: {why}"
 
 
-def _run(
+def _run_ncu(
     ncu: str, job: Path, kernels: Sequence[str], metrics: Sequence[str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     names = "|".join(map(re.escape, dict.fromkeys(kernels)))

@@ -80,7 +80,7 @@ class Profile:
         raise KeyError(f"{name!r}: there are {names}")
 
     def __repr__(self) -> str:
-        table = [row[: self._columns] for row in (list(HEAD), *self.shown())]
+        table = [row[: self._count_columns] for row in (list(HEAD), *self.shown())]
         widths = [max(map(len, column)) for column in zip(*table)]
         lines = [
             "  ".join(
@@ -93,17 +93,17 @@ class Profile:
         return "\n".join([*head, *lines])
 
     @property
-    def _columns(self) -> int:
+    def _count_columns(self) -> int:
         return 2 if self.why else 4
 
     def _repr_html_(self) -> str:
-        head = [html.cell(name, kind="th") for name in HEAD[: self._columns]]
-        body = [self._row(row) for row in self.rows if row.said]
+        head = [html.cell(name, kind="th") for name in HEAD[: self._count_columns]]
+        body = [self._write_row(row) for row in self.rows if row.said]
         why = [html.remark(self.why, "without ncu")] * bool(self.why)
         return html.page([html.title(self.name, []), *why, html.table([head, *body])])
 
-    def _row(self, row: Row) -> list[str]:
-        name, *numbers = row.cells()[: self._columns]
+    def _write_row(self, row: Row) -> list[str]:
+        name, *numbers = row.cells()[: self._count_columns]
         cells = [html.cell(n, look=html.FAINT * (n == "same")) for n in numbers]
         return [html.cell(name, "left", hint=row.metric.formula), *cells]
 

@@ -15,12 +15,12 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M)
 
 def kernels(text: str) -> list[str]:
     """The (mangled) names of the kernels in a PTX text."""
-    return [name for kind, name, _ in _functions(text) if kind == "entry"]
+    return [name for kind, name, _ in _split_functions(text) if kind == "entry"]
 
 
 def read(text: str, kernel: str) -> Code:
     """One kernel, and behind it the functions that it calls. KeyError if it is none."""
-    found = {name: (kind, body) for kind, name, body in _functions(text)}
+    found = {name: (kind, body) for kind, name, body in _split_functions(text)}
     files = {number: name for number, name in _FILE.findall(text)}
     if found.get(kernel, ("", ""))[0] != "entry":
         raise KeyError(kernel)
@@ -33,12 +33,12 @@ def read(text: str, kernel: str) -> Code:
     code: list[Instruction] = []
     for name in wanted:
         own = "" if name == kernel else name
-        code += _instructions(found[name][1], files, own)
+        code += _parse_instructions(found[name][1], files, own)
     whole = "\n".join(found[name][1] for name in wanted)
     return Code(kernel, "ptx", code, whole, find_loops(code))
 
 
-def _functions(text: str) -> Iterator[tuple[str, str, str]]:
+def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
     """(entry or func, name, text from its head to its closing brace)."""
     for head in _HEAD.finditer(text):
         name = _NAME.search(text, head.start())
@@ -53,14 +53,14 @@ def _functions(text: str) -> Iterator[tuple[str, str, str]]:
             yield head.group(1), name.group(1), text[head.start() : last].strip("\n")
 
 
-def _instructions(
+def _parse_instructions(
     body: str, files: dict[str, str], function: str
 ) -> Iterator[Instruction]:
     labels: list[str] = []
     place = "", 0
     pending = ""
     _, _, inner = body.partition("\n{")
-    tables = _tables(inner)
+    tables = _read_tables(inner)
     for raw in inner.splitlines():
         line = re.sub(r"//.*", "", raw).strip()
         if found := _LOC.match(line):
@@ -80,17 +80,17 @@ def _instructions(
         pending = f"{pending} {line}".strip()
         if not pending.endswith(";"):
             continue
-        yield _instruction(pending, tuple(labels), place, function, tables)
+        yield _parse_instruction(pending, tuple(labels), place, function, tables)
         labels, pending = [], ""
 
 
-def _tables(body: str) -> dict[str, tuple[str, ...]]:
+def _read_tables(body: str) -> dict[str, tuple[str, ...]]:
     """The targets of an indirect branch, by the label of their list."""
     found = re.findall(r"([\w$]+):\s*\.branchtargets([^;]*);", body)
     return {name: tuple(re.findall(r"[\w$]+", text)) for name, text in found}
 
 
-def _instruction(text, labels, place, function, tables) -> Instruction:
+def _parse_instruction(text, labels, place, function, tables) -> Instruction:
     text = re.sub(r"\s+", " ", text)
     guard, rest = re.match(r"(@!?%?\w+)?\s*(.*)", text).groups()
     opcode = re.split(r"[\s;]", rest, maxsplit=1)[0]
@@ -104,12 +104,12 @@ def _instruction(text, labels, place, function, tables) -> Instruction:
     elif base in ("ret", "exit", "trap"):
         falls = bool(guard)
     return Instruction(
-        *(text, opcode, _kind(opcode), guard or "", labels, jumps, falls),
+        *(text, opcode, _classify(opcode), guard or "", labels, jumps, falls),
         *(*place, function),
     )
 
 
-def _kind(opcode: str) -> str:
+def _classify(opcode: str) -> str:
     base, *more = opcode.split(".")
     space = next((s for s in ("shared", "local", "param", "const") if s in more), "")
     if any(part.startswith("shared") for part in more):

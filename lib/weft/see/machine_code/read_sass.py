@@ -24,7 +24,7 @@ def kernels(text: str) -> list[str]:
 
 def read(text: str, kernel: str) -> Code:
     """One kernel with its subroutines. KeyError if there is none of that name."""
-    own = _section(text, kernel)
+    own = _find_section(text, kernel)
     code: list[Instruction] = []
     labels: list[str] = []
     places, fresh, function = [("", 0)], True, ""
@@ -36,18 +36,20 @@ def read(text: str, kernel: str) -> Code:
             fresh = False
         elif found := _CODE.match(line):
             place = next(one for one in places if one[0] == places[-1][0])
-            code.append(_instruction(found.group(2), tuple(labels), place, function))
+            code.append(
+                _parse_instruction(found.group(2), tuple(labels), place, function)
+            )
             labels, fresh = [], True
         elif found := _LABEL.match(line):
             name = found.group(1)
             labels.append(name)
             if name.startswith("$"):
                 function = re.sub(r"^.*\$(?=\w)", "", name)
-    code = _without_padding(code)
+    code = _strip_padding(code)
     return Code(kernel, "sass", code, own, find_loops(code))
 
 
-def _section(text: str, kernel: str) -> str:
+def _find_section(text: str, kernel: str) -> str:
     for mark in _SECTION.finditer(text):
         if mark.group(1).rstrip(",") == kernel:
             end = text.find("\n//----", mark.end())
@@ -55,7 +57,7 @@ def _section(text: str, kernel: str) -> str:
     raise KeyError(kernel)
 
 
-def _without_padding(code: list[Instruction]) -> list[Instruction]:
+def _strip_padding(code: list[Instruction]) -> list[Instruction]:
     """Without what fills the last lines of the cache: NOP, and a branch to itself."""
     end = len(code)
     while end and code[end - 1].opcode == "NOP":
@@ -65,7 +67,7 @@ def _without_padding(code: list[Instruction]) -> list[Instruction]:
     return code[:end]
 
 
-def _instruction(text, labels, place, function) -> Instruction:
+def _parse_instruction(text, labels, place, function) -> Instruction:
     text = re.sub(r"\s+", " ", text).replace(" ;", ";").strip()
     guard, rest = re.match(r"(@!?U?P\w+)?\s*(.*)", text).groups()
     opcode = re.split(r"[\s;]", rest, maxsplit=1)[0]
@@ -84,7 +86,7 @@ def _instruction(text, labels, place, function) -> Instruction:
     elif base in ("EXIT", "RET", "KILL"):
         falls = bool(guard)
     return Instruction(
-        *(text, opcode, _kind(opcode, rest), guard or "", labels, jumps, falls),
+        *(text, opcode, _classify(opcode, rest), guard or "", labels, jumps, falls),
         *(*place, function),
     )
 
@@ -102,7 +104,7 @@ _MATRIX = re.compile(r"[HIDBQU]\w*MMA\b")
 _MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y is how a constant is loaded
 
 
-def _kind(opcode: str, rest: str) -> str:
+def _classify(opcode: str, rest: str) -> str:
     base = opcode.split(".")[0]
     if base in _MEMORY:
         return _MEMORY[base]

@@ -45,7 +45,7 @@ def record(
         runner = kernel if isinstance(kernel, Runner) else None
         runner = runner or Runner(PythonKernel(kernel), "", None)
         shape = runner.kernel.config(key)
-        about, params, args = _translated(runner, args)
+        about, params, args = _translate_kernel(runner, args)
         name = about["expression"]
     launch = {
         **about,
@@ -99,7 +99,7 @@ def main(path: str) -> None:
         torch.cuda.synchronize()
 
 
-def _translated(
+def _translate_kernel(
     runner: Any, args: tuple[Any, ...]
 ) -> tuple[dict[str, Any], Any, tuple[Any, ...]]:
     made = runner._of(args)

@@ -116,15 +116,15 @@ class Occupancy:
     def sentence(self) -> str:
         """What to see, in one line."""
         if not self.blocks:
-            return f"{self._head()}: cannot be launched"
+            return f"{self._write_head()}: cannot be launched"
         which = " and ".join([", ".join(self.binding[:-1]), self.binding[-1]])
         which = which.removeprefix(" and ")
-        return f"{self._head()}: {self.occupancy:.0%} occupancy, bound by {which}"
+        return f"{self._write_head()}: {self.occupancy:.0%} occupancy, bound by {which}"
 
     def resident(self) -> str:
         """What is on a multiprocessor at once, or why nothing can be."""
         if not self.blocks:
-            return self._refused()
+            return self._explain_refusal()
         return (
             f"{plural(self.blocks, 'block')} of {self.threads} threads on a "
             f"multiprocessor at once, {self.warps} of {self.limits.warps} warps"
@@ -137,10 +137,10 @@ class Occupancy:
             f"memory a block"
         )
 
-    def _head(self) -> str:
+    def _write_head(self) -> str:
         return f"{self.name} on {self.arch} ({self.limits.name})"
 
-    def _refused(self) -> str:
+    def _explain_refusal(self) -> str:
         limits = self.limits
         if "shared memory" in self.binding:
             return (

@@ -68,11 +68,11 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
     name. Raises ArgumentError for what is no kernel.
     """
     if isinstance(kernel, (str, Path)):
-        return _file(kernel, args)
+        return _find_file_source(kernel, args)
     if isinstance(kernel, NumbaKernel):
-        return _numba(kernel, args)
+        return _find_numba_source(kernel, args)
     if isinstance(kernel, Runner):
-        return _runner(kernel, args)
+        return _find_runner_source(kernel, args)
     if isinstance(kernel, (Kernel, Module)) and args:
         raise ArgumentError(
             f"{args[0]!r}: a kernel in CUDA C takes nothing beside it here but what "
@@ -80,10 +80,10 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> Source:
         )
     if isinstance(kernel, Kernel):
         complete(kernel)
-        return _cell(kernel.module, (kernel.expression,))
+        return _find_cell_source(kernel.module, (kernel.expression,))
     if isinstance(kernel, Module):
-        return _cell(kernel._cell, ())
-    return _runner(Runner(PythonKernel(kernel), "", None), args)
+        return _find_cell_source(kernel._cell, ())
+    return _find_runner_source(Runner(PythonKernel(kernel), "", None), args)
 
 
 def complete(kernel: Kernel) -> None:
@@ -95,7 +95,7 @@ def complete(kernel: Kernel) -> None:
         )
 
 
-def _cell(cell: Cell, wanted: tuple[str, ...]) -> Source:
+def _find_cell_source(cell: Cell, wanted: tuple[str, ...]) -> Source:
     together = cell._together(wanted[0]) if wanted else cell.ordinary()
 
     def compile(arch: str) -> Compiled:
@@ -107,7 +107,7 @@ def _cell(cell: Cell, wanted: tuple[str, ...]) -> Source:
     return Source(cell.name, compile, wanted or together, texts=texts)
 
 
-def _runner(runner: Runner, args: tuple[Any, ...]) -> Source:
+def _find_runner_source(runner: Runner, args: tuple[Any, ...]) -> Source:
     made = runner._of(args) if args or not runner.kernel.parameters else runner._last
     if made is None:
         names = ", ".join(runner.kernel.parameters)
@@ -134,7 +134,7 @@ def _runner(runner: Runner, args: tuple[Any, ...]) -> Source:
     return Source(name, compile, (translation.name,), "python", texts, moved)
 
 
-def _numba(kernel: NumbaKernel, args: tuple[Any, ...]) -> Source:
+def _find_numba_source(kernel: NumbaKernel, args: tuple[Any, ...]) -> Source:
     if not args and kernel.parameters:
         raise ArgumentError(
             f"{kernel.name}: Numba compiles it for the types of its arguments: give "
@@ -147,7 +147,7 @@ def _numba(kernel: NumbaKernel, args: tuple[Any, ...]) -> Source:
     return Source(kernel.name, compile, language="python")
 
 
-def _file(path: str | Path, args: tuple[Any, ...]) -> Source:
+def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> Source:
     if any(not isinstance(name, str) for name in args):
         raise ArgumentError(f"{path}: want the names of kernels behind it, not {args}")
     found = [p for p in (Path(path), ROOT / path) if p.is_file()]

@@ -87,7 +87,7 @@ def by_nvrtc(
     """A cell's source; what a launch on that GPU runs. Raises CompileError."""
     made, _ = stored.program(source, name, arch, flags, expressions, headers)
     here = "NVRTC {}.{}".format(*nvrtc.version())
-    why = _no_usage(here, made.cubin, made.log)
+    why = _explain_usage(here, made.cubin, made.log)
     return Compiled(made.ptx, made.cubin, made.lowered, made.usage, why)
 
 
@@ -98,7 +98,7 @@ def by_nvcc(file: Path, arch: str) -> Compiled:
         raise BuildError(
             f"{file.name} holds host code too, and there is no nvcc: {_NVCC}"
         )
-    return _by_nvcc(nvcc, file, arch, _stamp(file))
+    return _compile_by_nvcc(nvcc, file, arch, _read_stamp(file))
 
 
 def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
@@ -106,11 +106,11 @@ def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> Compiled:
     digits = re.sub(r"\D", "", arch)
     cc = int(digits[:-1]), int(digits[-1])
     text = reading.ptx(kernel.kernel, args, cc, lines=True)
-    return _assembled(text, arch)
+    return _assemble(text, arch)
 
 
 @functools.lru_cache(16)
-def _by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
+def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
     include = [f"-I{path}" for path in (file.parent, build.KERNELS, COMMON)]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
@@ -118,13 +118,13 @@ def _by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> Compiled:
         own = build.own_flags(file)
         inner = [flag for flag in own if flag.startswith(_FOR_PTXAS)]
         command += [*include, *(flag for flag in own if flag not in inner)]
-        _run([*command, "-o", str(out), str(file)], file.name)
+        _run_tool([*command, "-o", str(out), str(file)], file.name)
         text = out.read_text()
     those = [flag.removeprefix(_FOR_PTXAS).split(",") for flag in inner]
-    return _assembled(text, arch, *itertools.chain(*those))
+    return _assemble(text, arch, *itertools.chain(*those))
 
 
-def _stamp(file: Path) -> tuple[float, ...]:
+def _read_stamp(file: Path) -> tuple[float, ...]:
     """What changes when the file or a header beside it does."""
     folders = (file.parent, build.KERNELS, COMMON)
     headers = [header for folder in folders for header in folder.glob("*.*h")]
@@ -132,7 +132,7 @@ def _stamp(file: Path) -> tuple[float, ...]:
 
 
 @functools.lru_cache(16)
-def _assembled(text: str, arch: str, *flags: str) -> Compiled:
+def _assemble(text: str, arch: str, *flags: str) -> Compiled:
     """PTX with the machine code that ptxas makes of it, where there is a ptxas."""
     tool = ptxas()
     if not tool:
@@ -143,13 +143,13 @@ def _assembled(text: str, arch: str, *flags: str) -> Compiled:
         into.write_text(text)
         command = [tool, "-v", "-lineinfo", f"-arch={arch}", *flags]
         command += [str(into), "-o", str(out)]
-        log = _run(command, "ptxas")
+        log = _run_tool(command, "ptxas")
         cubin = out.read_bytes()
-    usage, why = nvrtc.parse_usage(log), _no_usage(tool, cubin, log)
+    usage, why = nvrtc.parse_usage(log), _explain_usage(tool, cubin, log)
     return Compiled(text, cubin, usage=usage, why=why)
 
 
-def _no_usage(tool: str, cubin: bytes, log: str) -> str:
+def _explain_usage(tool: str, cubin: bytes, log: str) -> str:
     """Why a kernel may have no usage although there is machine code."""
     said = log.strip() or "nothing"
     return f"{tool} ended with code 0 and {len(cubin)} bytes, and said: {said}"
@@ -169,7 +169,7 @@ def ptxas() -> str | None:
         return None
 
 
-def _run(command: list[str], what: str) -> str:
+def _run_tool(command: list[str], what: str) -> str:
     done = build.running.run(command, folder=cache.folder())
     if done.returncode:
         said = build.running.said_by(done)

@@ -34,35 +34,35 @@ def draw(scene: Scene) -> Drawing:
     if scene.thread is None and len(scene.found) > REPEATED:
         scene = replace(scene, found=scene.found.distinct(), _kept={})
     layout = layout_of(scene)
-    times, whos = _stops(scene)
+    times, whos = _list_stops(scene)
     kept: dict = {}  # parts that many positions share
     frames = {
-        (i, j): _frame(scene, layout, time, who, kept)
+        (i, j): _draw_frame(scene, layout, time, who, kept)
         for i, time in enumerate(times)
         for j, who in enumerate(whos)
     }
-    start = _start(scene, times, whos)
+    start = _choose_start(scene, times, whos)
     trace = scene.trace
     kernel = f"{trace.kernel}: who touches what"
     if len(scene.blocks) == 1 and np.prod(trace.grid) > 1:
         total = int(np.prod(trace.grid))
         kernel = f"{trace.kernel}, one block of {total}: who touches what"
     notes, height = foot(scene, layout.bottom)
-    base = label(EDGE, 28, kernel, 17, bold=True) + _base(scene, layout) + notes
+    base = label(EDGE, 28, kernel, 17, bold=True) + _draw_base(scene, layout) + notes
     sliders = [
         Slider(
             "interval" if scene.thread is None else "access",
-            tuple(_time_name(scene, t) for t in times),
+            tuple(_name_time(scene, t) for t in times),
         ),
-        Slider("thread", tuple(_who_name(scene, w) for w in whos)),
+        Slider("thread", tuple(_name_who(scene, w) for w in whos)),
     ]
-    title = f"{kernel}. {_said(scene, _moment(scene, ALL, None))}"
+    title = f"{kernel}. {_describe(scene, _build_moment(scene, ALL, None))}"
     drawing = Drawing(title, WIDTH, height, base, sliders, frames, start)
     drawing.taken = taken(layout, scene, height)
     return drawing
 
 
-def _stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
+def _list_stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
     times = [ALL]
     if len(scene.intervals) > 1:
         times += scene.intervals[:MOMENTS]
@@ -70,18 +70,20 @@ def _stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
     if scene.thread is None:
         chosen.insert(0, None)
     else:
-        count = min(ACCESSES, len(_of(scene, chosen[0])))
+        count = min(ACCESSES, len(_select_touches(scene, chosen[0])))
         times = [ALL, *(ALL - 1 - i for i in range(count))]
     return times, chosen
 
 
-def _start(scene: Scene, times: Sequence[int], whos: Sequence) -> tuple[int, int]:
+def _choose_start(
+    scene: Scene, times: Sequence[int], whos: Sequence
+) -> tuple[int, int]:
     """The stop that shows most without a tangle: all threads, or one of them."""
-    faulty = [_place(scene, f) for f in scene.findings if f.block and f.thread]
+    faulty = [_find_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
     if whos[0] is None and all(len(a.shape) <= 1 for a in arrays):
         for i, time in enumerate(times):
-            moment = _moment(scene, time, whos[0])
+            moment = _build_moment(scene, time, whos[0])
             if len(moment.order) and moment.few:
                 return (i, 0)
     if not len(scene.drawn):
@@ -89,16 +91,16 @@ def _start(scene: Scene, times: Sequence[int], whos: Sequence) -> tuple[int, int
     for one in faulty:
         if one in whos:
             return (0, list(whos).index(one))
-    per = [len(_moment(scene, ALL, who).mine) if who else 0 for who in whos]
+    per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in whos]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = min(busy, key=lambda j: _from_inner(scene, whos[j]))
     # All of its arrows at once are a tangle: what it does before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
-        return (int(len(_moment(scene, times[1], whos[middle]).mine) > 0), middle)
+        return (int(len(_build_moment(scene, times[1], whos[middle]).mine) > 0), middle)
     return (0, middle)
 
 
-def _place(scene: Scene, finding: Finding) -> tuple[int, int]:
+def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
     """Its (block, thread)."""
     trace = scene.trace
     return ravel(finding.block, trace.grid), ravel(finding.thread, trace.block)
@@ -113,34 +115,34 @@ def _from_inner(scene: Scene, who: tuple[int, int] | None) -> int:
     return abs(col - min(2, x - 1)) + 2 * abs(row - min(1, y - 1)) + 3 * (col == row)
 
 
-def _moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:
+def _build_moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:
     if time < ALL:  # one access
-        mine = _of(scene, who).where(np.array([ALL - 1 - time]))
+        mine = _select_touches(scene, who).where(np.array([ALL - 1 - time]))
         return Moment(scene, time, who, scene.at(int(mine.interval[0])), mine)
     of = scene.at(time)
     mine = of if who is None else of.of(block=who[0], thread=who[1])
     return Moment(scene, time, who, of, mine)
 
 
-def _of(scene: Scene, who: tuple[int, int] | None) -> Touches:
+def _select_touches(scene: Scene, who: tuple[int, int] | None) -> Touches:
     """All that one thread touches, in its order."""
     block, thread = who or (0, 0)
     return scene.drawn.of(block=block, thread=thread)
 
 
-def _frame(
+def _draw_frame(
     scene: Scene, layout: Layout, time: int, who: tuple[int, int] | None, kept: dict
 ) -> list[str]:
     """The parts of one position of the sliders; equal ones are kept once."""
-    moment = _moment(scene, time, who)
-    said = svg.clipped(_said(scene, moment), WIDTH - 2 * EDGE, 13)
+    moment = _build_moment(scene, time, who)
+    said = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, said, 13, faint=True)]
     if who is not None:
         key = moment.interval
         if key not in kept:
             kept[key] = [ground(moment, panel) for panel in layout.panels]
         out += kept[key]
-    out += _threads(moment, layout, kept)
+    out += _draw_threads(moment, layout, kept)
     for panel in layout.panels:
         out += [fills(moment, panel), words(moment, panel)]
     out.append(arrows(moment, layout.panels, layout.grids, layout.block))
@@ -148,11 +150,11 @@ def _frame(
     behind = lambda one: Hidden([], layout.grids, one).at  # noqa: E731
     out.append(marks(scene, layout.panels, layout.grids, moment, behind))
     if layout.strip:
-        out.append(_now(scene, layout, moment.interval))
+        out.append(_draw_now(scene, layout, moment.interval))
     return [part for part in out if part]
 
 
-def _said(scene: Scene, moment: Moment) -> str:
+def _describe(scene: Scene, moment: Moment) -> str:
     """One sentence: who touched what."""
     time, who = moment.time, moment.who
     if time < ALL:
@@ -161,19 +163,20 @@ def _said(scene: Scene, moment: Moment) -> str:
         index = np.unravel_index(int(row.element[0]), array.shape)
         at = ", ".join(str(int(i)) for i in index)
         verb = {"read": "reads", "write": "writes"}.get(site.kind, "updates")
-        where = f"{_time_name(scene, time)}, line {site.line}: "
+        where = f"{_name_time(scene, time)}, line {site.line}: "
         same = f", which is {array.name}[{at}]"
-        return f"{where.capitalize()}{_who_name(scene, who)} {verb} {site.text}{same}."
-    when = "" if time == ALL else f"{_time_name(scene, time)}: ".capitalize()
+        return f"{where.capitalize()}{_name_who(scene, who)} {verb} {site.text}{same}."
+    when = "" if time == ALL else f"{_name_time(scene, time)}: ".capitalize()
     did = sentence(moment.mine, scene.trace, scene.arrays)
     if who is not None:
         one = did.replace("read ", "reads ", 1).replace("write ", "writes ", 1)
         wrong = any(
-            f.thread and f.block and _place(scene, f) == who for f in scene.findings
+            f.thread and f.block and _find_place(scene, f) == who
+            for f in scene.findings
         )
         nothing = "goes wrong: see below" if wrong else "touches nothing here"
         said = one if len(moment.mine) else nothing
-        name = _who_name(scene, who)
+        name = _name_who(scene, who)
         return f"{when}{name if when else name.capitalize()} {said}."
     active = len(np.unique(moment.mine.block * scene.threads + moment.mine.thread))
     total = scene.threads * len(scene.blocks)
@@ -185,17 +188,17 @@ def _said(scene: Scene, moment: Moment) -> str:
     return f"{when}{count} threads {did}."
 
 
-def _time_name(scene: Scene, time: int) -> str:
+def _name_time(scene: Scene, time: int) -> str:
     if time == ALL:
         return "all of it"
     if time < ALL:
-        count = len(_of(scene, scene.chosen()[0]))
+        count = len(_select_touches(scene, scene.chosen()[0]))
         return f"access {ALL - time} of {count}"
     numbers = scene.intervals
     return f"interval {numbers.index(time) + 1} of {len(numbers)}"
 
 
-def _who_name(scene: Scene, who: tuple[int, int] | None) -> str:
+def _name_who(scene: Scene, who: tuple[int, int] | None) -> str:
     if who is None:
         return "all threads"
     block, thread = who
@@ -206,7 +209,7 @@ def _who_name(scene: Scene, who: tuple[int, int] | None) -> str:
     return name
 
 
-def _threads(moment: Moment, layout: Layout, kept: dict) -> list[str]:
+def _draw_threads(moment: Moment, layout: Layout, kept: dict) -> list[str]:
     """The threads, and strongest the one that is singled out."""
     out = []
     block_of = moment.scene.trace.block
@@ -224,7 +227,7 @@ def _threads(moment: Moment, layout: Layout, kept: dict) -> list[str]:
     return out
 
 
-def _base(scene: Scene, layout: Layout) -> str:
+def _draw_base(scene: Scene, layout: Layout) -> str:
     """What stays whatever the sliders say."""
     trace = scene.trace
     out = [panel.drawn() for panel in layout.panels]
@@ -238,7 +241,7 @@ def _base(scene: Scene, layout: Layout) -> str:
     return "".join(out)
 
 
-def _now(scene: Scene, layout: Layout, time: int) -> str:
+def _draw_now(scene: Scene, layout: Layout, time: int) -> str:
     """The timeline with the interval that is shown."""
     numbers = scene.intervals
     room = WIDTH - LEFT - EDGE
@@ -266,7 +269,7 @@ def _now(scene: Scene, layout: Layout, time: int) -> str:
 def account(scene: Scene) -> str:
     """The picture in words, a line for each array."""
     trace = scene.trace
-    lines = [f"{trace.kernel}, {_said(scene, _moment(scene, ALL, None))}"]
+    lines = [f"{trace.kernel}, {_describe(scene, _build_moment(scene, ALL, None))}"]
     for number in scene.arrays:
         array, of = trace.arrays[number], scene.found.of(array=number)
         times = f"{plural(int(of.reads.sum()), 'read')}, "

@@ -33,7 +33,7 @@ def arrows(
     if not len(wanted):
         return ""
     worded = [*panels, threads] if threads else panels
-    texts = [frame for panel in worded for frame in _texts(moment, panel)]
+    texts = [frame for panel in worded for frame in _list_texts(moment, panel)]
     out = []
     for panel in panels:
         if moment.who is None and (panel.grid.is_large or not panel.flat):
@@ -43,14 +43,16 @@ def arrows(
             grid = frames[int(block)]
             mask = (of[:, 0] == block) & (of[:, 1] == thread) & (of[:, 3] == write)
             here = (int(block), int(thread))
-            for element in _targets(of[mask][:, 4], panel, grid.middle(here[1])):
-                cells = [f for p in panels for f in _rows(p, panel, int(element))]
+            for element in _list_targets(of[mask][:, 4], panel, grid.middle(here[1])):
+                cells = [f for p in panels for f in _list_rows(p, panel, int(element))]
                 hidden = Hidden([*texts, *cells], frames, here)
-                out.append(_arrow(panel, int(element), grid, bool(write), hidden))
+                out.append(_draw_arrow(panel, int(element), grid, bool(write), hidden))
     return "".join(out)
 
 
-def _targets(elements: np.ndarray, panel: Panel, at: tuple[float, float]) -> np.ndarray:
+def _list_targets(
+    elements: np.ndarray, panel: Panel, at: tuple[float, float]
+) -> np.ndarray:
     """The cells that get an arrow: each, or of many the one next to the thread."""
     most = 8 if panel.flat and panel.grid.rows == 1 else 6
     if panel.grid.side < ROOM:
@@ -62,7 +64,9 @@ def _targets(elements: np.ndarray, panel: Panel, at: tuple[float, float]) -> np.
     return elements[[int(np.argmin(far))]]
 
 
-def _arrow(panel: Panel, element: int, grid: Grid, write: bool, hidden: Hidden) -> str:
+def _draw_arrow(
+    panel: Panel, element: int, grid: Grid, write: bool, hidden: Hidden
+) -> str:
     x, y = panel.grid.middle(element)
     tx, ty = grid.middle(hidden.who[1])
     half, radius = panel.grid.cell / 2 + 1.5, grid.side / 2 - 1.5
@@ -122,7 +126,7 @@ class Hidden:
         return out
 
 
-def _rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
+def _list_rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
     """The rows of cells with an index in each, but for the row that is pointed at."""
     grid = panel.grid
     if not panel.flat or not has_indices(grid):
@@ -138,7 +142,7 @@ def _rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
     return out
 
 
-def _texts(moment: Moment, panel: Panel) -> list[Frame]:
+def _list_texts(moment: Moment, panel: Panel) -> list[Frame]:
     """An array's name above it, its index expressions, the numbers beside it."""
     grid, out = panel.grid, []
     for x, y, text, _ in lines_of(moment, panel):

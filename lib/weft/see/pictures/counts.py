@@ -17,9 +17,12 @@ def counts(scene: Scene) -> list[str]:
     for number in scene.arrays:
         array = scene.trace.arrays[number]
         said = [
-            times(_of(counters, what, array.name) / max(counters.threads, 1), what)
+            times(
+                _read_counter(counters, what, array.name) / max(counters.threads, 1),
+                what,
+            )
             for what in ("reads", "writes", "atomics")
-            if _of(counters, what, array.name)
+            if _read_counter(counters, what, array.name)
         ]
         if said:
             each.append(f"{array.name} {' and '.join(said)}")
@@ -29,7 +32,7 @@ def counts(scene: Scene) -> list[str]:
         array = scene.trace.arrays[number]
         if array.space == "shared":
             continue
-        per = _of(counters, "sectors_per_request", array.name)
+        per = _read_counter(counters, "sectors_per_request", array.name)
         if per:
             more.append(f"{array.name} {rounded(per)}")
     if more:
@@ -37,13 +40,14 @@ def counts(scene: Scene) -> list[str]:
     shared = [a.name for a in scene.trace.arrays if a.space == "shared"]
     if shared:
         conflicts = [
-            f"{n} {rounded(_of(counters, 'bank_conflicts', n))}" for n in shared
+            f"{n} {rounded(_read_counter(counters, 'bank_conflicts', n))}"
+            for n in shared
         ]
         lines.append(f"Bank conflicts: {', '.join(conflicts)}.")
     return [" ".join(lines[:1]), " ".join(lines[1:])] if lines else []
 
 
-def _of(counters: Any, what: str, name: str) -> float:
+def _read_counter(counters: Any, what: str, name: str) -> float:
     try:
         return float(getattr(counters, what)[name])
     except (AttributeError, KeyError, TypeError):

@@ -45,7 +45,9 @@ def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, flo
     out = ""
     for finding in findings[:MOST]:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
-        for i, line in enumerate(_wrapped(finding.text + times, WIDTH - x - EDGE - 18)):
+        for i, line in enumerate(
+            _wrap_text(finding.text + times, WIDTH - x - EDGE - 18)
+        ):
             mark = label(x, y, "✗", 13, colour=FAULT, bold=True) if i == 0 else ""
             out += mark + label(x + 18, y, line, 12.5, colour=FAULT)
             y += 18
@@ -56,7 +58,7 @@ def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, flo
     return out, y
 
 
-def _wrapped(text: str, room: float) -> list[str]:
+def _wrap_text(text: str, room: float) -> list[str]:
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -89,13 +91,13 @@ def marks(
         if who is not None and (block != who[0] or who[1] not in numbers):
             continue
         grid = frames[block]
-        out += [_ring(grid, n) for n in numbers if 0 <= n < scene.threads]
+        out += [_draw_ring(grid, n) for n in numbers if 0 <= n < scene.threads]
         for panel in panels:
             if panel.array.name == finding.array and finding.index:
                 at = place(panel, scene, finding)
                 middle = grid.middle(numbers[0]) if numbers else None
                 hidden = behind((block, numbers[0])) if numbers else None
-                out.append(_cell(panel, at, finding.index, middle, hidden))
+                out.append(_mark_cell(panel, at, finding.index, middle, hidden))
     return "".join(dict.fromkeys(out))
 
 
@@ -129,7 +131,7 @@ def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
     return element if len(index) > 1 else int(index[0])
 
 
-def _cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
+def _mark_cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
     grid = panel.grid
     plane, row, col = at
     first = plane * grid.rows * grid.cols
@@ -153,7 +155,7 @@ def _cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
     return f'<g data-fault="{svg.escape(panel.array.name)}">{line}{mark}</g>'
 
 
-def _ring(grid: Grid, thread: int) -> str:
+def _draw_ring(grid: Grid, thread: int) -> str:
     x, y = grid.middle(thread)
     radius = max(3.0, grid.side / 2 - 0.5)
     return (

@@ -20,7 +20,7 @@ def foot(scene: Scene, top: float) -> tuple[str, float]:
     for line in counts(scene):
         out += label(EDGE, y, line, 12, faint=True)
         y += 18
-    kinds = _kinds(scene)
+    kinds = _list_kinds(scene)
     out += svg.legend(EDGE, y + 8, kinds)
     return out, y + 22
 
@@ -30,11 +30,11 @@ def width(scene: Scene) -> float:
     if findings_of(scene):
         return WIDTH
     lines = [svg.width_of(line, 12) for line in counts(scene)]
-    marks = [svg.width_of(svg.MARKS[k][2], svg.SMALL) + 38 for k in _kinds(scene)]
+    marks = [svg.width_of(svg.MARKS[k][2], svg.SMALL) + 38 for k in _list_kinds(scene)]
     return EDGE + max([*lines, sum(marks)])
 
 
-def _kinds(scene: Scene) -> list[str]:
+def _list_kinds(scene: Scene) -> list[str]:
     """The marks that this picture has, for its legend."""
     found, trace = scene.found, scene.trace
     shared = np.isin(

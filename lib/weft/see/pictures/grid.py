@@ -169,7 +169,7 @@ def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
 
     strength: (rows, columns), 0 (nothing there) to 1.
     """
-    png = base64.b64encode(_png(strength, colour)).decode()
+    png = base64.b64encode(_write_png(strength, colour)).decode()
     return (
         f'<image x="{num(grid.left)}" y="{num(grid.top)}" width="{num(grid.width)}" '
         f'height="{num(grid.height)}" preserveAspectRatio="none" '
@@ -177,7 +177,7 @@ def picture(strength: np.ndarray, colour: str, grid: Grid) -> str:
     )
 
 
-def _png(strength: np.ndarray, colour: str) -> bytes:
+def _write_png(strength: np.ndarray, colour: str) -> bytes:
     """RGBA of 8 bits, after the PNG specification (ISO/IEC 15948)."""
     rows, cols = strength.shape
     pixels = np.empty((rows, cols, 4), np.uint8)

@@ -47,36 +47,38 @@ def draw(scene: Scene) -> Drawing:
     stops: list[int | None] = [None, *blocks] if len(blocks) > 1 else [None]
     trace = scene.trace
     base = [label(EDGE, 28, f"{trace.kernel}: how often", 17, bold=True)]
-    maps, y = _maps(scene, 62.0)
+    maps, y = _draw_maps(scene, 62.0)
     for one in maps:
         name = trace.arrays[one.number].name
-        base += [_title(scene, one), cells(one.grid, name), _scale(one)]
-    warps = _warps(scene, y + 14)
+        base += [_write_title(scene, one), cells(one.grid, name), _draw_scale(one)]
+    warps = _list_warps(scene, y + 14)
     y += 14 + warps.height + 30
-    base.append(_warp_names(scene, warps))
+    base.append(_name_warps(scene, warps))
     foot, y = sentences(findings_of(scene), EDGE, y)
     for line in counts(scene):
         foot += label(EDGE, y, line, 12, faint=True)
         y += 18
-    frames = {(i,): _frame(scene, stop, maps, warps) for i, stop in enumerate(stops)}
+    frames = {
+        (i,): _draw_frame(scene, stop, maps, warps) for i, stop in enumerate(stops)
+    }
     names = ["all of them", *(block_name(b, trace) for b in blocks)][: len(stops)]
     title = f"{trace.kernel}: how often each cell is touched"
     slider = Slider("block", tuple(names))
     return Drawing(title, WIDTH, y + 4, "".join(base) + foot, [slider], frames, (0,))
 
 
-def _grid(shape: tuple[int, ...]) -> Grid:
+def _choose_grid(shape: tuple[int, ...]) -> Grid:
     planes, rows, cols = drawn_shape(shape)
     if len(shape) <= 1:
         return fit_line(cols, COLUMN, 150, 22)
     return fit(planes * rows * cols, planes, rows, cols, COLUMN, 240, 22)
 
 
-def _counts(found: Touches, grid: Grid) -> np.ndarray:
+def _count_touches(found: Touches, grid: Grid) -> np.ndarray:
     return np.bincount(found.element, minlength=grid.count)[: grid.count]
 
 
-def _maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
+def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
     """Two maps a line, reads and writes of one array side by side."""
     lines: list[list[tuple[int, str, str]]] = []
     for number in scene.arrays:
@@ -91,15 +93,17 @@ def _maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
     for line in lines:
         for i, (number, verb, colour) in enumerate(line):
             of = scene.found.of(array=number)
-            grid = _grid(scene.trace.arrays[number].shape)
+            grid = _choose_grid(scene.trace.arrays[number].shape)
             grid = grid.at(EDGE + i * (COLUMN + 40), y + 26)
-            per = _counts(of.where(of.reads if verb == "read" else of.writes), grid)
+            per = _count_touches(
+                of.where(of.reads if verb == "read" else of.writes), grid
+            )
             out.append(_Map(number, verb, colour, grid, per))
         y += max((one.grid.height for one in out[-len(line) :]), default=0) + 64
     return out, y
 
 
-def _title(scene: Scene, one: _Map) -> str:
+def _write_title(scene: Scene, one: _Map) -> str:
     array, hot = scene.trace.arrays[one.number], one.per[one.per > 0]
     low, high = int(hot.min()), int(hot.max())
     often = "once" if high == 1 else f"{low} times"
@@ -113,14 +117,14 @@ def _title(scene: Scene, one: _Map) -> str:
     return out + label(after, y, text, 11.5, faint=True)
 
 
-def _scale(one: _Map) -> str:
+def _draw_scale(one: _Map) -> str:
     """What the strengths mean: from 1 to the most."""
     x, y = one.grid.left, one.grid.top + one.grid.height + 10
     levels = min(LEVELS, one.top)
     out = [label(x, y + 10, "1", 11, faint=True)] if one.top > 1 else []
     at = x + 12 if one.top > 1 else x
     for level in range(1, levels + 1):
-        fill = _strength(level / levels)
+        fill = _scale_strength(level / levels)
         out.append(svg.box(at, y, 16, 12, colour=one.colour, fill=fill, radius=0))
         at += 16
     times = "time" if one.top == 1 else "times"
@@ -128,43 +132,45 @@ def _scale(one: _Map) -> str:
     return "".join(out)
 
 
-def _strength(share: float) -> float:
+def _scale_strength(share: float) -> float:
     """Opacity of a share from above 0 to 1."""
     return 0.12 + 0.73 * share
 
 
-def _frame(scene: Scene, block: int | None, maps: list[_Map], warps: Grid) -> list[str]:
+def _draw_frame(
+    scene: Scene, block: int | None, maps: list[_Map], warps: Grid
+) -> list[str]:
     found = scene.found if block is None else scene.found.of(block=block)
     if block is None:
         found = found.where(np.isin(found.block, scene.blocks))
-    out = [label(EDGE, 48, _said(scene, found, block), 13, faint=True)]
+    out = [label(EDGE, 48, _describe(scene, found, block), 13, faint=True)]
     for one in maps:
         per = one.per
         if block is not None:
             of = found.of(array=one.number)
             of = of.where(of.reads if one.verb == "read" else of.writes)
-            per = _counts(of, one.grid)
+            per = _count_touches(of, one.grid)
         name = svg.escape(scene.trace.arrays[one.number].name)
-        shades = _map(per / one.top, one.grid, one.colour, min(LEVELS, one.top))
+        shades = _draw_map(per / one.top, one.grid, one.colour, min(LEVELS, one.top))
         out.append(f'<g data-array="{name}" data-kind="{one.verb}">{shades}</g>')
-    return [*out, _strip(scene, found, warps)]
+    return [*out, _draw_strip(scene, found, warps)]
 
 
-def _map(share: np.ndarray, grid: Grid, colour: str, levels: int) -> str:
+def _draw_map(share: np.ndarray, grid: Grid, colour: str, levels: int) -> str:
     if grid.is_large:
-        strength = np.where(share > 0, _strength(np.minimum(share, 1)), 0)
+        strength = np.where(share > 0, _scale_strength(np.minimum(share, 1)), 0)
         return picture(binned(strength, grid), colour, grid)
     level = np.ceil(np.minimum(share, 1) * levels).astype(int)
     out = []
     for one in range(1, levels + 1):
         path = grid.squares(np.flatnonzero(level == one))
         if path:
-            fill = f'fill="{colour}" fill-opacity="{_strength(one / levels):.2f}"'
+            fill = f'fill="{colour}" fill-opacity="{_scale_strength(one / levels):.2f}"'
             out.append(f'<path d="{path}" {fill} data-level="{one}"/>')
     return "".join(out)
 
 
-def _said(scene: Scene, found: Touches, block: int | None) -> str:
+def _describe(scene: Scene, found: Touches, block: int | None) -> str:
     per = found.of(array=None)
     blocks = len(scene.blocks) if block is None else 1
     who = plural(scene.threads * blocks, "thread")
@@ -173,14 +179,14 @@ def _said(scene: Scene, found: Touches, block: int | None) -> str:
     return text + " The stronger a cell, the more often it is touched."
 
 
-def _warps(scene: Scene, top: float) -> Grid:
+def _list_warps(scene: Scene, top: float) -> Grid:
     """A row for each warp of a block, a lane for each of its threads."""
     rows = -(-scene.threads // WARP)
     cols = min(WARP, scene.threads)
     return fit(scene.threads, 1, rows, cols, 460, 260, 16).at(EDGE + 130, top)
 
 
-def _warp_names(scene: Scene, warps: Grid) -> str:
+def _name_warps(scene: Scene, warps: Grid) -> str:
     x = warps.left - 10
     out = label(EDGE, warps.top + 11, "threads", 14, mono=True, bold=True)
     every = max(1, int(np.ceil(13 / warps.side)))
@@ -193,10 +199,10 @@ def _warp_names(scene: Scene, warps: Grid) -> str:
     )
 
 
-def _strip(scene: Scene, found: Touches, warps: Grid) -> str:
+def _draw_strip(scene: Scene, found: Touches, warps: Grid) -> str:
     per = np.bincount(found.thread, minlength=scene.threads).astype(float)
     per = per[: scene.threads]
     idle = warps.squares(np.flatnonzero(per == 0))
     out = f'<path d="{idle}" fill="none" {PALE} stroke-width="{num(0.8)}"/>'
     share = per / max(per.max(), 1)
-    return (out if idle else "") + _map(share, warps, THREAD, LEVELS)
+    return (out if idle else "") + _draw_map(share, warps, THREAD, LEVELS)

@@ -67,7 +67,9 @@ def programs(trace: Trace, report: Report | None, most: int) -> list[list[Progra
     for block in sorted(parts):
         made = []
         for warp in range(warps):
-            ways = tuple(_way(p, trace.sites, loops, warp) for p in parts[block])
+            ways = tuple(
+                _follow_path(p, trace.sites, loops, warp) for p in parts[block]
+            )
             if ways not in known:
                 known[ways] = writer.program(ways)
             made.append(known[ways])
@@ -75,7 +77,7 @@ def programs(trace: Trace, report: Report | None, most: int) -> list[list[Progra
     return found
 
 
-def _way(
+def _follow_path(
     part, sites: Sequence[Site], loops: Sequence[tuple[int, int]], warp: int
 ) -> tuple[int, ...]:
     """The sites that a warp comes to in an interval, in order."""
@@ -108,53 +110,53 @@ class _Writer:
         self.begun = 0  # where the straight piece of code begins
         for number, way in enumerate(ways):
             if number:
-                self._add(BARRIER, ())
-                self._settle()
-            self._interval(way)
-            self._settle()
+                self._add_instruction(BARRIER, ())
+                self._settle_access()
+            self._write_interval(way)
+            self._settle_access()
             if len(self.out) >= self.most:
                 break
         return tuple(self.out[: self.most])
 
-    def _interval(self, way: Sequence[int]) -> None:
+    def _write_interval(self, way: Sequence[int]) -> None:
         now: Statement | None = None
         accesses: list[Site] = []
         for number in way:
             site = self.sites[number]
             if site.kind == STEP:
-                self._statement(now, accesses)
+                self._write_statement(now, accesses)
                 now, accesses = None, []
-                self._rest()
-                self._settle()
+                self._write_rest()
+                self._settle_access()
                 here = self.statements.within(site.file, site.line, site.last)
                 self.ahead = [*here]
             else:
                 its = self.statements.at(site.file, site.line)
                 if its is None or its is not now:
-                    self._statement(now, accesses)
+                    self._write_statement(now, accesses)
                     now, accesses = its, []
                     while its in self.ahead:
                         before = self.ahead.pop(0)
                         if before is not its:
-                            self._statement(before, ())
+                            self._write_statement(before, ())
                 accesses.append(site)
                 if its is None:
-                    self._statement(None, accesses)
+                    self._write_statement(None, accesses)
                     accesses = []
             if len(self.out) >= self.most:
                 return
-        self._statement(now, accesses)
-        self._rest()
+        self._write_statement(now, accesses)
+        self._write_rest()
 
-    def _rest(self) -> None:
+    def _write_rest(self) -> None:
         """The statements that are left of a piece of code, up to a barrier in it."""
         while self.ahead:
             one = self.ahead.pop(0)
             if one.waits:
                 return
-            self._statement(one, ())
+            self._write_statement(one, ())
 
-    def _statement(self, of: Statement | None, accesses: Sequence[Site]) -> None:
+    def _write_statement(self, of: Statement | None, accesses: Sequence[Site]) -> None:
         """Loads, then what is computed of them, then stores."""
         if of is None and not accesses:
             return
@@ -164,19 +166,23 @@ class _Writer:
         for site in touched:
             if site.kind == READ:
                 space = self.arrays[site.array].space
-                loads.append(self._add(space, self._index(of, site, loads), site.line))
+                loads.append(
+                    self._add_instruction(
+                        space, self._write_index(of, site, loads), site.line
+                    )
+                )
         value = {*loads, *(n for name in of.uses for n in self.made.get(name, ()))}
         if of.computes:
-            value = {self._add(ARITHMETIC, value, of.first)}
+            value = {self._add_instruction(ARITHMETIC, value, of.first)}
         for site in touched:
             if site.kind == ATOMIC:
                 space = self.arrays[site.array].space
-                after = value | set(self._index(of, site, ()))
-                value = {self._add(space, after, site.line)}
+                after = value | set(self._write_index(of, site, ()))
+                value = {self._add_instruction(space, after, site.line)}
         for site in touched:
             if site.kind == WRITE:
-                after = value | set(self._index(of, site, loads))
-                self.stored[self.arrays[site.array].space] = self._add(
+                after = value | set(self._write_index(of, site, loads))
+                self.stored[self.arrays[site.array].space] = self._add_instruction(
                     STORE, after, site.line
                 )
         for name in of.makes:
@@ -184,7 +190,7 @@ class _Writer:
         if of.decides:
             self.decided = tuple(value)
 
-    def _index(
+    def _write_index(
         self, of: Statement, site: Site, loads: Sequence[int]
     ) -> tuple[int, ...]:
         """What an access waits for to know its address."""
@@ -193,7 +199,7 @@ class _Writer:
         inner = "[" in site.text.partition("[")[2]  # x[y[i]]
         return (*after, *(loads if inner else ()))
 
-    def _settle(self) -> None:
+    def _settle_access(self) -> None:
         """The piece of code is complete: its loads and what they need come first."""
         first, out = self.begun, self.out
         piece = range(first, len(out))
@@ -214,7 +220,7 @@ class _Writer:
         self.stored = {}
         self.begun = len(out)
 
-    def _add(self, kind: str, after, line: int = 0) -> int:
+    def _add_instruction(self, kind: str, after, line: int = 0) -> int:
         before = {*after, *self.decided}
         if kind in self.stored:
             before.add(self.stored[kind])

@@ -138,18 +138,18 @@ class _Replay:
         """Issue instruction after instruction."""
         slot_free = [0] * self.model.schedulers  # the next cycle that is
         for place in range(self.resident):
-            self._start(place, 0)
+            self._start_warp(place, 0)
         while self.queue:
             ready, _, warp = heapq.heappop(self.queue)
             scheduler = warp.place % self.model.schedulers
             now = max(ready, slot_free[scheduler])
             slot_free[scheduler] = now + 1
-            self._note(warp, READY, ready, now)
-            self._issue(warp, now)
+            self._note_state(warp, READY, ready, now)
+            self._issue_instruction(warp, now)
         return self.out
 
-    def _issue(self, warp: _Warp, now: int) -> None:
-        self._note(warp, ISSUING, now, now + 1)
+    def _issue_instruction(self, warp: _Warp, now: int) -> None:
+        self._note_state(warp, ISSUING, now, now + 1)
         if now < self.until:
             self.out.slots[now] += 1
         self.out.issued += 1
@@ -163,41 +163,41 @@ class _Replay:
         block = warp.block
         block.waiting.append(warp)
         if len(block.waiting) == block.alive:
-            self._open(block, now + self.model.barrier)
+            self._open_interval(block, now + self.model.barrier)
 
     def _go_on(self, warp: _Warp) -> None:
         """Queue the warp's next instruction, or end it."""
         if warp.at == len(warp.program):
-            self._end(warp)
+            self._end_interval(warp)
             return
         ready, why = warp.free, ""
         for number in warp.program[warp.at].after:
             if warp.done[number] > ready:
                 ready, why = warp.done[number], warp.program[number].kind
-        self._note(warp, MEMORY if why == GLOBAL else NEAR, warp.free, ready)
+        self._note_state(warp, MEMORY if why == GLOBAL else NEAR, warp.free, ready)
         self.order += 1
         heapq.heappush(self.queue, (ready, self.order, warp))
 
-    def _open(self, block: _Block, now: int) -> None:
+    def _open_interval(self, block: _Block, now: int) -> None:
         """The barrier is complete: all go on."""
         waiting, block.waiting = block.waiting, []
         for warp in waiting:
-            self._note(warp, OTHERS, warp.free, now)
+            self._note_state(warp, OTHERS, warp.free, now)
             warp.free = now
         for warp in waiting:
             self._go_on(warp)
 
-    def _end(self, warp: _Warp) -> None:
+    def _end_interval(self, warp: _Warp) -> None:
         block = warp.block
         block.alive -= 1
         if not block.alive:
             self.out.cycles = max(self.out.cycles, warp.free)
             if self.started < self.total:
-                self._start(block.place, warp.free)
+                self._start_warp(block.place, warp.free)
         elif len(block.waiting) == block.alive:
-            self._open(block, max(warp.free, *(w.free for w in block.waiting)))
+            self._open_interval(block, max(warp.free, *(w.free for w in block.waiting)))
 
-    def _start(self, place: int, now: int) -> None:
+    def _start_warp(self, place: int, now: int) -> None:
         programs = self.blocks[self.started % len(self.blocks)]
         self.started += 1
         block = _Block(place, len(programs))
@@ -208,6 +208,6 @@ class _Replay:
         for warp in warps:
             self._go_on(warp)
 
-    def _note(self, warp: _Warp, state: str, start: int, end: int) -> None:
+    def _note_state(self, warp: _Warp, state: str, start: int, end: int) -> None:
         if start < min(end, self.until):
             self.out.spans[warp.place].append((state, start, min(end, self.until)))

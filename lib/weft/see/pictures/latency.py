@@ -38,19 +38,23 @@ def draw(
             EDGE, 28, f"{name}: warps take turns on one multiprocessor", 17, bold=True
         )
     ]
-    base.append(_legend(76))
-    base.append(_axis(window, scale))
+    base.append(_draw_legend(76))
+    base.append(_draw_axis(window, scale))
     bottom = TOP + HIGH + 26 + STRIP
     y = bottom + 34
-    for line in (_model(model), notes):
+    for line in (_describe_model(model), notes):
         if line:
             base.append(label(EDGE, y, line, 11, faint=True))
             y += 17
     frames = {
-        (i,): [_said(runs, i, model), _rows(run, window, scale), _bars(runs, i)]
+        (i,): [
+            _describe(runs, i, model),
+            _draw_rows(run, window, scale),
+            _draw_bars(runs, i),
+        ]
         for i, run in enumerate(runs)
     }
-    names = tuple(_stop(run, model) for run in runs)
+    names = tuple(_name_stop(run, model) for run in runs)
     start = min(3, len(runs) - 1)
     return Drawing(
         f"{name}: how warps hide the time that loads take",
@@ -68,7 +72,7 @@ def account(name: str, runs: Sequence[Run], model: Model) -> str:
     """The result in words."""
     shares = ", ".join(f"{r.warps}: {percent(r.utilisation)}" for r in runs)
     said = f"{name}: issue slots used by number of resident warps: {shares}"
-    return f"{said} ({_model(model)})"
+    return f"{said} ({_describe_model(model)})"
 
 
 def percent(share: float) -> str:
@@ -77,7 +81,7 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if value >= 9.95 else f"{value:.2g} %"
 
 
-def _lag(run: Run) -> bool:
+def _is_lagging(run: Run) -> bool:
     """Whether slots stay empty, though there would be warps enough."""
     return run.utilisation < 0.9
 
@@ -88,12 +92,12 @@ def needed(runs: Sequence[Run]) -> int:
     return round(alone.warps / alone.utilisation) if alone.issued else 0
 
 
-def _stop(run: Run, model: Model) -> str:
+def _name_stop(run: Run, model: Model) -> str:
     share = 100 * run.warps / model.resident
     return f"{run.warps} ({share:.3g} % occupancy)"
 
 
-def _said(runs: Sequence[Run], at: int, model: Model) -> str:
+def _describe(runs: Sequence[Run], at: int, model: Model) -> str:
     run, full = runs[at], runs[-1]
     said = f"With {plural(run.warps, 'warp')} the {model.schedulers} schedulers issue "
     said += f"in {percent(run.utilisation)} of their cycles"
@@ -104,11 +108,11 @@ def _said(runs: Sequence[Run], at: int, model: Model) -> str:
         said += f"; to issue in all of them would take about {enough}."
     else:
         said += f"; about {enough} could issue in all of them"
-        said += ", if they did not wait at the same time." if _lag(full) else "."
+        said += ", if they did not wait at the same time." if _is_lagging(full) else "."
     return label(EDGE, 48, said, 13, faint=True)
 
 
-def _model(model: Model) -> str:
+def _describe_model(model: Model) -> str:
     return (
         f"The model: one instruction per scheduler and cycle, {model.schedulers} "
         f"schedulers; a result comes {model.memory} cycles after a load from global "
@@ -116,7 +120,7 @@ def _model(model: Model) -> str:
     )
 
 
-def _legend(y: float) -> str:
+def _draw_legend(y: float) -> str:
     out, x = [], EDGE
     for state, text, colour, fill in STATES:
         stroke = 0 if state == ISSUING else 1
@@ -140,7 +144,7 @@ def _legend(y: float) -> str:
     return "".join(out)
 
 
-def _axis(window: int, scale: float) -> str:
+def _draw_axis(window: int, scale: float) -> str:
     step = next(
         s
         for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10**9)
@@ -159,7 +163,7 @@ def _axis(window: int, scale: float) -> str:
     return "".join(out)
 
 
-def _rows(run: Run, window: int, scale: float) -> str:
+def _draw_rows(run: Run, window: int, scale: float) -> str:
     pitch = min(ROW, HIGH / run.warps)
     gap = 1.0 if pitch < 9 else 3.0
     named = max(1, -(-14 // int(max(1, pitch))))
@@ -171,12 +175,12 @@ def _rows(run: Run, window: int, scale: float) -> str:
         out.append(label(LEFT - 10, y, f"warp {place}", 11, anchor="end", faint=True))
     for state, _, colour, fill in reversed(STATES):
         edge = "" if state in (ISSUING, READY) else f' stroke="{colour}"'
-        out.append(_marks(run, state, (pitch, gap, scale), colour, fill, edge))
-    out.append(_marks(run, OTHERS, (pitch, gap, scale), "none", 1, f" {PALE}"))
-    return "".join(out) + _strip(run, window, scale, TOP + run.warps * pitch + 12)
+        out.append(_draw_marks(run, state, (pitch, gap, scale), colour, fill, edge))
+    out.append(_draw_marks(run, OTHERS, (pitch, gap, scale), "none", 1, f" {PALE}"))
+    return "".join(out) + _draw_strip(run, window, scale, TOP + run.warps * pitch + 12)
 
 
-def _marks(
+def _draw_marks(
     run: Run,
     state: str,
     form: tuple[float, float, float],
@@ -194,7 +198,7 @@ def _marks(
     path = []
     for place in range(len(run.spans)):
         y = TOP + place * pitch + gap / 2
-        for start, wide in _merged(run, place, state, scale):
+        for start, wide in _merge_states(run, place, state, scale):
             if thin:
                 path.append(f"M{num(start)} {num(y + high / 2)}h{num(wide)}")
             else:
@@ -208,7 +212,7 @@ def _marks(
     return f'<path data-state="{state}" d="{"".join(path)}" {look}/>'
 
 
-def _merged(
+def _merge_states(
     run: Run, place: int, state: str, scale: float
 ) -> Sequence[tuple[float, float]]:
     """Where a row has this state, (x, width); issues that would touch are one."""
@@ -226,7 +230,7 @@ def _merged(
     return [(x0, x1 - x0) for x0, x1 in found if x1 - x0 >= 0.1]
 
 
-def _strip(run: Run, window: int, scale: float, top: float) -> str:
+def _draw_strip(run: Run, window: int, scale: float, top: float) -> str:
     """Which share of the slots was used, a column for every few pixels."""
     cycles = max(1, round(4 / scale))
     path = []
@@ -253,7 +257,7 @@ def _strip(run: Run, window: int, scale: float, top: float) -> str:
     return "".join(out)
 
 
-def _bars(runs: Sequence[Run], at: int) -> str:
+def _draw_bars(runs: Sequence[Run], at: int) -> str:
     out = []
     for i, run in enumerate(runs):
         y = TOP + 6 + 24 * i

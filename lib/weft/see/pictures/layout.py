@@ -37,7 +37,7 @@ class Layout:
 def layout_of(scene: Scene) -> Layout:
     """Arrays above, below and beside the threads, as they fit."""
     trace = scene.trace
-    inputs, outputs, shared = _groups(scene)
+    inputs, outputs, shared = _group_arrays(scene)
     panels, y = stack(inputs, "above", 62.0)
     top = y + (30 if panels else 8)
     block = None
@@ -74,7 +74,7 @@ def layout_of(scene: Scene) -> Layout:
     return Layout(panels, grids, block, names, strip, y + (52 if strip else 10))
 
 
-def _groups(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
+def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     """What stands above the threads, below, and in shared memory.
 
     Arrays that are written stand below, unless they have rows and columns.
@@ -86,8 +86,8 @@ def _groups(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     flat = all(len(a.shape) <= 1 for a in spaces)
     for number in sorted(scene.arrays, key=lambda n: n in written):
         array = arrays[number]
-        lines = max(1, min(2, _lines(scene, number)))
-        gutter, ghosts = _gutter(scene, number), outside(scene, array)
+        lines = max(1, min(2, _count_lines(scene, number)))
+        gutter, ghosts = _measure_gutter(scene, number), outside(scene, array)
         wish = Wish(number, array, lines, gutter, "", *ghosts, words(scene, number))
         if array.space == "shared":
             shared.append(wish)
@@ -97,7 +97,7 @@ def _groups(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     return above, below, sorted(shared, key=lambda w: order[w.number])
 
 
-def _lines(scene: Scene, number: int) -> int:
+def _count_lines(scene: Scene, number: int) -> int:
     """How many lines of index expressions an array needs: reads, and writes."""
     of = scene.found.of(array=number)
     return int(of.reads.any()) + int(of.writes.any())
@@ -113,7 +113,7 @@ def words(scene: Scene, number: int) -> float:
     return 14 + max(svg.width_of(text, WORDS, mono=True) for text in texts)
 
 
-def _gutter(scene: Scene, number: int) -> float:
+def _measure_gutter(scene: Scene, number: int) -> float:
     """Room left of an array for the numbers and the names of its rows."""
     shape = scene.trace.arrays[number].shape
     rows = shape[-2] if len(shape) > 1 else 1

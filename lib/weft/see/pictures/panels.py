@@ -132,7 +132,7 @@ class Panel:
         """Those of the rows and columns; of a flat array the indices of its cells."""
         grid = self.grid
         if self.flat:
-            return _indices(grid) if has_indices(grid) else _starts(grid)
+            return _list_indices(grid) if has_indices(grid) else _list_starts(grid)
         if not self.numbered:
             return ""
         out = []
@@ -190,7 +190,7 @@ def has_indices(grid: Grid) -> bool:
     return svg.width_of(str(grid.count - 1), 11) <= grid.cell - 3 and grid.side >= 16
 
 
-def _indices(grid: Grid) -> str:
+def _list_indices(grid: Grid) -> str:
     out = []
     for element in range(grid.count):
         x, y = grid.middle(element)
@@ -198,7 +198,7 @@ def _indices(grid: Grid) -> str:
     return "".join(out)
 
 
-def _starts(grid: Grid) -> str:
+def _list_starts(grid: Grid) -> str:
     """The index with which each row of a long array ends, where rows are apart."""
     every = step(grid.side, grid.rows, tall=True)
     if grid.rows == 1 or LEFT + grid.width > WIDTH - 50:

@@ -48,11 +48,11 @@ class Drawing:
 
     def svg(self, at: Sequence[int] | None = None) -> str:
         """One still, in the colour of the page it is put into."""
-        return document(self.width, self.height, self._body(at), self.title)
+        return document(self.width, self.height, self._write_body(at), self.title)
 
     def image(self) -> str:
         """The start as an <img>, with a ground of its own, light or dark."""
-        body = GROUND + self._body(None)
+        body = GROUND + self._write_body(None)
         text = document(self.width, self.height, body, self.title)
         data = base64.b64encode(text.encode()).decode()
         return (
@@ -82,7 +82,7 @@ class Drawing:
             f'<div data-weft="{mark}">{self.image()}</div>\n<script>{script}</script>'
         )
 
-    def _body(self, at: Sequence[int] | None) -> str:
+    def _write_body(self, at: Sequence[int] | None) -> str:
         now = self.frames[tuple(self.start if at is None else at)]
         return f'{self.base}<g class="now">{"".join(now)}</g>'
 

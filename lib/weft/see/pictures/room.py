@@ -37,7 +37,7 @@ def taken(layout: Layout, scene: Scene, height: float) -> list[Frame]:
         block = layout.block
         wide, bottom = block.left + block.width, block.top + block.height
         out.append((0.0, block.top - 8, wide, bottom + 8))
-        out.append((0.0, layout.names[1] - 14, _named(scene), layout.bottom))
+        out.append((0.0, layout.names[1] - 14, _measure_names(scene), layout.bottom))
     for panel in layout.panels:
         grid = panel.grid
         x, _ = panel.words_at
@@ -47,7 +47,7 @@ def taken(layout: Layout, scene: Scene, height: float) -> list[Frame]:
         out.append(cells)
         there = (grid.left, grid.top, grid.left + grid.width, grid.top + grid.height)
         level = panel.place == "right"
-        out += [box for each in threads for box in _way(each, there, level)]
+        out += [box for each in threads for box in _trace_path(each, there, level)]
     return out
 
 
@@ -64,7 +64,7 @@ def place(
     return None
 
 
-def _named(scene: Scene) -> float:
+def _measure_names(scene: Scene) -> float:
     """How far to the right the values of locals below the threads go."""
     every = list(range(scene.threads))
     lines = name_lines(scene, scene.blocks, every, True)[:NAMES]
@@ -72,7 +72,7 @@ def _named(scene: Scene) -> float:
     return EDGE + max((width_of(text, 12, mono=True) for text in texts), default=0.0)
 
 
-def _way(start: Frame, end: Frame, level: bool) -> list[Frame]:
+def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
     """Where arrows between two frames pass (svg.arrow has their form).
 
     For one parameter of the curves, where they are is a box between the frames.

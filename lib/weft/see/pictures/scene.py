@@ -112,7 +112,7 @@ def scene(
     if block is not None:
         blocks: tuple[int, ...] = (ravel(block, trace.grid),)
     else:
-        blocks = _blocks(trace, report, [drawn[i] for i in wanted], found)
+        blocks = _choose_blocks(trace, report, [drawn[i] for i in wanted], found)
     if all_blocks and block is None:
         blocks = tuple(range(int(np.prod(trace.grid))))
     if thread is not None and block is None:
@@ -127,7 +127,7 @@ def _is_wanted(array: Array, arrays: Sequence[str] | None) -> bool:
     return array.space != LOCAL if arrays is None else array.name in arrays
 
 
-def _blocks(
+def _choose_blocks(
     trace: Trace, report: Report | None, arrays: Sequence[Array], found: Touches
 ) -> tuple[int, ...]:
     """All blocks if there is room for them; else a faulty one, or the first at work."""

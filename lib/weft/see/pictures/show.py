@@ -77,15 +77,15 @@ class Shown:
 
     def __getitem__(self, key: Any) -> Callable[..., Picture]:
         config = self.python.config(key)
-        thread = _inside(self.options["thread"], config.block, "thread", "block")
-        block = _inside(self.options["block"], config.grid, "block", "grid")
+        thread = _is_inside(self.options["thread"], config.block, "thread", "block")
+        block = _is_inside(self.options["block"], config.grid, "block", "grid")
 
         def run(*args: Any) -> Picture:
             bound = self.python.bind(args)
-            report = _launch(self.kernel, key, args, self.options["timeout"])
+            report = _run_launch(self.kernel, key, args, self.options["timeout"])
             trace = report.trace
-            names = _known(self.options["arrays"], trace)
-            shapes = _shapes(self.options["shapes"], trace, bound)
+            names = _check_known(self.options["arrays"], trace)
+            shapes = _check_shapes(self.options["shapes"], trace, bound)
             wishes = dict(thread=thread, block=block, arrays=names, shapes=shapes)
             return draw(report, self.options["view"], parameters=list(bound), **wishes)
 
@@ -123,8 +123,10 @@ def show(
         raise ArgumentError(f'shapes={shapes!r}: want {{"a": (rows, columns)}}')
     options = dict(
         view=view,
-        **dict(thread=_index("thread", thread), block=_index("block", block)),
-        **dict(arrays=_names(arrays), shapes=dict(shapes or {}), timeout=timeout),
+        **dict(
+            thread=_check_index("thread", thread), block=_check_index("block", block)
+        ),
+        **dict(arrays=_check_names(arrays), shapes=dict(shapes or {}), timeout=timeout),
     )
     return Shown(kernel, options)
 
@@ -144,7 +146,7 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
     return Picture(drawing, report)
 
 
-def _launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> Report:
+def _run_launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> Report:
     try:
         return sim(kernel, trace=True, quiet=True, timeout=timeout)[key](*args)
     except KernelFault as fault:
@@ -154,7 +156,7 @@ def _launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> Repor
         return report
 
 
-def _index(what: str, value: Any) -> tuple[int, ...] | None:
+def _check_index(what: str, value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
     sides = (value,) if hasattr(value, "__index__") else value
@@ -164,7 +166,7 @@ def _index(what: str, value: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in sides)
 
 
-def _inside(
+def _is_inside(
     index: tuple[int, ...] | None, sides: Sequence[int], what: str, whole: str
 ) -> tuple[int, ...] | None:
     """The index, if there is such a thread or block."""
@@ -176,7 +178,7 @@ def _inside(
     return index
 
 
-def _names(arrays: Any) -> tuple[str, ...] | None:
+def _check_names(arrays: Any) -> tuple[str, ...] | None:
     if arrays is None:
         return None
     names = (arrays,) if isinstance(arrays, str) else tuple(arrays)
@@ -185,7 +187,7 @@ def _names(arrays: Any) -> tuple[str, ...] | None:
     return names
 
 
-def _known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | None:
+def _check_known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | None:
     there = [array.name for array in trace.arrays]
     for name in names or ():
         if name not in there:
@@ -193,7 +195,7 @@ def _known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | None:
     return names
 
 
-def _shapes(
+def _check_shapes(
     wanted: Mapping[str, Any], trace: Trace, bound: Mapping[str, Any]
 ) -> dict[str, tuple[int, ...]]:
     """Shapes in numbers; ArgumentError if one has not as many elements as its array."""
@@ -203,7 +205,7 @@ def _shapes(
         if name not in sizes:
             raise ArgumentError(f"shapes: no array {name!r}, only {', '.join(sizes)}")
         sides = (shape,) if isinstance(shape, (str, int)) else tuple(shape)
-        whole = tuple(_side(name, side, bound) for side in sides)
+        whole = tuple(_evaluate_side(name, side, bound) for side in sides)
         count = functools.reduce(int.__mul__, whole, 1)
         if count != sizes[name] or min(whole, default=0) < 1:
             raise ArgumentError(
@@ -213,7 +215,7 @@ def _shapes(
     return out
 
 
-def _side(name: str, side: Any, bound: Mapping[str, Any]) -> int:
+def _evaluate_side(name: str, side: Any, bound: Mapping[str, Any]) -> int:
     value = bound.get(side) if isinstance(side, str) else side
     if not hasattr(value, "__index__"):
         raise ArgumentError(

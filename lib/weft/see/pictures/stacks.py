@@ -42,17 +42,19 @@ def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], 
     out: list[Panel] = []
     flat = [wish for wish in wishes if wish.flat]
     wide = [wish for wish in wishes if not wish.flat]
-    if flat and wide and place == "above" and len(_lines(flat)) == 1:
-        out, bottom = _together(flat, wide, top)
+    if flat and wide and place == "above" and len(_split_lines(flat)) == 1:
+        out, bottom = _place_together(flat, wide, top)
         if out:
             return out, bottom
-    for line in _lines(flat):
+    for line in _split_lines(flat):
         tall = 66.0 if len(flat) > 2 else 176.0
         left = EDGE
-        made = [_flat(wish, place, tall, i == 0) for i, wish in enumerate(line)]
+        made = [_flatten_wish(wish, place, tall, i == 0) for i, wish in enumerate(line)]
         if len(made) > 1:
-            made = [_flat(w, place, tall, i == 0, 30) for i, w in enumerate(line)]
-        made = _worded(line, made)
+            made = [
+                _flatten_wish(w, place, tall, i == 0, 30) for i, w in enumerate(line)
+            ]
+        made = _align_words(line, made)
         for wish, panel in zip(line, made):
             out.append(panel.at(left, top))
             left = out[-1].grid.left + panel.grid.width + 16 + wish.after
@@ -66,12 +68,12 @@ def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], 
     return out, top
 
 
-def _together(
+def _place_together(
     flat: Sequence[Wish], wide: Sequence[Wish], top: float
 ) -> tuple[list[Panel], float]:
     """Arrays with rows and columns, and right of them, next to the threads, those of
     one dimension; none where there is no room."""
-    rows = [_flat(wish, "above", 66.0, False, 30) for wish in flat]
+    rows = [_flatten_wish(wish, "above", 66.0, False, 30) for wish in flat]
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)
     taken += sum(max(0.0, w.words - p.grid.width) + w.after for w, p in zip(flat, rows))
     free = WIDTH - 2 * EDGE - taken - 26
@@ -88,7 +90,7 @@ def _together(
     return out, max(p.top + p.height for p in out) + 12
 
 
-def _worded(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]:
+def _align_words(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]:
     """With the index expressions beside the cells, if there is room: no arrow from
     the threads to another line passes there."""
     wide = EDGE + 24
@@ -100,33 +102,33 @@ def _worded(line: Sequence[Wish], made: Sequence[Panel]) -> Sequence[Panel]:
     return [replace(p, beside=True, after=w.after) for w, p in zip(line, made)]
 
 
-def _lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
+def _split_lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
     """Arrays of one dimension by the line they stand in."""
     lines: list[list[Wish]] = []
     used = WIDTH
     for wish in wishes:
         wide = 30.0 * wish.array.size + 16 + wish.before + wish.after
-        if lines and used + _name_width(wish) + wide <= WIDTH - EDGE:
+        if lines and used + _measure_name(wish) + wide <= WIDTH - EDGE:
             lines[-1].append(wish)
-            used += _name_width(wish) + wide
+            used += _measure_name(wish) + wide
         else:
             lines.append([wish])
             used = LEFT + wide
     return lines
 
 
-def _name_width(wish: Wish) -> float:
+def _measure_name(wish: Wish) -> float:
     note = Panel(0, wish.array, fit(1, 1, 1, 1, 1, 1), "", True, said=wish.said).note
     name = svg.width_of(wish.array.name, 14, mono=True)
     return max(name, svg.width_of(note, 11)) + 24
 
 
-def _flat(
+def _flatten_wish(
     wish: Wish, place: str, tall: float, first: bool, side: float = LARGEST
 ) -> Panel:
     count = max(wish.array.size, 1)
     grid = fit_line(count, WIDTH - LEFT - EDGE - 36, tall, side)
-    gutter = LEFT - EDGE if first else _name_width(wish)
+    gutter = LEFT - EDGE if first else _measure_name(wish)
     return Panel(
         *(wish.number, wish.array, grid, place, True),
         **dict(lines=wish.lines, gutter=gutter, said=wish.said, before=wish.before),

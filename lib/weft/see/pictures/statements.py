@@ -40,7 +40,7 @@ class Statements:
     def __init__(self, sources: Iterable[Source]) -> None:
         self._files: dict[str, tuple[list[int], list[Statement]]] = {}
         for source in sources:
-            found = _statements(source.text, source.first)
+            found = _read_statements(source.text, source.first)
             old = self._files.get(source.file, ([], []))[1]
             every = sorted(old + found, key=lambda s: s.first)
             self._files[source.file] = ([s.first for s in every], every)
@@ -59,7 +59,7 @@ class Statements:
         ]
 
 
-def _statements(text: str, first: int) -> list[Statement]:
+def _read_statements(text: str, first: int) -> list[Statement]:
     lines = textwrap.dedent(text)
     moved = len(text.split("\n")[0]) - len(lines.split("\n")[0])
     try:

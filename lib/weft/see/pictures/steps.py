@@ -75,7 +75,7 @@ def steps_of(
         rows = zip(part.thread[keep][order].tolist(), part.site[keep][order].tolist())
         for thread, site in rows:
             stack = stacks.setdefault(thread, [])
-            place = (part.number, *_path(stack, site, sites[site].line, loops))
+            place = (part.number, *_follow_path(stack, site, sites[site].line, loops))
             lanes.setdefault(place, set()).add(thread % WARP)
     return [
         Step(place[-1][1], place[0], np.array(sorted(lanes[place])))
@@ -83,7 +83,7 @@ def steps_of(
     ]
 
 
-def _path(
+def _follow_path(
     stack: list[_Loop], site: int, line: int, loops: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """The loops around a site with their turns, after a thread's step to it."""

@@ -39,20 +39,20 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
 
     Those with a date were measured elsewhere and are hollow.
     """
-    longest = max(_span(one) for one in named.values())
+    longest = max(_draw_span(one) for one in named.values())
     body, y = [], 0.0
     for name, one in named.items():
-        wide = _span(one) if own_axis else longest
-        drawn, y = _one(name, one, (WIDTH - LEFT - RIGHT) / wide, y)
+        wide = _draw_span(one) if own_axis else longest
+        drawn, y = _draw_timeline(name, one, (WIDTH - LEFT - RIGHT) / wide, y)
         body.append(drawn)
         if own_axis:
-            body.append(_axis(wide, y))
+            body.append(_draw_axis(wide, y))
             y += 30
     if not own_axis:
-        body.append(_axis(longest, y))
+        body.append(_draw_axis(longest, y))
         y += 30
     kinds = {span.kind for one in named.values() for span in one.spans}
-    body.append(_legend(kinds, any(one.date for one in named.values()), y + 14))
+    body.append(_draw_legend(kinds, any(one.date for one in named.values()), y + 14))
     title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
     return svg.document(WIDTH, y + 30, "".join(body), title.removeprefix(": "))
 
@@ -67,15 +67,16 @@ def account(one: Timeline) -> str:
         said += f"{' and ' * bool(said)}{copies} {'copy' if copies == 1 else 'copies'}"
     streams = len({span.row for span in work if span.row.startswith("stream")})
     said += f" on {plural(streams, 'stream')}" * bool(streams)
-    said += f" in {_us(one.us)}, {100 * one.busy / one.us:.0f} % of it busy"
+    said += f" in {_format_us(one.us)}, {100 * one.busy / one.us:.0f} % of it busy"
     if gaps := one.gaps():
-        said += (
-            f"; {plural(len(gaps), 'gap')}, longest {_us(max(b - a for a, b in gaps))}"
-        )
+        longest = _format_us(max(b - a for a, b in gaps))
+        said += f"; {plural(len(gaps), 'gap')}, longest {longest}"
     return said
 
 
-def _one(name: str, one: Timeline, scale: float, top: float) -> tuple[str, float]:
+def _draw_timeline(
+    name: str, one: Timeline, scale: float, top: float
+) -> tuple[str, float]:
     """One timeline from `top` down, and where it ends."""
     where = f"{one.device}, {one.date}" if one.date else one.device
     told = ". ".join(part for part in (where, one.note) if part)
@@ -83,25 +84,27 @@ def _one(name: str, one: Timeline, scale: float, top: float) -> tuple[str, float
     y = top + 20 + 17 * bool(name)
     out.append(label(EDGE, y, f"{account(one)}. {told}".rstrip(". "), 12, faint=True))
     y += 10
-    for row in dict.fromkeys(["host", *sorted({s.row for s in one.work}, key=_order)]):
+    for row in dict.fromkeys(
+        ["host", *sorted({s.row for s in one.work}, key=_sort_rows)]
+    ):
         spans = [span for span in one.spans if span.row == row]
         if not spans:
             continue
         out.append(label(LEFT - 10, y + 15 - 5 * (row == "host"), row, **LEFT_OF))
-        lanes = _lanes(spans, 0.5 / scale)
+        lanes = _assign_lanes(spans, 0.5 / scale)
         high = HOST_ROW if row == "host" else ROW if len(lanes) == 1 else LANE
         for lane in lanes:
-            out.append(_marks(lane, scale, y, high - 4, hollow=bool(one.date)))
+            out.append(_draw_marks(lane, scale, y, high - 4, hollow=bool(one.date)))
             y += high
     gaps = one.gaps(max(1.0, 3 / scale))
     if gaps:
         out.append(label(LEFT - 10, y + 8, "nothing runs", **LEFT_OF))
-        out.append("".join(_gap(a, b, scale, y) for a, b in gaps))
+        out.append("".join(_draw_gap(a, b, scale, y) for a, b in gaps))
         y += GAPS
     return "".join(out), y + 2
 
 
-def _lanes(spans: list[Span], touch: float) -> list[list[Span]]:
+def _assign_lanes(spans: list[Span], touch: float) -> list[list[Span]]:
     """A row's spans by lane: those that overlap by more than `touch` do not share one.
 
     Dependent launch lets kernels of one stream overlap.
@@ -117,7 +120,9 @@ def _lanes(spans: list[Span], touch: float) -> list[list[Span]]:
     return lanes
 
 
-def _marks(spans: list[Span], scale: float, y: float, high: float, hollow: bool) -> str:
+def _draw_marks(
+    spans: list[Span], scale: float, y: float, high: float, hollow: bool
+) -> str:
     """A row's spans; those too narrow for an outline are plain."""
     out, reached = [], -1.0
     for span in sorted(spans, key=lambda span: span.start):
@@ -136,16 +141,17 @@ def _marks(spans: list[Span], scale: float, y: float, high: float, hollow: bool)
             if len(text) > 2 or text == span.name:
                 mark += label(x + 3, y + high / 2 + 4, text, 11)
         reached = x + wide
-        hint = f"{span.name}: {_us(span.us)}, {words}, from {_us(span.start)} on"
+        us, start = _format_us(span.us), _format_us(span.start)
+        hint = f"{span.name}: {us}, {words}, from {start} on"
         kind = span.kind.replace(" ", "-")
         out.append(f'<g data-kind="{kind}"><title>{escape(hint)}</title>{mark}</g>')
     return "".join(out)
 
 
-def _gap(start: float, end: float, scale: float, y: float) -> str:
+def _draw_gap(start: float, end: float, scale: float, y: float) -> str:
     """A line from end to end of a gap, with its length where there is room."""
     x0, x1 = LEFT + start * scale, LEFT + end * scale
-    text = _us(end - start)
+    text = _format_us(end - start)
     line = f'<path data-gap="{num(end - start)}" d="M{num(x0)} {num(y)}v6M{num(x1)} '
     line += f'{num(y)}v6M{num(x0)} {num(y + 3)}H{num(x1)}" stroke="currentColor" '
     line += 'stroke-opacity=".7" fill="none"/>'
@@ -154,8 +160,8 @@ def _gap(start: float, end: float, scale: float, y: float) -> str:
     return line + label((x0 + x1) / 2, y + 17, text, 11, anchor="middle", faint=True)
 
 
-def _axis(us: float, y: float) -> str:
-    step = next(s for s in _steps() if us <= 8 * s)
+def _draw_axis(us: float, y: float) -> str:
+    step = next(s for s in _choose_steps() if us <= 8 * s)
     scale = (WIDTH - LEFT - RIGHT) / us
     out = [
         f'<path d="M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}" stroke="currentColor" '
@@ -173,14 +179,14 @@ def _axis(us: float, y: float) -> str:
     return "".join(out)
 
 
-def _steps():
+def _choose_steps():
     step = 1.0
     while True:
         yield from (step, 2 * step, 5 * step)
         step *= 10
 
 
-def _legend(kinds: set[str], hollow: bool, y: float) -> str:
+def _draw_legend(kinds: set[str], hollow: bool, y: float) -> str:
     out, x = [], EDGE
     for kind in [kind for kind in KINDS if kind in kinds]:
         words, colour, fill = KINDS[kind]
@@ -193,17 +199,17 @@ def _legend(kinds: set[str], hollow: bool, y: float) -> str:
     return "".join(out)
 
 
-def _span(one: Timeline) -> float:
+def _draw_span(one: Timeline) -> float:
     """µs from 0 to the last end."""
     return max(span.end for span in one.spans)
 
 
-def _order(row: str) -> tuple[str, int]:
+def _sort_rows(row: str) -> tuple[str, int]:
     name, _, number = row.rpartition(" ")
     return name, int(number) if number.isdigit() else 0
 
 
-def _us(value: float) -> str:
+def _format_us(value: float) -> str:
     if value >= 1e4:
         return f"{value / 1e3:.3g} ms"
     return f"{value:.0f} µs" if value >= 10 else f"{value:.2g} µs"

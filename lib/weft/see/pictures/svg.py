@@ -149,7 +149,7 @@ def arrow(
     else:
         curve = [start, (x0, y0 + bend), (x1, y1 - bend), (x1, y1 - ahead)]
         head = f"M{num(x1 - 3.2)} {num(y1 - ahead)}h6.4l-3.2 {ahead}z"
-    whole, seen = (_pieces(np.array(curve), where) for where in (None, hidden))
+    whole, seen = (_split_pieces(np.array(curve), where) for where in (None, hidden))
     return (
         f"{behind(whole, colour) if seen != whole else ''}"
         f'<path d="{seen}" fill="none" stroke="{colour}" '
@@ -166,7 +166,7 @@ def behind(path: str, colour: str) -> str:
     )
 
 
-def _pieces(
+def _split_pieces(
     curve: np.ndarray, hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 ) -> str:
     """A cubic Bezier curve, (4 points, x and y), but for where it is hidden."""
@@ -184,18 +184,20 @@ def _pieces(
     for a, b in ends:
         points = curve
         if (a, b) != (0.0, 1.0):  # its blossom: a polynomial's polar form
-            points = np.array([_blossom(curve, *at) for at in _polar(a, b)])
+            points = np.array(
+                [_evaluate_blossom(curve, *at) for at in _compute_polar(a, b)]
+            )
         first, *rest = (f"{num(x)} {num(y)}" for x, y in points.tolist())
         out.append(f"M{first}C{' '.join(rest)}")
     return "".join(out)
 
 
-def _polar(a: float, b: float) -> list[tuple[float, float, float]]:
+def _compute_polar(a: float, b: float) -> list[tuple[float, float, float]]:
     """Where a cubic's polar form has the control points of its part from a to b."""
     return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
 
 
-def _blossom(points: np.ndarray, *at: float) -> np.ndarray:
+def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
     """De Casteljau's steps, each with a parameter of its own."""
     for t in at:
         points = (1 - t) * points[:-1] + t * points[1:]
@@ -207,7 +209,7 @@ def legend(x: float, y: float, kinds: Iterable[str]) -> str:
     out = []
     for kind in kinds:
         colour, mark, text = MARKS[kind]
-        out.append(_mark(x, y - 10, colour, mark))
+        out.append(_draw_mark(x, y - 10, colour, mark))
         out.append(label(x + 20, y, text, SMALL, faint=True))
         x += 20 + width_of(text, SMALL) + 18
     return "".join(out)
@@ -235,7 +237,7 @@ def corner(x: float, y: float, side: float, colour: str = WRITTEN) -> str:
     )
 
 
-def _mark(x: float, y: float, colour: str, form: str) -> str:
+def _draw_mark(x: float, y: float, colour: str, form: str) -> str:
     if form == "circle":
         return thread(x + 6.5, y + 6.5, 6)
     if form == "pale":

@@ -91,17 +91,19 @@ def drawn(
     """A block's threads: those that act are full, the others pale."""
     every = np.arange(grid.count)
     idle = np.setdiff1d(every, active)
-    radius = _radius(grid)
+    radius = _compute_radius(grid)
     out = []
     if len(active):
         said = ",".join(map(str, active.tolist()))
         out.append(
-            f'<path d="{_circles(grid, active, radius)}" fill="{THREAD}" '
+            f'<path d="{_draw_circles(grid, active, radius)}" fill="{THREAD}" '
             f'fill-opacity=".25" stroke="{THREAD}" data-block="{number}" '
             f'data-threads="{said}"/>'
         )
     if len(idle):
-        out.append(f'<path d="{_circles(grid, idle, radius)}" fill="none" {PALE}/>')
+        out.append(
+            f'<path d="{_draw_circles(grid, idle, radius)}" fill="none" {PALE}/>'
+        )
     texts = [name_of(int(t), block) for t in every]
     if max(svg.width_of(text, 11) for text in texts) <= 2 * radius - 1:
         acts = set(active.tolist())
@@ -116,7 +118,7 @@ def drawn(
 def single(grid: Grid, thread: int, runs: bool) -> str:
     """The thread that is singled out."""
     x, y = grid.middle(thread)
-    mark = svg.thread(x, y, _radius(grid) + 0.5, runs=runs)
+    mark = svg.thread(x, y, _compute_radius(grid) + 0.5, runs=runs)
     return mark.replace("<circle ", '<circle stroke-width="2.6" ', 1)
 
 
@@ -178,11 +180,11 @@ def axes(panel: Panel, names: tuple[str, str, str]) -> str:
     return out
 
 
-def _radius(grid: Grid) -> float:
+def _compute_radius(grid: Grid) -> float:
     return max(1.5, grid.side / 2 - (3 if grid.side > 15 else 1.2))
 
 
-def _circles(grid: Grid, threads: np.ndarray, radius: float) -> str:
+def _draw_circles(grid: Grid, threads: np.ndarray, radius: float) -> str:
     x, y = grid.corners(threads)
     r, d = num(radius), num(2 * radius)
     half = grid.cell / 2

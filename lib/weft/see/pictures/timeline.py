@@ -33,20 +33,23 @@ def draw(scene: Scene) -> Drawing:
     columns = scene.intervals[:COLUMNS] or [0]
     warps = scene.threads > THREADS
     rows = -(-scene.threads // WARP) if warps else scene.threads
-    tables = [_table(scene, block, columns, rows, warps) for block in blocks]
+    tables = [_build_table(scene, block, columns, rows, warps) for block in blocks]
     most = max(int(table.sum(2).max()) for table in tables) or 1
     width = min(170.0, (WIDTH - LEFT - EDGE) / len(columns))
     top = 96.0
     base = [label(EDGE, 28, f"{trace.kernel}: between the barriers", 17, bold=True)]
-    base.append(_sides(scene, rows, warps, top))
-    base.append(_columns(len(columns), width, top, rows))
+    base.append(_list_sides(scene, rows, warps, top))
+    base.append(_list_columns(len(columns), width, top, rows))
     frames = {
-        (i,): [_said(scene, block, columns), _bars(table, width, top, most, warps)]
+        (i,): [
+            _describe(scene, block, columns),
+            _draw_bars(table, width, top, most, warps),
+        ]
         for i, (block, table) in enumerate(zip(blocks, tables))
     }
     y = top + rows * ROW + 34
     foot, y = sentences(findings_of(scene), EDGE, y)
-    foot += _legend(y, most, "warp" if warps else "thread")
+    foot += _draw_legend(y, most, "warp" if warps else "thread")
     names = tuple(block_name(b, trace) for b in blocks)
     title = f"{trace.kernel}: what is read and written between two barriers"
     return Drawing(
@@ -60,7 +63,7 @@ def draw(scene: Scene) -> Drawing:
     )
 
 
-def _table(
+def _build_table(
     scene: Scene, block: int, columns: list[int], rows: int, warps: bool
 ) -> np.ndarray:
     """Accesses by (row, interval, kind)."""
@@ -69,19 +72,19 @@ def _table(
     of = of.where(np.isin(of.interval, columns))
     row = of.thread // WARP if warps else of.thread
     column = np.searchsorted(columns, of.interval)
-    shared = _shared(scene, of)
+    shared = _list_shared(scene, of)
     for kind, mask in enumerate((of.reads & ~shared, of.writes & ~shared, shared)):
         np.add.at(table, (row[mask], column[mask], kind), 1)
     return table
 
 
-def _shared(scene: Scene, of: Touches) -> np.ndarray:
+def _list_shared(scene: Scene, of: Touches) -> np.ndarray:
     arrays = scene.trace.arrays
     numbers = [i for i, array in enumerate(arrays) if array.space == "shared"]
     return np.isin(of.array, numbers)
 
 
-def _sides(scene: Scene, rows: int, warps: bool, top: float) -> str:
+def _list_sides(scene: Scene, rows: int, warps: bool, top: float) -> str:
     out = []
     for row in range(rows):
         y = top + row * ROW + 14
@@ -90,7 +93,7 @@ def _sides(scene: Scene, rows: int, warps: bool, top: float) -> str:
     return "".join(out)
 
 
-def _columns(count: int, width: float, top: float, rows: int) -> str:
+def _list_columns(count: int, width: float, top: float, rows: int) -> str:
     out = [label(LEFT - 14, top - 10, "interval", 11, anchor="end", faint=True)]
     for i in range(count):
         x = LEFT + i * width
@@ -108,7 +111,9 @@ def _columns(count: int, width: float, top: float, rows: int) -> str:
     return "".join(out)
 
 
-def _bars(table: np.ndarray, width: float, top: float, most: int, warps: bool) -> str:
+def _draw_bars(
+    table: np.ndarray, width: float, top: float, most: int, warps: bool
+) -> str:
     out = []
     room = width - 10
     for row, column in np.ndindex(*table.shape[:2]):
@@ -132,7 +137,7 @@ def _bars(table: np.ndarray, width: float, top: float, most: int, warps: bool) -
     return "".join(out)
 
 
-def _said(scene: Scene, block: int, columns: list[int]) -> str:
+def _describe(scene: Scene, block: int, columns: list[int]) -> str:
     of = scene.found.of(block=block)
     all_of = len(scene.intervals)
     text = f"{block_name(block, scene.trace).capitalize()}: "
@@ -143,7 +148,7 @@ def _said(scene: Scene, block: int, columns: list[int]) -> str:
     return label(EDGE, 48, f"{text}; a barrier ends each but the last.", 13, faint=True)
 
 
-def _legend(y: float, most: int, row: str) -> str:
+def _draw_legend(y: float, most: int, row: str) -> str:
     out, x = [], EDGE
     for name, colour in KINDS:
         out.append(box(x, y - 10, 13, 13, colour=colour, fill=0.35))

@@ -68,9 +68,9 @@ class Moment:
 def ground(moment: Moment, panel: Panel) -> str:
     """What all threads touch, faint: the ground for what one of them does."""
     if panel.grid.is_large:
-        return _large(moment.of, panel, 0.3)
+        return _draw_large(moment.of, panel, 0.3)
     out = []
-    for elements, fill, _ in _kinds(moment.of, panel).values():
+    for elements, fill, _ in _list_kinds(moment.of, panel).values():
         path = panel.grid.squares(elements)
         if path:
             out.append(f'<path d="{path}" fill="{fill}" fill-opacity=".13"/>')
@@ -82,8 +82,8 @@ def fills(moment: Moment, panel: Panel) -> str:
     grid, name = panel.grid, svg.escape(panel.array.name)
     out = []
     if grid.is_large:
-        return _large(moment.mine, panel, 0.8)
-    for kind, (elements, fill, edge) in _kinds(moment.mine, panel).items():
+        return _draw_large(moment.mine, panel, 0.8)
+    for kind, (elements, fill, edge) in _list_kinds(moment.mine, panel).items():
         path = grid.squares(elements)
         if not path:
             continue
@@ -92,7 +92,7 @@ def fills(moment: Moment, panel: Panel) -> str:
         out.append(
             f'<path d="{path}" fill="{fill}" fill-opacity="{strong}" stroke="{edge}" '
             f'stroke-width="{wide}" stroke-linejoin="round" data-array="{name}" '
-            f'data-kind="{kind}" data-cells="{_ranges(elements)}"/>'
+            f'data-kind="{kind}" data-cells="{_list_ranges(elements)}"/>'
         )
         if kind != "read" and grid.side >= 9 and len(elements) <= 2000:
             x, y = grid.corners(elements)
@@ -103,10 +103,10 @@ def fills(moment: Moment, panel: Panel) -> str:
                 for a, b in zip(x, y)
             )
             out.append(f'<path d="{marks}" fill="{WRITTEN}"/>')
-    return "".join(out) + _labels(moment, panel)
+    return "".join(out) + _draw_labels(moment, panel)
 
 
-def _kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
+def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
     """Kind: (elements, colour of the filling, of the outline)."""
     of = found.of(array=panel.number)
     read, written = np.unique(of.element[of.reads]), np.unique(of.element[of.writes])
@@ -124,7 +124,7 @@ def _kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str
     }
 
 
-def _large(found: Touches, panel: Panel, strength: float) -> str:
+def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
     """An array whose cells are less than a pixel: an image for each colour.
 
     A few cells are marks that one can see.
@@ -148,7 +148,7 @@ def _large(found: Touches, panel: Panel, strength: float) -> str:
     return "".join(out)
 
 
-def _ranges(elements: np.ndarray) -> str:
+def _list_ranges(elements: np.ndarray) -> str:
     """ "0-3,7": for whoever reads the SVG."""
     if not len(elements):
         return ""
@@ -158,7 +158,7 @@ def _ranges(elements: np.ndarray) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
 
 
-def _labels(moment: Moment, panel: Panel) -> str:
+def _draw_labels(moment: Moment, panel: Panel) -> str:
     """In a touched cell its index, or in two dimensions the thread that touched it."""
     grid, scene = panel.grid, moment.scene
     of = moment.mine.of(array=panel.number)
@@ -202,11 +202,11 @@ def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]
     """The index expressions now: x and y, the text, and the colour before it."""
     kept = moment.lines
     if panel.number not in kept:
-        kept[panel.number] = _lines(moment, panel)
+        kept[panel.number] = _write_lines(moment, panel)
     return kept[panel.number]
 
 
-def _lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
+def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
     of = moment.mine.of(array=panel.number)
     sites = moment.scene.trace.sites
     shared = panel.array.space == "shared"

@@ -88,14 +88,14 @@ def touches(trace: Trace) -> Touches:
     lengths = [len(i.site) for i in parts]
     kinds = np.array([s.kind for s in trace.sites] or [READ])
     arrays = np.array([s.array for s in trace.sites] or [-1])
-    site = _joined([i.site for i in parts])
+    site = _join_columns([i.site for i in parts])
     kind = kinds[site] if len(site) else np.array([], kinds.dtype)
     table = Touches(
         np.repeat([i.block for i in parts], lengths).astype(np.int64),
         np.repeat([i.number for i in parts], lengths).astype(np.int64),
-        _joined([i.thread for i in parts]),
+        _join_columns([i.thread for i in parts]),
         site,
-        _joined([i.element for i in parts]),
+        _join_columns([i.element for i in parts]),
         arrays[site] if len(site) else site,
         (kind == READ) | (kind == ATOMIC),
         (kind == WRITE) | (kind == ATOMIC),
@@ -103,7 +103,7 @@ def touches(trace: Trace) -> Touches:
     return table.where(table.array >= 0)
 
 
-def _joined(columns: Sequence[np.ndarray]) -> np.ndarray:
+def _join_columns(columns: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(columns or [np.array([], np.int64)]).astype(np.int64)
 
 

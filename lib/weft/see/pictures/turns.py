@@ -115,20 +115,20 @@ def replayed(report: Report, model: Model) -> Replayed:
     blocks = programs(trace, report, most)
     if not any(any(block) for block in blocks):
         raise ArgumentError(f"{trace.kernel} touches no array: nothing to wait for")
-    window = _window(replay(blocks, total, total, model).cycles, model)
+    window = _choose_window(replay(blocks, total, total, model).cycles, model)
     runs = [replay(blocks, n, total, model, window) for n in stops]
-    notes = _notes(blocks, total, warps, most)
+    notes = _write_notes(blocks, total, warps, most)
     drawing = picture.draw(trace.kernel, runs, window, model, notes)
     return Replayed(drawing, report, runs)
 
 
-def _window(cycles: int, model: Model) -> int:
+def _choose_window(cycles: int, model: Model) -> int:
     """How much time is drawn: all of it, or a few loads one after the other."""
     long = WINDOW * model.memory
     return max(64, min(cycles, long)) if cycles > long else max(64, cycles)
 
 
-def _notes(blocks: list, total: int, warps: int, most: int) -> str:
+def _write_notes(blocks: list, total: int, warps: int, most: int) -> str:
     said = f"The work: {plural(total, 'block')} of {plural(warps, 'warp')}"
     if len(blocks) < total:
         said += f" (the launch has {len(blocks)}: they come again)"

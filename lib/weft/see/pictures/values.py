@@ -53,7 +53,7 @@ class Values:
         """With its name, if that stands above it, and the numbers of its rows."""
         if not self.above:
             return self.grid.width
-        return max(self.gutter + self.grid.width, self._titled)
+        return max(self.gutter + self.grid.width, self._add_title)
 
     @property
     def height(self) -> float:
@@ -75,7 +75,7 @@ class Values:
         return f"{size} {self.array.dtype}{', ' if self.note else ''}{self.note}"
 
     @property
-    def _titled(self) -> float:
+    def _add_title(self) -> float:
         name = svg.width_of(self.name, 14, mono=True)
         return name + 8 + svg.width_of(self.said, 11)
 
@@ -104,10 +104,10 @@ class Values:
     def drawn(self) -> str:
         """Its name, its cells and what they hold."""
         name = svg.escape(self.name)
-        body = self._title() + self._cells() + self._numbers()
+        body = self._draw_title() + self._draw_cells() + self._draw_numbers()
         return f'<g data-values="{name}">{body}{self.shades()}{self.held()}</g>'
 
-    def _cells(self) -> str:
+    def _draw_cells(self) -> str:
         """Empty ones, in a tint of the array's colour if values can stand there."""
         if not self.grid.gap:
             return cells(self.grid, self.name)
@@ -118,7 +118,7 @@ class Values:
             f'stroke-linejoin="round" data-base="{svg.escape(self.name)}"/>'
         )
 
-    def _title(self) -> str:
+    def _draw_title(self) -> str:
         grid = self.grid
         if self.above:
             x, y = grid.left - self.gutter, grid.top - LINE - 9
@@ -131,7 +131,7 @@ class Values:
         said = svg.clipped(self.said, LEFT - EDGE, 11)
         return out + label(x, y + 15, said, 11, anchor="end", faint=True)
 
-    def _numbers(self) -> str:
+    def _draw_numbers(self) -> str:
         """Indices: of the cells of a row, else of rows and columns.
 
         They stand where no line to another array passes: above the first row, below
@@ -140,7 +140,7 @@ class Values:
         grid, out = self.grid, []
         if not self.above:
             if grid.rows > 1:
-                return self._ends()
+                return self._draw_ends()
             if self.indices == "none":
                 return ""
             y = grid.top + (grid.height + 11 if self.indices == "below" else -5)
@@ -162,7 +162,7 @@ class Values:
                 out.append(text)
         return "".join(out)
 
-    def _ends(self) -> str:
+    def _draw_ends(self) -> str:
         """The index with which each of several rows of one dimension ends."""
         grid, out = self.grid, []
         for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
@@ -179,7 +179,7 @@ class Values:
             return False
         blank = set(map(int, self.blank))
         values = enumerate(self.array.reshape(-1)[:400])
-        return all(i in blank or _text(v, self.grid.cell) for i, v in values)
+        return all(i in blank or _write_value(v, self.grid.cell) for i, v in values)
 
     def shades(self) -> str:
         """Strengths instead of values, where these cannot be read."""
@@ -201,23 +201,30 @@ class Values:
 
     def held(self) -> str:
         """The values, each in its cell."""
-        return self._words(range(self.array.size)) if self.is_worded else ""
+        return self._write_words(range(self.array.size)) if self.is_worded else ""
 
-    def _words(self, elements: Iterable[int], bold: bool = False) -> str:
+    def _write_words(self, elements: Iterable[int], bold: bool = False) -> str:
         out = []
         size = 12 if self.grid.cell >= 26 and not self._is_tight else svg.SMALL
         blank, values = set(map(int, self.blank)), self.array.reshape(-1)
         for element in elements:
             x, y = self.grid.middle(element)
-            text = "?" if element in blank else _text(values[element], self.grid.cell)
+            text = (
+                "?"
+                if element in blank
+                else _write_value(values[element], self.grid.cell)
+            )
             out.append(label(x, y + 4, text, size, anchor="middle", bold=bold))
         return "".join(out)
 
     @functools.cached_property
     def _is_tight(self) -> bool:
         """Whether one of the values fills its cell in the smallest size."""
-        texts = (_text(value, self.grid.cell) for value in self.array.reshape(-1)[:400])
-        return any(_width(text) > self.grid.cell - 6 for text in texts)
+        texts = (
+            _write_value(value, self.grid.cell)
+            for value in self.array.reshape(-1)[:400]
+        )
+        return any(_measure_width(text) > self.grid.cell - 6 for text in texts)
 
     def marked(
         self,
@@ -258,7 +265,9 @@ class Values:
         )
         # What they hold, once more: the filling lies over it.
         filled = self.is_worded and not empty
-        return mark + (self._words(elements.tolist(), bold=True) if filled else "")
+        return mark + (
+            self._write_words(elements.tolist(), bold=True) if filled else ""
+        )
 
 
 def arranged_as(
@@ -297,7 +306,7 @@ def in_a_line(
     """
     side = min(largest, LARGEST)
     while True:
-        made = [replace(w, grid=_upright(w, side), above=True) for w in wishes]
+        made = [replace(w, grid=_is_upright(w, side), above=True) for w in wishes]
         wide = sum(m.width for m in made) + BETWEEN * (len(made) - 1)
         tall = max(m.grid.height for m in made)
         if (wide <= room and tall <= TALLEST) or side <= 2:
@@ -314,20 +323,20 @@ def stacked(wishes: Sequence[Values], side: float) -> tuple[list[Values], float]
     """Arrays one below the other, their names above them; the end of the last."""
     out, top = [], 0.0
     for one in wishes:
-        made = replace(one, grid=_upright(one, side), above=True).at(0, top)
+        made = replace(one, grid=_is_upright(one, side), above=True).at(0, top)
         out.append(made)
         top += made.height + 8
     return out, top
 
 
-def _upright(one: Values, side: float) -> Grid:
+def _is_upright(one: Values, side: float) -> Grid:
     count = max(one.array.size, 1)
     shape = (count, 1) if one.upright else one.array.shape
     planes, rows, cols = drawn_shape(shape)
     return fit(count, planes, rows, cols, 10_000, 10_000, side)
 
 
-def _text(value: object, room: float) -> str:
+def _write_value(value: object, room: float) -> str:
     """A value in as many digits as fit into `room` pixels; "" if it cannot."""
     value = getattr(value, "item", lambda: value)()
     if isinstance(value, bool):
@@ -347,19 +356,19 @@ def _text(value: object, room: float) -> str:
             if abs(value) < 1:
                 options += [o.replace("0.", ".", 1) for o in options]
     for text in options:
-        if _width(text) <= room - 1:
+        if _measure_width(text) <= room - 1:
             return text
     return ""
 
 
-def _width(text: str) -> float:
+def _measure_width(text: str) -> float:
     """Pixels of a number in the smallest size; all digits are equally wide."""
     return svg.SMALL * sum(0.34 if letter in ".-" else 0.63 for letter in text)
 
 
 def said(value: object) -> str:
     """A value in a sentence."""
-    return _text(value, 60) or f"{float(value):.3g}"  # type: ignore[arg-type]
+    return _write_value(value, 60) or f"{float(value):.3g}"  # type: ignore[arg-type]
 
 
 def line(

@@ -218,18 +218,18 @@ def explain(name: str) -> Name:
             continue
         short = found.expand(short).strip("_ ") or bare(name)
         if short == "elementwise":
-            short, what = _operation(name)
+            short, what = _find_operation(name)
         product = bool(re.search("product|convolution:|convolution with", what))
         return Name(
             short,
             what or "(its name says no more)",
             library,
-            _tile(name) if product else "",
-            _layout(name, library) if product else "",
-            _precision(name) if product else "",
-            _made_for(name),
+            _find_tile(name) if product else "",
+            _find_layout(name, library) if product else "",
+            _find_precision(name) if product else "",
+            _find_capability(name),
         )
-    return Name(bare(name), "", "", made_for=_made_for(name))
+    return Name(bare(name), "", "", made_for=_find_capability(name))
 
 
 def bare(name: str) -> str:
@@ -242,7 +242,7 @@ def bare(name: str) -> str:
     return text.split(" ")[-1].split("::")[-1] or name[:60]
 
 
-def _operation(name: str) -> tuple[str, str]:
+def _find_operation(name: str) -> tuple[str, str]:
     inside = name.partition("elementwise_kernel")[2]
     for pattern, short, what in OPERATIONS:
         found = re.search(pattern, inside)
@@ -251,13 +251,13 @@ def _operation(name: str) -> tuple[str, str]:
     return "elementwise", "one operation on each element"
 
 
-def _tile(name: str) -> str:
+def _find_tile(name: str) -> str:
     found = re.search(r"tilesize(\d+x\d+(?:x\d+)?)", name)
     found = found or re.search(r"(?<![\dx])(\d{2,3}x\d{2,3})(?=_|\b)", name)
     return found[1] if found else ""
 
 
-def _layout(name: str, library: str) -> str:
+def _find_layout(name: str, library: str) -> str:
     if library == "cuDNN":
         found = re.search(r"nhwc|nchw", name.lower())
         if found and "To" not in name:
@@ -267,7 +267,7 @@ def _layout(name: str, library: str) -> str:
     return found[1].lower() if found else ""
 
 
-def _precision(name: str) -> str:
+def _find_precision(name: str) -> str:
     low = name.lower()
     types = ("bf16", "tf32", "fp8", "e4m3", "int8", "i8")
     found = next((t for t in types if t in low), "")
@@ -285,7 +285,7 @@ def _precision(name: str) -> str:
     return f"{found}, FMA" if found == "fp32" else found
 
 
-def _made_for(name: str) -> str:
+def _find_capability(name: str) -> str:
     found = re.search(r"sm_?(\d+)(\d)|cutlass_(\d+)(\d)_", name)
     if found:
         major, minor = [g for g in found.groups() if g is not None]

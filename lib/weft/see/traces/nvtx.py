@@ -25,7 +25,7 @@ def nvtx_range(name: str) -> Iterator[None]:
     """Name what happens inside, also if it raises. ArgumentError: no text."""
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"nvtx_range({name!r:.40}): want a name")
-    push, pop = _calls()
+    push, pop = _load_calls()
     push(name)
     try:
         yield
@@ -34,7 +34,7 @@ def nvtx_range(name: str) -> Iterator[None]:
 
 
 @functools.cache
-def _calls() -> tuple[Callable[[str], Any], Callable[[], Any]]:
+def _load_calls() -> tuple[Callable[[str], Any], Callable[[], Any]]:
     """How a range begins and how it ends here."""
     import torch
 

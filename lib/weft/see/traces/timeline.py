@@ -149,13 +149,13 @@ def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:
         with torch.profiler.record_function(MARK):
             fn(*args)
         wait()
-    events = _events(profile)
-    spans = _on_gpu(events) if on_gpu else []
+    events = _read_events(profile)
+    spans = _read_gpu_spans(events) if on_gpu else []
     target = "cuda" if spans else "cpu"
-    spans = spans or _on_cpu(events)
+    spans = spans or _read_cpu_spans(events)
     if not spans:
         raise ArgumentError("fn ran no kernel, and no operator of PyTorch")
-    return Timeline(_from_zero(spans), device_name(target), target)
+    return Timeline(_shift_to_zero(spans), device_name(target), target)
 
 
 def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
@@ -176,7 +176,7 @@ def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
 # ---- from a profile -----------------------------------------------------------
 
 
-def _events(profile: Any) -> list[dict[str, Any]]:
+def _read_events(profile: Any) -> list[dict[str, Any]]:
     """The profile as the trace that torch writes, in which events have their stream."""
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
         path = os.path.join(folder, "trace.json")
@@ -189,34 +189,34 @@ def _events(profile: Any) -> list[dict[str, Any]]:
     return [e for e in kept if e["ts"] >= start]
 
 
-def _on_gpu(events: Iterable[Mapping[str, Any]]) -> list[Span]:
+def _read_gpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Kernels, copies and fills by stream, and the host's calls that ask for them."""
     found, asked = [], []
     for event in events:
         kind, name = event.get("cat", ""), event["name"]
         if kind in ("kernel", "gpu_memcpy", "gpu_memset"):
             row = f"stream {event['args']['stream']}"
-            what = KERNEL if kind == "kernel" else _kind_of_copy(name)
+            what = KERNEL if kind == "kernel" else _classify_copy(name)
             short = name.partition(" (")[0].removeprefix("Memcpy ")
             short = explain(name).short if kind == "kernel" else short
             found.append(Span(row, short, what, event["ts"], event["dur"]))
-        elif kind in ("cuda_runtime", "cuda_driver") and _asks(name):
+        elif kind in ("cuda_runtime", "cuda_driver") and _is_request(name):
             asked.append(Span("host", name, HOST, event["ts"], event["dur"]))
     return (asked + found) if found else []
 
 
-def _asks(call: str) -> bool:
+def _is_request(call: str) -> bool:
     """Whether a call of the runtime queues something."""
     return any(part in call for part in ("Launch", "Memcpy", "Memset"))
 
 
-def _kind_of_copy(name: str) -> str:
+def _classify_copy(name: str) -> str:
     if "HtoD" in name:
         return TO_DEVICE
     return TO_HOST if "DtoH" in name else OTHER
 
 
-def _on_cpu(events: Iterable[Mapping[str, Any]]) -> list[Span]:
+def _read_cpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Operators that no other one called."""
     found, until = [], {}
     operators = [e for e in events if e.get("cat") == "cpu_op"]
@@ -232,7 +232,7 @@ def _on_cpu(events: Iterable[Mapping[str, Any]]) -> list[Span]:
     return [replace(span, row=rows[span.row]) for span in found]
 
 
-def _from_zero(spans: Sequence[Span]) -> list[Span]:
+def _shift_to_zero(spans: Sequence[Span]) -> list[Span]:
     zero = min(span.start for span in spans)
     moved = [replace(span, start=span.start - zero) for span in spans]
     return sorted(moved, key=lambda span: span.start)
@@ -277,4 +277,4 @@ def modelled(
     if not spans:
         raise ArgumentError("an empty queue")
     said = "A model: one copy each way and one kernel at a time"
-    return Timeline(_from_zero(spans), target="model", note=said)
+    return Timeline(_shift_to_zero(spans), target="model", note=said)

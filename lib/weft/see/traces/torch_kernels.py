@@ -93,32 +93,40 @@ class TorchKernels:
         return {k: v / total for k, v in sorted(found.items(), key=lambda kv: -kv[1])}
 
     def __repr__(self) -> str:
-        lines = [self._sentence(), table(self._cells(), list(self._columns()))]
-        lines += [f"  {said}" for said in self._marks()]
+        lines = [
+            self._write_sentence(),
+            table(self._write_cells(), list(self._list_columns())),
+        ]
+        lines += [f"  {said}" for said in self._list_marks()]
         if self.ghost:
             lines += ["", repr(self.ghost)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = [[html.cell(name, _side(name), kind="th") for name in self._columns()]]
-        for row, cells in zip(self._shown(), self._cells()):
+        rows = [
+            [
+                html.cell(name, _choose_side(name), kind="th")
+                for name in self._list_columns()
+            ]
+        ]
+        for row, cells in zip(self._select_shown(), self._write_cells()):
             hints = {"kernel": row.raw}
             rows.append(
                 [
-                    html.cell(value, _side(name), hint=hints.get(name, ""))
+                    html.cell(value, _choose_side(name), hint=hints.get(name, ""))
                     for name, value in cells.items()
                 ]
             )
-        said = "".join(f"<div>{escape(mark)}</div>" for mark in self._marks())
-        parts = [escape(self._sentence()), html.table(rows)]
+        said = "".join(f"<div>{escape(mark)}</div>" for mark in self._list_marks())
+        parts = [escape(self._write_sentence()), html.table(rows)]
         parts += [f'<div style="{html.FAINT}">{said}</div>'] * bool(said)
         if self.ghost:
-            title = escape(self.ghost._sentence())
+            title = escape(self.ghost._write_sentence())
             inner = self.ghost._repr_html_()
             parts.append(f"<details><summary>{title}</summary>{inner}</details>")
         return html.page(parts)
 
-    def _sentence(self) -> str:
+    def _write_sentence(self) -> str:
         what = "kernels" if self.target == "cuda" else "operators of ATen"
         calls = sum(row.calls for row in self.rows)
         shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in self.by_library.items())
@@ -126,7 +134,7 @@ class TorchKernels:
         said += f" on {self.device}: {shares}"
         return f"{self.note}: {said}" if self.note else said
 
-    def _shown(self) -> list[Row]:
+    def _select_shown(self) -> list[Row]:
         """The first rows, and all others as one."""
         if len(self.rows) <= SHOWN:
             return self.rows
@@ -136,10 +144,10 @@ class TorchKernels:
         other = Name(f"{len(rest)} others", "", "")
         return [*self.rows[: SHOWN - 1], Row(other, names, calls, us)]
 
-    def _columns(self) -> Iterable[str]:
-        return self._cells()[0] if self.rows else ("kernel",)
+    def _list_columns(self) -> Iterable[str]:
+        return self._write_cells()[0] if self.rows else ("kernel",)
 
-    def _cells(self) -> list[dict[str, Any]]:
+    def _write_cells(self) -> list[dict[str, Any]]:
         """The table; columns in which no row says anything are left out."""
         total = self.us or 1.0
         every = [
@@ -150,12 +158,12 @@ class TorchKernels:
                 **{"precision": row.name.precision, "tile": row.name.tile},
                 **{"layout": row.name.layout, "made for": row.name.made_for},
             }
-            for row in self._shown()
+            for row in self._select_shown()
         ]
         kept = [key for key in every[0] if any(c[key] for c in every)] if every else []
         return [{key: cells[key] for key in kept} for cells in every]
 
-    def _marks(self) -> list[str]:
+    def _list_marks(self) -> list[str]:
         names = [row.name for row in self.rows]
         layouts = {name.layout for name in names}
         seen = {
@@ -190,9 +198,9 @@ def torch_kernels(
             fn(*args)
         if on_gpu:
             torch.cuda.synchronize()
-    rows = _on_gpu(profile.events(), repeat) if on_gpu else []
+    rows = _read_gpu_rows(profile.events(), repeat) if on_gpu else []
     target = "cuda" if rows else "cpu"
-    rows = rows or _on_cpu(profile.key_averages(), repeat)
+    rows = rows or _read_cpu_rows(profile.key_averages(), repeat)
     if not rows:
         raise ArgumentError("fn called no operator of PyTorch")
 
@@ -227,20 +235,20 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
     return TorchKernels(rows, first["device"], "cuda", note)
 
 
-def _on_gpu(events: Iterable[Any], repeat: int) -> list[Row]:
+def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[Row]:
     """Kernels, copies and fills, from a profile's events."""
     found: dict[str, list[float]] = {}
     for event in events:
         if "CUDA" not in str(event.device_type) or is_named_range(event):
             continue
         found.setdefault(event.name, []).append(event.time_range.elapsed_us())
-    return _sorted(
+    return _sort_rows(
         Row(explain(name), name, len(times) / repeat, sum(times) / repeat)
         for name, times in found.items()
     )
 
 
-def _on_cpu(averages: Iterable[Any], repeat: int) -> list[Row]:
+def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[Row]:
     """Operators with the time that each spent outside of those that it called."""
     rows = []
     for one in averages:
@@ -250,12 +258,14 @@ def _on_cpu(averages: Iterable[Any], repeat: int) -> list[Row]:
         what, library = CPU.get(short, ("", ""))
         name = Name(short, what, library or "ATen")
         rows.append(Row(name, one.key, one.count / repeat, one.self_cpu_time_total))
-    return _sorted(Row(row.name, row.raw, row.calls, row.us / repeat) for row in rows)
+    return _sort_rows(
+        Row(row.name, row.raw, row.calls, row.us / repeat) for row in rows
+    )
 
 
-def _sorted(rows: Iterable[Row]) -> list[Row]:
+def _sort_rows(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: -row.us)
 
 
-def _side(column: str) -> str:
+def _choose_side(column: str) -> str:
     return "right" if column in NUMBERS else "left"
