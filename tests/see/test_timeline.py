@@ -16,7 +16,7 @@ from weft.see.traces.timeline import (
     TO_HOST,
     Span,
     Timeline,
-    _on_gpu,
+    _read_gpu_spans,
     committed,
     modelled,
     timelines,
@@ -75,13 +75,13 @@ def test_events_of_a_gpu_by_stream_and_kind():
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 24, 9, stream=7),
         event("gpu_memset", "Memset (Device)", 40, 1, stream=7),
     ]
-    found = _on_gpu(events)
+    found = _read_gpu_spans(events)
     kinds = [(span.row, span.kind) for span in found]
     assert kinds[0] == ("host", HOST) and len(found) == 5
     assert kinds[1:3] == [("stream 7", KERNEL), ("stream 13", TO_DEVICE)]
     assert kinds[3:] == [("stream 7", TO_HOST), ("stream 7", OTHER)]
     assert found[1].name == "step" and found[2].name == "HtoD"
-    assert _on_gpu(events[:3]) == []  # the host alone is no timeline
+    assert _read_gpu_spans(events[:3]) == []  # the host alone is no timeline
 
 
 def test_a_timeline_comes_back_from_results(tmp_path):
