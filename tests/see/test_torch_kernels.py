@@ -95,7 +95,7 @@ def test_kernels_of_a_profile_are_grouped_and_counted_for_one_run():
         event("ProfilerStep#1", 99.0),
         event("step", 99.0, is_user_annotation=True),
     ]
-    rows = module._on_gpu(events, 2)
+    rows = module._read_gpu_rows(events, 2)
     assert [(r.name.short, r.calls, r.us) for r in rows] == [
         ("gemm", 2, 8.0),
         ("set", 1, 1.0),
