@@ -1,6 +1,6 @@
 """profile(kernel)[grid, block](*args): Nsight Compute's counters beside the CPU's.
 
-The launch runs here, under the check build or the simulator, which count; then ncu
+The launch runs here, under the watch build or the simulator, which count; then ncu
 launches the same kernel with the same arguments in another process, and counts too.
 """
 
