@@ -1,6 +1,6 @@
-"""A kernel as a Python function; the names it is written in are those of weft.cuda.
+"""A kernel as a Python function. Its body uses the names of weft.cuda.
 
-kernel     what a launch needs of it
-arguments  what no runner takes, in the same words
-spelling   what was probably meant by a name that is not there
+kernel     a kernel and what its launch needs
+arguments  rejects arguments that no runner takes, in the same words for all
+spelling   suggests the name that was probably meant
 """

@@ -45,7 +45,9 @@ rounding unless the flag says otherwise: cuda_c(kernel, flags="--fmad=false").
     unbound                         locals that a branch may leave without a value
     infer, spans, statements        types, least and largest values of everything
     calls, arrays, intrinsics       ... of what is called
-    emit, emit_*                    statements of C; its calls
+    emit, emit_loops, emit_simple   statements of C
+    emit_calls, emit_print          calls in C
+    cuda_c                          builds the translation and runs it
     expressions, operators          ... its expressions
     output, helpers, text, wrap     what all of it shares
 """
